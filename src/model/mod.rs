@@ -1,0 +1,131 @@
+//! Running transformers over `m` tokens at once, with a cache that can be cut back.
+//!
+//! The two seams are [`Model`] (a target) and [`MtpModule`] (a draft module that reads the target's
+//! hidden states). Rows cross them as plain `f32` memory, not as tensors of one framework: sampling
+//! and verification happen on the CPU whatever computed the rows, and a backend without a tensor
+//! library stands behind the same trait. Nothing here knows drafts, acceptance or events.
+//!
+//! Letters in comments: `n` positions cached, `m` rows now, `d` = d_model, `v` = vocabulary.
+
+mod error;
+mod rows;
+
+pub use error::ModelError;
+pub use rows::Rows;
+
+use crate::protocol::{ModelInfo, TokenId};
+
+/// Which input rows get logits. A long prefill must not allocate `[m, v]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitRows {
+    /// Every row: verification.
+    All,
+    /// The last row only: prefill.
+    Last,
+}
+
+/// Result of running `m` tokens. Row `i` predicts the token after input `i`.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// `[m or 1, v]`, before temperature.
+    pub logits: Rows,
+    /// `[m, d]`, AFTER the final norm: what the output head reads, and what MTP modules are fed.
+    pub hidden: Rows,
+}
+
+/// Where a rewind may return to.
+///
+/// For attention caches a length says it all; recurrent layers will add a copy of their state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Positions that were in the cache.
+    pub len: usize,
+}
+
+/// A target: weights (shared between forks) and one cache.
+pub trait Model {
+    /// What it is.
+    fn spec(&self) -> &ModelSpec;
+
+    /// Positions held in the cache (`n`).
+    fn len(&self) -> usize;
+
+    /// Whether the cache is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs positions `n..n + m` and leaves all of them in the cache.
+    ///
+    /// # Errors
+    /// [`ModelError::ContextFull`] when `n + m` exceeds the cache (which then is unchanged), or what
+    /// the backend reports.
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError>;
+
+    /// Remembers the present state for [`Model::truncate`].
+    ///
+    /// # Errors
+    /// When a state copy cannot be made.
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError>;
+
+    /// Drops positions `len..`. Requires `since.len <= len <= self.len()`.
+    ///
+    /// # Errors
+    /// [`ModelError::Rewind`] when `len` lies outside that range.
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError>;
+
+    /// A second model over the same weights with a copy of the cache.
+    ///
+    /// # Errors
+    /// When the cache cannot be allocated.
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError>;
+}
+
+/// What a [`Model`] is, fixed at load.
+#[derive(Clone, Debug)]
+pub struct ModelSpec {
+    /// Name, sizes, file: goes into the trace header.
+    pub info: ModelInfo,
+    /// Positions the cache can hold.
+    pub ctx_len: usize,
+    /// What computes, e.g. `candle`.
+    pub backend: &'static str,
+    /// Where, e.g. `cpu`.
+    pub device: String,
+    /// In what the weights are held, e.g. `f32`.
+    pub dtype: String,
+    /// Threads that compute.
+    pub threads: usize,
+}
+
+/// A multi-token-prediction module of DeepSeek-V3 shape with a KV cache of its own.
+///
+/// Slot `t` reads a hidden state and the embedding of the token that this state predicted:
+/// `z = proj [norm_e(E[token]) ; norm_h(hidden)]`, one transformer block, a final norm; its logits,
+/// over the draft vocabulary, predict the token after. Source: DeepSeek-V3 report, section 2.2.
+pub trait MtpModule {
+    /// Slots held in the cache.
+    fn len(&self) -> usize;
+
+    /// Whether the cache is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs `m` slots and leaves them in the cache. `hidden` is `[m, d]`; logits come for the last
+    /// slot only, `[1, draft vocabulary]`; hidden states `[m, d]` are the module's own normed
+    /// output, which takes the target's place from depth 2 on.
+    ///
+    /// # Errors
+    /// As [`Model::forward`].
+    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError>;
+
+    /// Drops slots `len..`.
+    ///
+    /// # Errors
+    /// [`ModelError::Rewind`] when there are fewer slots than `len`.
+    fn truncate(&mut self, len: usize) -> Result<(), ModelError>;
+
+    /// Token of each logit, ascending.
+    fn draft_vocab(&self) -> &[TokenId];
+}

@@ -1,0 +1,99 @@
+//! What a user of a source may ask of it. A replay ignores what only a live engine can do.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Baseline, Sampling, VerifyRule};
+
+/// A request to a source; obeyed between two phases of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Command {
+    /// Answer a prompt.
+    Generate {
+        /// The prompt.
+        prompt: Prompt,
+    },
+    /// Hold before the next phase.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Run one phase (a draft token, the verify pass, the verdict, the commit), then hold.
+    StepPhase,
+    /// Run to the end of the round, then hold.
+    StepRound,
+    /// Change k from the next round on.
+    SetDraftLen {
+        /// 0 to [`super::MAX_DRAFT_LEN`].
+        draft_len: u8,
+    },
+    /// Change how the target picks from the next round on.
+    SetSampling {
+        /// The new values.
+        sampling: Sampling,
+    },
+    /// Change the verification rule from the next round on.
+    SetRule {
+        /// The new rule.
+        rule: VerifyRule,
+    },
+    /// Change how plain decoding is measured, from the next turn on.
+    SetBaseline {
+        /// The new way.
+        baseline: Baseline,
+    },
+    /// Change the longest answer, at once.
+    SetMaxTokens {
+        /// In tokens.
+        max_tokens: u32,
+    },
+    /// End the turn after the round under way.
+    Stop,
+    /// End the run.
+    Shutdown,
+}
+
+/// What is to be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prompt {
+    /// Text that goes to the model as it stands.
+    Raw(String),
+    /// A conversation, rendered with the model's chat template; the last message is the user's.
+    Chat(Vec<Message>),
+}
+
+impl Prompt {
+    /// What the user typed: the raw text, or the last user message.
+    #[must_use]
+    pub fn typed(&self) -> &str {
+        match self {
+            Self::Raw(text) => text,
+            Self::Chat(messages) => messages
+                .iter()
+                .rev()
+                .find(|m| m.role == Speaker::User)
+                .map_or("", |m| m.content.as_str()),
+        }
+    }
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Speaker,
+    /// What is said.
+    pub content: String,
+}
+
+/// Who speaks in a conversation; names as chat templates know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// Standing instructions.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}

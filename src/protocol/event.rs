@@ -1,0 +1,247 @@
+//! What happened, one line of a trace each.
+//!
+//! A turn of one lane reads: `prompted`, `prefilled`, then per round `round_started`, k × `drafted`,
+//! `scored`, `verified`, `committed`, and at last `finished`. Two lanes may interleave.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Header, Piece, Prediction, Settings, Verification};
+
+/// One thing that happened. Order is `seq`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// 0, 1, 2 … without gaps within a run.
+    pub seq: u64,
+    /// Microseconds since the run started.
+    pub at_us: u64,
+    /// Which decoder it happened in.
+    #[serde(default, skip_serializing_if = "Lane::is_speculative")]
+    pub lane: Lane,
+    /// What.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// A decoder with its own caches and its own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// The run the user asked for.
+    #[default]
+    Speculative,
+    /// The same target with k = 0, measured beside it.
+    Plain,
+}
+
+impl Lane {
+    /// Whether it is the main lane (the one left out in JSON).
+    #[must_use]
+    pub fn is_speculative(&self) -> bool {
+        *self == Self::Speculative
+    }
+}
+
+/// Why a turn of a lane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The target ended its answer.
+    Eos,
+    /// The answer reached `max_tokens`.
+    MaxTokens,
+    /// The cache holds no further round.
+    ContextFull,
+    /// The user stopped it.
+    Stopped,
+    /// The plain lane has measured enough.
+    Measured,
+}
+
+/// The kinds of event. All `*_us` are microseconds of measured work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// Progress before the run; not part of a trace.
+    Loading {
+        /// What is being loaded.
+        stage: String,
+        /// Units done.
+        done: u64,
+        /// Units in all; 0 when unknown.
+        total: u64,
+    },
+    /// The run begins.
+    Started {
+        /// What it is made of.
+        header: Box<Header>,
+    },
+    /// A turn begins.
+    Prompted {
+        /// 1, 2, 3 …
+        turn: u32,
+        /// What the user typed, before the chat template.
+        text: String,
+    },
+    /// The prompt is in the cache and the first token of the answer is known.
+    Prefilled {
+        /// Which turn.
+        turn: u32,
+        /// All tokens of the prompt, template and earlier turns included.
+        prompt: Vec<Piece>,
+        /// How many of them were still in the cache.
+        cached: u32,
+        /// First committed token of the answer, picked from the prompt's last row.
+        first: Piece,
+        /// What it was picked from.
+        row: Prediction,
+        /// Time of the prompt's passes, target and drafter.
+        took_us: u64,
+    },
+    /// A round begins.
+    RoundStarted {
+        /// 1, 2, 3 … per lane, over all turns.
+        round: u32,
+        /// Positions in the target's cache.
+        base_len: u32,
+        /// k asked of the drafter.
+        draft_len: u8,
+    },
+    /// The drafter proposed one token.
+    Drafted {
+        /// Which round.
+        round: u32,
+        /// 0 to k − 1.
+        index: u8,
+        /// The proposal.
+        token: Piece,
+        /// Drafter's probability of it; none when it has no distribution.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        q: Option<f32>,
+        /// What it was drawn from.
+        top: Prediction,
+        /// Time of this draft step.
+        took_us: u64,
+    },
+    /// The target ran over anchor + drafts.
+    Scored {
+        /// Which round.
+        round: u32,
+        /// k + 1 rows: what the target says at every position, also behind a mismatch.
+        rows: Vec<Prediction>,
+        /// Time of the one target pass.
+        verify_us: u64,
+        /// Time from logits to distributions and candidates.
+        sample_us: u64,
+    },
+    /// The rule has judged.
+    Verified {
+        /// Which round.
+        round: u32,
+        /// The verdict.
+        #[serde(flatten)]
+        verdict: Verification,
+    },
+    /// The round's tokens are output and both caches are rolled back to them.
+    Committed {
+        /// Which round.
+        round: u32,
+        /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
+        tokens: Vec<Piece>,
+        /// Time of the rollback.
+        rollback_us: u64,
+        /// The lane's clock: measured time of its rounds in this turn, this one included.
+        clock_us: u64,
+    },
+    /// Settings changed; in force from the next round on.
+    SettingsChanged {
+        /// All of them, as they are now.
+        settings: Settings,
+    },
+    /// The engine holds between two phases.
+    Paused,
+    /// It goes on.
+    Resumed,
+    /// Something the user should know that did not stop the run.
+    Notice {
+        /// One sentence.
+        message: String,
+    },
+    /// A turn of the lane ended.
+    Finished {
+        /// Why.
+        reason: StopReason,
+    },
+    /// The engine cannot go on.
+    Failed {
+        /// One sentence with the cause and the next step.
+        message: String,
+    },
+    /// Written by a newer version; readers skip it.
+    #[serde(other)]
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Judgement, NextKind, Outcome, TokenId};
+    use super::*;
+
+    fn round_trip(event: &Event) -> String {
+        let json = serde_json::to_string(event).unwrap();
+        assert_eq!(&serde_json::from_str::<Event>(&json).unwrap(), event);
+        json
+    }
+
+    #[test]
+    fn a_verdict_is_flat_json() {
+        let verdict = Verification {
+            judgements: vec![Judgement {
+                p: 0.5,
+                q: 0.25,
+                u: Some(0.1),
+                outcome: Outcome::Accepted,
+            }],
+            next: TokenId(7),
+            next_kind: NextKind::Bonus,
+            next_u: None,
+        };
+        let json = round_trip(&Event {
+            seq: 3,
+            at_us: 120,
+            lane: Lane::Speculative,
+            kind: EventKind::Verified { round: 1, verdict },
+        });
+        assert_eq!(
+            json,
+            r#"{"seq":3,"at_us":120,"type":"verified","round":1,"judgements":[{"p":0.5,"q":0.25,"u":0.1,"outcome":"accepted"}],"next":7,"next_kind":"bonus"}"#
+        );
+    }
+
+    #[test]
+    fn probabilities_survive_json_to_the_bit() {
+        let top = (1..200).map(|i| super::super::Candidate {
+            piece: Piece::new(TokenId(i), "x"),
+            prob: 1.0 / i as f32,
+        });
+        round_trip(&Event {
+            seq: 0,
+            at_us: 0,
+            lane: Lane::Plain,
+            kind: EventKind::Scored {
+                round: 1,
+                rows: vec![Prediction {
+                    top: top.collect(),
+                    tail: 1e-9,
+                }],
+                verify_us: 1,
+                sample_us: 2,
+            },
+        });
+    }
+
+    #[test]
+    fn events_of_a_newer_version_are_unknown_not_errors() {
+        let line = r#"{"seq":9,"at_us":1,"type":"tree_drafted","branches":[1,2]}"#;
+        assert_eq!(serde_json::from_str::<Event>(line).unwrap().kind, EventKind::Unknown);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a run is made of: the first event, and the first line of a trace.
+
+use serde::{Deserialize, Serialize};
+
+use super::{DrafterKind, Settings};
+
+/// Version of the trace format that this program writes.
+pub const TRACE_VERSION: u32 = 1;
+
+/// Everything that is fixed for a run, told once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Trace format, [`TRACE_VERSION`].
+    pub version: u32,
+    /// Name and version of the writer.
+    pub program: String,
+    /// The target.
+    pub model: ModelInfo,
+    /// The drafter; none for a plain run.
+    pub drafter: Option<DrafterInfo>,
+    /// Settings at the start; changes follow as events.
+    pub settings: Settings,
+    /// Positions the target's cache can hold.
+    pub ctx_len: u32,
+    /// Where the target computes, e.g. `cpu`.
+    pub device: String,
+    /// What computes it, e.g. `candle`.
+    pub backend: String,
+    /// In what the target's weights are held, e.g. `q4_1` or `f32`.
+    pub dtype: String,
+    /// Threads that compute.
+    pub threads: u32,
+    /// Start of the run, milliseconds since 1970-01-01 UTC; `at_us` counts from here.
+    pub started_unix_ms: u64,
+    /// What this source can do.
+    pub capabilities: Capabilities,
+}
+
+/// The target model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// As the file names it.
+    pub name: String,
+    /// Architecture family, e.g. `llama`.
+    pub architecture: String,
+    /// File name without its folder.
+    pub file: String,
+    /// Of the file, lower-case hex; none when not computed.
+    pub sha256: Option<String>,
+    /// Transformer blocks.
+    pub layers: u32,
+    /// Width of the hidden state.
+    pub d_model: u32,
+    /// Vocabulary size.
+    pub vocab: u32,
+    /// Longest context the model was made for.
+    pub context_length: u32,
+    /// Bytes that the weights take in memory.
+    pub weight_bytes: u64,
+    /// Bytes of KV cache per position.
+    pub kv_bytes_per_token: u64,
+}
+
+/// The drafter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrafterInfo {
+    /// Which kind.
+    pub kind: DrafterKind,
+    /// As it is called.
+    pub name: String,
+    /// Of its weights, lower-case hex.
+    pub sha256: Option<String>,
+    /// How its weights are stored, e.g. `f8_e4m3`.
+    pub dtype: String,
+    /// Bytes that its own weights take in memory (what it shares with the target not counted).
+    pub weight_bytes: u64,
+    /// Bytes of its own KV cache per position; 0 when it uses the target's.
+    pub kv_bytes_per_token: u64,
+    /// Tokens it can propose.
+    pub draft_vocab: u32,
+}
+
+/// What a source can do beyond sending events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// A live engine takes prompts; a replay does not.
+    pub can_generate: bool,
+}

@@ -1,0 +1,20 @@
+//! The only vocabulary that all parts share: events, commands, tokens, verdicts, settings.
+//!
+//! Everything here is plain data that goes through serde unchanged, so that a live run, a recorded
+//! one and a piped one are the same thing. Invariant: whatever a screen explains is in these types
+//! (token ids *and* bytes, probabilities *and* the draws they were compared with). Nothing here
+//! knows a tensor, a terminal, a file or a clock.
+
+mod command;
+mod event;
+mod header;
+mod settings;
+mod token;
+mod verdict;
+
+pub use command::{Command, Message, Prompt, Speaker};
+pub use event::{Event, EventKind, Lane, StopReason};
+pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
+pub use settings::{Baseline, DrafterKind, MAX_DRAFT_LEN, Sampling, Settings, SettingsError, VerifyRule};
+pub use token::{Candidate, Piece, Prediction, TokenId};
+pub use verdict::{Judgement, NextKind, Outcome, Verification};

@@ -1,0 +1,145 @@
+//! The one-way stream: a source of events at one end, consumers at the other.
+//!
+//! Invariant: every consumer sees every event, in `seq` order, before the next event is handed on.
+//! A consumer that fails is dropped with a notice and the others go on. What is at either end (a
+//! live engine or a recording; a file, a screen or a pipe) is unknown here.
+
+use std::io;
+use std::sync::mpsc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::protocol::{Command, Event};
+
+/// Where events come from and commands go to: a live engine and a replay look alike.
+pub struct Source {
+    /// Takes requests; polled between phases.
+    pub commands: mpsc::Sender<Command>,
+    /// Unbounded: the rate is capped by forward passes, and a bounded channel would let a slow
+    /// reader change the timings that are shown.
+    pub events: UnboundedReceiver<Event>,
+}
+
+/// Something that uses events: a recorder, the session, a writer.
+pub trait Consumer {
+    /// What a notice calls it.
+    fn name(&self) -> &str;
+
+    /// Takes one event.
+    ///
+    /// # Errors
+    /// An error drops this consumer from the stream; the others go on.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// Called once after the last event.
+    ///
+    /// # Errors
+    /// When what was taken could not be brought to its end (a flush, say).
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// Hands each event to every consumer, in the order in which they were added.
+#[derive(Default)]
+pub struct FanOut {
+    consumers: Vec<Box<dyn Consumer>>,
+}
+
+/// A consumer that failed and was dropped.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} stopped: {error}")]
+pub struct Dropped {
+    /// Which consumer.
+    pub name: String,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl FanOut {
+    /// Adds a consumer behind those already there.
+    pub fn add(&mut self, consumer: Box<dyn Consumer>) {
+        self.consumers.push(consumer);
+    }
+
+    /// Hands one event on; returns the consumers that failed and are gone now.
+    pub fn event(&mut self, event: &Event) -> Vec<Dropped> {
+        self.each(|consumer| consumer.event(event))
+    }
+
+    /// Ends all consumers; returns those that failed to.
+    pub fn finish(&mut self) -> Vec<Dropped> {
+        self.each(|consumer| consumer.finish())
+    }
+
+    fn each(&mut self, mut call: impl FnMut(&mut dyn Consumer) -> io::Result<()>) -> Vec<Dropped> {
+        let mut dropped = Vec::new();
+        self.consumers.retain_mut(|consumer| match call(consumer.as_mut()) {
+            Ok(()) => true,
+            Err(error) => {
+                dropped.push(Dropped {
+                    name: consumer.name().to_owned(),
+                    error,
+                });
+                false
+            }
+        });
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::protocol::{EventKind, Lane};
+
+    struct Probe {
+        seen: Rc<RefCell<Vec<u64>>>,
+        fail_at: Option<u64>,
+    }
+
+    impl Consumer for Probe {
+        fn name(&self) -> &str {
+            "probe"
+        }
+        fn event(&mut self, event: &Event) -> io::Result<()> {
+            if self.fail_at == Some(event.seq) {
+                return Err(io::Error::other("disk full"));
+            }
+            self.seen.borrow_mut().push(event.seq);
+            Ok(())
+        }
+        fn finish(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_failing_consumer_is_dropped_and_the_others_go_on() {
+        let (good, bad) = (Rc::default(), Rc::default());
+        let mut fan = FanOut::default();
+        fan.add(Box::new(Probe {
+            seen: Rc::clone(&bad),
+            fail_at: Some(1),
+        }));
+        fan.add(Box::new(Probe {
+            seen: Rc::clone(&good),
+            fail_at: None,
+        }));
+        let dropped: Vec<_> = (0..3)
+            .flat_map(|seq| {
+                fan.event(&Event {
+                    seq,
+                    at_us: 0,
+                    lane: Lane::default(),
+                    kind: EventKind::Paused,
+                })
+            })
+            .map(|d| d.to_string())
+            .collect();
+        assert_eq!(dropped, ["probe stopped: disk full"]);
+        assert_eq!(*good.borrow(), [0, 1, 2]);
+        assert_eq!(*bad.borrow(), [0]);
+    }
+}
