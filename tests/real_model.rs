@@ -23,6 +23,13 @@ fn relative(got: &[f32], want: &[f32]) -> f32 {
     got.iter().zip(want).fold(0f32, |m, (g, w)| m.max((g - w).abs())) / scale
 }
 
+/// Root mean square difference relative to the reference's.
+fn relative_rms(got: &[f32], want: &[f32]) -> f32 {
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let error: f64 = got.iter().zip(want).map(|(g, w)| square(g - w)).sum();
+    (error / want.iter().map(|w| square(*w)).sum::<f64>()).sqrt() as f32
+}
+
 fn argmax(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
 }
@@ -82,7 +89,7 @@ fn target_logits_and_states_agree_in_f32() {
 
 /// Runs the module over a parity prompt and on to depth 4; relative difference of each depth's logits.
 /// The chain follows the reference's drafts; `alike` counts how often the own first choice is the same.
-fn mtp_differences(recipe: MtpRecipe) -> Option<(Vec<f32>, usize)> {
+fn mtp_differences(recipe: MtpRecipe, measure: fn(&[f32], &[f32]) -> f32) -> Option<(Vec<f32>, usize)> {
     let Loaded { target, mtp, .. } = real::load_target(Dtype::F32, recipe)?;
     let (mut module, _) = mtp.unwrap();
     let reference = Reference::open();
@@ -97,7 +104,7 @@ fn mtp_differences(recipe: MtpRecipe) -> Option<(Vec<f32>, usize)> {
         for depth in 1..=4usize {
             let name = if depth == 1 { format!("{i}.mtp1_logits_last") } else { format!("{i}.mtp{depth}_logits") };
             let logits = out.logits.row(0);
-            differences[depth - 1] = differences[depth - 1].max(relative(logits, &reference.f32(&name)));
+            differences[depth - 1] = differences[depth - 1].max(measure(logits, &reference.f32(&name)));
             let drafted = TokenId(parity.drafted[depth - 1]);
             alike += usize::from(module.draft_vocab()[argmax(logits)] == drafted);
             let state = Rows::new(out.hidden.last().unwrap().to_vec(), out.hidden.width());
@@ -109,17 +116,19 @@ fn mtp_differences(recipe: MtpRecipe) -> Option<(Vec<f32>, usize)> {
 
 #[test]
 fn mtp_logits_agree_at_depths_1_to_4() {
-    let Some((differences, alike)) = mtp_differences(real::mtp_bf16()) else { return };
+    let Some((differences, alike)) = mtp_differences(real::mtp_bf16(), relative) else { return };
     assert!(differences.iter().all(|d| *d < 2e-3), "{differences:?}");
     assert_eq!(alike, 12, "drafted tokens");
 }
 
 #[test]
 fn fp8_weights_stay_within_their_quantisation_error() {
-    let Some((differences, alike)) = mtp_differences(real::mtp_fp8()) else { return };
+    let Some((differences, alike)) = mtp_differences(real::mtp_fp8(), relative_rms) else { return };
     println!("FP8 against bf16 by depth: {differences:?}; {alike} of 12 drafts alike");
-    // E4M3 keeps 3 bits of mantissa: 2⁻⁴ relative per weight, averaged out over rows
-    assert!(differences.iter().all(|d| *d < 0.08), "{differences:?}");
+    // E4M3 keeps 3 bits of mantissa: a weight is off by 2⁻⁴/√3 = 3.6 % at most in the mean square, and
+    // four matrices stand one behind the other
+    assert!(differences.iter().all(|d| *d < 4.0 * 0.036), "{differences:?}");
+    assert!(alike >= 10, "only {alike} of 12 drafts alike");
     assert!(differences.iter().any(|d| *d > 1e-4), "the FP8 file was not read: {differences:?}");
 }
 
