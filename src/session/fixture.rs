@@ -63,6 +63,9 @@ fn row(best: (&str, f32), second: &str) -> Prediction {
     }
 }
 
+/// Tokens with a probability each.
+type Cells<'a> = &'a [(&'a str, f32)];
+
 /// Builds an event list; keeps the counters.
 #[derive(Default)]
 pub(crate) struct Script {
@@ -252,7 +255,7 @@ impl Script {
 pub(crate) fn first_turn() -> Script {
     let mut script = Script::started();
     script.prompt("Why is the sky blue?", "The");
-    let rounds: &[(&[(&str, f32)], &[(&str, f32)])] = &[
+    let rounds: &[(Cells, Cells)] = &[
         (
             &[(" color", 0.41), (" of", 0.93), (" the", 0.95)],
             &[(" sky", 0.61), (" is", 0.88), (" light", 0.35), (" sky", 0.72)],
