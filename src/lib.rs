@@ -16,7 +16,9 @@
 //! drafter's distribution, *u* uniform draw, *acceptance rate* = accepted / drafted, *mean tokens
 //! per round* = committed / rounds, bonus and recovered included.
 
+pub mod engine;
 pub mod model;
 pub mod protocol;
+pub mod session;
 pub mod speculate;
 pub mod stream;

@@ -55,6 +55,8 @@ pub enum StopReason {
     Stopped,
     /// The plain lane has measured enough.
     Measured,
+    /// The prompt cannot be answered; a notice before says why.
+    Refused,
 }
 
 /// The kinds of event. All `*_us` are microseconds of measured work.

@@ -1,0 +1,66 @@
+//! Two lanes of one turn against each other: how much faster, and how long the same.
+//!
+//! Invariant: nothing is compared across turns, and nothing is estimated; without a measured plain
+//! lane there is no speedup and no agreement. Why two answers part is not explained here.
+
+use crate::protocol::{Lane, Piece, StopReason};
+
+use super::{Answer, Turn};
+
+/// How far the two answers of a turn are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// Leading tokens that are equal, the first token included.
+    pub identical: usize,
+    /// The first difference.
+    pub divergence: Option<Divergence>,
+}
+
+/// The first place where two answers differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Index in both answers.
+    pub index: usize,
+    /// The speculative lane's token; none when that answer had ended.
+    pub speculative: Option<Piece>,
+    /// The plain lane's token; none when that answer had ended.
+    pub plain: Option<Piece>,
+}
+
+impl Turn {
+    /// Speculative ÷ plain tokens per second, both measured in this turn.
+    #[must_use]
+    pub fn speedup(&self) -> Option<f64> {
+        let fast = self.answer(Lane::Speculative).stats().tokens_per_second()?;
+        let plain = self.answer(Lane::Plain).stats().tokens_per_second()?;
+        Some(fast / plain)
+    }
+
+    /// How far both lanes wrote the same; none while one of them has written nothing.
+    #[must_use]
+    pub fn agreement(&self) -> Option<Agreement> {
+        let (fast, plain) = (self.answer(Lane::Speculative), self.answer(Lane::Plain));
+        if fast.tokens.is_empty() || plain.tokens.is_empty() {
+            return None;
+        }
+        let pairs = fast.tokens.iter().zip(&plain.tokens);
+        let identical = pairs.take_while(|(a, b)| a.piece.id == b.piece.id).count();
+        let piece = |answer: &Answer| answer.tokens.get(identical).map(|t| t.piece.clone());
+        let (a, b) = (piece(fast), piece(plain));
+        let differs = match (&a, &b) {
+            (Some(_), Some(_)) => true,
+            (None, Some(_)) => ended(fast),
+            (Some(_), None) => ended(plain),
+            (None, None) => false,
+        };
+        Some(Agreement {
+            identical,
+            divergence: differs.then_some(Divergence { index: identical, speculative: a, plain: b }),
+        })
+    }
+}
+
+/// Whether an answer ended by itself, so that its length means something.
+fn ended(answer: &Answer) -> bool {
+    matches!(answer.finished, Some(StopReason::Eos))
+}

@@ -1,0 +1,135 @@
+//! Why a token was accepted, rejected, passed over or added, in one sentence.
+//!
+//! Invariant: a sentence uses only numbers that the events carry, in the words of the glossary, and
+//! is safe to print. Its judgement "near tie" has one definition, [`NEAR_TIE`].
+
+use crate::protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction};
+
+use super::{Round, text::quoted};
+
+/// Two best candidates closer than this (in probability) are called a near tie.
+pub const NEAR_TIE: f32 = 0.05;
+
+/// What can be said about one column of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// One sentence without a final stop.
+    pub text: String,
+    /// Whether the target's two best candidates there were almost equal.
+    pub near_tie: bool,
+}
+
+/// Explains column `index` of a round: a draft, or the token after them.
+///
+/// None for a column the round does not have or of which nothing is known yet.
+#[must_use]
+pub fn explain(round: &Round, index: usize) -> Option<Finding> {
+    let row = round.rows.get(index);
+    let margin = row.and_then(margin);
+    let near_tie = margin.is_some_and(|m| m < NEAR_TIE);
+    let mut text = match round.drafts.get(index) {
+        Some(_) => draft_text(round, index)?,
+        None => next_text(round, index)?,
+    };
+    if let Some(margin) = margin.filter(|_| near_tie && round.verdict.is_some()) {
+        text.push_str(&format!(" (near tie, margin {margin:.2})"));
+    }
+    Some(Finding { text, near_tie })
+}
+
+/// Best minus second best.
+fn margin(row: &Prediction) -> Option<f32> {
+    Some(row.top.first()?.prob - row.top.get(1)?.prob)
+}
+
+fn draft_text(round: &Round, index: usize) -> Option<String> {
+    let draft = round.drafts.get(index)?;
+    let name = quoted(&draft.piece);
+    let Some(judgement) = round.judgement(index) else {
+        let sure = draft.q.map_or(String::new(), |q| format!(" with q {q:.2}"));
+        return Some(format!("the drafter proposes {name}{sure}; not judged yet"));
+    };
+    Some(match judgement.outcome {
+        Outcome::Accepted => accepted(&name, judgement, best(round, index)),
+        Outcome::Rejected => rejected(round, index, &name, judgement),
+        Outcome::NotReached => not_reached(round, index, &name),
+    })
+}
+
+fn accepted(name: &str, judgement: &Judgement, best: Option<&Candidate>) -> String {
+    let Judgement { p, q, u, .. } = *judgement;
+    match u {
+        Some(_) if p >= q => format!("p {p:.2} ≥ q {q:.2}, so draft {name} is always accepted"),
+        Some(u) => format!("u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted", over(p, q)),
+        None => match best {
+            Some(best) if quoted(&best.piece) != name => format!(
+                "the target's draw at this position is {name} {p:.2} too (its best was {} {:.2}); draft accepted",
+                quoted(&best.piece),
+                best.prob
+            ),
+            _ => format!("the target says {name} {p:.2} too; draft accepted"),
+        },
+    }
+}
+
+fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
+    let Judgement { p, q, u, .. } = *judgement;
+    let next = round.next_piece().unwrap_or_default();
+    let chosen = quoted(&next);
+    if let Some(u) = u {
+        return format!(
+            "u {u:.2} ≥ p/q {:.2} ({p:.2}/{q:.2}); draft {name} rejected, {chosen} drawn from max(0, p − q)",
+            over(p, q)
+        );
+    }
+    let Some(prob) = prob_of(round, index, &next) else {
+        return format!("the target took {chosen}, not {name} {p:.2}; draft rejected, {chosen} committed");
+    };
+    let verb = if prob >= p { "preferred" } else { "drew" };
+    format!("the target {verb} {chosen} {prob:.2} over {name} {p:.2}; draft rejected, {chosen} committed")
+}
+
+fn not_reached(round: &Round, index: usize, name: &str) -> String {
+    let at = round.accepted() + 1;
+    let would = best(round, index).map_or(String::new(), |best| {
+        format!("; behind it the target would say {} {:.2}", quoted(&best.piece), best.prob)
+    });
+    format!("draft {at} was rejected, so {name} was never judged and is discarded{would}")
+}
+
+fn next_text(round: &Round, index: usize) -> Option<String> {
+    let verdict = round.verdict.as_ref()?;
+    let drafts = round.drafts.len();
+    if index != drafts {
+        return None;
+    }
+    let best = best(round, index);
+    if verdict.next_kind == NextKind::Recovered {
+        let best = best?;
+        return Some(format!(
+            "behind the discarded drafts the target would say {} {:.2}; it cannot be used",
+            quoted(&best.piece),
+            best.prob
+        ));
+    }
+    let next = round.next_piece().unwrap_or_default();
+    let prob = prob_of(round, index, &next).map_or(String::new(), |p| format!(" {p:.2}"));
+    let name = quoted(&next);
+    Some(match drafts {
+        0 => format!("no drafts: the target's own {name}{prob} is committed"),
+        1 => format!("the draft was accepted: bonus {name}{prob} from the same pass"),
+        _ => format!("all {drafts} drafts accepted: bonus {name}{prob} from the same pass"),
+    })
+}
+
+fn best(round: &Round, index: usize) -> Option<&Candidate> {
+    round.rows.get(index)?.best()
+}
+
+fn prob_of(round: &Round, index: usize, piece: &Piece) -> Option<f32> {
+    round.rows.get(index)?.find(piece.id).map(|(_, prob)| prob)
+}
+
+fn over(p: f32, q: f32) -> f32 {
+    if q > 0.0 { p / q } else { 0.0 }
+}

@@ -1,0 +1,251 @@
+//! A hand-written conversation as events, for tests: two turns, both lanes, every fate.
+//!
+//! Verdicts follow the `exact` rule from the rows given, times are made up but plausible.
+
+use crate::protocol::{
+    Baseline, Candidate, Capabilities, DrafterInfo, DrafterKind, Event, EventKind, Header, Judgement, Lane, ModelInfo,
+    NextKind, Outcome, Piece, Prediction, Settings, StopReason, TRACE_VERSION, TokenId, Verification,
+};
+
+/// A header as the default model gives it.
+pub(crate) fn header() -> Header {
+    Header {
+        version: TRACE_VERSION,
+        program: "draftscope 0.1.0".to_owned(),
+        model: ModelInfo {
+            name: "SmolLM2-135M-Instruct".to_owned(),
+            architecture: "llama".to_owned(),
+            layers: 30,
+            vocab: 49_152,
+            ..ModelInfo::default()
+        },
+        drafter: Some(DrafterInfo {
+            kind: DrafterKind::Mtp,
+            name: "mtp-smollm2".to_owned(),
+            sha256: None,
+            dtype: "f8_e4m3".to_owned(),
+            weight_bytes: 5_000_000,
+            kv_bytes_per_token: 768,
+            draft_vocab: 16_384,
+        }),
+        settings: Settings { baseline: Baseline::Race, ..Settings::default() },
+        ctx_len: 2048,
+        device: "cpu".to_owned(),
+        backend: "candle".to_owned(),
+        dtype: "q4_1".to_owned(),
+        threads: 2,
+        started_unix_ms: 1_790_000_000_000,
+        capabilities: Capabilities { can_generate: true },
+    }
+}
+
+/// Same text, same id.
+pub(crate) fn piece(text: &str) -> Piece {
+    let id = text.bytes().fold(7_u32, |id, byte| id.wrapping_mul(31).wrapping_add(byte.into()));
+    Piece::new(TokenId(id % 49_152), text)
+}
+
+/// A row with this best candidate, and a runner-up.
+fn row(best: (&str, f32), second: &str) -> Prediction {
+    let rest = (1.0 - best.1) * 0.6;
+    let candidate = |text: &str, prob| Candidate { piece: piece(text), prob };
+    Prediction { top: vec![candidate(best.0, best.1), candidate(second, rest)], tail: (1.0 - best.1 - rest).max(0.0) }
+}
+
+/// Tokens with a probability each.
+type Cells<'a> = &'a [(&'a str, f32)];
+
+/// Builds an event list; keeps the counters.
+#[derive(Default)]
+pub(crate) struct Script {
+    pub(crate) events: Vec<Event>,
+    rounds: [u32; 2],
+    clocks: [u64; 2],
+    turn: u32,
+}
+
+impl Script {
+    pub(crate) fn push(&mut self, lane: Lane, kind: EventKind) {
+        let seq = self.events.len() as u64;
+        self.events.push(Event { seq, at_us: seq * 1_000, lane, kind });
+    }
+
+    pub(crate) fn started() -> Self {
+        let mut script = Self::default();
+        script.push(Lane::Speculative, EventKind::Started { header: Box::new(header()) });
+        script
+    }
+
+    /// Opens a turn in both lanes with this first token.
+    pub(crate) fn prompt(&mut self, text: &str, first: &str) {
+        self.turn += 1;
+        self.clocks = [0, 0];
+        self.push(Lane::Speculative, EventKind::Prompted { turn: self.turn, text: text.to_owned() });
+        for lane in [Lane::Speculative, Lane::Plain] {
+            self.push(
+                lane,
+                EventKind::Prefilled {
+                    turn: self.turn,
+                    prompt: text.split_inclusive(' ').map(piece).collect(),
+                    cached: 0,
+                    first: piece(first),
+                    row: row((first, 0.9), "It"),
+                    took_us: 61_000,
+                },
+            );
+        }
+    }
+
+    /// One speculative round. `drafts` with q; `target` says, at each position, best and p.
+    pub(crate) fn round(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
+        self.round_start(drafts);
+        self.round_end(drafts, target);
+    }
+
+    /// Up to the last draft.
+    pub(crate) fn round_start(&mut self, drafts: &[(&str, f32)]) {
+        self.rounds[0] += 1;
+        let round = self.rounds[0];
+        self.push(
+            Lane::Speculative,
+            EventKind::RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 },
+        );
+        for (index, (text, q)) in drafts.iter().enumerate() {
+            self.push(
+                Lane::Speculative,
+                EventKind::Drafted {
+                    round,
+                    index: index as u8,
+                    token: piece(text),
+                    q: Some(*q),
+                    top: row((text, *q), "…"),
+                    took_us: 900,
+                },
+            );
+        }
+    }
+
+    fn round_end(&mut self, drafts: &[(&str, f32)], target: &[(&str, f32)]) {
+        let round = self.rounds[0];
+        let second = |index: usize| drafts.get(index).map_or("…", |draft| draft.0);
+        let rows: Vec<_> = target
+            .iter()
+            .enumerate()
+            .map(|(index, best)| row(*best, if second(index) == best.0 { " not" } else { second(index) }))
+            .collect();
+        let accepted = drafts.iter().zip(target).take_while(|(d, t)| d.0 == t.0).count();
+        let judgements = drafts.iter().enumerate().map(|(index, draft)| Judgement {
+            p: rows[index].find(piece(draft.0).id).map_or(0.0, |(_, p)| p),
+            q: draft.1,
+            u: None,
+            outcome: match index {
+                _ if index < accepted => Outcome::Accepted,
+                _ if index == accepted => Outcome::Rejected,
+                _ => Outcome::NotReached,
+            },
+        });
+        let next = piece(target[accepted].0);
+        let verdict = Verification {
+            judgements: judgements.collect(),
+            next: next.id,
+            next_kind: if accepted == drafts.len() { NextKind::Bonus } else { NextKind::Recovered },
+            next_u: None,
+        };
+        let mut tokens: Vec<_> = drafts[..accepted].iter().map(|draft| piece(draft.0)).collect();
+        tokens.push(next);
+        self.clocks[0] += 900 * drafts.len() as u64 + 13_500 + 700;
+        self.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 13_500, sample_us: 400 });
+        self.push(Lane::Speculative, EventKind::Verified { round, verdict });
+        self.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 20, clock_us: self.clocks[0] });
+    }
+
+    /// One round without drafts in the plain lane.
+    pub(crate) fn plain(&mut self, text: &str) {
+        self.rounds[1] += 1;
+        let round = self.rounds[1];
+        self.clocks[1] += 11_200;
+        let verdict =
+            Verification { judgements: Vec::new(), next: piece(text).id, next_kind: NextKind::Bonus, next_u: None };
+        let kinds = [
+            EventKind::RoundStarted { round, base_len: 40 + round, draft_len: 0 },
+            EventKind::Scored { round, rows: vec![row((text, 0.8), " not")], verify_us: 10_800, sample_us: 300 },
+            EventKind::Verified { round, verdict },
+            EventKind::Committed { round, tokens: vec![piece(text)], rollback_us: 0, clock_us: self.clocks[1] },
+        ];
+        for kind in kinds {
+            self.push(Lane::Plain, kind);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, lane: Lane, reason: StopReason) {
+        self.push(lane, EventKind::Finished { reason });
+    }
+}
+
+/// A finished first turn: accepted, rejected, recovered, bonus, wide and broken characters.
+pub(crate) fn first_turn() -> Script {
+    let mut script = Script::started();
+    script.prompt("Why is the sky blue?", "The");
+    let rounds: &[(Cells, Cells)] = &[
+        (
+            &[(" color", 0.41), (" of", 0.93), (" the", 0.95)],
+            &[(" sky", 0.61), (" is", 0.88), (" light", 0.35), (" sky", 0.72)],
+        ),
+        (
+            &[(" is", 0.67), (" blue", 0.71), (" because", 0.52)],
+            &[(" is", 0.84), (" blue", 0.77), (" because", 0.58), (" of", 0.64)],
+        ),
+        (
+            &[(" the", 0.55), (" way", 0.35), (" that", 0.22)],
+            &[(" a", 0.48), (" scattering", 0.44), (" light", 0.51), (" the", 0.40)],
+        ),
+        (
+            &[(" phenomenon", 0.62), (" called", 0.81), (" Ray", 0.33)],
+            &[(" phenomenon", 0.70), (" called", 0.91), (" Rayleigh", 0.86), (" light", 0.30)],
+        ),
+        (
+            &[(" scattering", 0.96), (".", 0.60), (" When", 0.28)],
+            &[(" scattering", 0.99), (".", 0.72), ("\n\n", 0.51), ("In", 0.30)],
+        ),
+        (
+            &[("When", 0.58), (" sunlight", 0.63), (" enters", 0.57)],
+            &[("When", 0.66), (" sunlight", 0.69), (" enters", 0.71), (" the", 0.80)],
+        ),
+        (
+            &[(" atmosphere", 0.44), (",", 0.75), (" it", 0.61)],
+            &[(" Earth", 0.47), ("'s", 0.93), (" the", 0.28), (" light", 0.22)],
+        ),
+    ];
+    let mut text: Vec<&str> = Vec::new();
+    for (drafts, target) in rounds {
+        script.round(drafts, target);
+        let accepted = drafts.iter().zip(*target).take_while(|(d, t)| d.0 == t.0).count();
+        text.extend(drafts[..accepted].iter().map(|d| d.0));
+        text.push(target[accepted].0);
+        while text.len() > 1 && script.clocks[1] < script.clocks[0] {
+            script.plain(text[(script.rounds[1] as usize).min(text.len() - 1)]);
+        }
+    }
+    script.finish(Lane::Plain, StopReason::Stopped);
+    script.finish(Lane::Speculative, StopReason::MaxTokens);
+    script
+}
+
+/// The first turn, and a second one in the middle of a round.
+pub(crate) fn conversation() -> Script {
+    let mut script = first_turn();
+    script.prompt("And at sunset?\nBriefly, please: 夕焼け.", "At");
+    script.round(
+        &[(" sunset", 0.74), (",", 0.81), (" the", 0.66)],
+        &[(" sunset", 0.90), (",", 0.95), (" the", 0.71), (" light", 0.52)],
+    );
+    script.plain(" sunset");
+    script.plain(",");
+    script.round(
+        &[(" travels", 0.38), (" through", 0.66), (" more", 0.41)],
+        &[(" has", 0.36), (" to", 0.70), (" the", 0.33), (" air", 0.41)],
+    );
+    script.plain(" the");
+    script.round_start(&[(" to", 0.64), (" travel", 0.59), (" 夕焼け", 0.31)]);
+    script
+}

@@ -1,0 +1,293 @@
+//! What happened, folded from events: turns, rounds, tokens with their provenance, statistics.
+//!
+//! Invariant: [`Session::apply`] is a pure and total fold. It reads no clock and does no I/O, takes
+//! any event in any order (a torn trace, a newer writer, two interleaved lanes) and never panics;
+//! the same events always give the same session. Where a user looks (scroll, selection, focus) is
+//! the front end's business, and so is every colour.
+
+mod compare;
+mod findings;
+mod round;
+mod stats;
+pub mod text;
+mod turn;
+
+use std::collections::VecDeque;
+
+use crate::protocol::{Event, EventKind, Header, Lane, Settings};
+
+pub use compare::{Agreement, Divergence};
+pub use findings::{Finding, NEAR_TIE, explain};
+pub use round::{DraftCell, Round};
+pub use stats::{LaneStats, SpeedPoint};
+pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
+
+/// Notices kept; older ones are forgotten.
+pub const MAX_NOTICES: usize = 64;
+
+/// Rounds per answer that keep every candidate; older ones keep what the round table shows.
+pub const FULL_ROUNDS: usize = 2048;
+
+/// What a lane is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing under way.
+    #[default]
+    Idle,
+    /// The prompt's passes run.
+    Prefilling,
+    /// Between two rounds.
+    Between,
+    /// The drafter proposes.
+    Drafting,
+    /// The target runs over anchor + drafts.
+    Verifying,
+    /// The rule judges.
+    Judging,
+    /// Tokens are output, caches rolled back.
+    Committing,
+}
+
+impl Phase {
+    /// One word for a status line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "ready",
+            Self::Prefilling => "prefilling",
+            Self::Between => "decoding",
+            Self::Drafting => "drafting",
+            Self::Verifying => "verifying",
+            Self::Judging => "judging",
+            Self::Committing => "committing",
+        }
+    }
+}
+
+/// Progress before a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loading {
+    /// What is being loaded.
+    pub stage: String,
+    /// Units done.
+    pub done: u64,
+    /// Units in all; 0 when unknown.
+    pub total: u64,
+}
+
+/// Everything that happened in a run so far.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    header: Option<Box<Header>>,
+    settings: Settings,
+    turns: Vec<Turn>,
+    lanes: [LaneState; 2],
+    paused: bool,
+    loading: Option<Loading>,
+    failure: Option<String>,
+    notices: VecDeque<String>,
+    notices_seen: u64,
+    events: u64,
+}
+
+/// Where a lane stands.
+#[derive(Clone, Debug, Default)]
+struct LaneState {
+    phase: Phase,
+    /// Index of the turn it works on.
+    turn: Option<usize>,
+}
+
+const fn slot(lane: Lane) -> usize {
+    match lane {
+        Lane::Speculative => 0,
+        Lane::Plain => 1,
+    }
+}
+
+impl Session {
+    /// A session to which nothing has happened.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next event. Events about a round or turn that was never announced change nothing.
+    pub fn apply(&mut self, event: &Event) {
+        self.events = self.events.saturating_add(1);
+        match &event.kind {
+            EventKind::Loading { stage, done, total } => {
+                self.loading = Some(Loading { stage: stage.clone(), done: *done, total: *total });
+            }
+            EventKind::Started { header } => {
+                self.settings = header.settings;
+                self.header = Some(header.clone());
+                self.loading = None;
+            }
+            EventKind::SettingsChanged { settings } => self.settings = *settings,
+            EventKind::Paused => self.paused = true,
+            EventKind::Resumed => self.paused = false,
+            EventKind::Notice { message } => self.note(message.clone()),
+            EventKind::Failed { message } => self.fail(message.clone()),
+            _ => self.apply_to_lane(event.lane, &event.kind),
+        }
+    }
+
+    fn apply_to_lane(&mut self, lane: Lane, kind: &EventKind) {
+        match kind {
+            EventKind::Prompted { turn, text } => {
+                let index = self.turn_index(*turn);
+                self.turns[index].typed.clone_from(text);
+                self.lanes[slot(lane)] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
+            }
+            EventKind::Prefilled { turn, .. } => {
+                let index = self.turn_index(*turn);
+                self.turns[index].answers[slot(lane)] = Answer::prefilled(kind);
+                self.lanes[slot(lane)] = LaneState { phase: Phase::Between, turn: Some(index) };
+            }
+            EventKind::Finished { reason } => {
+                if let Some(answer) = self.working_answer(lane) {
+                    answer.finished = Some(*reason);
+                }
+                self.lanes[slot(lane)].phase = Phase::Idle;
+            }
+            _ => self.apply_to_answer(lane, kind),
+        }
+    }
+
+    fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
+        let Some(answer) = self.working_answer(lane) else {
+            return;
+        };
+        if let Some(phase) = answer.apply(kind) {
+            self.lanes[slot(lane)].phase = phase;
+        }
+    }
+
+    fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {
+        let index = self.lanes[slot(lane)].turn?;
+        self.turns.get_mut(index).map(|turn| &mut turn.answers[slot(lane)])
+    }
+
+    /// Index of the turn with this number, opened when it is new.
+    fn turn_index(&mut self, number: u32) -> usize {
+        if let Some(index) = self.turns.iter().rposition(|turn| turn.number == number) {
+            return index;
+        }
+        self.turns.push(Turn::new(number));
+        self.turns.len() - 1
+    }
+
+    fn note(&mut self, message: String) {
+        self.notices_seen = self.notices_seen.saturating_add(1);
+        self.notices.push_back(message);
+        if self.notices.len() > MAX_NOTICES {
+            self.notices.pop_front();
+        }
+    }
+
+    fn fail(&mut self, message: String) {
+        self.failure = Some(message);
+        for lane in &mut self.lanes {
+            lane.phase = Phase::Idle;
+        }
+    }
+
+    /// What the run is made of, once it has begun.
+    #[must_use]
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_deref()
+    }
+
+    /// Settings as they are now.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// All turns, oldest first.
+    #[must_use]
+    pub fn turns(&self) -> &[Turn] {
+        &self.turns
+    }
+
+    /// The newest turn.
+    #[must_use]
+    pub fn turn(&self) -> Option<&Turn> {
+        self.turns.last()
+    }
+
+    /// What a lane is doing.
+    #[must_use]
+    pub fn phase(&self, lane: Lane) -> Phase {
+        self.lanes[slot(lane)].phase
+    }
+
+    /// Whether any lane works on an answer (also while it is held).
+    #[must_use]
+    pub fn is_generating(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.phase != Phase::Idle)
+    }
+
+    /// Whether the engine holds between two phases.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Progress before the run; none once it has begun.
+    #[must_use]
+    pub fn loading(&self) -> Option<&Loading> {
+        self.loading.as_ref()
+    }
+
+    /// Why the engine cannot go on.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The last [`MAX_NOTICES`] notices, oldest first.
+    pub fn notices(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.notices.iter().map(String::as_str)
+    }
+
+    /// How many notices there were in all.
+    #[must_use]
+    pub fn notices_seen(&self) -> u64 {
+        self.notices_seen
+    }
+
+    /// How many events were applied.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Statistics of a lane over the whole session.
+    #[must_use]
+    pub fn stats(&self, lane: Lane) -> LaneStats {
+        let mut sum = LaneStats::default();
+        for turn in &self.turns {
+            sum.merge(turn.answer(lane).stats());
+        }
+        sum
+    }
+
+    /// Speculative ÷ plain tokens per second over the turns in which both were measured.
+    #[must_use]
+    pub fn speedup(&self) -> Option<f64> {
+        let (mut fast, mut plain) = (LaneStats::default(), LaneStats::default());
+        for turn in self.turns.iter().filter(|turn| turn.speedup().is_some()) {
+            fast.merge(turn.answer(Lane::Speculative).stats());
+            plain.merge(turn.answer(Lane::Plain).stats());
+        }
+        Some(fast.tokens_per_second()? / plain.tokens_per_second()?)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+
+#[cfg(test)]
+mod tests;

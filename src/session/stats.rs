@@ -1,0 +1,278 @@
+//! Numbers of a lane, with the definition of each beside it.
+//!
+//! Invariant: every figure is a sum of measured events or a quotient of two such sums; a quotient
+//! whose divisor is zero is `None`, never a made-up number. Only complete rounds count. Which lane
+//! or turn a value belongs to, and how it is drawn, is the caller's choice.
+
+use crate::protocol::Outcome;
+
+use super::{Answer, Round};
+
+/// Sums over the complete rounds of a lane.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LaneStats {
+    answers: u64,
+    prefill_us: u64,
+    rounds: u64,
+    rounds_with_drafts: u64,
+    drafted: u64,
+    tested: u64,
+    accepted: u64,
+    committed: u64,
+    offered_per_pos: Vec<u64>,
+    accepted_per_pos: Vec<u64>,
+    histogram: Vec<u64>,
+    draft_us: u64,
+    verify_us: u64,
+    sample_us: u64,
+    rollback_us: u64,
+    decode_us: u64,
+}
+
+/// One point of a speed curve: the state after a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpeedPoint {
+    /// The lane's clock in its turn.
+    pub clock_us: u64,
+    /// Tokens committed in rounds up to here.
+    pub tokens: u64,
+    /// Tokens ÷ seconds over the window that ends here.
+    pub tokens_per_second: f64,
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn count(list: &mut Vec<u64>, index: usize) {
+    if list.len() <= index {
+        list.resize(index + 1, 0);
+    }
+    list[index] += 1;
+}
+
+fn merge_lists(into: &mut Vec<u64>, from: &[u64]) {
+    if into.len() < from.len() {
+        into.resize(from.len(), 0);
+    }
+    for (sum, part) in into.iter_mut().zip(from) {
+        *sum = sum.saturating_add(*part);
+    }
+}
+
+impl LaneStats {
+    pub(super) fn prefilled(took_us: u64) -> Self {
+        Self { answers: 1, prefill_us: took_us, ..Self::default() }
+    }
+
+    pub(super) fn add(&mut self, round: &Round) {
+        let drafted = round.drafts.len();
+        self.rounds += 1;
+        self.committed += round.committed.len() as u64;
+        self.draft_us = self.draft_us.saturating_add(round.draft_us());
+        self.verify_us = self.verify_us.saturating_add(round.verify_us);
+        self.sample_us = self.sample_us.saturating_add(round.sample_us);
+        self.rollback_us = self.rollback_us.saturating_add(round.rollback_us);
+        self.decode_us = self.decode_us.max(round.clock_us);
+        if drafted == 0 {
+            return;
+        }
+        self.rounds_with_drafts += 1;
+        self.drafted += drafted as u64;
+        self.accepted += round.accepted() as u64;
+        count(&mut self.histogram, round.accepted());
+        if self.histogram.len() <= drafted {
+            self.histogram.resize(drafted + 1, 0);
+        }
+        for index in 0..drafted {
+            let outcome = round.outcome(index);
+            count(&mut self.offered_per_pos, index);
+            if self.accepted_per_pos.len() <= index {
+                self.accepted_per_pos.push(0);
+            }
+            self.accepted_per_pos[index] += u64::from(outcome == Some(Outcome::Accepted));
+            self.tested += u64::from(matches!(outcome, Some(Outcome::Accepted | Outcome::Rejected)));
+        }
+    }
+
+    /// Adds another lane's or turn's sums; clocks of different turns add up.
+    pub fn merge(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.answers, other.answers),
+            (&mut self.prefill_us, other.prefill_us),
+            (&mut self.rounds, other.rounds),
+            (&mut self.rounds_with_drafts, other.rounds_with_drafts),
+            (&mut self.drafted, other.drafted),
+            (&mut self.tested, other.tested),
+            (&mut self.accepted, other.accepted),
+            (&mut self.committed, other.committed),
+            (&mut self.draft_us, other.draft_us),
+            (&mut self.verify_us, other.verify_us),
+            (&mut self.sample_us, other.sample_us),
+            (&mut self.rollback_us, other.rollback_us),
+            (&mut self.decode_us, other.decode_us),
+        ];
+        for (sum, part) in sums {
+            *sum = sum.saturating_add(part);
+        }
+        merge_lists(&mut self.offered_per_pos, &other.offered_per_pos);
+        merge_lists(&mut self.accepted_per_pos, &other.accepted_per_pos);
+        merge_lists(&mut self.histogram, &other.histogram);
+    }
+
+    /// Complete rounds, with drafts or without.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// Complete rounds in which at least one token was drafted.
+    #[must_use]
+    pub fn rounds_with_drafts(&self) -> u64 {
+        self.rounds_with_drafts
+    }
+
+    /// Draft tokens proposed.
+    #[must_use]
+    pub fn drafted(&self) -> u64 {
+        self.drafted
+    }
+
+    /// Draft tokens compared with the target: the accepted ones and the first rejected of a round.
+    #[must_use]
+    pub fn tested(&self) -> u64 {
+        self.tested
+    }
+
+    /// Draft tokens that the rule accepted, also those that a stop rule then cut off.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Tokens output by rounds: accepted, bonus, recovered; the first token of an answer, which
+    /// prefill gives, is not among them.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// All tokens output: [`Self::committed`] and the first token of each answer.
+    #[must_use]
+    pub fn output_tokens(&self) -> u64 {
+        self.committed + self.answers
+    }
+
+    /// Accepted ÷ drafted.
+    #[must_use]
+    pub fn acceptance_rate(&self) -> Option<f64> {
+        ratio(self.accepted, self.drafted)
+    }
+
+    /// Accepted ÷ tested.
+    #[must_use]
+    pub fn accepted_over_tested(&self) -> Option<f64> {
+        ratio(self.accepted, self.tested)
+    }
+
+    /// Mean tokens per round: committed ÷ rounds, bonus and recovered included.
+    #[must_use]
+    pub fn mean_tokens_per_round(&self) -> Option<f64> {
+        ratio(self.committed, self.rounds)
+    }
+
+    /// Rounds that drafted a token at position `i` (0 = first).
+    #[must_use]
+    pub fn offered_per_pos(&self) -> &[u64] {
+        &self.offered_per_pos
+    }
+
+    /// Rounds that accepted the token at position `i`; as long as [`Self::offered_per_pos`].
+    #[must_use]
+    pub fn accepted_per_pos(&self) -> &[u64] {
+        &self.accepted_per_pos
+    }
+
+    /// Rounds with drafts by accepted count: index 0 to the longest draft.
+    #[must_use]
+    pub fn acceptance_histogram(&self) -> &[u64] {
+        &self.histogram
+    }
+
+    /// Time of the prompts' passes.
+    #[must_use]
+    pub fn prefill_us(&self) -> u64 {
+        self.prefill_us
+    }
+
+    /// Time of all draft steps.
+    #[must_use]
+    pub fn draft_us(&self) -> u64 {
+        self.draft_us
+    }
+
+    /// Time of the target's passes over anchor + drafts.
+    #[must_use]
+    pub fn verify_us(&self) -> u64 {
+        self.verify_us
+    }
+
+    /// Time from logits to distributions and candidates.
+    #[must_use]
+    pub fn sample_us(&self) -> u64 {
+        self.sample_us
+    }
+
+    /// Time of cache rollbacks.
+    #[must_use]
+    pub fn rollback_us(&self) -> u64 {
+        self.rollback_us
+    }
+
+    /// The lane's clock: measured time of its rounds, prefill not included; summed over turns.
+    #[must_use]
+    pub fn decode_us(&self) -> u64 {
+        self.decode_us
+    }
+
+    /// Decode time that is neither draft nor verify (sampling, rollback and the rest).
+    #[must_use]
+    pub fn other_us(&self) -> u64 {
+        self.decode_us.saturating_sub(self.draft_us).saturating_sub(self.verify_us)
+    }
+
+    /// Tokens committed in rounds ÷ decode seconds.
+    #[must_use]
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        (self.committed > 0 && self.decode_us > 0).then(|| self.committed as f64 * 1e6 / self.decode_us as f64)
+    }
+}
+
+impl Answer {
+    /// Speed after each complete round, over a window of the last rounds that hold at least
+    /// `window` tokens (fewer at the start).
+    #[must_use]
+    pub fn speed_series(&self, window: u64) -> Vec<SpeedPoint> {
+        let mut ends = vec![(0_u64, 0_u64)];
+        let mut points = Vec::new();
+        let mut tail = 0;
+        for round in self.rounds.iter().filter(|r| r.is_complete) {
+            let (clock, tokens) = ends.last().copied().unwrap_or_default();
+            let now = (round.clock_us.max(clock), tokens + round.committed.len() as u64);
+            ends.push(now);
+            while ends.get(tail + 1).is_some_and(|next| now.1 - next.1 >= window) {
+                tail += 1;
+            }
+            let (from_clock, from_tokens) = ends[tail];
+            let took = now.0 - from_clock;
+            if took > 0 {
+                points.push(SpeedPoint {
+                    clock_us: now.0,
+                    tokens: now.1,
+                    tokens_per_second: (now.1 - from_tokens) as f64 * 1e6 / took as f64,
+                });
+            }
+        }
+        points
+    }
+}

@@ -1,0 +1,322 @@
+use proptest::prelude::*;
+
+use super::fixture::{Script, conversation, first_turn, piece};
+use super::*;
+use crate::protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification};
+
+pub(crate) fn fold(events: &[Event]) -> Session {
+    let mut session = Session::new();
+    for event in events {
+        session.apply(event);
+    }
+    session
+}
+
+fn committed(session: &Session, lane: Lane) -> Vec<(String, Provenance)> {
+    let answer = session.turns()[0].answer(lane);
+    let tokens = answer.tokens.iter();
+    tokens.map(|t| (t.piece.lossy().into_owned(), t.provenance)).collect()
+}
+
+#[test]
+fn a_token_knows_where_it_came_from() {
+    use Provenance::{Accepted, Bonus, Prefill, Recovered};
+    let session = fold(&first_turn().events);
+    let tokens = committed(&session, Lane::Speculative);
+    let start: Vec<_> = tokens.iter().take(7).map(|(t, p)| (t.as_str(), *p)).collect();
+    assert_eq!(
+        start,
+        [
+            ("The", Prefill),
+            (" sky", Recovered),
+            (" is", Accepted),
+            (" blue", Accepted),
+            (" because", Accepted),
+            (" of", Bonus),
+            (" a", Recovered),
+        ]
+    );
+    let plain = committed(&session, Lane::Plain);
+    assert!(plain[1..].iter().all(|(_, p)| *p == Provenance::Plain));
+}
+
+#[test]
+fn discarded_drafts_stand_before_the_token_that_took_their_place() {
+    let session = fold(&first_turn().events);
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    let strands: Vec<_> = answer.strands().take(6).map(|s| (s.piece.lossy(), s.fate)).collect();
+    assert_eq!(
+        strands,
+        [
+            ("The".into(), Fate::Committed(Provenance::Prefill)),
+            (" color".into(), Fate::Rejected),
+            (" of".into(), Fate::NotReached),
+            (" the".into(), Fate::NotReached),
+            (" sky".into(), Fate::Committed(Provenance::Recovered)),
+            (" is".into(), Fate::Committed(Provenance::Accepted)),
+        ]
+    );
+    let output = answer.strands().filter(|s| matches!(s.fate, Fate::Committed(_)));
+    assert!(output.map(|s| s.piece).eq(answer.tokens.iter().map(|t| &t.piece)));
+}
+
+#[test]
+fn drafts_under_way_are_pending() {
+    let session = fold(&conversation().events);
+    let answer = session.turn().unwrap().answer(Lane::Speculative);
+    let last: Vec<_> = answer.strands().map(|s| s.fate).collect();
+    assert_eq!(last[last.len() - 3..], [Fate::Pending; 3]);
+    assert_eq!(session.phase(Lane::Speculative), Phase::Verifying);
+    assert!(session.is_generating());
+}
+
+#[test]
+fn statistics_follow_their_definitions() {
+    let session = fold(&first_turn().events);
+    let stats = session.stats(Lane::Speculative);
+    assert_eq!((stats.rounds(), stats.drafted()), (7, 21));
+    assert_eq!((stats.accepted(), stats.tested()), (10, 15));
+    assert_eq!((stats.committed(), stats.output_tokens()), (17, 18));
+    assert_eq!(stats.offered_per_pos(), [7, 7, 7]);
+    assert_eq!(stats.accepted_per_pos(), [4, 4, 2]);
+    assert_eq!(stats.acceptance_histogram(), [3, 0, 2, 2]);
+    assert_eq!(stats.draft_us(), 21 * 900);
+    assert_eq!(stats.decode_us(), 7 * (2700 + 14_200));
+    assert_eq!(stats.other_us(), stats.decode_us() - stats.draft_us() - stats.verify_us());
+    let speed = stats.tokens_per_second().unwrap();
+    assert!((speed - 17.0 / 0.1183).abs() < 0.01, "{speed}");
+    let speedup = session.speedup().unwrap();
+    assert!((speedup - speed * 0.0112).abs() < 0.01, "{speedup}");
+}
+
+#[test]
+fn without_measurements_there_are_no_quotients() {
+    let stats = LaneStats::default();
+    assert_eq!(stats.acceptance_rate(), None);
+    assert_eq!(stats.tokens_per_second(), None);
+    assert_eq!(stats.mean_tokens_per_round(), None);
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
+    assert_eq!(fold(&script.events).speedup(), None);
+}
+
+#[test]
+fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[(" there", 0.5), ("!", 0.5)], &[(" there", 0.5), ("!", 0.5), (" How", 0.5)]);
+    let Some(Event { kind: EventKind::Committed { tokens, .. }, .. }) = script.events.last_mut() else {
+        panic!("a round ends with its commit");
+    };
+    tokens.truncate(1);
+    let session = fold(&script.events);
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    assert_eq!(answer.tokens.len(), 2);
+    assert_eq!(answer.tokens[1].provenance, Provenance::Accepted);
+    assert_eq!(answer.stats().committed(), 1);
+    assert_eq!(answer.stats().accepted(), 2);
+}
+
+#[test]
+fn lanes_agree_until_they_do_not() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
+    script.plain(" there");
+    let agreement = fold(&script.events).turns()[0].agreement().unwrap();
+    assert_eq!((agreement.identical, agreement.divergence), (2, None));
+    script.plain(" you");
+    let agreement = fold(&script.events).turns()[0].agreement().unwrap();
+    let divergence = agreement.divergence.unwrap();
+    assert_eq!((agreement.identical, divergence.index), (2, 2));
+    assert_eq!(divergence.plain, Some(piece(" you")));
+}
+
+#[test]
+fn the_series_ends_at_the_speed_over_its_window() {
+    let session = fold(&first_turn().events);
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    let whole = answer.speed_series(u64::MAX);
+    assert_eq!(whole.len(), 7);
+    let last = whole.last().unwrap();
+    assert_eq!(last.tokens, 17);
+    assert_eq!(Some(last.tokens_per_second), answer.stats().tokens_per_second());
+    let short = answer.speed_series(1);
+    assert!((short[0].tokens_per_second - 1e6 / 16_900.0).abs() < 1e-6);
+}
+
+#[test]
+fn reasons_are_sentences_with_the_numbers_of_the_round() {
+    let session = fold(&first_turn().events);
+    let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
+    let why = |round: usize, index| explain(&rounds[round], index).unwrap().text;
+    assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, ' sky' committed");
+    assert_eq!(
+        why(0, 1),
+        "draft 1 was rejected, so ' of' was never judged and is discarded; behind it the target would say ' is' 0.88"
+    );
+    assert_eq!(why(1, 0), "the target says ' is' 0.84 too; draft accepted");
+    assert_eq!(why(1, 3), "all 3 drafts accepted: bonus ' of' 0.64 from the same pass");
+    assert_eq!(explain(&rounds[0], 9), None);
+}
+
+#[test]
+fn the_rejection_rule_is_explained_with_p_q_and_u() {
+    let mut round = Round {
+        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), took_us: 1 }],
+        verdict: Some(Verification {
+            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), outcome: Outcome::Rejected }],
+            next: piece(" the").id,
+            next_kind: NextKind::Recovered,
+            next_u: Some(0.1),
+        }),
+        committed: vec![piece(" the")],
+        ..Round::default()
+    };
+    assert_eq!(
+        explain(&round, 0).unwrap().text,
+        "u 0.50 ≥ p/q 0.25 (0.20/0.80); draft ' a' rejected, ' the' drawn from max(0, p − q)"
+    );
+    let judgement = &mut round.verdict.as_mut().unwrap().judgements[0];
+    judgement.u = Some(0.1);
+    judgement.outcome = Outcome::Accepted;
+    assert_eq!(explain(&round, 0).unwrap().text, "u 0.10 < p/q 0.25 (0.20/0.80); draft ' a' accepted");
+}
+
+#[test]
+fn the_text_of_an_answer_leaves_out_the_token_that_ended_it() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[("!", 0.5)], &[("!", 0.5), ("<|im_end|>", 0.5)]);
+    script.finish(Lane::Speculative, StopReason::Eos);
+    let session = fold(&script.events);
+    assert_eq!(session.turns()[0].answer(Lane::Speculative).text(), "Hello!");
+}
+
+#[test]
+fn old_rounds_keep_only_what_the_table_shows() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    for _ in 0..=FULL_ROUNDS {
+        script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
+    }
+    let session = fold(&script.events);
+    let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
+    assert_eq!(rounds.len(), FULL_ROUNDS + 1);
+    let row = &rounds[0].rows[0];
+    assert!(row.find(piece(" a").id).is_some());
+    assert!((row.top.iter().map(|c| c.prob).sum::<f32>() + row.tail - 1.0).abs() < 1e-5);
+}
+
+fn lane() -> impl Strategy<Value = Lane> {
+    prop_oneof![Just(Lane::Speculative), Just(Lane::Plain)]
+}
+
+fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..4);
+    proptest::collection::vec((0u32..6, bytes).prop_map(|(id, bytes)| Piece::new(TokenId(id), bytes)), 0..5)
+}
+
+fn rows() -> impl Strategy<Value = Vec<Prediction>> {
+    proptest::collection::vec(
+        (pieces(), any::<f32>()).prop_map(|(pieces, tail)| Prediction {
+            top: pieces.into_iter().map(|piece| Candidate { piece, prob: tail }).collect(),
+            tail,
+        }),
+        0..5,
+    )
+}
+
+fn verdict() -> impl Strategy<Value = Verification> {
+    let outcome = prop_oneof![Just(Outcome::Accepted), Just(Outcome::Rejected), Just(Outcome::NotReached)];
+    let judgement = (any::<f32>(), any::<f32>(), any::<Option<f32>>(), outcome);
+    (proptest::collection::vec(judgement, 0..6), any::<bool>()).prop_map(|(list, bonus)| Verification {
+        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, outcome }).collect(),
+        next: TokenId(3),
+        next_kind: if bonus { NextKind::Bonus } else { NextKind::Recovered },
+        next_u: None,
+    })
+}
+
+/// Any kind of event with small ids, so that some of them meet.
+pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
+    let id = 0u32..4;
+    prop_oneof![
+        any::<(u64, u64)>().prop_map(|(done, total)| EventKind::Loading { stage: "x".to_owned(), done, total }),
+        Just(EventKind::Started { header: Box::new(super::fixture::header()) }),
+        (id.clone(), any::<String>()).prop_map(|(turn, text)| EventKind::Prompted { turn, text }),
+        (id.clone(), pieces(), any::<u64>()).prop_map(|(turn, prompt, took_us)| EventKind::Prefilled {
+            turn,
+            first: prompt.first().cloned().unwrap_or_default(),
+            prompt,
+            cached: 0,
+            row: Prediction::default(),
+            took_us
+        }),
+        (id.clone(), any::<u8>()).prop_map(|(round, draft_len)| EventKind::RoundStarted {
+            round,
+            base_len: u32::MAX,
+            draft_len
+        }),
+        (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>()).prop_map(
+            |(round, index, pieces, q, took_us)| EventKind::Drafted {
+                round,
+                index,
+                token: pieces.first().cloned().unwrap_or_default(),
+                q,
+                top: Prediction::default(),
+                took_us
+            }
+        ),
+        (id.clone(), rows(), any::<u64>()).prop_map(|(round, rows, verify_us)| EventKind::Scored {
+            round,
+            rows,
+            verify_us,
+            sample_us: verify_us
+        }),
+        (id.clone(), verdict()).prop_map(|(round, verdict)| EventKind::Verified { round, verdict }),
+        (id, pieces(), any::<u64>()).prop_map(|(round, tokens, clock_us)| EventKind::Committed {
+            round,
+            tokens,
+            rollback_us: clock_us,
+            clock_us
+        }),
+        Just(EventKind::Paused),
+        Just(EventKind::Resumed),
+        any::<String>().prop_map(|message| EventKind::Notice { message }),
+        Just(EventKind::Finished { reason: StopReason::Eos }),
+        any::<String>().prop_map(|message| EventKind::Failed { message }),
+        Just(EventKind::Unknown),
+    ]
+}
+
+/// Any sequence of events, in any order.
+pub(crate) fn any_events() -> impl Strategy<Value = Vec<Event>> {
+    proptest::collection::vec((any::<u64>(), lane(), kind()), 0..60)
+        .prop_map(|list| list.into_iter().map(|(seq, lane, kind)| Event { seq, at_us: seq, lane, kind }).collect())
+}
+
+proptest! {
+    #[test]
+    fn any_events_in_any_order_fold_without_panic(events in any_events()) {
+        let session = fold(&events);
+        for turn in session.turns() {
+            let _ = (turn.speedup(), turn.agreement());
+            for lane in [Lane::Speculative, Lane::Plain] {
+                let answer = turn.answer(lane);
+                let _ = (answer.text(), answer.strands().count(), answer.speed_series(4));
+                for round in &answer.rounds {
+                    let columns = round.columns();
+                    let _ = (0..=columns).map(|i| explain(round, i)).collect::<Vec<_>>();
+                }
+            }
+        }
+        let _ = (session.stats(Lane::Speculative), session.stats(Lane::Plain), session.speedup());
+    }
+
+    #[test]
+    fn the_same_events_give_the_same_session(events in any_events()) {
+        prop_assert_eq!(format!("{:?}", fold(&events)), format!("{:?}", fold(&events)));
+    }
+}

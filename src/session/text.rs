@@ -1,0 +1,181 @@
+//! Token bytes as text that is safe to print.
+//!
+//! A token may be half a character, so [`Joiner`] completes characters across tokens; and a token
+//! may hold an escape sequence, so [`printable`] turns every control character into a picture.
+//! Invariant: nothing that leaves [`printable`], [`inline`] or [`quoted`] moves a terminal's cursor
+//! or changes its state. Width and wrapping are left to the front end.
+
+use std::borrow::Cow;
+
+use crate::protocol::Piece;
+
+/// Joins bytes of successive tokens into whole characters.
+///
+/// A character that several tokens share belongs to the token that completes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joiner {
+    /// The start of a character: at most 3 bytes.
+    pending: Vec<u8>,
+}
+
+impl Joiner {
+    /// Adds a token's bytes; returns the text that is whole now. Bytes that can never become a
+    /// character come out as U+FFFD.
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        let mut out = String::new();
+        let mut rest = self.pending.as_slice();
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(text) => {
+                    out.push_str(text);
+                    rest = &[];
+                    break;
+                }
+                Err(error) => {
+                    let (good, bad) = rest.split_at(error.valid_up_to());
+                    out.push_str(&String::from_utf8_lossy(good));
+                    let Some(len) = error.error_len() else {
+                        rest = bad;
+                        break;
+                    };
+                    out.push(char::REPLACEMENT_CHARACTER);
+                    rest = &bad[len..];
+                }
+            }
+        }
+        self.pending = rest.to_vec();
+        out
+    }
+
+    /// Whether a character has begun and is not whole.
+    #[must_use]
+    pub fn is_mid_character(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Gives up on a character that was never completed.
+    pub fn finish(&mut self) -> String {
+        if std::mem::take(&mut self.pending).is_empty() {
+            String::new()
+        } else {
+            char::REPLACEMENT_CHARACTER.to_string()
+        }
+    }
+}
+
+/// The picture shown instead of a character that a terminal would obey; none for any other.
+#[must_use]
+pub fn picture(c: char) -> Option<char> {
+    Some(match c {
+        '\n' => '⏎',
+        '\t' => '⇥',
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + c as u32)?,
+        '\u{7f}' => '␡',
+        '\u{80}'..='\u{9f}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' => char::REPLACEMENT_CHARACTER,
+        _ => return None,
+    })
+}
+
+/// Text with every control character as a picture, except that a newline stays one.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    pictured(text, |c| c == '\n')
+}
+
+/// Text on one line: every control character as a picture, newlines too.
+#[must_use]
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    pictured(text, |_| false)
+}
+
+fn pictured(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let shown = |c: char| if stays(c) { None } else { picture(c) };
+    if text.chars().all(|c| shown(c).is_none()) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(|c| shown(c).unwrap_or(c)).collect())
+}
+
+/// A token for a table cell: on one line, with outer spaces visible as `·`.
+#[must_use]
+pub fn inline(piece: &Piece) -> String {
+    if piece.bytes.is_empty() {
+        return format!("#{}", piece.id);
+    }
+    let text = piece.lossy();
+    let text = one_line(&text);
+    let lead = text.len() - text.trim_start_matches(' ').len();
+    let inner = text.trim_matches(' ');
+    let trail = text.len() - lead - inner.len();
+    format!("{}{inner}{}", "·".repeat(lead), "·".repeat(trail))
+}
+
+/// A token for a sentence: on one line, in quotes.
+#[must_use]
+pub fn quoted(piece: &Piece) -> String {
+    if piece.bytes.is_empty() {
+        return format!("token {}", piece.id);
+    }
+    format!("'{}'", one_line(&piece.lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::protocol::TokenId;
+
+    #[test]
+    fn halves_of_a_character_meet_in_the_token_that_completes_it() {
+        let emoji = "🦀".as_bytes();
+        let mut joiner = Joiner::default();
+        assert_eq!(joiner.push(b"a"), "a");
+        assert_eq!(joiner.push(&emoji[..1]), "");
+        assert_eq!(joiner.push(&emoji[1..3]), "");
+        assert!(joiner.is_mid_character());
+        assert_eq!(joiner.push(&[emoji[3], b'!']), "🦀!");
+        assert_eq!(joiner.finish(), "");
+    }
+
+    #[test]
+    fn what_never_becomes_a_character_is_replaced() {
+        let mut joiner = Joiner::default();
+        assert_eq!(joiner.push(&[0xff, b'x', 0xe2]), "\u{fffd}x");
+        assert_eq!(joiner.push(b"y"), "\u{fffd}y");
+        assert_eq!(joiner.push(&[0xf0, 0x9f]), "");
+        assert_eq!(joiner.finish(), "\u{fffd}");
+    }
+
+    #[test]
+    fn escape_sequences_become_pictures() {
+        assert_eq!(printable("a\u{1b}[31m\nb\r\t\u{7f}\u{9b}"), "a␛[31m\nb␍⇥␡\u{fffd}");
+        assert_eq!(one_line("a\nb"), "a⏎b");
+        assert_eq!(inline(&Piece::new(TokenId(1), " the ")), "·the·");
+        assert_eq!(inline(&Piece::new(TokenId(1), "  ")), "··");
+        assert_eq!(inline(&Piece::new(TokenId(7), "")), "#7");
+    }
+
+    proptest! {
+        #[test]
+        fn joining_equals_decoding_at_once(bytes in proptest::collection::vec(any::<u8>(), 0..64), cut in 1usize..5) {
+            let mut joiner = Joiner::default();
+            let mut joined: String = bytes.chunks(cut).map(|chunk| joiner.push(chunk)).collect();
+            joined.push_str(&joiner.finish());
+            prop_assert_eq!(joined, String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn nothing_printable_controls_a_terminal(text in any::<String>()) {
+            prop_assert!(printable(&text).chars().all(|c| c == '\n' || !c.is_control()));
+            prop_assert!(one_line(&text).chars().all(|c| !c.is_control()));
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! A turn: what was typed and each lane's answer to it.
+//!
+//! Invariant: `tokens` is exactly what the lane has output in this turn, in order; provenance is
+//! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
+//! may have cut it). Discarded drafts are not stored twice: [`Answer::strands`] interleaves them.
+
+use crate::protocol::{EventKind, Lane, NextKind, Outcome, Piece, Prediction, StopReason};
+
+use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, slot, text};
+
+/// Where an output token came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Provenance {
+    /// First of the answer, picked from the prompt's last row.
+    Prefill,
+    /// A draft that matched.
+    Accepted,
+    /// The target's, in place of a rejected draft.
+    Recovered,
+    /// The target's, after all drafts were accepted.
+    Bonus,
+    /// From a round without drafts.
+    Plain,
+}
+
+/// What became of any token on screen, output or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It is output; this is where it came from.
+    Committed(Provenance),
+    /// Drafted, compared, discarded.
+    Rejected,
+    /// Drafted behind a rejected one and discarded unseen.
+    NotReached,
+    /// Drafted and not judged yet.
+    Pending,
+}
+
+/// One output token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// Which.
+    pub piece: Piece,
+    /// Where it came from.
+    pub provenance: Provenance,
+    /// Round that committed it; 0 for the first, which comes from prefill.
+    pub round: u32,
+    /// Position in the whole sequence, prompt included.
+    pub position: usize,
+}
+
+/// One token of a transcript in which discarded drafts stand beside their place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strand<'a> {
+    /// Which token.
+    pub piece: &'a Piece,
+    /// What became of it.
+    pub fate: Fate,
+    /// Its round; 0 for the first token.
+    pub round: u32,
+}
+
+/// A prompt and the answers to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// 1, 2, 3 …
+    pub number: u32,
+    /// What the user typed.
+    pub typed: String,
+    pub(super) answers: [Answer; 2],
+}
+
+impl Turn {
+    pub(super) fn new(number: u32) -> Self {
+        Self { number, typed: String::new(), answers: Default::default() }
+    }
+
+    /// A lane's answer; empty when the lane did not run.
+    #[must_use]
+    pub fn answer(&self, lane: Lane) -> &Answer {
+        &self.answers[slot(lane)]
+    }
+}
+
+/// What one lane made of a prompt.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Tokens of the prompt, template and earlier turns included.
+    pub prompt_len: usize,
+    /// How many of them were still in the cache.
+    pub cached: u32,
+    /// Time of the prompt's passes.
+    pub prefill_us: u64,
+    /// What the first token was picked from.
+    pub first_row: Prediction,
+    /// Output so far.
+    pub tokens: Vec<Token>,
+    /// Rounds so far; the last may be incomplete.
+    pub rounds: Vec<Round>,
+    /// Why it ended; none while it runs.
+    pub finished: Option<StopReason>,
+    stats: LaneStats,
+}
+
+impl Answer {
+    /// From a `prefilled` event; empty from any other.
+    pub(super) fn prefilled(kind: &EventKind) -> Self {
+        let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
+            return Self::default();
+        };
+        let mut answer = Self {
+            turn: *turn,
+            prompt_len: prompt.len(),
+            cached: *cached,
+            prefill_us: *took_us,
+            first_row: row.clone(),
+            stats: LaneStats::prefilled(*took_us),
+            ..Self::default()
+        };
+        answer.push(first.clone(), Provenance::Prefill, 0);
+        answer
+    }
+
+    /// Takes an event of a round; returns what the lane does next, or nothing if it was ignored.
+    pub(super) fn apply(&mut self, kind: &EventKind) -> Option<Phase> {
+        match kind {
+            EventKind::RoundStarted { round, base_len, draft_len } => {
+                Some(self.start_round(*round, *base_len, *draft_len))
+            }
+            EventKind::Drafted { round, index, token, q, top, took_us } => {
+                let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), took_us: *took_us };
+                let round = self.round_mut(*round)?;
+                round.draft((*index).into(), cell);
+                let all_told = round.drafts.len() >= round.draft_len.into();
+                Some(if all_told { Phase::Verifying } else { Phase::Drafting })
+            }
+            EventKind::Scored { round, rows, verify_us, sample_us } => {
+                let round = self.round_mut(*round)?;
+                round.rows.clone_from(rows);
+                round.verify_us = *verify_us;
+                round.sample_us = *sample_us;
+                Some(Phase::Judging)
+            }
+            EventKind::Verified { round, verdict } => {
+                self.round_mut(*round)?.verdict = Some(verdict.clone());
+                Some(Phase::Committing)
+            }
+            EventKind::Committed { .. } => self.commit(kind),
+            _ => None,
+        }
+    }
+
+    fn start_round(&mut self, round: u32, base_len: u32, draft_len: u8) -> Phase {
+        if let Some(old) = self.rounds.len().checked_sub(FULL_ROUNDS) {
+            self.rounds[old].shrink();
+        }
+        self.rounds.push(Round {
+            round,
+            turn: self.turn,
+            base_len,
+            draft_len,
+            first_token: self.tokens.len(),
+            ..Round::default()
+        });
+        if draft_len == 0 { Phase::Verifying } else { Phase::Drafting }
+    }
+
+    /// The round with this number, if it is still open.
+    fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
+        let round = self.rounds.last_mut()?;
+        (round.round == number && !round.is_complete).then_some(round)
+    }
+
+    fn commit(&mut self, kind: &EventKind) -> Option<Phase> {
+        let EventKind::Committed { round: number, tokens, rollback_us, clock_us } = kind else {
+            return None;
+        };
+        let first_token = self.tokens.len();
+        let round = self.round_mut(*number)?;
+        round.committed.clone_from(tokens);
+        round.first_token = first_token;
+        round.rollback_us = *rollback_us;
+        round.clock_us = *clock_us;
+        round.is_complete = true;
+        let provenances: Vec<_> = (0..tokens.len()).map(|i| provenance(round, i)).collect();
+        for (piece, provenance) in tokens.iter().zip(provenances) {
+            self.push(piece.clone(), provenance, *number);
+        }
+        if let Some(round) = self.rounds.last() {
+            self.stats.add(round);
+        }
+        Some(Phase::Between)
+    }
+
+    fn push(&mut self, piece: Piece, provenance: Provenance, round: u32) {
+        self.tokens.push(Token { piece, provenance, round, position: self.prompt_len + self.tokens.len() });
+    }
+
+    /// Statistics of this answer, over its complete rounds.
+    #[must_use]
+    pub fn stats(&self) -> &LaneStats {
+        &self.stats
+    }
+
+    /// The output as raw text, as a chat message carries it: without the token that ended it.
+    /// Not for a terminal: see [`text::printable`].
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut joiner = text::Joiner::default();
+        let mut out: String = self.tokens.iter().map(|t| joiner.push(t.piece.text_bytes())).collect();
+        out.push_str(&joiner.finish());
+        out
+    }
+
+    /// Every token in the order in which it stood: discarded drafts before the token that took
+    /// their place, unjudged ones at the end.
+    pub fn strands(&self) -> impl Iterator<Item = Strand<'_>> {
+        let first = self.tokens.first().filter(|t| t.round == 0).map(strand);
+        first.into_iter().chain(self.rounds.iter().flat_map(|r| self.strands_of(r)))
+    }
+
+    fn strands_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = Strand<'a>> {
+        let own = self.tokens.get(round.first_token..).unwrap_or_default();
+        let own = &own[..round.committed.len().min(own.len())];
+        let (before, after) = own.split_at(round.accepted().min(own.len()));
+        let skip = if round.is_complete { round.accepted() } else { 0 };
+        let rest = round.drafts.iter().enumerate().skip(skip);
+        before
+            .iter()
+            .map(strand)
+            .chain(rest.map(|(index, cell)| Strand {
+                piece: &cell.piece,
+                fate: draft_fate(round, index),
+                round: round.round,
+            }))
+            .chain(after.iter().map(strand))
+    }
+}
+
+fn strand(token: &Token) -> Strand<'_> {
+    Strand { piece: &token.piece, fate: Fate::Committed(token.provenance), round: token.round }
+}
+
+fn draft_fate(round: &Round, index: usize) -> Fate {
+    match round.outcome(index) {
+        Some(Outcome::Rejected) => Fate::Rejected,
+        Some(Outcome::NotReached) => Fate::NotReached,
+        Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
+        None => Fate::Pending,
+    }
+}
+
+/// Provenance of the `index`-th committed token of a round.
+fn provenance(round: &Round, index: usize) -> Provenance {
+    if round.drafts.is_empty() {
+        return Provenance::Plain;
+    }
+    match &round.verdict {
+        None => Provenance::Plain,
+        Some(verdict) if index < verdict.accepted() => Provenance::Accepted,
+        Some(verdict) => match verdict.next_kind {
+            NextKind::Bonus => Provenance::Bonus,
+            NextKind::Recovered => Provenance::Recovered,
+        },
+    }
+}
