@@ -18,4 +18,5 @@
 
 pub mod model;
 pub mod protocol;
+pub mod store;
 pub mod stream;
