@@ -1,6 +1,7 @@
 //! Finding, fetching and checking model files.
 //!
-//! A model is looked for in this order: the path or name that the user gave; the cache; a Python package through pip. Invariant: what comes back is a whole file, and for a
+//! A model is looked for in this order: the path or name that the user gave; the cache; the Hugging
+//! Face Hub; a Python package through pip. Invariant: what comes back is a whole file, and for a
 //! known model the right one: size is checked at each start, sha256 when the file is fetched or
 //! first seen. What is in the file is for [`crate::model`]; words for the user about the fetch go
 //! to a [`Progress`], everything else comes back as values.
@@ -13,6 +14,7 @@ mod check;
 mod entry;
 mod error;
 mod fetch;
+mod hub;
 mod pip;
 mod progress;
 #[cfg(test)]
@@ -44,16 +46,18 @@ pub fn resolve(explicit: Option<&Path>) -> Result<PathBuf, StoreError> {
 }
 
 impl Store {
-    /// The user's cache and pip, as the environment has them: `DRAFTSCOPE_CACHE`,
-    /// `DRAFTSCOPE_OFFLINE`.
+    /// The user's cache, the hub, and pip, as the environment has them: `DRAFTSCOPE_CACHE`,
+    /// `DRAFTSCOPE_OFFLINE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
     ///
     /// # Errors
     /// When there is no place for a cache.
     pub fn from_env() -> Result<Self, StoreError> {
         let offline = switched_on("DRAFTSCOPE_OFFLINE");
+        let endpoint = std::env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty());
+        let hub = hub::Hub::new(endpoint, offline.clone().or_else(|| switched_on("HF_HUB_OFFLINE")));
         Ok(Self {
             cache: Cache::from_env()?,
-            sources: vec![Box::new(pip::Pip::new(offline))],
+            sources: vec![Box::new(hub), Box::new(pip::Pip::new(offline))],
         })
     }
 
