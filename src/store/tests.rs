@@ -289,7 +289,9 @@ fn two_pulls_at_once_fetch_once() {
 #[test]
 #[ignore = "started by a_killed_pull_leaves_no_half_file"]
 fn a_pull_that_hangs() {
-    let dir = std::env::var_os("DRAFTSCOPE_TEST_DIR").unwrap();
+    let Some(dir) = std::env::var_os("DRAFTSCOPE_TEST_DIR") else {
+        return; // run with all the other ignored tests
+    };
     let _ = pull(&store(Path::new(&dir), Fake::new(&[Act::Hang])));
 }
 
