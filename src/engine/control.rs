@@ -51,10 +51,6 @@ impl Control {
         self.settings
     }
 
-    pub(super) fn is_shutdown(&self) -> bool {
-        self.shutdown
-    }
-
     /// Whether the turn should end after this round.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop || self.shutdown

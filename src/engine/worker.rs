@@ -47,7 +47,7 @@ fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> R
     let loaded = load(&config.recipe, &mut |stage, done, total| {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: stage.to_owned(), done, total });
     })?;
-    let Loaded { target, codec, template, mtp } = loaded;
+    let Loaded { target, codec, template, mtp, notice } = loaded;
     let codec = Rc::new(codec);
     outbox.know(Rc::clone(&codec));
     let (drafter, drafter_info): (Box<dyn Drafter>, _) = match (config.settings.drafter, mtp) {
@@ -56,6 +56,9 @@ fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> R
     };
     let header = header(target.spec(), drafter_info, config, outbox.started_unix_ms());
     outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
+    if let Some(message) = notice {
+        outbox.send(Lane::Speculative, EventKind::Notice { message });
+    }
     let mut decoder = Decoder::new(target, drafter, &config.settings);
     let mut number = 0;
     while let Some(prompt) = control.next_prompt(outbox) {

@@ -49,6 +49,9 @@ pub struct MtpRecipe {
     pub config: Arc<[u8]>,
     /// Of the weights, lower-case hex.
     pub sha256: Option<String>,
+    /// Whether a module that does not fit the target is an error; otherwise it is left out with a
+    /// notice.
+    pub required: bool,
 }
 
 /// In what a target's weights are held.
@@ -115,6 +118,8 @@ pub struct Loaded {
     pub template: Option<ChatTemplate>,
     /// The MTP module, its cache empty, and what it is.
     pub mtp: Option<(Box<dyn MtpModule>, DrafterInfo)>,
+    /// What the user should know: a drafter that was left out, say.
+    pub notice: Option<String>,
 }
 
 /// Loads what a recipe names. `progress` hears (what, done, in all).
@@ -138,10 +143,17 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         )));
     }
     let (target, mtp) = load_candle(recipe, &gguf, &config, ctx_len, progress)?;
-    Ok(Loaded { target, codec, template, mtp })
+    let (mtp, notice) = match (mtp, recipe.mtp.as_ref()) {
+        (Some(Err(error)), Some(mtp)) if !mtp.required => {
+            (None, Some(format!("no drafter, decoding plainly: {error}")))
+        }
+        (mtp, _) => (mtp.transpose()?, None),
+    };
+    Ok(Loaded { target, codec, template, mtp, notice })
 }
 
-type TargetAndDrafter = (Box<dyn Model>, Option<(Box<dyn MtpModule>, DrafterInfo)>);
+type Drafting = (Box<dyn MtpModule>, DrafterInfo);
+type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
 
 fn load_candle(
     recipe: &Recipe,
@@ -165,15 +177,11 @@ fn load_candle(
         threads: candle_core::utils::get_num_threads(),
     };
     progress("drafter", 0, 1);
-    let mtp = recipe.mtp.as_ref().map(|mtp| load_candle_mtp(mtp, &weights, ctx_len)).transpose()?;
+    let mtp = recipe.mtp.as_ref().map(|mtp| load_candle_mtp(mtp, &weights, ctx_len));
     Ok((Box::new(Llama::new(weights, spec)?), mtp))
 }
 
-fn load_candle_mtp(
-    recipe: &MtpRecipe,
-    target: &Arc<LlamaWeights>,
-    ctx_len: usize,
-) -> Result<(Box<dyn MtpModule>, DrafterInfo), ModelError> {
+fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usize) -> Result<Drafting, ModelError> {
     let config = MtpConfig::from_json(&recipe.config)?;
     let module = CandleMtp::load(&recipe.weights, &config, Arc::clone(target), ctx_len)?;
     let info = DrafterInfo {

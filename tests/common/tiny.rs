@@ -195,5 +195,11 @@ pub fn mtp(seed: u64) -> MtpRecipe {
     let n = vocab.len();
     tensors.insert("mtp.draft_vocab".into(), Tensor::from_vec(vocab, n, &Device::Cpu).unwrap());
     let weights = safetensors::serialize(tensors.iter().map(|(k, v)| (k.as_str(), v)), None).unwrap();
-    MtpRecipe { name: "tiny-mtp".into(), weights: weights.into(), config: Arc::from(config.into_bytes()), sha256: None }
+    MtpRecipe {
+        name: "tiny-mtp".into(),
+        weights: weights.into(),
+        config: Arc::from(config.into_bytes()),
+        sha256: None,
+        required: true,
+    }
 }

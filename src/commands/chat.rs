@@ -1,0 +1,51 @@
+//! `draftscope chat`: the live view, or plain text when there is no terminal to draw on.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use draftscope::cli::ChatArgs;
+use draftscope::headless::{Driver, Outcome, Text};
+use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
+
+/// Tokens after which the plain lane has measured enough.
+const PROBE_TOKENS: u32 = 32;
+
+pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
+    plain(args)
+}
+
+/// One prompt per line of standard input, answers as text, no escape codes.
+fn plain(args: &ChatArgs) -> Result<ExitCode> {
+    let recorder = super::recorder(&args.trace)?;
+    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);
+    if let Some(recorder) = recorder {
+        driver.add(Box::new(recorder));
+    }
+    driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
+    let mut messages: Vec<Message> = Vec::new();
+    let lines = args.prompt.clone().map(Ok).into_iter().chain(io::stdin().lock().lines());
+    for line in lines {
+        let text = line?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let prompt = if args.decode.raw {
+            Prompt::Raw(text)
+        } else {
+            match messages.is_empty() {
+                true => messages = super::conversation(&args.decode, text),
+                false => messages.push(Message { role: Speaker::User, content: text }),
+            }
+            Prompt::Chat(messages.clone())
+        };
+        if let Outcome::Failed(message) = driver.answer(prompt) {
+            bail!(message);
+        }
+        let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());
+        messages.push(Message { role: Speaker::Assistant, content: answer.unwrap_or_default() });
+        io::stdout().flush()?;
+    }
+    super::complete(driver.finish())?;
+    Ok(ExitCode::SUCCESS)
+}
