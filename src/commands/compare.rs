@@ -22,16 +22,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     if args.output == OutputArg::Jsonl {
         driver.add(Box::new(Jsonl(io::BufWriter::new(io::stdout()))));
     }
-    for _ in 0..=args.repeat {
-        if let Outcome::Failed(message) = driver.answer(prompt.clone()) {
-            bail!(message);
-        }
-    }
+    let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
+    let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
+    super::tell_notices(&driver, &outcome);
     let summary = CompareSummary::of(driver.session().turns());
-    for notice in driver.session().notices() {
-        eprintln!("draftscope: {notice}");
-    }
     super::complete(driver.finish())?;
+    if let Outcome::Failed(message) = outcome {
+        bail!(message);
+    }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
     match args.output {
         OutputArg::Summary => super::run::print_json(&summary)?,

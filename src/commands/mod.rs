@@ -12,6 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DecodeArgs, DeviceArg, DtypeArg, ModelArgs, PromptArgs, TraceArgs};
 use draftscope::engine::{self, EngineConfig};
+use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{DeviceChoice, Dtype, MtpRecipe, Recipe};
 use draftscope::protocol::{Baseline, DrafterKind, Message, Prompt, Sampling, Settings, Speaker};
 use draftscope::store::{Store, Terminal};
@@ -139,6 +140,15 @@ fn read_text(reader: impl Read) -> Result<String> {
 /// cannot be written is told at once.
 pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
     Ok(args.trace.as_deref().map(|path| Recorder::create(path, args.force)).transpose()?)
+}
+
+/// Says on standard error what the user should know, but for what is told as the outcome.
+pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
+    for notice in driver.session().notices() {
+        if !matches!(outcome, Outcome::Failed(message) if message == notice) {
+            eprintln!("draftscope: {notice}");
+        }
+    }
 }
 
 /// A consumer that failed is an error at the end of a run: its output is not whole.

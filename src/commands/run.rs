@@ -21,9 +21,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         OutputArg::Summary => {}
     }
     let outcome = driver.answer(prompt);
-    for notice in driver.session().notices() {
-        eprintln!("draftscope: {notice}");
-    }
+    super::tell_notices(&driver, &outcome);
     let summary = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
     super::complete(driver.finish())?;
     if let Outcome::Failed(message) = outcome {

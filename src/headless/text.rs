@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::protocol::{Event, EventKind, Lane, Piece};
+use crate::protocol::{Event, EventKind, Lane, Piece, StopReason};
 use crate::session::text::{Joiner, printable};
 use crate::stream::Consumer;
 
@@ -55,7 +55,7 @@ impl<W: Write> Consumer for Text<W> {
         match &event.kind {
             EventKind::Prefilled { first, .. } => self.pieces(std::iter::once(first)),
             EventKind::Committed { tokens, .. } => self.pieces(tokens.iter()),
-            EventKind::Finished { .. } => {
+            EventKind::Finished { reason } if *reason != StopReason::Refused => {
                 let rest = self.joiner.finish();
                 self.write(&rest)?;
                 self.out.write_all(b"\n")?;
@@ -101,7 +101,7 @@ impl<W: Write> Consumer for Jsonl<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{StopReason, TokenId};
+    use crate::protocol::TokenId;
 
     fn written(raw_bytes: bool, pieces: Vec<Piece>) -> String {
         let mut out = Vec::new();

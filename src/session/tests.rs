@@ -1,3 +1,5 @@
+//! The reducer against scripted sessions and arbitrary events.
+
 use proptest::prelude::*;
 
 use super::fixture::{Script, conversation, first_turn, piece};
