@@ -20,3 +20,4 @@ pub mod model;
 pub mod protocol;
 pub mod session;
 pub mod stream;
+pub mod tui;
