@@ -26,3 +26,4 @@ pub mod speculate;
 pub mod store;
 pub mod stream;
 pub mod trace;
+pub mod tui;

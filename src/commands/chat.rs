@@ -7,12 +7,41 @@ use anyhow::{Result, bail};
 use draftscope::cli::ChatArgs;
 use draftscope::headless::{Driver, Outcome, Text};
 use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
+use draftscope::stream::FanOut;
+use draftscope::tui::{self, Ended, TuiOptions};
 
 /// Tokens after which the plain lane has measured enough.
 const PROBE_TOKENS: u32 = 32;
 
 pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
-    plain(args)
+    if can_draw() { live(args) } else { plain(args) }
+}
+
+/// Whether there is a terminal that understands more than text.
+fn can_draw() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
+fn live(args: &ChatArgs) -> Result<ExitCode> {
+    let mut consumers = FanOut::default();
+    if let Some(recorder) = super::recorder(&args.trace)? {
+        consumers.add(Box::new(recorder));
+    }
+    let baseline = if args.split { Baseline::Race } else { Baseline::Probe(PROBE_TOKENS) };
+    let source = super::start(&args.model, &args.decode, baseline)?;
+    let options = TuiOptions {
+        system: args.decode.system.clone(),
+        raw: args.decode.raw,
+        theme: args.theme.clone(),
+        initial_prompt: args.prompt.clone(),
+        split: args.split,
+        ..TuiOptions::from_env()
+    };
+    match tui::run(source, options, consumers)? {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        Ended::Failed(message) => bail!(message),
+    }
 }
 
 /// One prompt per line of standard input, answers as text, no escape codes.

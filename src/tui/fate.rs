@@ -1,0 +1,79 @@
+//! How a token's fate looks: one style role and one mark each.
+//!
+//! Invariant: no two fates share both mark and style, so that the transcript reads in monochrome
+//! and on a terminal that ignores strike-through. What the fates mean is the session's business.
+
+use crate::session::{Fate, Provenance};
+
+use super::theme::Role;
+
+/// Every fate with a legend entry, in reading order: long, middle and short name.
+pub(super) const LEGEND: &[(Fate, [&str; 3])] = &[
+    (Fate::Committed(Provenance::Accepted), ["accepted", "accepted", "acc"]),
+    (Fate::Committed(Provenance::Bonus), ["bonus", "bonus", "bonus"]),
+    (Fate::Committed(Provenance::Recovered), ["recovered", "recov.", "rec"]),
+    (Fate::Rejected, ["rejected", "reject.", "rej"]),
+    (Fate::NotReached, ["not reached", "not reached", "n.r."]),
+];
+
+/// The style of a fate.
+pub(super) const fn role(fate: Fate) -> Role {
+    match fate {
+        Fate::Committed(Provenance::Prefill) => Role::TokenPrefill,
+        Fate::Committed(Provenance::Plain) => Role::TokenPlain,
+        Fate::Committed(Provenance::Accepted) => Role::TokenAccepted,
+        Fate::Committed(Provenance::Recovered) => Role::TokenRecovered,
+        Fate::Committed(Provenance::Bonus) => Role::TokenBonus,
+        Fate::Rejected => Role::TokenRejected,
+        Fate::NotReached => Role::TokenNotReached,
+        Fate::Pending => Role::TokenPending,
+    }
+}
+
+/// The mark in front of a token in running text; accepted ones are underlined instead, because
+/// most tokens are and a mark at each would drown the text.
+pub(super) const fn mark(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Committed(Provenance::Recovered) => "↻",
+        Fate::Committed(Provenance::Bonus) => "✚",
+        Fate::Committed(_) => "",
+        Fate::Rejected => "✗",
+        Fate::NotReached => "○",
+        Fate::Pending => "◌",
+    }
+}
+
+/// The mark where there is room for one at every token: tables and legends.
+pub(super) const fn sign(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Committed(Provenance::Accepted) => "✓",
+        Fate::Committed(Provenance::Prefill | Provenance::Plain) => "▪",
+        _ => mark(fate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::theme::Theme;
+
+    #[test]
+    fn every_fate_reads_without_colour() {
+        let (theme, _) = Theme::bundled("mono").unwrap();
+        let all = [
+            Fate::Committed(Provenance::Plain),
+            Fate::Committed(Provenance::Accepted),
+            Fate::Committed(Provenance::Recovered),
+            Fate::Committed(Provenance::Bonus),
+            Fate::Rejected,
+            Fate::NotReached,
+            Fate::Pending,
+        ];
+        for (i, a) in all.iter().enumerate() {
+            for b in &all[..i] {
+                let look = |fate: Fate| (mark(fate), theme[role(fate)].add_modifier);
+                assert_ne!(look(*a), look(*b), "{a:?} {b:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Keys to actions, read from `assets/keymap.toml`.
+//!
+//! Invariant: this table is the only place where keys are named; the help overlay and the hints in
+//! the bottom line are generated from it, so that they cannot drift. A line that is not understood
+//! is a warning and the rest holds. What the prompt does with unbound keys is the editor's business.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde::Deserialize;
+
+use super::action::Action;
+use super::theme::nearest;
+
+/// The keymap in the binary.
+pub(super) const BUNDLED: &str = include_str!("../../assets/keymap.toml");
+
+/// Where a key is pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// Everywhere, unless a narrower context binds the key.
+    Global,
+    /// While typing.
+    Prompt,
+    /// While looking at the answer.
+    Browse,
+    /// While the help is open.
+    Help,
+}
+
+impl Context {
+    /// Every context, in the order of the help.
+    pub const ALL: &'static [Self] = &[Self::Prompt, Self::Browse, Self::Global, Self::Help];
+
+    /// Its table in `keymap.toml`.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Global => "global",
+            Self::Prompt => "prompt",
+            Self::Browse => "browse",
+            Self::Help => "help",
+        }
+    }
+
+    /// Its headline in the help.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Global => "Everywhere",
+            Self::Prompt => "In the prompt",
+            Self::Browse => "In the answer",
+            Self::Help => "In this help",
+        }
+    }
+}
+
+/// One key with its modifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Chord {
+    code: KeyCode,
+    modifiers: KeyModifiers,
+}
+
+impl Chord {
+    /// A pressed key. Shift counts only where it does not already show in the character.
+    #[must_use]
+    pub fn of(key: KeyEvent) -> Self {
+        let kept = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
+        let mut modifiers = key.modifiers & kept;
+        let code = match key.code {
+            KeyCode::BackTab => {
+                modifiers |= KeyModifiers::SHIFT;
+                KeyCode::Tab
+            }
+            KeyCode::Char(c) => {
+                modifiers -= KeyModifiers::SHIFT;
+                KeyCode::Char(c)
+            }
+            code => code,
+        };
+        Self { code, modifiers }
+    }
+
+    /// From the notation of `keymap.toml`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut chars = text.chars();
+        if let (Some(c), None) = (chars.next(), chars.next()) {
+            return Some(Self { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE });
+        }
+        let mut rest = text.strip_prefix('<')?.strip_suffix('>')?;
+        let mut modifiers = KeyModifiers::NONE;
+        while let Some((prefix, tail)) = rest.split_once('-').filter(|(_, tail)| !tail.is_empty()) {
+            modifiers |= match prefix {
+                "C" => KeyModifiers::CONTROL,
+                "A" => KeyModifiers::ALT,
+                "S" => KeyModifiers::SHIFT,
+                _ => return None,
+            };
+            rest = tail;
+        }
+        let mut chars = rest.chars();
+        let code = match (chars.next(), chars.next()) {
+            (Some(c), None) => KeyCode::Char(c),
+            _ => NAMED.iter().find(|(name, ..)| *name == rest)?.1,
+        };
+        Some(Self { code, modifiers })
+    }
+
+    /// As hints and help show it.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let mut label = String::new();
+        for (modifier, name) in
+            [(KeyModifiers::CONTROL, "Ctrl+"), (KeyModifiers::ALT, "Alt+"), (KeyModifiers::SHIFT, "Shift+")]
+        {
+            if self.modifiers.contains(modifier) {
+                label.push_str(name);
+            }
+        }
+        let named = NAMED.iter().find(|(_, known, _)| *known == self.code);
+        match (named, self.code) {
+            (Some((.., name)), _) => label.push_str(name),
+            (None, KeyCode::Char(c)) if self.modifiers.is_empty() => label.push(c),
+            (None, KeyCode::Char(c)) => label.extend(c.to_uppercase()),
+            (None, _) => label.push('?'),
+        }
+        label
+    }
+}
+
+/// Keys with names: in the file, in crossterm, on screen.
+const NAMED: &[(&str, KeyCode, &str)] = &[
+    ("Space", KeyCode::Char(' '), "Space"),
+    ("Enter", KeyCode::Enter, "Enter"),
+    ("Esc", KeyCode::Esc, "Esc"),
+    ("Tab", KeyCode::Tab, "Tab"),
+    ("Backspace", KeyCode::Backspace, "Backspace"),
+    ("Delete", KeyCode::Delete, "Delete"),
+    ("Up", KeyCode::Up, "↑"),
+    ("Down", KeyCode::Down, "↓"),
+    ("Left", KeyCode::Left, "←"),
+    ("Right", KeyCode::Right, "→"),
+    ("Home", KeyCode::Home, "Home"),
+    ("End", KeyCode::End, "End"),
+    ("PageUp", KeyCode::PageUp, "PgUp"),
+    ("PageDown", KeyCode::PageDown, "PgDn"),
+    ("F1", KeyCode::F(1), "F1"),
+    ("F2", KeyCode::F(2), "F2"),
+    ("F3", KeyCode::F(3), "F3"),
+    ("F4", KeyCode::F(4), "F4"),
+    ("F5", KeyCode::F(5), "F5"),
+    ("F6", KeyCode::F(6), "F6"),
+    ("F7", KeyCode::F(7), "F7"),
+    ("F8", KeyCode::F(8), "F8"),
+    ("F9", KeyCode::F(9), "F9"),
+    ("F10", KeyCode::F(10), "F10"),
+    ("F11", KeyCode::F(11), "F11"),
+    ("F12", KeyCode::F(12), "F12"),
+];
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Where it holds.
+    pub context: Context,
+    /// Keys that do the same.
+    pub on: Vec<Chord>,
+    /// What they do.
+    pub run: Action,
+    /// Two or three words for the bottom line.
+    pub desc: String,
+}
+
+impl Binding {
+    /// Its keys as one string.
+    #[must_use]
+    pub fn keys(&self) -> String {
+        self.on.iter().map(Chord::label).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The whole table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keymap {
+    bindings: Vec<Binding>,
+}
+
+#[derive(Deserialize)]
+struct RawBinding {
+    on: OneOrMany,
+    run: Action,
+    desc: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Keymap {
+    /// The table in the binary.
+    #[must_use]
+    pub fn bundled() -> Self {
+        Self::parse(BUNDLED).0
+    }
+
+    /// A table from the text of a file, with warnings about what was not understood.
+    #[must_use]
+    pub fn parse(text: &str) -> (Self, Vec<String>) {
+        let mut keymap = Self::default();
+        let mut warnings = Vec::new();
+        let table = text.parse::<toml::Table>().unwrap_or_else(|error| {
+            warnings.push(format!("not TOML: {}", error.message()));
+            toml::Table::new()
+        });
+        for (key, value) in table {
+            let Some(context) = Context::ALL.iter().copied().find(|c| c.key() == key) else {
+                let near = nearest(&key, Context::ALL.iter().map(|c| c.key()));
+                warnings.push(format!("unknown table '{key}'; nearest is '{near}'"));
+                continue;
+            };
+            let list = value.get("keymap").and_then(toml::Value::as_array);
+            for line in list.into_iter().flatten() {
+                match keymap.add(context, line.clone()) {
+                    Ok(()) => {}
+                    Err(warning) => warnings.push(format!("[{key}] {warning}")),
+                }
+            }
+        }
+        (keymap, warnings)
+    }
+
+    fn add(&mut self, context: Context, line: toml::Value) -> Result<(), String> {
+        let raw: RawBinding = line.clone().try_into().map_err(|_| unreadable(&line))?;
+        let names = match raw.on {
+            OneOrMany::One(name) => vec![name],
+            OneOrMany::Many(names) => names,
+        };
+        let chord = |name: &String| Chord::parse(name).ok_or_else(|| format!("unknown key '{name}'"));
+        let on = names.iter().map(chord).collect::<Result<Vec<_>, _>>()?;
+        if let Some(taken) = on.iter().find(|chord| self.bound(context, **chord).is_some()) {
+            return Err(format!("key {} is bound twice", taken.label()));
+        }
+        self.bindings.push(Binding { context, on, run: raw.run, desc: raw.desc });
+        Ok(())
+    }
+
+    fn bound(&self, context: Context, chord: Chord) -> Option<Action> {
+        let here = |binding: &&Binding| binding.context == context && binding.on.contains(&chord);
+        self.bindings.iter().find(here).map(|binding| binding.run)
+    }
+
+    /// What a key does in a context.
+    #[must_use]
+    pub fn action(&self, context: Context, key: KeyEvent) -> Option<Action> {
+        let chord = Chord::of(key);
+        self.bound(context, chord).or_else(|| self.bound(Context::Global, chord))
+    }
+
+    /// The binding of an action as seen from a context.
+    #[must_use]
+    pub fn binding(&self, context: Context, action: Action) -> Option<&Binding> {
+        let of = |c: Context| self.bindings.iter().find(move |b| b.run == action && b.context == c);
+        of(context).or_else(|| of(Context::Global))
+    }
+
+    /// All bindings of one context, in the order of the file.
+    pub fn of(&self, context: Context) -> impl Iterator<Item = &Binding> {
+        self.bindings.iter().filter(move |binding| binding.context == context)
+    }
+}
+
+/// What is wrong with a line that does not fit the shape.
+fn unreadable(line: &toml::Value) -> String {
+    match line.get("run").and_then(toml::Value::as_str) {
+        Some(run) if Action::ALL.iter().all(|action| action.name() != run) => {
+            let names: Vec<String> = Action::ALL.iter().map(|action| action.name()).collect();
+            let near = nearest(run, names.iter().map(String::as_str));
+            format!("unknown action '{run}'; nearest is '{near}'")
+        }
+        _ => format!("expected {{ on, run, desc }}, got {line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundled_keymap_loads_with_zero_warnings_and_binds_every_action() {
+        let (keymap, warnings) = Keymap::parse(BUNDLED);
+        assert_eq!(warnings, Vec::<String>::new());
+        for action in Action::ALL {
+            assert!(keymap.bindings.iter().any(|b| b.run == *action), "{action:?} is not bound");
+            assert!(!action.describe().is_empty());
+        }
+        assert!(keymap.bindings.iter().all(|b| !b.desc.is_empty()));
+    }
+
+    #[test]
+    fn names_of_actions_are_those_serde_reads() {
+        for action in Action::ALL {
+            let value = toml::Value::String(action.name());
+            assert_eq!(value.try_into::<Action>(), Ok(*action));
+        }
+    }
+
+    #[test]
+    fn a_narrower_context_wins() {
+        let keymap = Keymap::bundled();
+        let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
+        assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Up)), Some(Action::HistoryPrevious));
+        assert_eq!(keymap.action(Context::Browse, key(KeyCode::Up)), Some(Action::ScrollUp));
+        assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Esc)), Some(Action::Leave));
+        assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Char('q'))), None);
+        let shifted = KeyEvent::new(KeyCode::Char('?'), KeyModifiers::SHIFT);
+        assert_eq!(keymap.action(Context::Browse, shifted), Some(Action::Help));
+    }
+
+    #[test]
+    fn bad_lines_are_warnings_and_the_rest_holds() {
+        let text = "[browse]\nkeymap = [{ on = \"x\", run = \"qiut\", desc = \"q\" }, { on = \"<X-a>\", run = \"quit\", desc = \"q\" }, { on = \"z\", run = \"quit\", desc = \"q\" }, { on = \"z\", run = \"help\", desc = \"q\" }]\n[brwse]\n";
+        let (keymap, warnings) = Keymap::parse(text);
+        assert_eq!(keymap.bindings.len(), 1);
+        assert_eq!(
+            warnings,
+            [
+                "[browse] unknown action 'qiut'; nearest is 'quit'",
+                "[browse] unknown key '<X-a>'",
+                "[browse] key z is bound twice",
+                "unknown table 'brwse'; nearest is 'browse'",
+            ]
+        );
+    }
+
+    #[test]
+    fn chords_have_labels() {
+        let label = |text| Chord::parse(text).unwrap().label();
+        assert_eq!(label("<C-c>"), "Ctrl+C");
+        assert_eq!(label("<A-Enter>"), "Alt+Enter");
+        assert_eq!(label("<Space>"), "Space");
+        assert_eq!(label("?"), "?");
+        assert_eq!(label("<S-Left>"), "Shift+←");
+    }
+}

@@ -1,0 +1,259 @@
+//! The terminal itself and the loop that joins it to a source.
+//!
+//! Invariant: however the loop ends (quit, an error, a panic on any thread) the terminal is put
+//! back first. Consumers see every event before the session does. All pending events are taken in,
+//! then one frame is drawn if anything changed, at most 60 a second; nothing wakes the loop while
+//! nothing happens. What events and keys mean is elsewhere.
+
+use std::io::{self, Stdout, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use crossterm::cursor::Show;
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event as Input, EventStream, KeyEventKind};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use futures::StreamExt;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::protocol::{Command, Event};
+use crate::session::Session;
+use crate::stream::{FanOut, Source};
+
+use super::app::{App, TuiOptions};
+use super::{update, view};
+
+/// Shortest time between two frames.
+const FRAME: Duration = Duration::from_micros(16_667);
+
+/// How long a source may take to end after `Shutdown`.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+/// How a run of the front end ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The user quit.
+    Quit,
+    /// The engine failed or vanished; the user has seen why.
+    Failed(String),
+}
+
+/// Why the front end could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum TuiError {
+    /// The terminal could not be set up, drawn to or read.
+    #[error("the terminal cannot be used: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+/// Whether the terminal is ours now.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// What a thread other than the front end's panicked with.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+static HOOK: Once = Once::new();
+
+/// The terminal in raw mode on its alternate screen; put back when dropped.
+struct Guard {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Guard {
+    fn enter() -> io::Result<Self> {
+        hook_panics(thread::current().id());
+        ACTIVE.store(true, Ordering::SeqCst);
+        let entered = enable_raw_mode()
+            .and_then(|()| execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste))
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        match entered {
+            Ok(terminal) => Ok(Self { terminal }),
+            Err(error) => {
+                restore();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Puts the terminal back; once, however often it is called.
+fn restore() {
+    if ACTIVE.swap(false, Ordering::SeqCst) {
+        // Nothing can be done about a terminal that is gone.
+        let _ = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// A panic on the front end's thread restores the terminal and is reported as ever; one on another
+/// thread must not write over the screen, so it is kept until the source's end shows.
+fn hook_panics(own: ThreadId) {
+    HOOK.call_once(move || {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let foreign = thread::current().id() != own;
+            if foreign && ACTIVE.load(Ordering::SeqCst) {
+                *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.to_string());
+            } else {
+                restore();
+                previous(info);
+            }
+        }));
+    });
+}
+
+/// Shows a source until the user quits. Consumers see each event before the screen does and are
+/// finished at the end; one that fails is dropped with a notice.
+///
+/// # Errors
+/// When the terminal cannot be set up, drawn to or read. It is restored in every case.
+pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let initial = options.initial_prompt.clone();
+    let mut front =
+        Front { session: Session::new(), app: App::new(options), source, consumers, initial, is_open: true };
+    runtime.block_on(async {
+        let mut guard = Guard::enter()?;
+        let shown = front.show(&mut guard.terminal).await;
+        drop(guard);
+        front.leave().await;
+        shown
+    })?;
+    let failure = front.session.failure().map(str::to_owned).or(front.app.lost);
+    Ok(failure.map_or(Ended::Quit, Ended::Failed))
+}
+
+/// Everything the loop owns.
+struct Front {
+    session: Session,
+    app: App,
+    source: Source,
+    consumers: FanOut,
+    /// A prompt to send as soon as the source takes one.
+    initial: Option<String>,
+    /// Whether more events can come.
+    is_open: bool,
+}
+
+impl Front {
+    async fn show(&mut self, terminal: &mut Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
+        let mut inputs = EventStream::new();
+        let mut is_dirty = true;
+        let mut next_frame = Instant::now();
+        while !self.app.quits() {
+            if is_dirty && Instant::now() >= next_frame {
+                self.draw(terminal)?;
+                is_dirty = false;
+                next_frame = Instant::now() + FRAME;
+            }
+            tokio::select! {
+                biased;
+                input = inputs.next() => match input {
+                    Some(input) => self.input(input?),
+                    None => return Ok(()),
+                },
+                event = self.source.events.recv(), if self.is_open => self.take(event),
+                () = sleep_until(next_frame), if is_dirty => continue,
+            }
+            is_dirty = true;
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, terminal: &mut Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
+        let mut seen = None;
+        let (session, app) = (&self.session, &self.app);
+        terminal.draw(|frame| seen = Some(view::view(session, app, app.theme(), frame)))?;
+        if let Some(seen) = seen {
+            self.app.saw(seen);
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, input: Input) {
+        let commands = match input {
+            Input::Key(key) if key.kind != KeyEventKind::Release => update::key(&mut self.app, &self.session, key),
+            Input::Paste(text) => {
+                update::paste(&mut self.app, &text);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        self.send(commands);
+    }
+
+    fn send(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            // A source that is gone says so by closing its events.
+            let _ = self.source.commands.send(command);
+        }
+    }
+
+    /// Takes an event and all that wait behind it.
+    fn take(&mut self, event: Option<Event>) {
+        let mut next = event;
+        if next.is_none() {
+            self.lose();
+        }
+        while let Some(event) = next {
+            self.apply(&event);
+            next = self.source.events.try_recv().ok();
+        }
+        self.app.follow(&self.session);
+        self.send_initial();
+    }
+
+    fn apply(&mut self, event: &Event) {
+        for dropped in self.consumers.event(event) {
+            self.app.toast = Some(dropped.to_string());
+        }
+        self.session.apply(event);
+    }
+
+    /// The source has closed its channel. A recording may end so; a live engine may not.
+    fn lose(&mut self) {
+        self.is_open = false;
+        let header = self.session.header();
+        if header.is_some_and(|header| !header.capabilities.can_generate) {
+            self.app.toast = Some("the recording has ended".to_owned());
+            return;
+        }
+        let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let why = panic.map_or(String::new(), |why| format!(": {why}"));
+        self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
+    }
+
+    fn send_initial(&mut self) {
+        let takes_prompts = self.session.header().is_some_and(|h| h.capabilities.can_generate);
+        if !takes_prompts {
+            return;
+        }
+        if let Some(text) = self.initial.take() {
+            let commands = update::generate(&mut self.app, &self.session, text);
+            self.send(commands);
+        }
+    }
+
+    /// Lets the source end and the consumers have its last events.
+    async fn leave(&mut self) {
+        let _ = self.source.commands.send(Command::Shutdown);
+        let deadline = Instant::now() + FAREWELL;
+        while self.is_open {
+            match timeout_at(deadline, self.source.events.recv()).await {
+                Ok(Some(event)) => self.apply(&event),
+                Ok(None) | Err(_) => self.is_open = false,
+            }
+        }
+        for dropped in self.consumers.finish() {
+            eprintln!("draftscope: {dropped}");
+        }
+    }
+}

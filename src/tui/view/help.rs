@@ -1,0 +1,92 @@
+//! The help overlay: every key from the keymap, every mark, every number defined.
+//!
+//! Invariant: keys and their descriptions come from the table, so the help cannot be wrong about
+//! them. The glossary uses the words of the crate.
+
+use ratatui::Frame;
+use ratatui::layout::{Margin, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::tui::fate;
+use crate::tui::keymap::Context;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::flow::Flow;
+
+use super::Screen;
+
+/// Width of the key column.
+const KEYS: usize = 18;
+
+/// Words and numbers on screen.
+const GLOSSARY: &[(&str, &str)] = &[
+    ("target", "the model that decides; drafter: the small one that proposes"),
+    ("round", "k draft tokens, one target pass over all of them, a verdict, a commit"),
+    ("k", "draft tokens asked for per round"),
+    ("q, p", "drafter's and target's probability of a token"),
+    ("bonus", "all drafts accepted: the same pass gives one more token"),
+    ("recovered", "the target's token in place of a rejected draft"),
+    ("tokens/s", "tokens committed in rounds ÷ the lane's clock (prefill and first token not counted)"),
+    ("curve", "the same over the last 16 tokens"),
+    ("lane's clock", "measured time of its rounds; lanes take turns on one device, each on its own clock"),
+    ("speedup", "speculative ÷ plain tokens/s, both measured in this turn"),
+    ("tokens/round", "committed ÷ rounds, bonus and recovered included"),
+    ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
+    ("by position", "accepted ÷ offered at that place of the draft"),
+    ("near tie", "the target's two best candidates differ by less than 0.05"),
+    ("lossless", "the output follows the target's own distribution, whatever the drafter says"),
+    ("· ⏎ ⇥ ␛", "a space, line break, tab, control character in a token"),
+];
+
+/// Draws the overlay from line `top`; returns the largest line that can be on top.
+pub(super) fn render(screen: Screen, top: usize, area: Rect, frame: &mut Frame) -> usize {
+    let area = area.inner(Margin::new(area.width / 16, 1));
+    let block = screen.panel(" Help ").border_style(screen.theme[Role::PanelFocused]);
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.render_widget(block, area);
+    let lines = lines(screen, inner.width);
+    let max = lines.len().saturating_sub(inner.height.into());
+    let shown: Vec<_> = lines.into_iter().skip(top.min(max)).collect();
+    frame.render_widget(Paragraph::new(shown).style(screen.theme[Role::Text]), inner);
+    max
+}
+
+fn lines(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for context in Context::ALL {
+        lines.push(headline(screen, context.title()));
+        for binding in screen.app.keymap.of(*context) {
+            entry(screen, &binding.keys(), binding.run.describe(), width, &mut lines);
+        }
+        lines.push(Line::default());
+    }
+    lines.push(headline(screen, "Marks in the answer"));
+    for (fate, [name, ..]) in fate::LEGEND {
+        let style = screen.theme[fate::role(*fate)];
+        let sign = Span::styled(fit(fate::sign(*fate), 3), screen.theme[Role::Key]);
+        lines.push(Line::from(vec![sign, Span::styled(*name, style)]));
+    }
+    lines.push(Line::default());
+    lines.push(headline(screen, "Words and numbers"));
+    for (word, meaning) in GLOSSARY {
+        entry(screen, word, meaning, width, &mut lines);
+    }
+    lines
+}
+
+fn headline(screen: Screen, text: &str) -> Line<'static> {
+    Line::styled(text.to_owned(), screen.theme[Role::PanelTitle])
+}
+
+fn entry(screen: Screen, left: &str, right: &str, width: u16, lines: &mut Vec<Line<'static>>) {
+    let mut flow = Flow::new(width.saturating_sub(KEYS as u16).max(1));
+    flow.push(right, screen.theme[Role::Text]);
+    for (i, line) in flow.finish().into_iter().enumerate() {
+        let label = fit(if i == 0 { left } else { "" }, KEYS);
+        let mut spans = vec![Span::styled(label, screen.theme[Role::Key])];
+        spans.extend(line.spans);
+        lines.push(Line::from(spans));
+    }
+}

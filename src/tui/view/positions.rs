@@ -1,0 +1,70 @@
+//! Acceptance by position: of the rounds that drafted a token there, how many kept it.
+//!
+//! Invariant: accepted ÷ offered as counted in the turn on show; a draft behind a rejected one
+//! counts as offered, so the bars can only fall from left to right of a draft.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::protocol::Lane;
+use crate::session::LaneStats;
+use crate::tui::theme::Role;
+use crate::tui::widgets::bars::bar;
+
+use super::{Screen, number};
+
+/// Height that shows every position, with its frame.
+pub(super) fn height(screen: Screen) -> u16 {
+    let seen = stats(screen).map_or(0, |stats| stats.offered_per_pos().len());
+    let k = seen.max(screen.session.settings().draft_len.into());
+    k.clamp(1, 16) as u16 + 2
+}
+
+fn stats<'a>(screen: Screen<'a>) -> Option<&'a LaneStats> {
+    let turn = match screen.app.selected {
+        Some(at) => screen.session.turns().get(at.turn),
+        None => screen.session.turn(),
+    };
+    turn.map(|turn| turn.answer(Lane::Speculative).stats())
+}
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    if area.is_empty() {
+        return;
+    }
+    let stats = stats(screen);
+    let percent = |rate: Option<f64>| number(rate.map(|r| r * 100.0), 0);
+    let rate = percent(stats.and_then(LaneStats::acceptance_rate));
+    let tested = percent(stats.and_then(LaneStats::accepted_over_tested));
+    let title = if area.width >= 56 {
+        format!(" Accepted: {rate}% of drafted, {tested}% of tested; by position ")
+    } else {
+        format!(" Accepted by position: {rate}% ")
+    };
+    let block = screen.panel(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
+        return;
+    };
+    let pairs = stats.accepted_per_pos().iter().zip(stats.offered_per_pos());
+    let lines = pairs
+        .enumerate()
+        .take(inner.height.into())
+        .map(|(index, (accepted, offered))| line(screen, index, (*accepted, *offered), inner.width));
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
+}
+
+fn line(screen: Screen, index: usize, counts: (u64, u64), width: u16) -> Line<'static> {
+    let (accepted, offered) = counts;
+    let share = accepted as f64 / offered.max(1) as f64;
+    let label = format!("{:>2} ", index + 1);
+    let tail = format!(" {:>3.0}% {accepted}/{offered}", share * 100.0);
+    let room = usize::from(width).saturating_sub(label.len() + tail.len());
+    let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
+    spans.extend(bar(share, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+    spans.push(Span::styled(tail, screen.theme[Role::Text]));
+    Line::from(spans)
+}

@@ -1,0 +1,41 @@
+//! The prompt box.
+//!
+//! Invariant: it grows with its text up to a quarter of the screen, then scrolls inside. Editing is
+//! `editor.rs`.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::widgets::Block;
+
+use crate::tui::app::Focus;
+use crate::tui::theme::Role;
+
+use super::Screen;
+
+/// Height with its frame.
+pub(super) fn height(screen: Screen, area: Rect) -> u16 {
+    let inner = usize::from(area.width.saturating_sub(2)).max(1);
+    let lines = screen.app.editor.area().lines().iter();
+    let rows: usize = lines.map(|line| line.chars().count() / inner + 1).sum();
+    (rows as u16).clamp(1, (area.height / 4).max(3) - 2) + 2
+}
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let focused = screen.app.focus == Focus::Prompt && screen.app.help.is_none();
+    let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
+    let title = if focused { " Prompt ▸ " } else { " Prompt " };
+    let block =
+        Block::bordered().border_style(screen.theme[border]).title_style(screen.theme[Role::PanelTitle]).title(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    if inner.is_empty() {
+        return;
+    }
+    if focused {
+        frame.render_widget(screen.app.editor.area(), inner);
+        return;
+    }
+    let text = screen.app.editor.text();
+    let shown = if text.is_empty() { "…".to_owned() } else { text };
+    frame.render_widget(ratatui::widgets::Paragraph::new(shown).style(screen.theme[Role::TextDim]), inner);
+}

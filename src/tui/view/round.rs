@@ -1,0 +1,220 @@
+//! One round: drafts with q above the target's own tokens with p, at every position.
+//!
+//! Invariant: the target's row is shown in full, also behind a mismatch; a cell that no event has
+//! told yet is empty. The sentence below explains one column, the selected one or the telling one
+//! (the rejection, else the bonus).
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use unicode_width::UnicodeWidthStr;
+
+use crate::protocol::{NextKind, Outcome};
+use crate::session::{Fate, Provenance, Round, explain, text};
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+use crate::tui::widgets::flow::wrapped;
+
+use super::{Screen, duration, sign};
+
+/// Width of the row labels.
+const LABEL: usize = 9;
+
+/// Column that explains the round: the rejection, else the last one known.
+pub(in crate::tui) fn telling_column(round: &Round) -> usize {
+    match round.next_index() {
+        Some(index) => index,
+        None => round.drafts.len().saturating_sub(1),
+    }
+}
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let round = screen.app.round(screen.session);
+    let block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    if inner.is_empty() {
+        return;
+    }
+    let lines = match round {
+        Some(round) => table(screen, round, inner),
+        None => empty(screen, inner.width),
+    };
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
+    let text = "Here each round appears: what the drafter proposed (with its probability q), what the target says at \
+                the same positions (with p), and which drafts were kept.";
+    wrapped(text, width, screen.theme[Role::TextDim])
+}
+
+fn title(screen: Screen, round: &Round) -> Line<'static> {
+    let place = if screen.app.selected.is_some() { "selected" } else { "live" };
+    let mut text = format!(" Round {} ({place})", round.round);
+    if round.verdict.is_some() {
+        text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
+    }
+    match round.committed.len() {
+        0 => {}
+        1 => text.push_str(" · 1 token committed"),
+        count => text.push_str(&format!(" · {count} tokens committed")),
+    }
+    text.push(' ');
+    Line::from(text)
+}
+
+/// The columns that fit, and how wide each is.
+struct Columns {
+    first: usize,
+    count: usize,
+    width: usize,
+    focus: usize,
+}
+
+impl Columns {
+    fn of(screen: Screen, round: &Round, width: u16) -> Self {
+        let all = round.columns().max(1);
+        let room = usize::from(width).saturating_sub(LABEL).max(1);
+        let width = (room / all).clamp(12, 22);
+        let count = (room / width).clamp(1, all);
+        let focus = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(all - 1);
+        let first = (focus + 1).saturating_sub(count).min(all - count);
+        Self { first, count, width, focus }
+    }
+
+    fn range(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.count
+    }
+}
+
+fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
+    let columns = Columns::of(screen, round, inner.width);
+    let mut lines = Vec::new();
+    if inner.height >= 6 {
+        lines.push(row(screen, &columns, "position", |i| header(screen, round, i)));
+    }
+    lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i, columns.width)));
+    lines.push(row(screen, &columns, "target p", |i| target(screen, round, i, columns.width)));
+    lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
+    if let Some(finding) = explain(round, columns.focus) {
+        let role = if finding.near_tie { Role::Warning } else { Role::Text };
+        let text = format!("{}: {}", place(round, columns.focus), finding.text);
+        lines.extend(wrapped(&text, inner.width, screen.theme[role]));
+    }
+    if inner.height >= 7 {
+        let last = usize::from(inner.height) - 1;
+        lines.resize(last, Line::default());
+        lines.push(times(screen, round));
+    }
+    lines
+}
+
+/// Where the round's time went, as far as told.
+fn times(screen: Screen, round: &Round) -> Line<'static> {
+    let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
+    let mut text = format!("time     draft {} ms", steps.join(" + "));
+    if !round.rows.is_empty() {
+        text.push_str(&format!(
+            " · verify {} rows {} · sample {}",
+            round.rows.len(),
+            duration(round.verify_us),
+            duration(round.sample_us)
+        ));
+    }
+    if round.is_complete {
+        text.push_str(&format!(" · rollback {}", duration(round.rollback_us)));
+    }
+    Line::styled(text, screen.theme[Role::TextDim])
+}
+
+fn place(round: &Round, index: usize) -> String {
+    if index < round.drafts.len() { format!("position {}", index + 1) } else { "after the drafts".to_owned() }
+}
+
+fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (String, Style)) -> Line<'static> {
+    let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
+    for index in columns.range() {
+        let (text, style) = cell(index);
+        let chosen = screen.app.cell.is_some() && index == columns.focus;
+        let style = if chosen { style.patch(screen.theme[Role::Selected]) } else { style };
+        spans.push(Span::styled(fit(&text, columns.width - 1), style));
+        spans.push(Span::raw(" "));
+    }
+    Line::from(spans)
+}
+
+fn header(screen: Screen, round: &Round, index: usize) -> (String, Style) {
+    let at = u64::from(round.base_len) + 1 + index as u64;
+    let text = if index + 1 == round.columns() { format!("next @{at}") } else { format!("{} @{at}", index + 1) };
+    (text, screen.theme[Role::TextDim])
+}
+
+/// A token and its probability, the number never cut.
+fn token(name: &str, prob: Option<f32>, width: usize) -> String {
+    let prob = prob.map_or(String::new(), |p| format!(" {p:.2}"));
+    let room = width.saturating_sub(1 + prob.width());
+    format!("{}{prob}", cut(name, room))
+}
+
+fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+    match round.drafts.get(index) {
+        Some(draft) => {
+            let (role, _) = sign(fate(round, index));
+            (token(&text::inline(&draft.piece), draft.q, width), screen.theme[role])
+        }
+        None if index < round.draft_len.into() && round.rows.is_empty() => {
+            ("…".to_owned(), screen.theme[Role::TextDim])
+        }
+        None => ("—".to_owned(), screen.theme[Role::TextDim]),
+    }
+}
+
+fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+    if round.next_index() == Some(index)
+        && let Some(piece) = round.next_piece()
+    {
+        let prob = round.rows.get(index).and_then(|row| row.find(piece.id)).map(|found| found.1);
+        let (role, _) = sign(next_fate(round));
+        return (token(&text::inline(&piece), prob, width), screen.theme[role]);
+    }
+    match round.rows.get(index).and_then(|row| row.best()) {
+        Some(best) => (token(&text::inline(&best.piece), Some(best.prob), width), screen.theme[Role::Text]),
+        None => (String::new(), screen.theme[Role::TextDim]),
+    }
+}
+
+fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+    let next = round.next_index() == Some(index);
+    let (fate, word) = match round.outcome(index) {
+        Some(Outcome::Accepted) => (fate(round, index), "accepted"),
+        Some(Outcome::Rejected) => (fate(round, index), "rejected"),
+        Some(Outcome::NotReached) if width < 14 => (fate(round, index), "not r."),
+        Some(Outcome::NotReached) => (fate(round, index), "not reached"),
+        None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
+        None if next => (next_fate(round), "bonus"),
+        None => return (String::new(), screen.theme[Role::TextDim]),
+    };
+    let (role, sign) = sign(fate);
+    let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
+    (format!("{sign} {word}"), style)
+}
+
+fn fate(round: &Round, index: usize) -> Fate {
+    match round.outcome(index) {
+        Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
+        Some(Outcome::Rejected) => Fate::Rejected,
+        Some(Outcome::NotReached) => Fate::NotReached,
+        None => Fate::Pending,
+    }
+}
+
+fn next_fate(round: &Round) -> Fate {
+    Fate::Committed(match round.next_kind() {
+        _ if round.drafts.is_empty() => Provenance::Plain,
+        Some(NextKind::Recovered) => Provenance::Recovered,
+        _ => Provenance::Bonus,
+    })
+}

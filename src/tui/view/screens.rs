@@ -1,0 +1,79 @@
+//! Whole-screen states: too small, loading, the engine has stopped.
+//!
+//! Invariant: a failure is always readable and says how to leave; what happened before it stays
+//! visible on the screen behind when there is anything to see.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Flex, Layout, Rect};
+use ratatui::text::Line;
+use ratatui::widgets::{Clear, Gauge, Paragraph};
+
+use crate::session::text;
+use crate::tui::action::Action;
+use crate::tui::theme::Role;
+use crate::tui::widgets::flow::wrapped;
+
+use super::{MIN_SIZE, Screen};
+
+pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
+    let (width, height) = MIN_SIZE;
+    let text = format!("too small: {}×{}, needs {width}×{height}", area.width, area.height);
+    let lines = wrapped(&text, area.width, screen.theme[Role::Warning]);
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Draws a state in which nothing else can be shown; false when there is none.
+pub(super) fn blocking(screen: Screen, area: Rect, frame: &mut Frame) -> bool {
+    let failure = screen.session.failure().or(screen.app.lost.as_deref());
+    if let Some(failure) = failure {
+        failed(screen, failure, area, frame);
+        return true;
+    }
+    if screen.session.header().is_none() && screen.app.help.is_none() && screen.app.editor.is_empty() {
+        loading(screen, area, frame);
+        return true;
+    }
+    false
+}
+
+fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
+    let width = area.width.min(76);
+    let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
+    lines.push(Line::default());
+    let quit = screen.app.keymap.binding(super::super::Context::Browse, Action::StopOrQuit);
+    let keys = quit.map_or(String::new(), |binding| binding.keys());
+    lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));
+    let height = (lines.len() as u16 + 2).min(area.height);
+    let area = centre(area, width, height);
+    let block = screen
+        .panel(" The engine has stopped ")
+        .title_style(screen.theme[Role::Error])
+        .border_style(screen.theme[Role::Error]);
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
+    let (stage, ratio, label) = match screen.session.loading() {
+        Some(loading) => {
+            let ratio =
+                if loading.total == 0 { 0.0 } else { (loading.done as f64 / loading.total as f64).clamp(0.0, 1.0) };
+            let percent = (loading.total > 0).then(|| format!("{:.0}%", ratio * 100.0));
+            (loading.stage.as_str(), ratio, percent.unwrap_or_default())
+        }
+        None => ("starting", 0.0, String::new()),
+    };
+    let area = centre(area, area.width.min(60), 3);
+    let gauge = Gauge::default()
+        .block(screen.panel(format!(" {} ", text::one_line(stage))))
+        .gauge_style(screen.theme[Role::PlotBar])
+        .ratio(ratio)
+        .label(label);
+    frame.render_widget(gauge, area);
+}
+
+fn centre(area: Rect, width: u16, height: u16) -> Rect {
+    let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
+    let [cell] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);
+    cell
+}

@@ -1,0 +1,121 @@
+//! Tokens per second of both lanes over the lane's clock, and what speculation is worth.
+//!
+//! Invariant: every number is measured in the turn on show; without a measured plain lane no
+//! speedup is claimed, and a slowdown is said as plainly as a gain.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
+
+use crate::protocol::{Baseline, Lane};
+use crate::session::{Answer, Turn};
+use crate::tui::theme::Role;
+use crate::tui::widgets::flow::wrapped;
+
+use super::{Screen, duration, number};
+
+/// Tokens over which the curve is smoothed.
+pub(super) const WINDOW: u64 = 16;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Tokens/s, this turn ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    if inner.is_empty() {
+        return;
+    }
+    let Some(turn) = screen.turn() else {
+        let text = "Both lanes' speed, measured here.";
+        frame.render_widget(Line::styled(text, screen.theme[Role::TextDim]), inner);
+        return;
+    };
+    let text = words(screen, turn, inner.width);
+    let room = inner.height.saturating_sub(3).max(1).min(text.len() as u16);
+    let [top, rest] = Layout::vertical([Constraint::Length(room), Constraint::Min(0)]).areas(inner);
+    frame.render_widget(Paragraph::new(text), top);
+    chart(screen, turn, rest, frame);
+}
+
+fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
+    let speed = |lane| number(turn.answer(lane).stats().tokens_per_second(), 1);
+    let theme = screen.theme;
+    let name = if width < 36 { "━ spec " } else { "━ speculative " };
+    let mut lines = vec![Line::from(vec![
+        Span::styled(name, theme[Role::PlotSpeculative]),
+        Span::styled(speed(Lane::Speculative), theme[Role::TextStrong]),
+        Span::styled(" • plain ", theme[Role::PlotPlain]),
+        Span::styled(speed(Lane::Plain), theme[Role::TextStrong]),
+    ])];
+    let (text, role) = verdict(screen, turn);
+    lines.extend(wrapped(&text, width, theme[role]));
+    lines
+}
+
+/// What speculation is worth in this turn, in words.
+fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
+    let Some(speedup) = turn.speedup() else {
+        let text = match screen.session.settings().baseline {
+            Baseline::Off => "no speedup shown: plain decoding is not measured",
+            _ => "speedup: plain decoding not measured yet",
+        };
+        return (text.to_owned(), Role::TextDim);
+    };
+    let why = cost(turn).map_or(String::new(), |cost| format!(": {cost}"));
+    if speedup < 0.995 {
+        (format!("{speedup:.2}× — slower than plain here{why}"), Role::Warning)
+    } else if speedup < 1.005 {
+        (format!("{speedup:.2}× — no faster than plain here{why}"), Role::Text)
+    } else {
+        (format!("{speedup:.2}× — faster than plain here{why}"), Role::Good)
+    }
+}
+
+/// What a round costs in plain tokens, and what it yields.
+fn cost(turn: &Turn) -> Option<String> {
+    let (fast, plain) = (turn.answer(Lane::Speculative).stats(), turn.answer(Lane::Plain).stats());
+    let per_round = fast.decode_us() as f64 / fast.rounds() as f64;
+    let cost = per_round / 1e6 * plain.tokens_per_second()?;
+    let yields = fast.mean_tokens_per_round()?;
+    Some(format!("a round costs {cost:.1} plain tokens, yields {yields:.1}"))
+}
+
+fn points(answer: &Answer) -> Vec<(f64, f64)> {
+    let series = answer.speed_series(WINDOW);
+    series.iter().map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
+}
+
+fn chart(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
+    let fast = points(turn.answer(Lane::Speculative));
+    let plain = points(turn.answer(Lane::Plain));
+    let set = |data, marker, role: Role| {
+        Dataset::default().data(data).marker(marker).graph_type(GraphType::Line).style(screen.theme[role])
+    };
+    let sets = vec![set(&plain, Marker::Dot, Role::PlotPlain), set(&fast, Marker::Braille, Role::PlotSpeculative)];
+    plot(screen, sets, extent(&[&fast, &plain]), area, frame);
+}
+
+/// Largest x and y of some curves, never zero.
+pub(super) fn extent(curves: &[&[(f64, f64)]]) -> (f64, f64) {
+    let all = || curves.iter().flat_map(|curve| curve.iter());
+    let max = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+    let x = max(&mut all().map(|p| p.0));
+    let y = max(&mut all().map(|p| p.1));
+    (if x > 0.0 { x } else { 1.0 }, if y > 0.0 { y * 1.1 } else { 1.0 })
+}
+
+/// Curves over seconds of the lane's clock, from zero.
+pub(super) fn plot(screen: Screen, sets: Vec<Dataset>, extent: (f64, f64), area: Rect, frame: &mut Frame) {
+    if area.height < 2 || area.width < 10 {
+        return;
+    }
+    let (x, y) = extent;
+    let style = screen.theme[Role::PlotAxis];
+    let digits = usize::from(y < 10.0);
+    let x_axis = Axis::default().bounds([0.0, x]).style(style);
+    let x_axis = if area.height >= 5 { x_axis.labels(["0".to_owned(), duration((x * 1e6) as u64)]) } else { x_axis };
+    let y_axis = Axis::default().bounds([0.0, y]).labels(["0".to_owned(), format!("{y:.digits$}")]).style(style);
+    let chart = Chart::new(sets).x_axis(x_axis).y_axis(y_axis).legend_position(None);
+    frame.render_widget(chart, area);
+}

@@ -1,0 +1,45 @@
+//! Speedup over time: speculative ÷ plain tokens per second, with the break-even line at 1.
+//!
+//! Invariant: the divisor is the plain lane's measured speed in the same turn; the curve is empty
+//! while there is none.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::symbols::Marker;
+use ratatui::widgets::{Dataset, GraphType};
+
+use crate::protocol::Lane;
+use crate::session::Turn;
+use crate::tui::theme::Role;
+
+use super::Screen;
+use super::speed::{WINDOW, extent, plot};
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    if area.is_empty() {
+        return;
+    }
+    let block = screen.panel(" Speedup over time (• = plain, 1×) ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let curve = screen.turn().map(curve).unwrap_or_default();
+    if curve.is_empty() {
+        return;
+    }
+    let (x, y) = extent(&[&curve, &[(0.0, 1.2)]]);
+    let even = [(0.0, 1.0), (x, 1.0)];
+    let set =
+        |marker, role: Role| Dataset::default().marker(marker).graph_type(GraphType::Line).style(screen.theme[role]);
+    let sets =
+        vec![set(Marker::Dot, Role::PlotPlain).data(&even), set(Marker::Braille, Role::PlotSpeculative).data(&curve)];
+    plot(screen, sets, (x, y), inner, frame);
+}
+
+fn curve(turn: &Turn) -> Vec<(f64, f64)> {
+    let Some(plain) = turn.answer(Lane::Plain).stats().tokens_per_second() else {
+        return Vec::new();
+    };
+    let series = turn.answer(Lane::Speculative).speed_series(WINDOW);
+    let point = |p: &crate::session::SpeedPoint| (p.clock_us as f64 / 1e6, p.tokens_per_second / plain);
+    series.iter().map(point).collect()
+}

@@ -1,0 +1,89 @@
+//! The top line: what runs, how it is set, what it is doing.
+//!
+//! Invariant: settings asked for and not yet in force carry a `→`. Parts are dropped from the
+//! least telling one when the line is short; the state never is.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::protocol::{Baseline, Lane, Settings};
+use crate::session::{Phase, text};
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::cut;
+
+use super::Screen;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let (state, style) = state(screen);
+    let state = Span::styled(format!(" {state} "), style);
+    let room = usize::from(area.width).saturating_sub(state.width());
+    let mut parts = parts(screen);
+    let width = |parts: &[(u8, String)]| parts.iter().map(|p| Span::raw(&p.1).width() + 3).sum::<usize>();
+    while width(&parts) > room {
+        let Some(least) = parts.iter().map(|p| p.0).max().filter(|rank| *rank > 0) else {
+            break;
+        };
+        parts.retain(|part| part.0 != least);
+    }
+    let list: Vec<_> = parts.into_iter().map(|part| part.1).collect();
+    let text = cut(&format!(" {}", list.join(" │ ")), room);
+    let used = Span::raw(&text).width();
+    let gap = Span::raw(" ".repeat(room.saturating_sub(used)));
+    let line = Line::from(vec![Span::styled(text, screen.theme[Role::Status]), gap, state]);
+    frame.render_widget(line, area);
+}
+
+/// Parts of the line, with the rank by which they are dropped (highest first, 0 stays).
+fn parts(screen: Screen) -> Vec<(u8, String)> {
+    let settings = screen.app.settings(screen.session);
+    let changed = settings != *screen.session.settings();
+    let mut parts = Vec::new();
+    if let Some(header) = screen.session.header() {
+        parts.push((4, text::one_line(&header.model.name).into_owned()));
+        parts.push((5, format!("{} {}", header.dtype, header.device)));
+        let drafter = header.drafter.as_ref().map_or("no drafter", |d| d.kind.name());
+        parts.push((2, drafter.to_owned()));
+    } else {
+        parts.push((2, "draftscope".to_owned()));
+    }
+    let arrow = if changed { "→ " } else { "" };
+    parts.push((0, format!("{arrow}k={}", settings.draft_len)));
+    parts.push((1, rule(&settings)));
+    parts.push((3, format!("T {}", settings.sampling.temperature)));
+    parts.push((6, format!("plain: {}", baseline(settings.baseline))));
+    parts
+}
+
+fn rule(settings: &Settings) -> String {
+    let label = if settings.rule.is_lossless() { "lossless" } else { "lossy" };
+    format!("{} ({label})", settings.rule)
+}
+
+fn baseline(baseline: Baseline) -> String {
+    match baseline {
+        Baseline::Off => "off".to_owned(),
+        Baseline::Probe(tokens) => format!("probe {tokens}"),
+        Baseline::Race => "race".to_owned(),
+    }
+}
+
+fn state(screen: Screen) -> (String, Style) {
+    let session = screen.session;
+    let active = screen.theme[Role::StatusActive];
+    let phase = match (session.phase(Lane::Speculative), session.phase(Lane::Plain)) {
+        (Phase::Idle, Phase::Idle) => None,
+        (Phase::Idle, _) => Some("plain lane".to_owned()),
+        (phase, _) => Some(phase.name().to_owned()),
+    };
+    if session.is_paused() {
+        let at = phase.map_or(String::new(), |phase| format!(" · {phase}"));
+        return (format!("‖ paused{at}"), screen.theme[Role::StatusPaused]);
+    }
+    match phase {
+        Some(phase) => (format!("● {phase}"), active),
+        None if screen.app.is_awaiting(session) => ("● sent".to_owned(), active),
+        None => ("○ ready".to_owned(), screen.theme[Role::Status]),
+    }
+}

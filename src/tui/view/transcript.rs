@@ -1,0 +1,237 @@
+//! The conversation: prompts, and answers in which every token shows its fate.
+//!
+//! Invariant: output tokens appear in order, joined into whole characters; discarded drafts stand
+//! where they were, before the token that took their place, marked and struck through, and never
+//! break a line. Which lines are in view is decided here from the user's scroll wish.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::protocol::{Lane, StopReason};
+use crate::session::text::{self, Joiner};
+use crate::session::{Answer, Fate, Strand, Turn};
+use crate::tui::app::{Focus, Scroll};
+use crate::tui::fate;
+use crate::tui::theme::Role;
+use crate::tui::widgets::flow::Flow;
+
+use super::{Screen, Seen, duration, number};
+
+/// Lines of a transcript, and where the selected round is among them.
+struct Laid {
+    lines: Vec<Line<'static>>,
+    selected: Option<usize>,
+}
+
+pub(super) fn render(screen: Screen, lane: Lane, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let mut block = screen.panel(title(screen, lane));
+    if screen.app.focus == Focus::Browse && screen.app.help.is_none() {
+        block = block.border_style(screen.theme[Role::PanelFocused]);
+    }
+    if lane == Lane::Speculative {
+        block = block.title_bottom(legend(screen, area.width));
+    }
+    if let Some(meter) = meter(screen).filter(|_| screen.app.split && lane == Lane::Plain) {
+        block = block.title_bottom(meter);
+    }
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    if inner.is_empty() {
+        return;
+    }
+    let laid = lay_out(screen, lane, inner.width);
+    let height = usize::from(inner.height);
+    let max_top = laid.lines.len().saturating_sub(height);
+    let top = match (screen.app.scroll, laid.selected) {
+        (Scroll::Follow, _) | (Scroll::Selected, None) => max_top,
+        (Scroll::Top(top), _) => top.min(max_top),
+        (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
+    };
+    *seen = Seen { top, max_top, page: height, ..*seen };
+    let visible: Vec<_> = laid.lines.into_iter().skip(top).take(height).collect();
+    frame.render_widget(Paragraph::new(visible), inner);
+}
+
+fn title(screen: Screen, lane: Lane) -> Line<'static> {
+    if !screen.app.split {
+        return Line::from(" Answer ");
+    }
+    let (name, role) = match lane {
+        Lane::Speculative => ("Speculative", Role::PlotSpeculative),
+        Lane::Plain => ("Plain", Role::PlotPlain),
+    };
+    let mut spans = vec![Span::styled(format!(" {name} "), screen.theme[role])];
+    if let Some(turn) = screen.turn() {
+        let stats = turn.answer(lane).stats();
+        let speed = number(stats.tokens_per_second(), 1);
+        let text = format!("{speed} tok/s · {} ", duration(stats.decode_us()));
+        spans.push(Span::styled(text, screen.theme[Role::TextStrong]));
+        if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
+            let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
+            spans.push(Span::styled(format!("· {speedup:.2}× "), screen.theme[role]));
+        }
+    }
+    Line::from(spans)
+}
+
+/// How far both lanes wrote the same.
+fn meter(screen: Screen) -> Option<Line<'static>> {
+    let agreement = screen.turn()?.agreement()?;
+    let line = match agreement.divergence {
+        None => Line::styled(format!(" identical so far: {} tokens ", agreement.identical), screen.theme[Role::Good]),
+        Some(_) => Line::styled(
+            format!(" differ after {} identical tokens ", agreement.identical),
+            screen.theme[Role::Warning],
+        ),
+    };
+    Some(line)
+}
+
+/// The marks with the longest names that fit.
+fn legend(screen: Screen, width: u16) -> Line<'static> {
+    let at = |length: usize| {
+        let entry = |(fate, names): &(Fate, [&'static str; 3])| {
+            let style = screen.theme[fate::role(*fate)];
+            let text = format!("{}{}", fate::sign(*fate), names[length]);
+            [Span::styled(text, style), Span::raw(" ")]
+        };
+        Line::from(fate::LEGEND.iter().flat_map(entry).collect::<Vec<_>>())
+    };
+    let fits = |line: &Line| line.width() + 2 <= width.into();
+    (0..2).map(at).find(fits).unwrap_or_else(|| at(2))
+}
+
+fn lay_out(screen: Screen, lane: Lane, width: u16) -> Laid {
+    let mut flow = Flow::new(width);
+    let mut selected = None;
+    for (index, turn) in screen.session.turns().iter().enumerate() {
+        if index > 0 && screen.app.conversations.contains(&index) {
+            let rule = "─── new conversation ";
+            flow.push(rule, screen.theme[Role::TextDim]);
+            flow.end_line();
+        }
+        user(screen, &turn.typed, &mut flow);
+        let at = answer(screen, turn, lane, &mut flow);
+        selected = selected.or(at);
+        caption(screen, turn, lane, &mut flow);
+        flow.end_line();
+    }
+    let starts = screen.app.conversations.last() == Some(&screen.session.turns().len());
+    if starts && !screen.session.turns().is_empty() {
+        flow.push("─── new conversation ", screen.theme[Role::TextDim]);
+        flow.end_line();
+    }
+    if let Some(awaiting) = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session)) {
+        user(screen, &awaiting.text, &mut flow);
+    }
+    if screen.session.turns().is_empty() && screen.app.awaiting.is_none() {
+        welcome(screen, &mut flow);
+    }
+    Laid { lines: flow.finish(), selected }
+}
+
+fn welcome(screen: Screen, flow: &mut Flow) {
+    let dim = screen.theme[Role::TextDim];
+    flow.push("A small drafter proposes tokens, the large target checks them all in one pass. ", dim);
+    flow.push("Type a prompt and watch which drafts are kept. ? or F1 shows every key.\n", dim);
+}
+
+fn user(screen: Screen, typed: &str, flow: &mut Flow) {
+    flow.push("❯ ", screen.theme[Role::User]);
+    flow.push(&text::printable(typed), screen.theme[Role::User]);
+    flow.end_line();
+}
+
+/// Lays an answer out; returns the line on which the selected round begins.
+fn answer(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) -> Option<usize> {
+    let answer = turn.answer(lane);
+    let selected = screen.app.selected.and_then(|_| screen.app.round(screen.session));
+    let number = selected.filter(|r| r.turn == turn.number).map(|r| r.round);
+    let mut line = None;
+    let mut joiner = Joiner::default();
+    let mut aside = Joiner::default();
+    for strand in answer.strands() {
+        let is_selected = lane == Lane::Speculative && number == Some(strand.round);
+        if is_selected && line.is_none() {
+            line = Some(flow.line_index());
+        }
+        let mut style = screen.theme[fate::role(strand.fate)];
+        if is_selected {
+            style = style.patch(screen.theme[Role::Selected]);
+        }
+        match strand.fate {
+            Fate::Committed(_) => {
+                committed(screen, strand, &joiner.push(&strand.piece.bytes), style, flow);
+                aside = joiner.clone();
+            }
+            _ if screen.app.hides_discarded => {}
+            _ => discarded(strand, &aside.push(&strand.piece.bytes), style, flow),
+        }
+    }
+    flow.push(&joiner.finish(), screen.theme[Role::TokenPlain]);
+    line
+}
+
+fn committed(screen: Screen, strand: Strand, text: &str, style: Style, flow: &mut Flow) {
+    let mark = fate::mark(strand.fate);
+    let inner = text.trim_start_matches(' ');
+    flow.push(&text[..text.len() - inner.len()], style);
+    // The mark is not part of the answer: it is neither underlined nor struck through.
+    flow.push(mark, style);
+    let shown = text::printable(inner);
+    for (i, part) in shown.split('\n').enumerate() {
+        if i > 0 {
+            flow.push("⏎", screen.theme[Role::TextDim]);
+            flow.end_line();
+        }
+        flow.push(part, style);
+    }
+}
+
+fn discarded(strand: Strand, text: &str, style: Style, flow: &mut Flow) {
+    let inner = text.trim_start_matches(' ');
+    let mark_style = style.remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
+    flow.push(&text[..text.len() - inner.len()], mark_style);
+    flow.push(fate::mark(strand.fate), mark_style);
+    let shown = text::one_line(inner);
+    flow.push(if shown.is_empty() { "·" } else { &shown }, style);
+}
+
+/// What the answer cost, under it.
+fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
+    let answer = turn.answer(lane);
+    flow.break_line();
+    if answer.tokens.is_empty() {
+        if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
+            flow.push("(plain decoding was not run)", screen.theme[Role::TextDim]);
+            flow.end_line();
+        }
+        return;
+    }
+    let Some(reason) = answer.finished else {
+        return;
+    };
+    flow.push(&summary(answer, turn, lane, reason), screen.theme[Role::TextDim]);
+    flow.end_line();
+}
+
+fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> String {
+    let speed = number(answer.stats().tokens_per_second(), 1);
+    let mut text = format!("└ {} tokens · {speed} tok/s", answer.tokens.len());
+    if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
+        text.push_str(&format!(" · {speedup:.2}× plain"));
+    }
+    let why = match reason {
+        StopReason::Eos => "",
+        StopReason::MaxTokens => " · cut at max-tokens",
+        StopReason::ContextFull => " · context full",
+        StopReason::Stopped => " · stopped",
+        StopReason::Refused => "the prompt was refused",
+        StopReason::Measured => " · measured enough",
+    };
+    text.push_str(why);
+    text
+}

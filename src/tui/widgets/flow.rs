@@ -1,0 +1,153 @@
+//! Styled text of many small pieces, wrapped into lines.
+//!
+//! Words may span pieces, so wrapping works on graphemes: break behind the last space that fits,
+//! else anywhere. Invariant: no line is wider than asked (a wide character that cannot fit at all
+//! becomes `·`), and no control character comes out if none goes in except the newline.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+/// A grapheme on its way into a line.
+#[derive(Clone)]
+struct Cell {
+    text: String,
+    width: usize,
+    style: Style,
+}
+
+/// Collects pieces and wraps them.
+pub(in crate::tui) struct Flow {
+    width: usize,
+    lines: Vec<Line<'static>>,
+    line: Vec<Cell>,
+    used: usize,
+}
+
+impl Flow {
+    pub(in crate::tui) fn new(width: u16) -> Self {
+        Self { width: usize::from(width).max(1), lines: Vec::new(), line: Vec::new(), used: 0 }
+    }
+
+    /// Lines finished so far; the one under way has this index.
+    pub(in crate::tui) fn line_index(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Adds text; a newline ends the line.
+    pub(in crate::tui) fn push(&mut self, text: &str, style: Style) {
+        for grapheme in text.graphemes(true) {
+            if grapheme == "\n" {
+                self.end_line();
+            } else {
+                self.push_grapheme(grapheme, style);
+            }
+        }
+    }
+
+    fn push_grapheme(&mut self, grapheme: &str, style: Style) {
+        let width = grapheme.width();
+        let cell = if width > self.width {
+            Cell { text: "·".to_owned(), width: 1, style }
+        } else {
+            Cell { text: grapheme.to_owned(), width, style }
+        };
+        if self.used + cell.width > self.width && cell.text == " " {
+            // A space at the edge is the line break.
+            self.end_line();
+            return;
+        }
+        while self.used + cell.width > self.width {
+            self.wrap();
+        }
+        self.used += cell.width;
+        self.line.push(cell);
+    }
+
+    /// Breaks behind the last space, or here when there is none.
+    fn wrap(&mut self) {
+        let space = self.line.iter().rposition(|cell| cell.text == " ");
+        let rest = space.map_or_else(Vec::new, |at| self.line.split_off(at + 1));
+        self.end_line();
+        self.used = rest.iter().map(|cell| cell.width).sum();
+        self.line = rest;
+    }
+
+    /// Ends the line under way, also when it is empty.
+    pub(in crate::tui) fn end_line(&mut self) {
+        let cells = std::mem::take(&mut self.line);
+        self.used = 0;
+        let mut spans: Vec<Span<'static>> = Vec::new();
+        for cell in cells {
+            match spans.last_mut() {
+                Some(span) if span.style == cell.style => span.content.to_mut().push_str(&cell.text),
+                _ => spans.push(Span::styled(cell.text, cell.style)),
+            }
+        }
+        self.lines.push(Line::from(spans));
+    }
+
+    /// Ends the line under way unless it is empty.
+    pub(in crate::tui) fn break_line(&mut self) {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+    }
+
+    /// All lines.
+    pub(in crate::tui) fn finish(mut self) -> Vec<Line<'static>> {
+        self.break_line();
+        self.lines
+    }
+}
+
+/// Plain text wrapped at a width.
+pub(in crate::tui) fn wrapped(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
+    let mut flow = Flow::new(width);
+    flow.push(text, style);
+    flow.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wrap(pieces: &[&str], width: u16) -> Vec<String> {
+        let mut flow = Flow::new(width);
+        for (i, piece) in pieces.iter().enumerate() {
+            let style = if i % 2 == 0 { Style::new() } else { Style::new().bold() };
+            flow.push(piece, style);
+        }
+        flow.finish().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn words_that_span_pieces_stay_whole() {
+        assert_eq!(wrap(&["the Ray", "leigh", " effect"], 9), ["the ", "Rayleigh", " effect"]);
+        assert_eq!(wrap(&["abcdef"], 4), ["abcd", "ef"]);
+        assert_eq!(wrap(&["a\n\nb"], 4), ["a", "", "b"]);
+    }
+
+    #[test]
+    fn wide_characters_never_overhang() {
+        assert_eq!(wrap(&["夕焼け"], 5), ["夕焼", "け"]);
+        assert_eq!(wrap(&["夕焼"], 1), ["·", "·"]);
+        assert_eq!(wrap(&["👩‍👩‍👧x"], 2), ["👩‍👩‍👧", "x"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_too_wide(pieces in proptest::collection::vec("[ a-z夕é🦀\n]{0,12}", 0..8), width in 1u16..20) {
+            let mut flow = Flow::new(width);
+            for piece in &pieces {
+                flow.push(piece, Style::new());
+            }
+            for line in flow.finish() {
+                prop_assert!(line.width() <= usize::from(width));
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Reusable parts that know nothing of a session: flowing text, table cells, bars.
+//!
+//! Invariant: each is a value with `render(area, buf)` or a function to lines, draws inside its
+//! area only, and does nothing on an empty one.
+
+pub(super) mod bars;
+pub(super) mod cell;
+pub(super) mod flow;
