@@ -1,1 +1,1 @@
-
+//! Whole screens, key scripts and arbitrary keys at arbitrary sizes.
