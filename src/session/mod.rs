@@ -300,4 +300,4 @@ impl Session {
 pub(crate) mod fixture;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -109,6 +109,12 @@ impl Chord {
         Some(Self { code, modifiers })
     }
 
+    /// The key as a terminal reports it.
+    #[cfg(test)]
+    pub(super) fn event(&self) -> KeyEvent {
+        KeyEvent::new(self.code, self.modifiers)
+    }
+
     /// As hints and help show it.
     #[must_use]
     pub fn label(&self) -> String {
