@@ -10,7 +10,7 @@ use crate::session::{Round, Session};
 use super::editor::Editor;
 use super::keymap::{Context, Keymap};
 use super::theme::{BUNDLED, Depth, Theme};
-use super::view::Seen;
+use super::view::{Cache, Seen};
 
 /// What a caller decides about the front end.
 #[derive(Clone, Debug, Default)]
@@ -108,6 +108,8 @@ pub struct App {
     pub(super) quits: bool,
     pub(super) keymap: Keymap,
     pub(super) seen: Seen,
+    /// Not state: lines of ended turns, which would come out the same again.
+    pub(super) transcript: Cache,
     pub(super) options: TuiOptions,
     themes: Vec<Theme>,
     theme: usize,
@@ -155,6 +157,7 @@ impl App {
             quits: false,
             keymap: Keymap::bundled(),
             seen: Seen::default(),
+            transcript: Cache::default(),
             options,
             themes,
             theme: theme.unwrap_or(0),

@@ -234,17 +234,16 @@ impl Keymap {
             };
             let list = value.get("keymap").and_then(toml::Value::as_array);
             for line in list.into_iter().flatten() {
-                match keymap.add(context, line.clone()) {
-                    Ok(()) => {}
-                    Err(warning) => warnings.push(format!("[{key}] {warning}")),
+                if let Err(warning) = keymap.add(context, line) {
+                    warnings.push(format!("[{key}] {warning}"));
                 }
             }
         }
         (keymap, warnings)
     }
 
-    fn add(&mut self, context: Context, line: toml::Value) -> Result<(), String> {
-        let raw: RawBinding = line.clone().try_into().map_err(|_| unreadable(&line))?;
+    fn add(&mut self, context: Context, line: &toml::Value) -> Result<(), String> {
+        let raw: RawBinding = line.clone().try_into().map_err(|_| unreadable(line))?;
         let names = match raw.on {
             OneOrMany::One(name) => vec![name],
             OneOrMany::Many(names) => names,

@@ -117,13 +117,12 @@ fn hook_panics(own: ThreadId) {
 /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
 pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let initial = options.initial_prompt.clone();
     let mut front = Front {
         session: Session::new(),
         app: App::new(options),
         source,
         consumers,
-        initial,
+        is_greeted: false,
         is_open: true,
     };
     runtime.block_on(async {
@@ -143,8 +142,8 @@ struct Front {
     app: App,
     source: Source,
     consumers: FanOut,
-    /// A prompt to send as soon as the source takes one.
-    initial: Option<String>,
+    /// Whether the source was asked for what the options say.
+    is_greeted: bool,
     /// Whether more events can come.
     is_open: bool,
 }
@@ -214,7 +213,7 @@ impl Front {
             next = self.source.events.try_recv().ok();
         }
         self.app.follow(&self.session);
-        self.send_initial();
+        self.greet();
     }
 
     fn apply(&mut self, event: &Event) {
@@ -237,15 +236,14 @@ impl Front {
         self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
     }
 
-    fn send_initial(&mut self) {
+    /// Once a source that takes prompts has begun: what the options asked of it.
+    fn greet(&mut self) {
         let takes_prompts = self.session.header().is_some_and(|h| h.capabilities.can_generate);
-        if !takes_prompts {
+        if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
             return;
         }
-        if let Some(text) = self.initial.take() {
-            let commands = update::generate(&mut self.app, &self.session, text);
-            self.send(commands);
-        }
+        let commands = update::greet(&mut self.app, &self.session);
+        self.send(commands);
     }
 
     /// Lets the source end and the consumers have its last events.

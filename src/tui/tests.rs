@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
+use unicode_width::UnicodeWidthStr;
 
 use super::app::{Focus, Scroll};
 use super::*;
@@ -84,8 +85,14 @@ impl Stage {
     fn screen(&mut self, width: u16, height: u16) -> String {
         let buffer = self.draw(width, height).backend().buffer().clone();
         let row = |y| {
-            let cells = (0..width).map(|x| buffer[(x, y)].symbol());
-            cells.collect::<String>().trim_end().to_owned()
+            let mut text = String::new();
+            let mut x = 0;
+            while x < width {
+                let symbol = buffer[(x, y)].symbol();
+                text.push_str(symbol);
+                x += symbol.width().max(1) as u16;
+            }
+            text.trim_end().to_owned()
         };
         (0..height).map(row).collect::<Vec<_>>().join("\n")
     }
@@ -489,6 +496,42 @@ fn an_unknown_theme_is_a_message_and_every_theme_is_reached() {
     }
     names.sort();
     assert_eq!(names, ["ansi16", "colorblind", "default", "light", "mono"]);
+}
+
+#[test]
+fn options_ask_for_a_race_and_send_a_prompt() {
+    let mut script = Script::default();
+    let mut head = header();
+    head.settings.baseline = Baseline::Off;
+    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let options = TuiOptions {
+        split: true,
+        initial_prompt: Some("hi".to_owned()),
+        ..TuiOptions::default()
+    };
+    let mut stage = Stage::new(&script, options);
+    let commands = update::greet(&mut stage.app, &stage.session);
+    assert!(matches!(
+        commands[..],
+        [
+            Command::SetBaseline {
+                baseline: Baseline::Race
+            },
+            Command::Generate { .. }
+        ]
+    ));
+}
+
+#[test]
+fn ended_turns_look_the_same_from_the_cache() {
+    let mut stage = Stage::of(&conversation());
+    let fresh = stage.screen(80, 50);
+    assert_eq!(stage.screen(80, 50), fresh);
+    stage.screen(100, 50);
+    stage.press("<Tab>d");
+    assert_ne!(stage.screen(80, 50), fresh);
+    stage.press("d<Tab>");
+    assert_eq!(stage.screen(80, 50), fresh);
 }
 
 fn any_key() -> impl Strategy<Value = KeyEvent> {

@@ -155,8 +155,20 @@ fn send(app: &mut App, session: &Session) -> Vec<Command> {
     generate(app, session, text)
 }
 
+/// What the options ask of a source that has just begun.
+pub(super) fn greet(app: &mut App, session: &Session) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if app.split {
+        commands.extend(race(app, session));
+    }
+    if let Some(text) = app.options.initial_prompt.take() {
+        commands.extend(generate(app, session, text));
+    }
+    commands
+}
+
 /// Sends a prompt and turns the user's eyes to the answer.
-pub(super) fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
+fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     follow_live(app);
     app.focus = Focus::Browse;
     app.returns_to_prompt = true;
@@ -241,8 +253,16 @@ fn temperature(sampling: &mut Sampling, step: f32) -> Command {
 
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
     app.split = !app.split;
+    if !app.split || !can_generate(session) {
+        return Vec::new();
+    }
+    race(app, session)
+}
+
+/// Asks for the plain lane to run to its end, unless it does.
+fn race(app: &mut App, session: &Session) -> Vec<Command> {
     let mut settings = app.settings(session);
-    if !app.split || settings.baseline == Baseline::Race {
+    if settings.baseline == Baseline::Race {
         return Vec::new();
     }
     settings.baseline = Baseline::Race;

@@ -39,6 +39,7 @@ use super::fate;
 use super::theme::{Role, Theme};
 
 pub(super) use round::telling_column;
+pub(super) use transcript::Cache;
 
 /// Below this the screen only says that it is too small.
 const MIN_SIZE: (u16, u16) = (60, 16);
@@ -92,10 +93,12 @@ pub fn view(session: &Session, app: &App, theme: &Theme, frame: &mut Frame) -> S
         screens::too_small(screen, area, frame);
         return seen;
     }
-    if screens::blocking(screen, area, frame) {
-        return seen;
+    if screens::is_loading(screen) {
+        screens::loading(screen, area, frame);
+    } else {
+        main(screen, area, frame, &mut seen);
     }
-    main(screen, area, frame, &mut seen);
+    screens::failure(screen, area, frame);
     if let Some(top) = app.help {
         seen.help_max = help::render(screen, top, area, frame);
     }
