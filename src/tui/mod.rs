@@ -29,4 +29,6 @@ pub use update::{key, paste, update};
 pub use view::{Seen, view};
 
 #[cfg(test)]
+mod pty;
+#[cfg(test)]
 mod tests;

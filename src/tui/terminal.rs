@@ -110,6 +110,11 @@ fn hook_panics(own: ThreadId) {
     });
 }
 
+/// What another thread panicked with, once.
+fn take_panic() -> Option<String> {
+    PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Shows a source until the user quits. Consumers see each event before the screen does and are
 /// finished at the end; one that fails is dropped with a notice.
 ///
@@ -231,8 +236,7 @@ impl Front {
             self.app.toast = Some("the recording has ended".to_owned());
             return;
         }
-        let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let why = panic.map_or(String::new(), |why| format!(": {why}"));
+        let why = take_panic().map_or(String::new(), |why| format!(": {why}"));
         self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
     }
 
@@ -258,6 +262,9 @@ impl Front {
         }
         for dropped in self.consumers.finish() {
             eprintln!("draftscope: {dropped}");
+        }
+        if let Some(panic) = take_panic() {
+            eprintln!("draftscope: a thread {panic}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   status ────────────────────────────────
 //!   transcript (or split) │ speed
-//!                         │ speedup           (tall)
+//!                         │ speedup           (not compact)
 //!                         │ tokens per round  (not compact)
 //!                         │ acceptance by position
 //!   round ─────────────────────────────────
@@ -154,7 +154,7 @@ fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
     let (speedup, per_round, positions) = match area.height {
         0..16 => (0, 0, positions.min(5)),
         16..22 => (0, 4, positions.min(6)),
-        22..32 => (0, 5, positions.min(8)),
+        22..32 => (7, 5, positions.min(5)),
         _ => (area.height / 4, area.height / 5, positions.min(area.height / 4)),
     };
     let [a, b, c, d] = Layout::vertical([
