@@ -40,6 +40,10 @@ const GLOSSARY: &[(&str, &str)] = &[
         "measured time of its rounds; lanes take turns on one device, each on its own clock",
     ),
     ("speedup", "speculative ÷ plain tokens/s, both measured in this turn"),
+    (
+        "session",
+        "the same numbers over all turns (speedup: over turns in which both lanes ran)",
+    ),
     ("tokens/round", "committed ÷ rounds, bonus and recovered included"),
     (
         "accepted",
