@@ -105,6 +105,8 @@ pub struct App {
     pub(super) notices_read: u64,
     /// The source is gone: why, as far as known.
     pub(super) lost: Option<String>,
+    /// No more events will come.
+    pub(super) has_ended: bool,
     pub(super) quits: bool,
     pub(super) keymap: Keymap,
     pub(super) seen: Seen,
@@ -154,6 +156,7 @@ impl App {
             toast: (!toasts.is_empty()).then(|| toasts.join(" · ")),
             notices_read: 0,
             lost: None,
+            has_ended: false,
             quits: false,
             keymap: Keymap::bundled(),
             seen: Seen::default(),
@@ -217,7 +220,7 @@ impl App {
 
     /// Whether an answer is under way or a prompt on its way.
     pub(super) fn is_busy(&self, session: &Session) -> bool {
-        session.is_generating() || self.is_awaiting(session)
+        !self.has_ended && (session.is_generating() || self.is_awaiting(session))
     }
 
     pub(super) fn is_awaiting(&self, session: &Session) -> bool {

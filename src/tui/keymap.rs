@@ -282,6 +282,21 @@ impl Keymap {
         of(context).or_else(|| of(Context::Global))
     }
 
+    /// The table as Markdown, for the README.
+    #[must_use]
+    pub fn to_markdown(&self) -> String {
+        let mut text = String::new();
+        for context in Context::ALL {
+            text.push_str(&format!("| {} | |\n|---|---|\n", context.title()));
+            for binding in self.of(*context) {
+                let keys: Vec<_> = binding.on.iter().map(|chord| format!("`{}`", chord.label())).collect();
+                text.push_str(&format!("| {} | {} |\n", keys.join(" "), binding.run.describe()));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
     /// All bindings of one context, in the order of the file.
     pub fn of(&self, context: Context) -> impl Iterator<Item = &Binding> {
         self.bindings.iter().filter(move |binding| binding.context == context)
@@ -355,6 +370,15 @@ mod tests {
                 "unknown table 'brwse'; nearest is 'browse'",
             ]
         );
+    }
+
+    #[test]
+    fn the_markdown_has_a_line_for_every_binding() {
+        let keymap = Keymap::bundled();
+        let text = keymap.to_markdown();
+        assert!(text.contains("| `Alt+Enter` `Ctrl+J` | Start a new line in the prompt |"));
+        let lines = text.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!(lines, keymap.bindings.len());
     }
 
     #[test]

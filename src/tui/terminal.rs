@@ -190,7 +190,7 @@ impl Front {
 
     fn input(&mut self, input: Input) {
         let commands = match input {
-            Input::Key(key) if key.kind != KeyEventKind::Release => update::key(&mut self.app, &self.session, key),
+            Input::Key(key) if key.kind != KeyEventKind::Release => update::press(&mut self.app, &self.session, key),
             Input::Paste(text) => {
                 update::paste(&mut self.app, &text);
                 Vec::new()
@@ -231,6 +231,7 @@ impl Front {
     /// The source has closed its channel. A recording may end so; a live engine may not.
     fn lose(&mut self) {
         self.is_open = false;
+        self.app.has_ended = true;
         let header = self.session.header();
         if header.is_some_and(|header| !header.capabilities.can_generate) {
             self.app.toast = Some("the recording has ended".to_owned());

@@ -66,7 +66,7 @@ impl Stage {
     }
 
     fn key(&mut self, key: KeyEvent) {
-        let commands = update::key(&mut self.app, &self.session, key);
+        let commands = update::press(&mut self.app, &self.session, key);
         self.sent.extend(commands);
         self.app.follow(&self.session);
         self.draw(80, 24);
@@ -532,6 +532,24 @@ fn ended_turns_look_the_same_from_the_cache() {
     assert_ne!(stage.screen(80, 50), fresh);
     stage.press("d<Tab>");
     assert_eq!(stage.screen(80, 50), fresh);
+}
+
+#[test]
+fn a_long_draft_is_shown_around_the_chosen_column() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    let drafts: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+        .map(|t| (t, 0.5))
+        .to_vec();
+    let mut target = drafts.clone();
+    target.push(("m", 0.5));
+    script.round(&drafts, &target);
+    let mut stage = Stage::of(&script);
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("✚m 0.50") && screen.contains('‹'), "{screen}");
+    stage.press("<Tab>hhhhhhhhhhhh");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("draft  q a 0.50") && screen.contains('›'), "{screen}");
 }
 
 fn any_key() -> impl Strategy<Value = KeyEvent> {

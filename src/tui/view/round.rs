@@ -78,6 +78,7 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
 
 /// The columns that fit, and how wide each is.
 struct Columns {
+    all: usize,
     first: usize,
     count: usize,
     width: usize,
@@ -87,12 +88,13 @@ struct Columns {
 impl Columns {
     fn of(screen: Screen, round: &Round, width: u16) -> Self {
         let all = round.columns().max(1);
-        let room = usize::from(width).saturating_sub(LABEL).max(1);
+        let room = usize::from(width).saturating_sub(LABEL + 1).max(1);
         let width = (room / all).clamp(12, 22);
         let count = (room / width).clamp(1, all);
         let focus = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(all - 1);
         let first = (focus + 1).saturating_sub(count).min(all - count);
         Self {
+            all,
             first,
             count,
             width,
@@ -183,6 +185,13 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
         };
         spans.push(Span::styled(fit(&text, columns.width - 1), style));
         spans.push(Span::raw(" "));
+    }
+    if columns.first > 0 {
+        spans.insert(1, Span::styled("‹", screen.theme[Role::Key]));
+    }
+    if columns.range().end < columns.all {
+        spans.pop();
+        spans.push(Span::styled("›", screen.theme[Role::Key]));
     }
     Line::from(spans)
 }
