@@ -16,8 +16,14 @@
 //! drafter's distribution, *u* uniform draw, *acceptance rate* = accepted / drafted, *mean tokens
 //! per round* = committed / rounds, bonus and recovered included.
 
+pub mod cli;
+pub mod engine;
+pub mod headless;
 pub mod model;
 pub mod protocol;
 pub mod session;
+pub mod speculate;
+pub mod store;
 pub mod stream;
+pub mod trace;
 pub mod tui;

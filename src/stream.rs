@@ -75,10 +75,7 @@ impl FanOut {
         self.consumers.retain_mut(|consumer| match call(consumer.as_mut()) {
             Ok(()) => true,
             Err(error) => {
-                dropped.push(Dropped {
-                    name: consumer.name().to_owned(),
-                    error,
-                });
+                dropped.push(Dropped { name: consumer.name().to_owned(), error });
                 false
             }
         });
@@ -119,23 +116,10 @@ mod tests {
     fn a_failing_consumer_is_dropped_and_the_others_go_on() {
         let (good, bad) = (Rc::default(), Rc::default());
         let mut fan = FanOut::default();
-        fan.add(Box::new(Probe {
-            seen: Rc::clone(&bad),
-            fail_at: Some(1),
-        }));
-        fan.add(Box::new(Probe {
-            seen: Rc::clone(&good),
-            fail_at: None,
-        }));
+        fan.add(Box::new(Probe { seen: Rc::clone(&bad), fail_at: Some(1) }));
+        fan.add(Box::new(Probe { seen: Rc::clone(&good), fail_at: None }));
         let dropped: Vec<_> = (0..3)
-            .flat_map(|seq| {
-                fan.event(&Event {
-                    seq,
-                    at_us: 0,
-                    lane: Lane::default(),
-                    kind: EventKind::Paused,
-                })
-            })
+            .flat_map(|seq| fan.event(&Event { seq, at_us: 0, lane: Lane::default(), kind: EventKind::Paused }))
             .map(|d| d.to_string())
             .collect();
         assert_eq!(dropped, ["probe stopped: disk full"]);

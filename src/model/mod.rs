@@ -7,8 +7,17 @@
 //!
 //! Letters in comments: `n` positions cached, `m` rows now, `d` = d_model, `v` = vocabulary.
 
+pub mod block;
+pub mod cache;
+pub mod config;
 mod error;
+pub mod gguf;
+pub mod llama;
+pub mod load;
+pub mod mtp;
 mod rows;
+pub mod template;
+pub mod tokenizer;
 
 pub use error::ModelError;
 pub use rows::Rows;

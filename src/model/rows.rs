@@ -14,21 +14,14 @@ impl Rows {
     /// When `data` is not a whole number of rows.
     #[must_use]
     pub fn new(data: Vec<f32>, width: usize) -> Self {
-        assert!(
-            width > 0 && data.len().is_multiple_of(width),
-            "{} values are no rows of {width}",
-            data.len()
-        );
+        assert!(width > 0 && data.len().is_multiple_of(width), "{} values are no rows of {width}", data.len());
         Self { data, width }
     }
 
     /// No rows yet, of the given width.
     #[must_use]
     pub fn empty(width: usize) -> Self {
-        Self {
-            data: Vec::new(),
-            width,
-        }
+        Self { data: Vec::new(), width }
     }
 
     /// Number of rows.
@@ -97,10 +90,7 @@ mod tests {
     #[test]
     fn rows_are_addressed_and_appended() {
         let mut rows = Rows::new(vec![1.0, 2.0, 3.0, 4.0], 2);
-        assert_eq!(
-            (rows.len(), rows.row(1), rows.last()),
-            (2, &[3.0, 4.0][..], Some(&[3.0, 4.0][..]))
-        );
+        assert_eq!((rows.len(), rows.row(1), rows.last()), (2, &[3.0, 4.0][..], Some(&[3.0, 4.0][..])));
         rows.extend(&Rows::new(vec![5.0, 6.0, 7.0, 8.0], 2), 1);
         assert_eq!(rows.as_slice(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         rows.clear();

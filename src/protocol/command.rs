@@ -68,11 +68,9 @@ impl Prompt {
     pub fn typed(&self) -> &str {
         match self {
             Self::Raw(text) => text,
-            Self::Chat(messages) => messages
-                .iter()
-                .rev()
-                .find(|m| m.role == Speaker::User)
-                .map_or("", |m| m.content.as_str()),
+            Self::Chat(messages) => {
+                messages.iter().rev().find(|m| m.role == Speaker::User).map_or("", |m| m.content.as_str())
+            }
         }
     }
 }

@@ -55,6 +55,8 @@ pub enum StopReason {
     Stopped,
     /// The plain lane has measured enough.
     Measured,
+    /// The prompt cannot be answered; a notice before says why.
+    Refused,
 }
 
 /// The kinds of event. All `*_us` are microseconds of measured work.
@@ -195,12 +197,7 @@ mod tests {
     #[test]
     fn a_verdict_is_flat_json() {
         let verdict = Verification {
-            judgements: vec![Judgement {
-                p: 0.5,
-                q: 0.25,
-                u: Some(0.1),
-                outcome: Outcome::Accepted,
-            }],
+            judgements: vec![Judgement { p: 0.5, q: 0.25, u: Some(0.1), outcome: Outcome::Accepted }],
             next: TokenId(7),
             next_kind: NextKind::Bonus,
             next_u: None,
@@ -219,20 +216,15 @@ mod tests {
 
     #[test]
     fn probabilities_survive_json_to_the_bit() {
-        let top = (1..200).map(|i| super::super::Candidate {
-            piece: Piece::new(TokenId(i), "x"),
-            prob: 1.0 / i as f32,
-        });
+        let top =
+            (1..200).map(|i| super::super::Candidate { piece: Piece::new(TokenId(i), "x"), prob: 1.0 / i as f32 });
         round_trip(&Event {
             seq: 0,
             at_us: 0,
             lane: Lane::Plain,
             kind: EventKind::Scored {
                 round: 1,
-                rows: vec![Prediction {
-                    top: top.collect(),
-                    tail: 1e-9,
-                }],
+                rows: vec![Prediction { top: top.collect(), tail: 1e-9 }],
                 verify_us: 1,
                 sample_us: 2,
             },

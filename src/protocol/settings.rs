@@ -26,13 +26,7 @@ pub struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self {
-            temperature: 0.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            seed: 0,
-        }
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
     }
 }
 
@@ -200,12 +194,7 @@ impl Settings {
             if (low..=high).contains(&value) {
                 Ok(())
             } else {
-                Err(SettingsError::OutOfRange {
-                    name,
-                    value: value.into(),
-                    low: low.into(),
-                    high: high.into(),
-                })
+                Err(SettingsError::OutOfRange { name, value: value.into(), low: low.into(), high: high.into() })
             }
         };
         range("draft length k", self.draft_len.into(), 0, MAX_DRAFT_LEN.into())?;
@@ -248,14 +237,11 @@ fn named<T: Copy>(
     name_of: impl Fn(T) -> &'static str,
     what: &'static str,
 ) -> Result<T, SettingsError> {
-    all.iter()
-        .copied()
-        .find(|item| name_of(*item) == name)
-        .ok_or_else(|| SettingsError::UnknownName {
-            what,
-            name: name.to_owned(),
-            known: all.iter().map(|item| name_of(*item)).collect::<Vec<_>>().join(", "),
-        })
+    all.iter().copied().find(|item| name_of(*item) == name).ok_or_else(|| SettingsError::UnknownName {
+        what,
+        name: name.to_owned(),
+        known: all.iter().map(|item| name_of(*item)).collect::<Vec<_>>().join(", "),
+    })
 }
 
 #[cfg(test)]
@@ -273,26 +259,14 @@ mod tests {
             assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
         }
         let error = "exakt".parse::<VerifyRule>().unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "there is no verification rule 'exakt'; there are: exact, rejection"
-        );
+        assert_eq!(error, "there is no verification rule 'exakt'; there are: exact, rejection");
     }
 
     #[test]
     fn values_outside_their_range_are_named() {
-        let settings = Settings {
-            draft_len: 16,
-            ..Settings::default()
-        };
-        assert_eq!(
-            settings.validate().unwrap_err().to_string(),
-            "draft length k is 16; it must lie between 0 and 15"
-        );
-        let sampling = Sampling {
-            top_p: f32::NAN,
-            ..Sampling::default()
-        };
+        let settings = Settings { draft_len: 16, ..Settings::default() };
+        assert_eq!(settings.validate().unwrap_err().to_string(), "draft length k is 16; it must lie between 0 and 15");
+        let sampling = Sampling { top_p: f32::NAN, ..Sampling::default() };
         assert!(sampling.validate().is_err());
         assert!(Settings::default().validate().is_ok());
     }

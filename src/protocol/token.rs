@@ -33,18 +33,29 @@ impl fmt::Display for TokenId {
 pub struct Piece {
     /// Vocabulary index.
     pub id: TokenId,
-    /// What the token adds to the text; not necessarily valid UTF-8.
+    /// What the token adds to the text; not necessarily valid UTF-8. For a special token its name.
     pub bytes: Vec<u8>,
+    /// A control token, such as the end of an answer: shown by name, never part of the text.
+    pub special: bool,
 }
 
 impl Piece {
-    /// A piece from an id and its bytes.
+    /// A piece of text from an id and its bytes.
     #[must_use]
     pub fn new(id: TokenId, bytes: impl Into<Vec<u8>>) -> Self {
-        Self {
-            id,
-            bytes: bytes.into(),
-        }
+        Self { id, bytes: bytes.into(), special: false }
+    }
+
+    /// A control token and its name.
+    #[must_use]
+    pub fn special(id: TokenId, name: &str) -> Self {
+        Self { id, bytes: name.into(), special: true }
+    }
+
+    /// What the token adds to the text: nothing for a special one.
+    #[must_use]
+    pub fn text_bytes(&self) -> &[u8] {
+        if self.special { &[] } else { &self.bytes }
     }
 
     /// The bytes as text, with U+FFFD for what is not UTF-8 by itself.
@@ -62,32 +73,24 @@ struct PieceJson {
     text: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<Vec<u8>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    special: bool,
 }
 
 impl From<PieceJson> for Piece {
     fn from(json: PieceJson) -> Self {
         let bytes = json.bytes.or_else(|| json.text.map(String::into_bytes));
-        Self {
-            id: json.id,
-            bytes: bytes.unwrap_or_default(),
-        }
+        Self { id: json.id, bytes: bytes.unwrap_or_default(), special: json.special }
     }
 }
 
 impl From<Piece> for PieceJson {
     fn from(piece: Piece) -> Self {
-        match String::from_utf8(piece.bytes) {
-            Ok(text) => Self {
-                id: piece.id,
-                text: Some(text),
-                bytes: None,
-            },
-            Err(raw) => Self {
-                id: piece.id,
-                text: None,
-                bytes: Some(raw.into_bytes()),
-            },
-        }
+        let (text, bytes) = match String::from_utf8(piece.bytes) {
+            Ok(text) => (Some(text), None),
+            Err(raw) => (None, Some(raw.into_bytes())),
+        };
+        Self { id: piece.id, text, bytes, special: piece.special }
     }
 }
 
@@ -123,11 +126,7 @@ impl Prediction {
     /// Rank (0 = best) and probability of a token, if it is among the candidates kept.
     #[must_use]
     pub fn find(&self, id: TokenId) -> Option<(usize, f32)> {
-        self.top
-            .iter()
-            .enumerate()
-            .find(|(_, c)| c.piece.id == id)
-            .map(|(rank, c)| (rank, c.prob))
+        self.top.iter().enumerate().find(|(_, c)| c.piece.id == id).map(|(rank, c)| (rank, c.prob))
     }
 }
 
@@ -150,14 +149,8 @@ mod tests {
     #[test]
     fn find_gives_rank_and_probability() {
         let top = vec![
-            Candidate {
-                piece: Piece::new(TokenId(3), "a"),
-                prob: 0.5,
-            },
-            Candidate {
-                piece: Piece::new(TokenId(9), "b"),
-                prob: 0.25,
-            },
+            Candidate { piece: Piece::new(TokenId(3), "a"), prob: 0.5 },
+            Candidate { piece: Piece::new(TokenId(9), "b"), prob: 0.25 },
         ];
         let prediction = Prediction { top, tail: 0.25 };
         assert_eq!(prediction.find(TokenId(9)), Some((1, 0.25)));

@@ -58,18 +58,12 @@ impl Verification {
     /// Length of the accepted prefix, 0 to k.
     #[must_use]
     pub fn accepted(&self) -> usize {
-        self.judgements
-            .iter()
-            .take_while(|j| j.outcome == Outcome::Accepted)
-            .count()
+        self.judgements.iter().take_while(|j| j.outcome == Outcome::Accepted).count()
     }
 
     /// Drafts that were compared with the target: the accepted ones and the rejected one.
     #[must_use]
     pub fn tested(&self) -> usize {
-        self.judgements
-            .iter()
-            .take_while(|j| j.outcome != Outcome::NotReached)
-            .count()
+        self.judgements.iter().take_while(|j| j.outcome != Outcome::NotReached).count()
     }
 }

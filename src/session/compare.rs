@@ -3,6 +3,8 @@
 //! Invariant: nothing is compared across turns, and nothing is estimated; without a measured plain
 //! lane there is no speedup and no agreement. Why two answers part is not explained here.
 
+use serde::Serialize;
+
 use crate::protocol::{Lane, Piece, StopReason};
 
 use super::{Answer, Turn};
@@ -17,7 +19,7 @@ pub struct Agreement {
 }
 
 /// The first place where two answers differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// Index in both answers.
     pub index: usize,
@@ -55,11 +57,7 @@ impl Turn {
         };
         Some(Agreement {
             identical,
-            divergence: differs.then_some(Divergence {
-                index: identical,
-                speculative: a,
-                plain: b,
-            }),
+            divergence: differs.then_some(Divergence { index: identical, speculative: a, plain: b }),
         })
     }
 }

@@ -60,10 +60,7 @@ fn accepted(name: &str, judgement: &Judgement, best: Option<&Candidate>) -> Stri
     let Judgement { p, q, u, .. } = *judgement;
     match u {
         Some(_) if p >= q => format!("p {p:.2} ≥ q {q:.2}, so draft {name} is always accepted"),
-        Some(u) => format!(
-            "u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted",
-            over(p, q)
-        ),
+        Some(u) => format!("u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted", over(p, q)),
         None => match best {
             Some(best) if quoted(&best.piece) != name => format!(
                 "the target's draw at this position is {name} {p:.2} too (its best was {} {:.2}); draft accepted",
@@ -95,11 +92,7 @@ fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
 fn not_reached(round: &Round, index: usize, name: &str) -> String {
     let at = round.accepted() + 1;
     let would = best(round, index).map_or(String::new(), |best| {
-        format!(
-            "; behind it the target would say {} {:.2}",
-            quoted(&best.piece),
-            best.prob
-        )
+        format!("; behind it the target would say {} {:.2}", quoted(&best.piece), best.prob)
     });
     format!("draft {at} was rejected, so {name} was never judged and is discarded{would}")
 }

@@ -28,10 +28,7 @@ pub(crate) fn header() -> Header {
             kv_bytes_per_token: 768,
             draft_vocab: 16_384,
         }),
-        settings: Settings {
-            baseline: Baseline::Race,
-            ..Settings::default()
-        },
+        settings: Settings { baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
         device: "cpu".to_owned(),
         backend: "candle".to_owned(),
@@ -44,23 +41,15 @@ pub(crate) fn header() -> Header {
 
 /// Same text, same id.
 pub(crate) fn piece(text: &str) -> Piece {
-    let id = text
-        .bytes()
-        .fold(7_u32, |id, byte| id.wrapping_mul(31).wrapping_add(byte.into()));
+    let id = text.bytes().fold(7_u32, |id, byte| id.wrapping_mul(31).wrapping_add(byte.into()));
     Piece::new(TokenId(id % 49_152), text)
 }
 
 /// A row with this best candidate, and a runner-up.
 fn row(best: (&str, f32), second: &str) -> Prediction {
     let rest = (1.0 - best.1) * 0.6;
-    let candidate = |text: &str, prob| Candidate {
-        piece: piece(text),
-        prob,
-    };
-    Prediction {
-        top: vec![candidate(best.0, best.1), candidate(second, rest)],
-        tail: (1.0 - best.1 - rest).max(0.0),
-    }
+    let candidate = |text: &str, prob| Candidate { piece: piece(text), prob };
+    Prediction { top: vec![candidate(best.0, best.1), candidate(second, rest)], tail: (1.0 - best.1 - rest).max(0.0) }
 }
 
 /// Tokens with a probability each.
@@ -78,22 +67,12 @@ pub(crate) struct Script {
 impl Script {
     pub(crate) fn push(&mut self, lane: Lane, kind: EventKind) {
         let seq = self.events.len() as u64;
-        self.events.push(Event {
-            seq,
-            at_us: seq * 1_000,
-            lane,
-            kind,
-        });
+        self.events.push(Event { seq, at_us: seq * 1_000, lane, kind });
     }
 
     pub(crate) fn started() -> Self {
         let mut script = Self::default();
-        script.push(
-            Lane::Speculative,
-            EventKind::Started {
-                header: Box::new(header()),
-            },
-        );
+        script.push(Lane::Speculative, EventKind::Started { header: Box::new(header()) });
         script
     }
 
@@ -101,13 +80,7 @@ impl Script {
     pub(crate) fn prompt(&mut self, text: &str, first: &str) {
         self.turn += 1;
         self.clocks = [0, 0];
-        self.push(
-            Lane::Speculative,
-            EventKind::Prompted {
-                turn: self.turn,
-                text: text.to_owned(),
-            },
-        );
+        self.push(Lane::Speculative, EventKind::Prompted { turn: self.turn, text: text.to_owned() });
         for lane in [Lane::Speculative, Lane::Plain] {
             self.push(
                 lane,
@@ -135,11 +108,7 @@ impl Script {
         let round = self.rounds[0];
         self.push(
             Lane::Speculative,
-            EventKind::RoundStarted {
-                round,
-                base_len: 40 + round * 2,
-                draft_len: drafts.len() as u8,
-            },
+            EventKind::RoundStarted { round, base_len: 40 + round * 2, draft_len: drafts.len() as u8 },
         );
         for (index, (text, q)) in drafts.iter().enumerate() {
             self.push(
@@ -179,35 +148,15 @@ impl Script {
         let verdict = Verification {
             judgements: judgements.collect(),
             next: next.id,
-            next_kind: if accepted == drafts.len() {
-                NextKind::Bonus
-            } else {
-                NextKind::Recovered
-            },
+            next_kind: if accepted == drafts.len() { NextKind::Bonus } else { NextKind::Recovered },
             next_u: None,
         };
         let mut tokens: Vec<_> = drafts[..accepted].iter().map(|draft| piece(draft.0)).collect();
         tokens.push(next);
         self.clocks[0] += 900 * drafts.len() as u64 + 13_500 + 700;
-        self.push(
-            Lane::Speculative,
-            EventKind::Scored {
-                round,
-                rows,
-                verify_us: 13_500,
-                sample_us: 400,
-            },
-        );
+        self.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 13_500, sample_us: 400 });
         self.push(Lane::Speculative, EventKind::Verified { round, verdict });
-        self.push(
-            Lane::Speculative,
-            EventKind::Committed {
-                round,
-                tokens,
-                rollback_us: 20,
-                clock_us: self.clocks[0],
-            },
-        );
+        self.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 20, clock_us: self.clocks[0] });
     }
 
     /// One round without drafts in the plain lane.
@@ -215,31 +164,13 @@ impl Script {
         self.rounds[1] += 1;
         let round = self.rounds[1];
         self.clocks[1] += 11_200;
-        let verdict = Verification {
-            judgements: Vec::new(),
-            next: piece(text).id,
-            next_kind: NextKind::Bonus,
-            next_u: None,
-        };
+        let verdict =
+            Verification { judgements: Vec::new(), next: piece(text).id, next_kind: NextKind::Bonus, next_u: None };
         let kinds = [
-            EventKind::RoundStarted {
-                round,
-                base_len: 40 + round,
-                draft_len: 0,
-            },
-            EventKind::Scored {
-                round,
-                rows: vec![row((text, 0.8), " not")],
-                verify_us: 10_800,
-                sample_us: 300,
-            },
+            EventKind::RoundStarted { round, base_len: 40 + round, draft_len: 0 },
+            EventKind::Scored { round, rows: vec![row((text, 0.8), " not")], verify_us: 10_800, sample_us: 300 },
             EventKind::Verified { round, verdict },
-            EventKind::Committed {
-                round,
-                tokens: vec![piece(text)],
-                rollback_us: 0,
-                clock_us: self.clocks[1],
-            },
+            EventKind::Committed { round, tokens: vec![piece(text)], rollback_us: 0, clock_us: self.clocks[1] },
         ];
         for kind in kinds {
             self.push(Lane::Plain, kind);
@@ -270,12 +201,7 @@ pub(crate) fn first_turn() -> Script {
         ),
         (
             &[(" phenomenon", 0.62), (" called", 0.81), (" Ray", 0.33)],
-            &[
-                (" phenomenon", 0.70),
-                (" called", 0.91),
-                (" Rayleigh", 0.86),
-                (" light", 0.30),
-            ],
+            &[(" phenomenon", 0.70), (" called", 0.91), (" Rayleigh", 0.86), (" light", 0.30)],
         ),
         (
             &[(" scattering", 0.96), (".", 0.60), (" When", 0.28)],

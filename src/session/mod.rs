@@ -117,11 +117,7 @@ impl Session {
         self.events = self.events.saturating_add(1);
         match &event.kind {
             EventKind::Loading { stage, done, total } => {
-                self.loading = Some(Loading {
-                    stage: stage.clone(),
-                    done: *done,
-                    total: *total,
-                });
+                self.loading = Some(Loading { stage: stage.clone(), done: *done, total: *total });
             }
             EventKind::Started { header } => {
                 self.settings = header.settings;
@@ -142,18 +138,12 @@ impl Session {
             EventKind::Prompted { turn, text } => {
                 let index = self.turn_index(*turn);
                 self.turns[index].typed.clone_from(text);
-                self.lanes[slot(lane)] = LaneState {
-                    phase: Phase::Prefilling,
-                    turn: Some(index),
-                };
+                self.lanes[slot(lane)] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
             }
             EventKind::Prefilled { turn, .. } => {
                 let index = self.turn_index(*turn);
                 self.turns[index].answers[slot(lane)] = Answer::prefilled(kind);
-                self.lanes[slot(lane)] = LaneState {
-                    phase: Phase::Between,
-                    turn: Some(index),
-                };
+                self.lanes[slot(lane)] = LaneState { phase: Phase::Between, turn: Some(index) };
             }
             EventKind::Finished { reason } => {
                 if let Some(answer) = self.working_answer(lane) {

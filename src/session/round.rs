@@ -91,10 +91,7 @@ impl Round {
         let in_row = row.and_then(|row| row.top.iter().find(|c| c.piece.id == verdict.next));
         let piece = match in_row {
             Some(candidate) => candidate.piece.clone(),
-            None => self.committed.get(self.accepted()).cloned().unwrap_or(Piece {
-                id: verdict.next,
-                bytes: Vec::new(),
-            }),
+            None => self.committed.get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
         };
         Some(piece)
     }
@@ -102,20 +99,14 @@ impl Round {
     /// Time of all draft steps.
     #[must_use]
     pub fn draft_us(&self) -> u64 {
-        self.drafts
-            .iter()
-            .fold(0, |sum, draft| sum.saturating_add(draft.took_us))
+        self.drafts.iter().fold(0, |sum, draft| sum.saturating_add(draft.took_us))
     }
 
     /// Columns of the round's table: every draft (announced or told) and the one after them.
     #[must_use]
     pub fn columns(&self) -> usize {
         let told = self.drafts.len().max(self.rows.len().saturating_sub(1));
-        if self.rows.is_empty() {
-            told.max(self.draft_len.into()) + 1
-        } else {
-            told + 1
-        }
+        if self.rows.is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
     }
 
     /// Places a proposal. A gap is not filled: a proposal behind one is dropped.

@@ -62,11 +62,7 @@ fn merge_lists(into: &mut Vec<u64>, from: &[u64]) {
 
 impl LaneStats {
     pub(super) fn prefilled(took_us: u64) -> Self {
-        Self {
-            answers: 1,
-            prefill_us: took_us,
-            ..Self::default()
-        }
+        Self { answers: 1, prefill_us: took_us, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, round: &Round) {
@@ -242,9 +238,7 @@ impl LaneStats {
     /// Decode time that is neither draft nor verify (sampling, rollback and the rest).
     #[must_use]
     pub fn other_us(&self) -> u64 {
-        self.decode_us
-            .saturating_sub(self.draft_us)
-            .saturating_sub(self.verify_us)
+        self.decode_us.saturating_sub(self.draft_us).saturating_sub(self.verify_us)
     }
 
     /// Tokens committed in rounds ÷ decode seconds.

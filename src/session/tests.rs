@@ -1,3 +1,5 @@
+//! The reducer against scripted sessions and arbitrary events.
+
 use proptest::prelude::*;
 
 use super::fixture::{Script, conversation, first_turn, piece};
@@ -82,10 +84,7 @@ fn statistics_follow_their_definitions() {
     assert_eq!(stats.acceptance_histogram(), [3, 0, 2, 2]);
     assert_eq!(stats.draft_us(), 21 * 900);
     assert_eq!(stats.decode_us(), 7 * (2700 + 14_200));
-    assert_eq!(
-        stats.other_us(),
-        stats.decode_us() - stats.draft_us() - stats.verify_us()
-    );
+    assert_eq!(stats.other_us(), stats.decode_us() - stats.draft_us() - stats.verify_us());
     let speed = stats.tokens_per_second().unwrap();
     assert!((speed - 17.0 / 0.1183).abs() < 0.01, "{speed}");
     let speedup = session.speedup().unwrap();
@@ -108,15 +107,8 @@ fn without_measurements_there_are_no_quotients() {
 fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     let mut script = Script::started();
     script.prompt("hi", "Hello");
-    script.round(
-        &[(" there", 0.5), ("!", 0.5)],
-        &[(" there", 0.5), ("!", 0.5), (" How", 0.5)],
-    );
-    let Some(Event {
-        kind: EventKind::Committed { tokens, .. },
-        ..
-    }) = script.events.last_mut()
-    else {
+    script.round(&[(" there", 0.5), ("!", 0.5)], &[(" there", 0.5), ("!", 0.5), (" How", 0.5)]);
+    let Some(Event { kind: EventKind::Committed { tokens, .. }, .. }) = script.events.last_mut() else {
         panic!("a round ends with its commit");
     };
     tokens.truncate(1);
@@ -161,10 +153,7 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
     let session = fold(&first_turn().events);
     let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
     let why = |round: usize, index| explain(&rounds[round], index).unwrap().text;
-    assert_eq!(
-        why(0, 0),
-        "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, ' sky' committed"
-    );
+    assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, ' sky' committed");
     assert_eq!(
         why(0, 1),
         "draft 1 was rejected, so ' of' was never judged and is discarded; behind it the target would say ' is' 0.88"
@@ -177,19 +166,9 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
 #[test]
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
-        drafts: vec![DraftCell {
-            piece: piece(" a"),
-            q: Some(0.8),
-            top: Prediction::default(),
-            took_us: 1,
-        }],
+        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), took_us: 1 }],
         verdict: Some(Verification {
-            judgements: vec![Judgement {
-                p: 0.2,
-                q: 0.8,
-                u: Some(0.5),
-                outcome: Outcome::Rejected,
-            }],
+            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), outcome: Outcome::Rejected }],
             next: piece(" the").id,
             next_kind: NextKind::Recovered,
             next_u: Some(0.1),
@@ -204,10 +183,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let judgement = &mut round.verdict.as_mut().unwrap().judgements[0];
     judgement.u = Some(0.1);
     judgement.outcome = Outcome::Accepted;
-    assert_eq!(
-        explain(&round, 0).unwrap().text,
-        "u 0.10 < p/q 0.25 (0.20/0.80); draft ' a' accepted"
-    );
+    assert_eq!(explain(&round, 0).unwrap().text, "u 0.10 < p/q 0.25 (0.20/0.80); draft ' a' accepted");
 }
 
 #[test]
@@ -241,19 +217,13 @@ fn lane() -> impl Strategy<Value = Lane> {
 
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..4);
-    proptest::collection::vec(
-        (0u32..6, bytes).prop_map(|(id, bytes)| Piece::new(TokenId(id), bytes)),
-        0..5,
-    )
+    proptest::collection::vec((0u32..6, bytes).prop_map(|(id, bytes)| Piece::new(TokenId(id), bytes)), 0..5)
 }
 
 fn rows() -> impl Strategy<Value = Vec<Prediction>> {
     proptest::collection::vec(
         (pieces(), any::<f32>()).prop_map(|(pieces, tail)| Prediction {
-            top: pieces
-                .into_iter()
-                .map(|piece| Candidate { piece, prob: tail })
-                .collect(),
+            top: pieces.into_iter().map(|piece| Candidate { piece, prob: tail }).collect(),
             tail,
         }),
         0..5,
@@ -261,17 +231,10 @@ fn rows() -> impl Strategy<Value = Vec<Prediction>> {
 }
 
 fn verdict() -> impl Strategy<Value = Verification> {
-    let outcome = prop_oneof![
-        Just(Outcome::Accepted),
-        Just(Outcome::Rejected),
-        Just(Outcome::NotReached)
-    ];
+    let outcome = prop_oneof![Just(Outcome::Accepted), Just(Outcome::Rejected), Just(Outcome::NotReached)];
     let judgement = (any::<f32>(), any::<f32>(), any::<Option<f32>>(), outcome);
     (proptest::collection::vec(judgement, 0..6), any::<bool>()).prop_map(|(list, bonus)| Verification {
-        judgements: list
-            .into_iter()
-            .map(|(p, q, u, outcome)| Judgement { p, q, u, outcome })
-            .collect(),
+        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, outcome }).collect(),
         next: TokenId(3),
         next_kind: if bonus { NextKind::Bonus } else { NextKind::Recovered },
         next_u: None,
@@ -282,14 +245,8 @@ fn verdict() -> impl Strategy<Value = Verification> {
 pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
     let id = 0u32..4;
     prop_oneof![
-        any::<(u64, u64)>().prop_map(|(done, total)| EventKind::Loading {
-            stage: "x".to_owned(),
-            done,
-            total
-        }),
-        Just(EventKind::Started {
-            header: Box::new(super::fixture::header())
-        }),
+        any::<(u64, u64)>().prop_map(|(done, total)| EventKind::Loading { stage: "x".to_owned(), done, total }),
+        Just(EventKind::Started { header: Box::new(super::fixture::header()) }),
         (id.clone(), any::<String>()).prop_map(|(turn, text)| EventKind::Prompted { turn, text }),
         (id.clone(), pieces(), any::<u64>()).prop_map(|(turn, prompt, took_us)| EventKind::Prefilled {
             turn,
@@ -330,9 +287,7 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
         Just(EventKind::Paused),
         Just(EventKind::Resumed),
         any::<String>().prop_map(|message| EventKind::Notice { message }),
-        Just(EventKind::Finished {
-            reason: StopReason::Eos
-        }),
+        Just(EventKind::Finished { reason: StopReason::Eos }),
         any::<String>().prop_map(|message| EventKind::Failed { message }),
         Just(EventKind::Unknown),
     ]
@@ -340,16 +295,8 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
 
 /// Any sequence of events, in any order.
 pub(crate) fn any_events() -> impl Strategy<Value = Vec<Event>> {
-    proptest::collection::vec((any::<u64>(), lane(), kind()), 0..60).prop_map(|list| {
-        list.into_iter()
-            .map(|(seq, lane, kind)| Event {
-                seq,
-                at_us: seq,
-                lane,
-                kind,
-            })
-            .collect()
-    })
+    proptest::collection::vec((any::<u64>(), lane(), kind()), 0..60)
+        .prop_map(|list| list.into_iter().map(|(seq, lane, kind)| Event { seq, at_us: seq, lane, kind }).collect())
 }
 
 proptest! {

@@ -72,11 +72,7 @@ pub struct Turn {
 
 impl Turn {
     pub(super) fn new(number: u32) -> Self {
-        Self {
-            number,
-            typed: String::new(),
-            answers: Default::default(),
-        }
+        Self { number, typed: String::new(), answers: Default::default() }
     }
 
     /// A lane's answer; empty when the lane did not run.
@@ -111,15 +107,7 @@ pub struct Answer {
 impl Answer {
     /// From a `prefilled` event; empty from any other.
     pub(super) fn prefilled(kind: &EventKind) -> Self {
-        let EventKind::Prefilled {
-            turn,
-            prompt,
-            cached,
-            first,
-            row,
-            took_us,
-        } = kind
-        else {
+        let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
             return Self::default();
         };
         let mut answer = Self {
@@ -138,36 +126,17 @@ impl Answer {
     /// Takes an event of a round; returns what the lane does next, or nothing if it was ignored.
     pub(super) fn apply(&mut self, kind: &EventKind) -> Option<Phase> {
         match kind {
-            EventKind::RoundStarted {
-                round,
-                base_len,
-                draft_len,
-            } => Some(self.start_round(*round, *base_len, *draft_len)),
-            EventKind::Drafted {
-                round,
-                index,
-                token,
-                q,
-                top,
-                took_us,
-            } => {
-                let cell = DraftCell {
-                    piece: token.clone(),
-                    q: *q,
-                    top: top.clone(),
-                    took_us: *took_us,
-                };
+            EventKind::RoundStarted { round, base_len, draft_len } => {
+                Some(self.start_round(*round, *base_len, *draft_len))
+            }
+            EventKind::Drafted { round, index, token, q, top, took_us } => {
+                let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), took_us: *took_us };
                 let round = self.round_mut(*round)?;
                 round.draft((*index).into(), cell);
                 let all_told = round.drafts.len() >= round.draft_len.into();
                 Some(if all_told { Phase::Verifying } else { Phase::Drafting })
             }
-            EventKind::Scored {
-                round,
-                rows,
-                verify_us,
-                sample_us,
-            } => {
+            EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let round = self.round_mut(*round)?;
                 round.rows.clone_from(rows);
                 round.verify_us = *verify_us;
@@ -195,11 +164,7 @@ impl Answer {
             first_token: self.tokens.len(),
             ..Round::default()
         });
-        if draft_len == 0 {
-            Phase::Verifying
-        } else {
-            Phase::Drafting
-        }
+        if draft_len == 0 { Phase::Verifying } else { Phase::Drafting }
     }
 
     /// The round with this number, if it is still open.
@@ -209,13 +174,7 @@ impl Answer {
     }
 
     fn commit(&mut self, kind: &EventKind) -> Option<Phase> {
-        let EventKind::Committed {
-            round: number,
-            tokens,
-            rollback_us,
-            clock_us,
-        } = kind
-        else {
+        let EventKind::Committed { round: number, tokens, rollback_us, clock_us } = kind else {
             return None;
         };
         let first_token = self.tokens.len();
@@ -236,12 +195,7 @@ impl Answer {
     }
 
     fn push(&mut self, piece: Piece, provenance: Provenance, round: u32) {
-        self.tokens.push(Token {
-            piece,
-            provenance,
-            round,
-            position: self.prompt_len + self.tokens.len(),
-        });
+        self.tokens.push(Token { piece, provenance, round, position: self.prompt_len + self.tokens.len() });
     }
 
     /// Statistics of this answer, over its complete rounds.
@@ -255,13 +209,7 @@ impl Answer {
     #[must_use]
     pub fn text(&self) -> String {
         let mut joiner = text::Joiner::default();
-        let ended = self.finished == Some(StopReason::Eos);
-        let is_end = |token: &Token| ended && is_special(&token.piece);
-        let count = self.tokens.len() - usize::from(self.tokens.last().is_some_and(is_end));
-        let mut out: String = self.tokens[..count]
-            .iter()
-            .map(|t| joiner.push(&t.piece.bytes))
-            .collect();
+        let mut out: String = self.tokens.iter().map(|t| joiner.push(t.piece.text_bytes())).collect();
         out.push_str(&joiner.finish());
         out
     }
@@ -270,9 +218,7 @@ impl Answer {
     /// their place, unjudged ones at the end.
     pub fn strands(&self) -> impl Iterator<Item = Strand<'_>> {
         let first = self.tokens.first().filter(|t| t.round == 0).map(strand);
-        first
-            .into_iter()
-            .chain(self.rounds.iter().flat_map(|r| self.strands_of(r)))
+        first.into_iter().chain(self.rounds.iter().flat_map(|r| self.strands_of(r)))
     }
 
     fn strands_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = Strand<'a>> {
@@ -294,11 +240,7 @@ impl Answer {
 }
 
 fn strand(token: &Token) -> Strand<'_> {
-    Strand {
-        piece: &token.piece,
-        fate: Fate::Committed(token.provenance),
-        round: token.round,
-    }
+    Strand { piece: &token.piece, fate: Fate::Committed(token.provenance), round: token.round }
 }
 
 fn draft_fate(round: &Round, index: usize) -> Fate {
@@ -323,10 +265,4 @@ fn provenance(round: &Round, index: usize) -> Provenance {
             NextKind::Recovered => Provenance::Recovered,
         },
     }
-}
-
-/// Whether a piece is a control token of a chat template, such as `<|im_end|>`.
-fn is_special(piece: &Piece) -> bool {
-    let text = piece.lossy();
-    (text.starts_with("<|") && text.ends_with("|>")) || text == "</s>" || text == "<eos>"
 }

@@ -121,18 +121,10 @@ impl App {
     /// A fresh view with the bundled keymap and themes.
     #[must_use]
     pub fn new(options: TuiOptions) -> Self {
-        let depth = if options.true_color {
-            Depth::True
-        } else {
-            Depth::Indexed
-        };
+        let depth = if options.true_color { Depth::True } else { Depth::Indexed };
         let bundled = BUNDLED.iter().filter_map(|(name, _)| Theme::bundled(name));
         let themes: Vec<Theme> = bundled.map(|(theme, _)| theme.at(depth)).collect();
-        let wanted = if options.no_color {
-            "mono"
-        } else {
-            options.theme.as_deref().unwrap_or("default")
-        };
+        let wanted = if options.no_color { "mono" } else { options.theme.as_deref().unwrap_or("default") };
         let theme = themes.iter().position(|theme| theme.name == wanted);
         let mut toasts = options.warnings.clone();
         if theme.is_none() {
@@ -238,11 +230,8 @@ impl App {
 
     /// The prompt for this text: all turns of the conversation, then the text.
     pub(super) fn compose(&mut self, session: &Session, text: String) -> Prompt {
-        self.awaiting = Some(Awaiting {
-            text: text.clone(),
-            turns: session.turns().len(),
-            notices: session.notices_seen(),
-        });
+        self.awaiting =
+            Some(Awaiting { text: text.clone(), turns: session.turns().len(), notices: session.notices_seen() });
         if self.options.raw {
             return Prompt::Raw(text);
         }
@@ -270,12 +259,7 @@ impl App {
 
 /// A round by its indices.
 pub(super) fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
-    session
-        .turns()
-        .get(at.turn)?
-        .answer(Lane::Speculative)
-        .rounds
-        .get(at.round)
+    session.turns().get(at.turn)?.answer(Lane::Speculative).rounds.get(at.round)
 }
 
 /// The newest round of the speculative lane.

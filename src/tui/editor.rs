@@ -22,12 +22,7 @@ pub(super) struct Editor {
 
 impl Default for Editor {
     fn default() -> Self {
-        Self {
-            area: blank(Vec::new()),
-            history: Vec::new(),
-            recalled: None,
-            look: None,
-        }
+        Self { area: blank(Vec::new()), history: Vec::new(), recalled: None, look: None }
     }
 }
 

@@ -85,10 +85,7 @@ impl Chord {
     pub fn parse(text: &str) -> Option<Self> {
         let mut chars = text.chars();
         if let (Some(c), None) = (chars.next(), chars.next()) {
-            return Some(Self {
-                code: KeyCode::Char(c),
-                modifiers: KeyModifiers::NONE,
-            });
+            return Some(Self { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE });
         }
         let mut rest = text.strip_prefix('<')?.strip_suffix('>')?;
         let mut modifiers = KeyModifiers::NONE;
@@ -119,11 +116,9 @@ impl Chord {
     #[must_use]
     pub fn label(&self) -> String {
         let mut label = String::new();
-        for (modifier, name) in [
-            (KeyModifiers::CONTROL, "Ctrl+"),
-            (KeyModifiers::ALT, "Alt+"),
-            (KeyModifiers::SHIFT, "Shift+"),
-        ] {
+        for (modifier, name) in
+            [(KeyModifiers::CONTROL, "Ctrl+"), (KeyModifiers::ALT, "Alt+"), (KeyModifiers::SHIFT, "Shift+")]
+        {
             if self.modifiers.contains(modifier) {
                 label.push_str(name);
             }
@@ -253,12 +248,7 @@ impl Keymap {
         if let Some(taken) = on.iter().find(|chord| self.bound(context, **chord).is_some()) {
             return Err(format!("key {} is bound twice", taken.label()));
         }
-        self.bindings.push(Binding {
-            context,
-            on,
-            run: raw.run,
-            desc: raw.desc,
-        });
+        self.bindings.push(Binding { context, on, run: raw.run, desc: raw.desc });
         Ok(())
     }
 
@@ -271,8 +261,7 @@ impl Keymap {
     #[must_use]
     pub fn action(&self, context: Context, key: KeyEvent) -> Option<Action> {
         let chord = Chord::of(key);
-        self.bound(context, chord)
-            .or_else(|| self.bound(Context::Global, chord))
+        self.bound(context, chord).or_else(|| self.bound(Context::Global, chord))
     }
 
     /// The binding of an action as seen from a context.
@@ -324,10 +313,7 @@ mod tests {
         let (keymap, warnings) = Keymap::parse(BUNDLED);
         assert_eq!(warnings, Vec::<String>::new());
         for action in Action::ALL {
-            assert!(
-                keymap.bindings.iter().any(|b| b.run == *action),
-                "{action:?} is not bound"
-            );
+            assert!(keymap.bindings.iter().any(|b| b.run == *action), "{action:?} is not bound");
             assert!(!action.describe().is_empty());
         }
         assert!(keymap.bindings.iter().all(|b| !b.desc.is_empty()));
@@ -345,10 +331,7 @@ mod tests {
     fn a_narrower_context_wins() {
         let keymap = Keymap::bundled();
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
-        assert_eq!(
-            keymap.action(Context::Prompt, key(KeyCode::Up)),
-            Some(Action::HistoryPrevious)
-        );
+        assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Up)), Some(Action::HistoryPrevious));
         assert_eq!(keymap.action(Context::Browse, key(KeyCode::Up)), Some(Action::ScrollUp));
         assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Esc)), Some(Action::Leave));
         assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Char('q'))), None);

@@ -153,10 +153,7 @@ impl Theme {
             resolved.insert(key.as_str(), sheet.style_of(key, value, &mut warnings));
         }
         let styles = Role::ALL.iter().map(|role| look_up(&resolved, role.key()));
-        let theme = Self {
-            name: name.to_owned(),
-            styles: styles.collect(),
-        };
+        let theme = Self { name: name.to_owned(), styles: styles.collect() };
         (theme, warnings)
     }
 
@@ -255,9 +252,7 @@ impl Sheet {
                 }
                 _ => {
                     let near = nearest(field, ["fg", "bg", "modifiers"].into_iter());
-                    warnings.push(format!(
-                        "style '{key}' has an unknown field '{field}'; nearest is '{near}'"
-                    ));
+                    warnings.push(format!("style '{key}' has an unknown field '{field}'; nearest is '{near}'"));
                 }
             }
         }

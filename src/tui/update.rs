@@ -228,9 +228,7 @@ fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
                 Baseline::Probe(_) => Baseline::Race,
                 Baseline::Race => Baseline::Off,
             };
-            Command::SetBaseline {
-                baseline: settings.baseline,
-            }
+            Command::SetBaseline { baseline: settings.baseline }
         }
     };
     want(app, session, settings);
@@ -243,9 +241,7 @@ fn want(app: &mut App, session: &Session, settings: Settings) {
 
 fn draft_len(settings: &mut Settings, step: i8) -> Command {
     settings.draft_len = settings.draft_len.saturating_add_signed(step).min(MAX_DRAFT_LEN);
-    Command::SetDraftLen {
-        draft_len: settings.draft_len,
-    }
+    Command::SetDraftLen { draft_len: settings.draft_len }
 }
 
 fn next_rule(rule: VerifyRule) -> VerifyRule {
@@ -277,19 +273,13 @@ fn race(app: &mut App, session: &Session) -> Vec<Command> {
     settings.baseline = Baseline::Race;
     want(app, session, settings);
     app.toast = Some("plain decoding runs beside the next turns, to their end".to_owned());
-    vec![Command::SetBaseline {
-        baseline: Baseline::Race,
-    }]
+    vec![Command::SetBaseline { baseline: Baseline::Race }]
 }
 
 fn history(app: &mut App, action: Action) {
     let up = action == Action::HistoryPrevious;
     if !app.editor.is_recalling() {
-        let code = if up {
-            crossterm::event::KeyCode::Up
-        } else {
-            crossterm::event::KeyCode::Down
-        };
+        let code = if up { crossterm::event::KeyCode::Up } else { crossterm::event::KeyCode::Down };
         app.editor.input(KeyEvent::from(code));
     } else if up {
         app.editor.previous();
@@ -330,11 +320,7 @@ fn follow_live(app: &mut App) {
 }
 
 fn scroll_to(app: &mut App, top: usize) {
-    app.scroll = if top >= app.seen.max_top {
-        Scroll::Follow
-    } else {
-        Scroll::Top(top)
-    };
+    app.scroll = if top >= app.seen.max_top { Scroll::Follow } else { Scroll::Top(top) };
 }
 
 fn is_reject(session: &Session, at: RoundAt) -> bool {

@@ -63,17 +63,9 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         StepRound, StopOrQuit, ToggleDiscarded, ToggleSplit,
     };
     match context {
-        Context::Prompt => &[
-            Send,
-            Newline,
-            FocusNext,
-            StopOrQuit,
-            Help,
-            ToggleSplit,
-            DraftLenUp,
-            DraftLenDown,
-            NewConversation,
-        ],
+        Context::Prompt => {
+            &[Send, Newline, FocusNext, StopOrQuit, Help, ToggleSplit, DraftLenUp, DraftLenDown, NewConversation]
+        }
         Context::Help => &[ScrollUp, ScrollDown, Leave],
         Context::Browse | Context::Global if screen.app.is_busy(screen.session) => &[
             PauseResume,

@@ -22,39 +22,24 @@ const KEYS: usize = 18;
 /// Words and numbers on screen.
 const GLOSSARY: &[(&str, &str)] = &[
     ("target", "the model that decides; drafter: the small one that proposes"),
-    (
-        "round",
-        "k draft tokens, one target pass over all of them, a verdict, a commit",
-    ),
+    ("round", "k draft tokens, one target pass over all of them, a verdict, a commit"),
     ("k", "draft tokens asked for per round"),
     ("q, p", "drafter's and target's probability of a token"),
     ("bonus", "all drafts accepted: the same pass gives one more token"),
     ("recovered", "the target's token in place of a rejected draft"),
-    (
-        "tokens/s",
-        "tokens committed in rounds ÷ the lane's clock (prefill and first token not counted)",
-    ),
+    ("tokens/s", "tokens committed in rounds ÷ the lane's clock (prefill and first token not counted)"),
     ("curve", "the same over the last 16 tokens"),
-    (
-        "lane's clock",
-        "measured time of its rounds; lanes take turns on one device, each on its own clock",
-    ),
+    ("lane's clock", "measured time of its rounds; lanes take turns on one device, each on its own clock"),
     ("speedup", "speculative ÷ plain tokens/s, both measured in this turn"),
     (
         "session",
         "the same numbers over all turns (speedup: over turns in which both lanes ran)",
     ),
     ("tokens/round", "committed ÷ rounds, bonus and recovered included"),
-    (
-        "accepted",
-        "accepted ÷ drafted; of tested: only drafts that were compared",
-    ),
+    ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
     ("by position", "accepted ÷ offered at that place of the draft"),
     ("near tie", "the target's two best candidates differ by less than 0.05"),
-    (
-        "lossless",
-        "the output follows the target's own distribution, whatever the drafter says",
-    ),
+    ("lossless", "the output follows the target's own distribution, whatever the drafter says"),
     ("· ⏎ ⇥ ␛", "a space, line break, tab, control character in a token"),
 ];
 

@@ -64,12 +64,7 @@ fn line(screen: Screen, index: usize, counts: (u64, u64), width: u16) -> Line<'s
     let tail = format!(" {:>3.0}% {accepted}/{offered}", share * 100.0);
     let room = usize::from(width).saturating_sub(label.len() + tail.len());
     let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
-    spans.extend(bar(
-        share,
-        room,
-        screen.theme[Role::PlotBar],
-        screen.theme[Role::PlotRest],
-    ));
+    spans.extend(bar(share, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
     spans.push(Span::styled(tail, screen.theme[Role::Text]));
     Line::from(spans)
 }

@@ -25,10 +25,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let focused = screen.app.focus == Focus::Prompt && screen.app.help.is_none();
     let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
     let title = if focused { " Prompt ▸ " } else { " Prompt " };
-    let block = Block::bordered()
-        .border_style(screen.theme[border])
-        .title_style(screen.theme[Role::PanelTitle])
-        .title(title);
+    let block =
+        Block::bordered().border_style(screen.theme[border]).title_style(screen.theme[Role::PanelTitle]).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inner.is_empty() {
@@ -40,8 +38,5 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let text = screen.app.editor.text();
     let shown = if text.is_empty() { "…".to_owned() } else { text };
-    frame.render_widget(
-        ratatui::widgets::Paragraph::new(shown).style(screen.theme[Role::TextDim]),
-        inner,
-    );
+    frame.render_widget(ratatui::widgets::Paragraph::new(shown).style(screen.theme[Role::TextDim]), inner);
 }

@@ -58,11 +58,7 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
 }
 
 fn title(screen: Screen, round: &Round) -> Line<'static> {
-    let place = if screen.app.selected.is_some() {
-        "selected"
-    } else {
-        "live"
-    };
+    let place = if screen.app.selected.is_some() { "selected" } else { "live" };
     let mut text = format!(" Round {} ({place})", round.round);
     if round.verdict.is_some() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
@@ -113,15 +109,9 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     if inner.height >= 6 {
         lines.push(row(screen, &columns, "position", |i| header(screen, round, i)));
     }
-    lines.push(row(screen, &columns, "draft  q", |i| {
-        draft(screen, round, i, columns.width)
-    }));
-    lines.push(row(screen, &columns, "target p", |i| {
-        target(screen, round, i, columns.width)
-    }));
-    lines.push(row(screen, &columns, "verdict", |i| {
-        verdict(screen, round, i, columns.width)
-    }));
+    lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i, columns.width)));
+    lines.push(row(screen, &columns, "target p", |i| target(screen, round, i, columns.width)));
+    lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
     if let Some(finding) = explain(round, columns.focus) {
         let role = if finding.near_tie { Role::Warning } else { Role::Text };
         let text = format!("{}: {}", place(round, columns.focus), finding.text);
@@ -166,11 +156,7 @@ fn times(screen: Screen, round: &Round) -> Line<'static> {
 }
 
 fn place(round: &Round, index: usize) -> String {
-    if index < round.drafts.len() {
-        format!("position {}", index + 1)
-    } else {
-        "after the drafts".to_owned()
-    }
+    if index < round.drafts.len() { format!("position {}", index + 1) } else { "after the drafts".to_owned() }
 }
 
 fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (String, Style)) -> Line<'static> {
@@ -178,11 +164,7 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
     for index in columns.range() {
         let (text, style) = cell(index);
         let chosen = screen.app.cell.is_some() && index == columns.focus;
-        let style = if chosen {
-            style.patch(screen.theme[Role::Selected])
-        } else {
-            style
-        };
+        let style = if chosen { style.patch(screen.theme[Role::Selected]) } else { style };
         spans.push(Span::styled(fit(&text, columns.width - 1), style));
         spans.push(Span::raw(" "));
     }
@@ -198,11 +180,7 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
 
 fn header(screen: Screen, round: &Round, index: usize) -> (String, Style) {
     let at = u64::from(round.base_len) + 1 + index as u64;
-    let text = if index + 1 == round.columns() {
-        format!("next @{at}")
-    } else {
-        format!("{} @{at}", index + 1)
-    };
+    let text = if index + 1 == round.columns() { format!("next @{at}") } else { format!("{} @{at}", index + 1) };
     (text, screen.theme[Role::TextDim])
 }
 

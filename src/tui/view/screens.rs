@@ -37,16 +37,9 @@ pub(super) fn failure(screen: Screen, area: Rect, frame: &mut Frame) {
 
 fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let width = area.width.min(76);
-    let mut lines = wrapped(
-        &text::printable(message),
-        width.saturating_sub(4),
-        screen.theme[Role::Text],
-    );
+    let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
     lines.push(Line::default());
-    let quit = screen
-        .app
-        .keymap
-        .binding(super::super::Context::Browse, Action::StopOrQuit);
+    let quit = screen.app.keymap.binding(super::super::Context::Browse, Action::StopOrQuit);
     let keys = quit.map_or(String::new(), |binding| binding.keys());
     lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));
     let height = (lines.len() as u16 + 2).min(area.height);
@@ -62,11 +55,8 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
 pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
     let (stage, ratio, label) = match screen.session.loading() {
         Some(loading) => {
-            let ratio = if loading.total == 0 {
-                0.0
-            } else {
-                (loading.done as f64 / loading.total as f64).clamp(0.0, 1.0)
-            };
+            let ratio =
+                if loading.total == 0 { 0.0 } else { (loading.done as f64 / loading.total as f64).clamp(0.0, 1.0) };
             let percent = (loading.total > 0).then(|| format!("{:.0}%", ratio * 100.0));
             (loading.stage.as_str(), ratio, percent.unwrap_or_default())
         }
@@ -82,11 +72,7 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 fn centre(area: Rect, width: u16, height: u16) -> Rect {
-    let [row] = Layout::vertical([Constraint::Length(height)])
-        .flex(Flex::Center)
-        .areas(area);
-    let [cell] = Layout::horizontal([Constraint::Length(width)])
-        .flex(Flex::Center)
-        .areas(row);
+    let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
+    let [cell] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);
     cell
 }

@@ -94,26 +94,16 @@ fn cost(turn: &Turn) -> Option<String> {
 
 fn points(answer: &Answer) -> Vec<(f64, f64)> {
     let series = answer.speed_series(WINDOW);
-    series
-        .iter()
-        .map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second))
-        .collect()
+    series.iter().map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
 }
 
 fn chart(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
     let fast = points(turn.answer(Lane::Speculative));
     let plain = points(turn.answer(Lane::Plain));
     let set = |data, marker, role: Role| {
-        Dataset::default()
-            .data(data)
-            .marker(marker)
-            .graph_type(GraphType::Line)
-            .style(screen.theme[role])
+        Dataset::default().data(data).marker(marker).graph_type(GraphType::Line).style(screen.theme[role])
     };
-    let sets = vec![
-        set(&plain, Marker::Dot, Role::PlotPlain),
-        set(&fast, Marker::Braille, Role::PlotSpeculative),
-    ];
+    let sets = vec![set(&plain, Marker::Dot, Role::PlotPlain), set(&fast, Marker::Braille, Role::PlotSpeculative)];
     plot(screen, sets, extent(&[&fast, &plain]), area, frame);
 }
 
@@ -135,15 +125,8 @@ pub(super) fn plot(screen: Screen, sets: Vec<Dataset>, extent: (f64, f64), area:
     let style = screen.theme[Role::PlotAxis];
     let digits = usize::from(y < 10.0);
     let x_axis = Axis::default().bounds([0.0, x]).style(style);
-    let x_axis = if area.height >= 5 {
-        x_axis.labels(["0".to_owned(), duration((x * 1e6) as u64)])
-    } else {
-        x_axis
-    };
-    let y_axis = Axis::default()
-        .bounds([0.0, y])
-        .labels(["0".to_owned(), format!("{y:.digits$}")])
-        .style(style);
+    let x_axis = if area.height >= 5 { x_axis.labels(["0".to_owned(), duration((x * 1e6) as u64)]) } else { x_axis };
+    let y_axis = Axis::default().bounds([0.0, y]).labels(["0".to_owned(), format!("{y:.digits$}")]).style(style);
     let chart = Chart::new(sets).x_axis(x_axis).y_axis(y_axis).legend_position(None);
     frame.render_widget(chart, area);
 }

@@ -28,16 +28,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let (x, y) = extent(&[&curve, &[(0.0, 1.2)]]);
     let even = [(0.0, 1.0), (x, 1.0)];
-    let set = |marker, role: Role| {
-        Dataset::default()
-            .marker(marker)
-            .graph_type(GraphType::Line)
-            .style(screen.theme[role])
-    };
-    let sets = vec![
-        set(Marker::Dot, Role::PlotPlain).data(&even),
-        set(Marker::Braille, Role::PlotSpeculative).data(&curve),
-    ];
+    let set =
+        |marker, role: Role| Dataset::default().marker(marker).graph_type(GraphType::Line).style(screen.theme[role]);
+    let sets =
+        vec![set(Marker::Dot, Role::PlotPlain).data(&even), set(Marker::Braille, Role::PlotSpeculative).data(&curve)];
     plot(screen, sets, (x, y), inner, frame);
 }
 

@@ -57,11 +57,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
 }
 
 fn rule(settings: &Settings) -> String {
-    let label = if settings.rule.is_lossless() {
-        "lossless"
-    } else {
-        "lossy"
-    };
+    let label = if settings.rule.is_lossless() { "lossless" } else { "lossy" };
     format!("{} ({label})", settings.rule)
 }
 

@@ -149,10 +149,7 @@ fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
 fn meter(screen: Screen) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement()?;
     let line = match agreement.divergence {
-        None => Line::styled(
-            format!(" identical so far: {} tokens ", agreement.identical),
-            screen.theme[Role::Good],
-        ),
+        None => Line::styled(format!(" identical so far: {} tokens ", agreement.identical), screen.theme[Role::Good]),
         Some(_) => Line::styled(
             format!(" differ after {} identical tokens ", agreement.identical),
             screen.theme[Role::Warning],
@@ -185,12 +182,7 @@ fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     if screen.app.conversations.last() == Some(&turns.len()) && !turns.is_empty() {
         rule(screen, &mut flow);
     }
-    if let Some(awaiting) = screen
-        .app
-        .awaiting
-        .as_ref()
-        .filter(|_| screen.app.is_awaiting(screen.session))
-    {
+    if let Some(awaiting) = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session)) {
         user(screen, &awaiting.text, &mut flow);
     } else if turns.is_empty() {
         welcome(screen, &mut flow);
@@ -254,14 +246,8 @@ fn rule(screen: Screen, flow: &mut Flow) {
 
 fn welcome(screen: Screen, flow: &mut Flow) {
     let dim = screen.theme[Role::TextDim];
-    flow.push(
-        "A small drafter proposes tokens, the large target checks them all in one pass. ",
-        dim,
-    );
-    flow.push(
-        "Type a prompt and watch which drafts are kept. ? or F1 shows every key.\n",
-        dim,
-    );
+    flow.push("A small drafter proposes tokens, the large target checks them all in one pass. ", dim);
+    flow.push("Type a prompt and watch which drafts are kept. ? or F1 shows every key.\n", dim);
 }
 
 fn user(screen: Screen, typed: &str, flow: &mut Flow) {
@@ -354,6 +340,7 @@ fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> Stri
         StopReason::MaxTokens => " · cut at max-tokens",
         StopReason::ContextFull => " · context full",
         StopReason::Stopped => " · stopped",
+        StopReason::Refused => "the prompt was refused",
         StopReason::Measured => " · measured enough",
     };
     text.push_str(why);

@@ -17,10 +17,7 @@ pub(in crate::tui) fn bar(share: f64, width: usize, full: Style, rest: Style) ->
         filled.push(PARTS[eighths % 8]);
         used += 1;
     }
-    vec![
-        Span::styled(filled, full),
-        Span::styled("┈".repeat(width.saturating_sub(used)), rest),
-    ]
+    vec![Span::styled(filled, full), Span::styled("┈".repeat(width.saturating_sub(used)), rest)]
 }
 
 #[cfg(test)]

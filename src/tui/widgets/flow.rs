@@ -27,12 +27,7 @@ pub(in crate::tui) struct Flow {
 
 impl Flow {
     pub(in crate::tui) fn new(width: u16) -> Self {
-        Self {
-            width: usize::from(width).max(1),
-            lines: Vec::new(),
-            line: Vec::new(),
-            used: 0,
-        }
+        Self { width: usize::from(width).max(1), lines: Vec::new(), line: Vec::new(), used: 0 }
     }
 
     /// Lines finished so far; the one under way has this index.
@@ -54,17 +49,9 @@ impl Flow {
     fn push_grapheme(&mut self, grapheme: &str, style: Style) {
         let width = grapheme.width();
         let cell = if width > self.width {
-            Cell {
-                text: "·".to_owned(),
-                width: 1,
-                style,
-            }
+            Cell { text: "·".to_owned(), width: 1, style }
         } else {
-            Cell {
-                text: grapheme.to_owned(),
-                width,
-                style,
-            }
+            Cell { text: grapheme.to_owned(), width, style }
         };
         if self.used + cell.width > self.width && cell.text == " " {
             // A space at the edge is the line break.

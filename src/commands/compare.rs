@@ -1,0 +1,86 @@
+//! `draftscope compare`: plain and speculative decoding of one prompt, interleaved on one device.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use draftscope::cli::{CompareArgs, OutputArg};
+use draftscope::headless::{CompareSummary, Driver, Jsonl, Outcome, Spread, Summary};
+use draftscope::protocol::Baseline;
+
+/// Exit status when greedy outputs differ.
+const DIFFERENT: u8 = 1;
+
+pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
+    let prompt = super::prompt(&args.prompt, &args.decode)?;
+    let recorder = super::recorder(&args.trace)?;
+    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Race)?);
+    if let Some(recorder) = recorder {
+        driver.add(Box::new(recorder));
+    }
+    if args.output == OutputArg::Jsonl {
+        driver.add(Box::new(Jsonl(io::BufWriter::new(io::stdout()))));
+    }
+    let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
+    let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
+    super::tell_notices(&driver, &outcome);
+    let summary = CompareSummary::of(driver.session().turns());
+    super::complete(driver.finish())?;
+    if let Outcome::Failed(message) = outcome {
+        bail!(message);
+    }
+    let Some(summary) = summary else { bail!("nothing was measured; please report this") };
+    match args.output {
+        OutputArg::Summary => super::run::print_json(&summary)?,
+        OutputArg::Text => io::stdout().lock().write_all(report(&summary).as_bytes())?,
+        OutputArg::Jsonl => {}
+    }
+    let must_agree = args.decode.temperature <= 0.0;
+    Ok(if must_agree && !summary.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+}
+
+fn report(summary: &CompareSummary) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{text}"); // writing to a String cannot fail
+    };
+    line(lane("plain", &summary.plain, summary.plain_tokens_per_second));
+    line(lane("speculative", &summary.speculative, summary.speculative_tokens_per_second));
+    if let Some(Spread { min, median, max }) = summary.speedup_spread {
+        let verdict = if median < 1.0 { "slower than plain here" } else { "faster than plain" };
+        line(format!("speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}", summary.repeats));
+    }
+    let s = &summary.speculative;
+    if let (Some(length), Some(rate)) = (s.mean_acceptance_length, s.draft_acceptance_rate) {
+        line(format!("acceptance   {:.0} % of drafts, {length:.2} tokens per round (bonus included)", rate * 100.0));
+        let by_position = s.offered_per_pos.iter().zip(&s.accepted_per_pos);
+        let shares: Vec<String> =
+            by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
+        line(format!("by position  {}", shares.join("  ")));
+    }
+    match &summary.first_divergence {
+        None => line(format!("identical    yes, {} tokens", s.output_tokens)),
+        Some(d) => {
+            let text = |piece: &Option<draftscope::protocol::Piece>| match piece {
+                Some(piece) => draftscope::session::text::quoted(piece),
+                None => "the end".to_owned(),
+            };
+            line(format!(
+                "identical    no: token {} is {} plainly and {} speculatively",
+                d.index + 1,
+                text(&d.plain),
+                text(&d.speculative)
+            ));
+        }
+    }
+    out
+}
+
+fn lane(name: &str, summary: &Summary, speed: Option<Spread>) -> String {
+    let speed = speed.map_or_else(
+        || "no round was needed".to_owned(),
+        |s| format!("{:.1} tokens/s ({:.1}–{:.1})", s.median, s.min, s.max),
+    );
+    format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.num_spec_steps)
+}

@@ -1,0 +1,160 @@
+//! One file per subcommand, and what they share: from typed arguments to an engine.
+
+pub(crate) mod chat;
+pub(crate) mod compare;
+pub(crate) mod models;
+pub(crate) mod run;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use draftscope::cli::{DecodeArgs, DeviceArg, DtypeArg, ModelArgs, PromptArgs, TraceArgs};
+use draftscope::engine::{self, EngineConfig};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::model::load::{DeviceChoice, Dtype, MtpRecipe, Recipe};
+use draftscope::protocol::{Baseline, DrafterKind, Message, Prompt, Sampling, Settings, Speaker};
+use draftscope::store::{Store, Terminal};
+use draftscope::stream::{Dropped, Source};
+use draftscope::trace::Recorder;
+use sha2::{Digest, Sha256};
+
+/// The module that comes with the program; made for the default model.
+const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8.safetensors");
+const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
+const MTP_NAME: &str = "smollm2-135m-mtp (fp8)";
+
+/// Largest prompt that is read from a file: far more than any context holds.
+const MAX_PROMPT_BYTES: u64 = 16 << 20;
+
+/// Finds the model and starts the engine.
+pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {
+    let settings = settings(model, decode, baseline)?;
+    let recipe = recipe(model)?;
+    engine::spawn(EngineConfig { recipe, settings }).context("the system gives no thread for the engine")
+}
+
+fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
+    let settings = Settings {
+        draft_len: decode.k,
+        drafter: model.drafter.parse()?,
+        rule: decode.verify.parse()?,
+        sampling: Sampling {
+            temperature: decode.temperature,
+            top_k: decode.top_k,
+            top_p: decode.top_p,
+            min_p: decode.min_p,
+            seed: decode.seed,
+        },
+        max_tokens: decode.max_tokens,
+        baseline,
+    };
+    settings.validate()?;
+    Ok(settings)
+}
+
+fn recipe(args: &ModelArgs) -> Result<Recipe> {
+    let mtp = if args.drafter == DrafterKind::Mtp.name() { Some(mtp_recipe(args.mtp.as_deref())?) } else { None };
+    let store = Store::from_env()?;
+    let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    Ok(Recipe {
+        sha256: remembered_sha256(&store, &target),
+        target,
+        dtype: match args.dtype {
+            DtypeArg::Auto => Dtype::Auto,
+            DtypeArg::Q4_1 => Dtype::Q4_1,
+            DtypeArg::Stored => Dtype::Stored,
+            DtypeArg::F32 => Dtype::F32,
+            DtypeArg::Bf16 => Dtype::Bf16,
+        },
+        device: match args.device {
+            DeviceArg::Auto => DeviceChoice::Auto,
+            DeviceArg::Cpu => DeviceChoice::Cpu,
+            DeviceArg::Cuda => DeviceChoice::Cuda,
+            DeviceArg::Metal => DeviceChoice::Metal,
+        },
+        ctx_len: args.ctx.map(|ctx| ctx as usize),
+        mtp,
+    })
+}
+
+/// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.
+fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
+    let entries = store.list().ok()?;
+    entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
+}
+
+fn mtp_recipe(folder: Option<&Path>) -> Result<MtpRecipe> {
+    let (name, weights, config): (_, Arc<[u8]>, Arc<[u8]>) = match folder {
+        None => (MTP_NAME.to_owned(), MTP_WEIGHTS.into(), MTP_CONFIG.into()),
+        Some(folder) => {
+            let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
+            let weights = read(weights_in(folder)?)?;
+            (folder.display().to_string(), weights.into(), read(folder.join("config.json"))?.into())
+        }
+    };
+    let sha256 = Some(Sha256::digest(&weights).iter().map(|byte| format!("{byte:02x}")).collect());
+    Ok(MtpRecipe { name, weights, config, sha256, required: folder.is_some() })
+}
+
+/// The first `.safetensors` file of a folder, by name.
+fn weights_in(folder: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let weights = paths.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).min();
+    weights.with_context(|| format!("{} holds no .safetensors file", folder.display()))
+}
+
+/// The prompt that was asked for, as the engine takes it.
+pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
+    let text = match (&args.prompt, &args.prompt_file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(path)) if path.as_os_str() != "-" => {
+            let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            read_text(file).with_context(|| format!("cannot read the prompt from {}", path.display()))?
+        }
+        _ => read_text(std::io::stdin()).context("cannot read the prompt from standard input")?,
+    };
+    if text.trim().is_empty() {
+        bail!("the prompt is empty; give some text with --prompt");
+    }
+    Ok(if decode.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(decode, text)) })
+}
+
+pub(crate) fn conversation(decode: &DecodeArgs, text: String) -> Vec<Message> {
+    let system = decode.system.iter().map(|content| Message { role: Speaker::System, content: content.clone() });
+    system.chain([Message { role: Speaker::User, content: text }]).collect()
+}
+
+fn read_text(reader: impl Read) -> Result<String> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_PROMPT_BYTES {
+        bail!("it is larger than {} MiB", MAX_PROMPT_BYTES >> 20);
+    }
+    String::from_utf8(bytes).context("it is not UTF-8 text")
+}
+
+/// The recorder, when a trace was asked for. Made before the model is loaded, so that a path that
+/// cannot be written is told at once.
+pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
+    Ok(args.trace.as_deref().map(|path| Recorder::create(path, args.force)).transpose()?)
+}
+
+/// Says on standard error what the user should know, but for what is told as the outcome.
+pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
+    for notice in driver.session().notices() {
+        if !matches!(outcome, Outcome::Failed(message) if message == notice) {
+            eprintln!("draftscope: {notice}");
+        }
+    }
+}
+
+/// A consumer that failed is an error at the end of a run: its output is not whole.
+pub(crate) fn complete(dropped: Vec<Dropped>) -> Result<()> {
+    match dropped.into_iter().next() {
+        Some(Dropped { name, error }) => Err(anyhow::Error::new(error).context(format!("{name} is not complete"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,42 @@
+//! `draftscope run`: one prompt without a screen.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use draftscope::cli::{OutputArg, RunArgs};
+use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text};
+use draftscope::protocol::{Baseline, Lane};
+
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let prompt = super::prompt(&args.prompt, &args.decode)?;
+    let recorder = super::recorder(&args.trace)?;
+    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);
+    if let Some(recorder) = recorder {
+        driver.add(Box::new(recorder));
+    }
+    match args.output {
+        OutputArg::Text => driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal()))),
+        OutputArg::Jsonl => driver.add(Box::new(Jsonl(io::BufWriter::new(io::stdout())))),
+        OutputArg::Summary => {}
+    }
+    let outcome = driver.answer(prompt);
+    super::tell_notices(&driver, &outcome);
+    let summary = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
+    super::complete(driver.finish())?;
+    if let Outcome::Failed(message) = outcome {
+        bail!(message);
+    }
+    if let (OutputArg::Summary, Some(summary)) = (args.output, summary) {
+        print_json(&summary)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes one JSON object and a newline to standard output.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}

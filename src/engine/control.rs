@@ -1,0 +1,165 @@
+//! The way in: commands, taken between two phases, and the gate that a pause closes.
+//!
+//! Invariant: settings change only at the start of a round; a stop lets the round under way end,
+//! and opens the gate for it.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use crate::protocol::{Command, EventKind, Lane, Prompt, Settings};
+
+use super::outbox::Outbox;
+
+/// What a paused engine may still do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Closed,
+    /// One phase, then closed.
+    Phase,
+    /// To the end of the round, then closed.
+    Round,
+}
+
+/// Commands received and what follows from them.
+pub(super) struct Control {
+    inbox: Receiver<Command>,
+    gate: Gate,
+    prompts: VecDeque<Prompt>,
+    /// As they are wanted; [`Control::take_settings`] puts them in force.
+    settings: Settings,
+    changed: bool,
+    stop: bool,
+    shutdown: bool,
+}
+
+impl Control {
+    pub(super) fn new(inbox: Receiver<Command>, settings: Settings) -> Self {
+        Self {
+            inbox,
+            gate: Gate::Open,
+            prompts: VecDeque::new(),
+            settings,
+            changed: false,
+            stop: false,
+            shutdown: false,
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Whether the turn should end after this round.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop || self.shutdown
+    }
+
+    /// Settings that changed since the last call.
+    pub(super) fn take_settings(&mut self) -> Option<Settings> {
+        std::mem::take(&mut self.changed).then_some(self.settings)
+    }
+
+    /// Waits for a prompt; none means the run is over.
+    pub(super) fn next_prompt(&mut self, outbox: &mut Outbox) -> Option<Prompt> {
+        self.stop = false;
+        loop {
+            if self.shutdown {
+                return None;
+            }
+            if let Some(prompt) = self.prompts.pop_front() {
+                return Some(prompt);
+            }
+            match self.inbox.recv() {
+                Ok(command) => self.obey(command, outbox),
+                Err(_) => self.shutdown = true,
+            }
+            self.stop = false; // nothing runs that could be stopped
+            if let Some(settings) = self.take_settings() {
+                outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
+            }
+        }
+    }
+
+    /// Between two phases: takes waiting commands and, when paused, holds. Returns the time held.
+    pub(super) fn between_phases(&mut self, end_of_round: bool, outbox: &mut Outbox) -> Duration {
+        self.poll(outbox);
+        if self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round) {
+            self.gate = Gate::Closed;
+        }
+        if self.gate != Gate::Closed || self.is_stopped() {
+            return Duration::ZERO;
+        }
+        let since = Instant::now();
+        while self.gate == Gate::Closed && !self.is_stopped() {
+            match self.inbox.recv() {
+                Ok(command) => self.obey(command, outbox),
+                Err(_) => self.shutdown = true,
+            }
+        }
+        since.elapsed()
+    }
+
+    fn poll(&mut self, outbox: &mut Outbox) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(command) => self.obey(command, outbox),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.shutdown = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command, outbox: &mut Outbox) {
+        match command {
+            Command::Generate { prompt } => self.prompts.push_back(prompt),
+            Command::Pause => self.close(Gate::Closed, outbox),
+            Command::StepPhase => self.close(Gate::Phase, outbox),
+            Command::StepRound => self.close(Gate::Round, outbox),
+            Command::Resume => self.open(outbox),
+            Command::Stop => {
+                self.stop = true;
+                self.prompts.clear();
+                self.open(outbox);
+            }
+            Command::Shutdown => self.shutdown = true,
+            Command::SetDraftLen { draft_len } => self.change(outbox, |s| s.draft_len = draft_len),
+            Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
+            Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
+            Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
+            Command::SetMaxTokens { max_tokens } => self.change(outbox, |s| s.max_tokens = max_tokens),
+        }
+    }
+
+    fn change(&mut self, outbox: &mut Outbox, change: impl FnOnce(&mut Settings)) {
+        let mut wanted = self.settings;
+        change(&mut wanted);
+        match wanted.validate() {
+            Ok(()) => {
+                self.changed |= wanted != self.settings;
+                self.settings = wanted;
+            }
+            Err(error) => {
+                outbox.send(Lane::Speculative, EventKind::Notice { message: format!("setting not changed: {error}") });
+            }
+        }
+    }
+
+    fn close(&mut self, gate: Gate, outbox: &mut Outbox) {
+        if self.gate == Gate::Open {
+            outbox.send(Lane::Speculative, EventKind::Paused);
+        }
+        self.gate = gate;
+    }
+
+    fn open(&mut self, outbox: &mut Outbox) {
+        if self.gate != Gate::Open {
+            self.gate = Gate::Open;
+            outbox.send(Lane::Speculative, EventKind::Resumed);
+        }
+    }
+}

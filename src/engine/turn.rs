@@ -1,0 +1,183 @@
+//! One turn: the speculative lane and, when wanted, a plain one beside it, on one device.
+//!
+//! Fairness: each lane has its own clock of measured time and the lane that is behind runs next, so
+//! both advance at their true relative speed. Stop rules live here and nowhere else.
+
+use std::time::Duration;
+
+use crate::model::tokenizer::TextCodec;
+use crate::protocol::{Baseline, EventKind, Lane, Settings, StopReason, TokenId};
+use crate::speculate::SpecError;
+use crate::speculate::decoder::Decoder;
+
+use super::control::Control;
+use super::outbox::Outbox;
+
+/// A decoder at work on an answer.
+struct Runner<'a> {
+    lane: Lane,
+    decoder: &'a mut Decoder,
+    output: u32,
+    limit: u32,
+    finished: Option<StopReason>,
+}
+
+/// What a turn works with.
+pub(super) struct Turn<'a> {
+    pub(super) number: u32,
+    pub(super) codec: &'a TextCodec,
+    pub(super) control: &'a mut Control,
+    pub(super) outbox: &'a mut Outbox,
+}
+
+impl Turn<'_> {
+    /// Answers a prompt on all lanes.
+    pub(super) fn run(&mut self, decoder: &mut Decoder, prompt: &[TokenId]) -> Result<(), SpecError> {
+        let settings = self.control.settings();
+        decoder.set(&settings);
+        let prefilled = decoder.prefill(self.number, prompt)?;
+        let mut plain = match settings.baseline {
+            Baseline::Off => None,
+            Baseline::Probe(_) | Baseline::Race => Some(decoder.fork_plain()?),
+        };
+        let first = first_of(&prefilled);
+        let beside = plain.is_some().then(|| as_copy(&prefilled));
+        self.outbox.send(Lane::Speculative, prefilled);
+        if let Some(copy) = beside {
+            self.outbox.send(Lane::Plain, copy);
+        }
+        let mut lanes = vec![Runner::new(Lane::Speculative, decoder, settings.max_tokens)];
+        if let Some(plain) = plain.as_mut() {
+            lanes.push(Runner::new(Lane::Plain, plain, plain_limit(&settings)));
+        }
+        for lane in &mut lanes {
+            self.commit(lane, &[first], settings.max_tokens);
+        }
+        self.race(&mut lanes, settings)
+    }
+
+    fn race(&mut self, lanes: &mut [Runner<'_>], mut settings: Settings) -> Result<(), SpecError> {
+        loop {
+            if self.control.is_stopped() {
+                lanes.iter_mut().for_each(|lane| self.finish(lane, StopReason::Stopped));
+            }
+            if let Some(changed) = self.control.take_settings() {
+                settings = changed;
+                self.outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
+                lanes.iter_mut().for_each(|lane| lane.set(&settings));
+            }
+            // a probe has measured what it can when the lane it is compared with is done
+            let probing = matches!(settings.baseline, Baseline::Probe(_));
+            if probing && lanes[0].finished.is_some() {
+                lanes.iter_mut().skip(1).for_each(|lane| self.finish(lane, StopReason::Measured));
+            }
+            let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
+            match waiting.min_by_key(|lane| lane.decoder.clock()) {
+                Some(lane) => self.round(lane, settings.max_tokens)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn round(&mut self, lane: &mut Runner<'_>, max_tokens: u32) -> Result<(), SpecError> {
+        if !lane.decoder.has_room() {
+            self.finish(lane, StopReason::ContextFull);
+            return Ok(());
+        }
+        let name = lane.lane;
+        let left = lane.limit.min(max_tokens).saturating_sub(lane.output);
+        let (codec, control, outbox) = (self.codec, &mut *self.control, &mut *self.outbox);
+        let committed = lane.decoder.round(&mut |mut kind| {
+            let (pause_here, end) = match &mut kind {
+                EventKind::Committed { tokens, .. } => {
+                    tokens.truncate(kept(codec, tokens.iter().map(|t| t.id), left));
+                    (true, true)
+                }
+                EventKind::RoundStarted { .. } | EventKind::Notice { .. } => (false, false),
+                _ => (true, false),
+            };
+            outbox.send(name, kind);
+            if pause_here { control.between_phases(end, outbox) } else { Duration::ZERO }
+        })?;
+        self.commit(lane, &committed, max_tokens);
+        Ok(())
+    }
+
+    /// Applies the stop rules to newly committed tokens.
+    fn commit(&mut self, lane: &mut Runner<'_>, tokens: &[TokenId], max_tokens: u32) {
+        let limit = lane.limit.min(max_tokens);
+        let kept = kept(self.codec, tokens.iter().copied(), limit.saturating_sub(lane.output));
+        lane.output += kept as u32;
+        if tokens[..kept].last().is_some_and(|token| self.codec.is_end(*token)) {
+            self.finish(lane, StopReason::Eos);
+        } else if lane.output >= max_tokens {
+            self.finish(lane, StopReason::MaxTokens);
+        } else if lane.output >= limit {
+            self.finish(lane, StopReason::Measured);
+        }
+    }
+
+    fn finish(&mut self, lane: &mut Runner<'_>, reason: StopReason) {
+        if lane.finished.is_none() {
+            lane.finished = Some(reason);
+            self.outbox.send(lane.lane, EventKind::Finished { reason });
+        }
+    }
+}
+
+impl<'a> Runner<'a> {
+    fn new(lane: Lane, decoder: &'a mut Decoder, limit: u32) -> Self {
+        Self { lane, decoder, output: 0, limit, finished: None }
+    }
+
+    /// The plain lane stays plain whatever k is.
+    fn set(&mut self, settings: &Settings) {
+        match self.lane {
+            Lane::Speculative => {
+                self.limit = settings.max_tokens;
+                self.decoder.set(settings);
+            }
+            Lane::Plain => {
+                self.limit = plain_limit(settings);
+                self.decoder.set(&Settings { draft_len: 0, ..*settings });
+            }
+        }
+    }
+}
+
+/// How many of these tokens belong to the answer: up to the end token, and no more than `left`.
+fn kept(codec: &TextCodec, tokens: impl Iterator<Item = TokenId>, left: u32) -> usize {
+    let mut kept = 0;
+    for token in tokens.take(left as usize) {
+        kept += 1;
+        if codec.is_end(token) {
+            break;
+        }
+    }
+    kept
+}
+
+fn plain_limit(settings: &Settings) -> u32 {
+    match settings.baseline {
+        Baseline::Off => 0,
+        Baseline::Probe(tokens) => tokens.min(settings.max_tokens),
+        Baseline::Race => settings.max_tokens,
+    }
+}
+
+fn first_of(prefilled: &EventKind) -> TokenId {
+    match prefilled {
+        EventKind::Prefilled { first, .. } => first.id,
+        _ => TokenId::default(),
+    }
+}
+
+/// The plain lane begins with a copy of the caches: nothing is read again.
+fn as_copy(prefilled: &EventKind) -> EventKind {
+    let mut copy = prefilled.clone();
+    if let EventKind::Prefilled { prompt, cached, took_us, .. } = &mut copy {
+        *cached = prompt.len() as u32;
+        *took_us = 0;
+    }
+    copy
+}

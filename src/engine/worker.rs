@@ -1,0 +1,121 @@
+//! The engine's thread: loads the models, then answers prompts until it is told to end.
+//!
+//! Invariant: a panic in here becomes a `failed` event like any other failure.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::mpsc::Receiver;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::model::load::{Loaded, load};
+use crate::model::template::ChatTemplate;
+use crate::model::tokenizer::TextCodec;
+use crate::model::{ModelError, ModelSpec};
+use crate::protocol::{
+    Capabilities, Command, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt, StopReason, TRACE_VERSION,
+    TokenId,
+};
+use crate::speculate::SpecError;
+use crate::speculate::decoder::Decoder;
+use crate::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
+
+use super::EngineConfig;
+use super::control::Control;
+use super::outbox::Outbox;
+use super::turn::Turn;
+
+/// Runs the engine to its end.
+pub(super) fn run(config: &EngineConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {
+    let mut outbox = Outbox::new(sender);
+    let mut control = Control::new(inbox, config.settings);
+    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, &mut control, &mut outbox)));
+    let message = match outcome {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => format!("the engine stopped on an internal error ({}); please report it", panic_text(&*panic)),
+    };
+    outbox.send(Lane::Speculative, EventKind::Failed { message });
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no message").lines().next().unwrap_or_default().to_owned()
+}
+
+fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> Result<(), SpecError> {
+    let loaded = load(&config.recipe, &mut |stage, done, total| {
+        outbox.send(Lane::Speculative, EventKind::Loading { stage: stage.to_owned(), done, total });
+    })?;
+    let Loaded { target, codec, template, mtp, notice } = loaded;
+    let codec = Rc::new(codec);
+    outbox.know(Rc::clone(&codec));
+    let (drafter, drafter_info): (Box<dyn Drafter>, _) = match (config.settings.drafter, mtp) {
+        (DrafterKind::Mtp, Some((module, info))) => (Box::new(MtpDrafter::new(module)), Some(info)),
+        _ => (Box::new(NoDrafter), None),
+    };
+    let header = header(target.spec(), drafter_info, config, outbox.started_unix_ms());
+    outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
+    if let Some(message) = notice {
+        outbox.send(Lane::Speculative, EventKind::Notice { message });
+    }
+    let mut decoder = Decoder::new(target, drafter, &config.settings);
+    let mut number = 0;
+    while let Some(prompt) = control.next_prompt(outbox) {
+        number += 1;
+        outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text: prompt.typed().to_owned() });
+        match tokens_of(&prompt, &codec, template.as_ref(), &decoder) {
+            Ok(tokens) => Turn { number, codec: &codec, control, outbox }.run(&mut decoder, &tokens)?,
+            Err(error) => refuse(outbox, &error),
+        }
+    }
+    Ok(())
+}
+
+/// A prompt that cannot be answered is no reason to end the run.
+fn refuse(outbox: &mut Outbox, error: &SpecError) {
+    outbox.send(Lane::Speculative, EventKind::Notice { message: error.to_string() });
+    outbox.send(Lane::Speculative, EventKind::Finished { reason: StopReason::Refused });
+}
+
+fn tokens_of(
+    prompt: &Prompt,
+    codec: &TextCodec,
+    template: Option<&ChatTemplate>,
+    decoder: &Decoder,
+) -> Result<Vec<TokenId>, SpecError> {
+    if prompt.typed().trim().is_empty() {
+        return Err(SpecError::EmptyPrompt);
+    }
+    let tokens = match (prompt, template) {
+        (Prompt::Raw(text), _) => codec.encode(text)?,
+        (Prompt::Chat(messages), Some(template)) => codec.encode(&template.render(messages)?)?,
+        (Prompt::Chat(_), None) => {
+            let message = "this model file has no chat template; use --raw to send text as it stands";
+            return Err(ModelError::Template(message.into()).into());
+        }
+    };
+    let ctx_len = decoder.target().spec().ctx_len;
+    if tokens.len() >= ctx_len {
+        // one more position is needed for the first token of the answer
+        return Err(ModelError::ContextFull { needed: tokens.len() + 1, ctx_len }.into());
+    }
+    Ok(tokens)
+}
+
+fn header(spec: &ModelSpec, drafter: Option<DrafterInfo>, config: &EngineConfig, started_unix_ms: u64) -> Header {
+    Header {
+        version: TRACE_VERSION,
+        program: concat!("draftscope ", env!("CARGO_PKG_VERSION")).to_owned(),
+        model: spec.info.clone(),
+        drafter,
+        settings: config.settings,
+        ctx_len: spec.ctx_len as u32,
+        device: spec.device.clone(),
+        backend: spec.backend.to_owned(),
+        dtype: spec.dtype.clone(),
+        threads: spec.threads as u32,
+        started_unix_ms,
+        capabilities: Capabilities { can_generate: true },
+    }
+}

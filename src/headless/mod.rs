@@ -1,0 +1,12 @@
+//! The same events without a screen: as text, as one summary, as JSON lines.
+//!
+//! Invariant: what is written follows from events alone, and control characters of model output
+//! reach a terminal only as pictures. Where events come from is unknown here.
+
+mod drive;
+mod summary;
+mod text;
+
+pub use drive::{Driver, Outcome};
+pub use summary::{CompareSummary, Spread, Summary};
+pub use text::{Jsonl, Text};

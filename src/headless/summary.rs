@@ -1,0 +1,172 @@
+//! One JSON object about a run, with the names vLLM uses for its per-request summary.
+
+use serde::Serialize;
+
+use crate::protocol::Lane;
+use crate::session::{Divergence, Turn};
+
+/// A lane's run in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Tokens of the prompt, template included.
+    pub prompt_tokens: u64,
+    /// Tokens of the answer, the one from the prompt's pass included.
+    pub output_tokens: u64,
+    /// Their ids.
+    pub output_token_ids: Vec<u32>,
+    /// Their text, control tokens left out.
+    pub text: String,
+    /// Rounds: passes of the target after the prompt's.
+    pub num_spec_steps: u64,
+    /// Draft tokens proposed.
+    pub num_draft_tokens: u64,
+    /// Draft tokens accepted.
+    pub num_accepted_draft_tokens: u64,
+    /// 1 + accepted ÷ rounds: the bonus or recovered token included. Null without rounds.
+    pub mean_acceptance_length: Option<f64>,
+    /// Accepted ÷ drafted. Null without drafts.
+    pub draft_acceptance_rate: Option<f64>,
+    /// Rounds by number of accepted drafts: index 0 to k.
+    pub acceptance_histogram: Vec<u64>,
+    /// Rounds that offered a draft at each position.
+    pub offered_per_pos: Vec<u64>,
+    /// Rounds whose draft at each position was accepted.
+    pub accepted_per_pos: Vec<u64>,
+    /// Time of the prompt's passes.
+    pub prefill_seconds: f64,
+    /// Time of all rounds.
+    pub decode_seconds: f64,
+    /// Tokens committed in rounds ÷ `decode_seconds`; the first token comes from the prompt's pass
+    /// and does not count.
+    pub tokens_per_second: Option<f64>,
+    /// Part of `decode_seconds` that the drafter took.
+    pub draft_seconds: f64,
+    /// Part that the target's passes took.
+    pub verify_seconds: f64,
+    /// The rest: sampling, verdicts, rollback, events.
+    pub other_seconds: f64,
+}
+
+impl Summary {
+    /// Sums a lane of a turn up.
+    #[must_use]
+    pub fn of(turn: &Turn, lane: Lane) -> Self {
+        let answer = turn.answer(lane);
+        let stats = answer.stats();
+        let rounds = stats.rounds();
+        let seconds = |us: u64| us as f64 / 1e6;
+        let (decode, draft, verify) = (stats.decode_us(), stats.draft_us(), stats.verify_us());
+        Self {
+            prompt_tokens: answer.prompt_len as u64,
+            output_tokens: stats.output_tokens(),
+            output_token_ids: answer.tokens.iter().map(|t| t.piece.id.0).collect(),
+            text: answer.text(),
+            num_spec_steps: rounds,
+            num_draft_tokens: stats.drafted(),
+            num_accepted_draft_tokens: stats.accepted(),
+            mean_acceptance_length: (rounds > 0).then(|| 1.0 + stats.accepted() as f64 / rounds as f64),
+            draft_acceptance_rate: stats.acceptance_rate(),
+            acceptance_histogram: stats.acceptance_histogram().to_vec(),
+            offered_per_pos: stats.offered_per_pos().to_vec(),
+            accepted_per_pos: stats.accepted_per_pos().to_vec(),
+            prefill_seconds: seconds(stats.prefill_us()),
+            decode_seconds: seconds(decode),
+            tokens_per_second: stats.tokens_per_second(),
+            draft_seconds: seconds(draft),
+            verify_seconds: seconds(verify),
+            other_seconds: seconds(decode.saturating_sub(draft + verify)),
+        }
+    }
+
+    fn speed(&self) -> f64 {
+        self.tokens_per_second.unwrap_or(0.0)
+    }
+}
+
+/// Smallest, median and largest of repeated measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Smallest.
+    pub min: f64,
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of a list; none when it is empty.
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let half = values.len() / 2;
+        let median = if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) };
+        Some(Self { min, median, max })
+    }
+}
+
+/// Plain against speculative decoding of one prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CompareSummary {
+    /// The plain run of median speed.
+    pub plain: Summary,
+    /// The speculative run of median speed.
+    pub speculative: Summary,
+    /// Median over the repeats of speculative ÷ plain tokens per second, each pair measured together.
+    pub speedup: Option<f64>,
+    /// Spread of that ratio over the repeats.
+    pub speedup_spread: Option<Spread>,
+    /// Spread of plain tokens per second.
+    pub plain_tokens_per_second: Option<Spread>,
+    /// Spread of speculative tokens per second.
+    pub speculative_tokens_per_second: Option<Spread>,
+    /// Repeats measured; one more was run before as warm-up.
+    pub repeats: usize,
+    /// Whether both answers were the same in every repeat, the warm-up included.
+    pub identical: bool,
+    /// The first difference found.
+    pub first_divergence: Option<Divergence>,
+}
+
+impl CompareSummary {
+    /// Compares both lanes of every turn; the first of several is the warm-up. None without a turn.
+    #[must_use]
+    pub fn of(turns: &[Turn]) -> Option<Self> {
+        let measured = if turns.len() > 1 { &turns[1..] } else { turns };
+        let lane = |lane| measured.iter().map(|turn| Summary::of(turn, lane)).collect::<Vec<_>>();
+        let (plain, speculative) = (lane(Lane::Plain), lane(Lane::Speculative));
+        let speeds = |runs: &[Summary]| Spread::of(runs.iter().filter_map(|run| run.tokens_per_second).collect());
+        let ratios = Spread::of(measured.iter().filter_map(Turn::speedup).collect());
+        let first_divergence = turns.iter().find_map(|turn| turn.agreement()?.divergence);
+        Some(Self {
+            plain_tokens_per_second: speeds(&plain),
+            speculative_tokens_per_second: speeds(&speculative),
+            repeats: measured.len(),
+            plain: median_run(plain)?,
+            speculative: median_run(speculative)?,
+            speedup: ratios.map(|r| r.median),
+            speedup_spread: ratios,
+            identical: first_divergence.is_none(),
+            first_divergence,
+        })
+    }
+}
+
+fn median_run(mut runs: Vec<Summary>) -> Option<Summary> {
+    runs.sort_by(|a, b| a.speed().total_cmp(&b.speed()));
+    let half = runs.len() / 2;
+    runs.into_iter().nth(half)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_count_lies_between() {
+        let spread = Spread::of(vec![3.0, 1.0, 2.0, 10.0]).unwrap();
+        assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.5, 10.0));
+        assert_eq!(Spread::of(vec![]), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! One Llama transformer block on candle: attention with rotary positions over a [`KvCache`], then
+//! a gated feed-forward layer, each behind an RMSNorm and added to the residual stream.
+//!
+//! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of
+//! plain decoding, so a row's result does not depend on how many rows run with it. Activations are
+//! f32 whatever the weights are held in.
+
+use candle_core::quantized::{QMatMul, QTensor};
+use candle_core::{DType, Device, Module, Tensor};
+
+use super::ModelError;
+use super::cache::KvCache;
+use super::config::LlamaConfig;
+
+/// Most rows for which attention goes row by row; prefill blocks are wider.
+pub const ROW_BY_ROW: usize = 16;
+
+/// A weight matrix `[out, in]`, quantised or dense.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: QMatMul,
+    dense: Option<DType>,
+}
+
+/// In what a target's matrices are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightType {
+    /// As the file stores them.
+    Stored,
+    /// Widened to f32.
+    F32,
+    /// Rounded to bf16.
+    Bf16,
+}
+
+impl Linear {
+    /// Takes a matrix from a file.
+    ///
+    /// # Errors
+    /// When it cannot be widened.
+    pub fn new(weight: QTensor, held: WeightType) -> Result<Self, ModelError> {
+        let device = weight.device();
+        Ok(match held {
+            WeightType::Stored => {
+                let weight = QMatMul::from_qtensor(weight)?;
+                let dense = matches!(weight, QMatMul::Tensor(_)).then_some(DType::F32);
+                Self { weight, dense }
+            }
+            WeightType::F32 => Self::dense(weight.dequantize(&device)?),
+            WeightType::Bf16 => Self::dense(weight.dequantize(&device)?.to_dtype(DType::BF16)?),
+        })
+    }
+
+    /// Takes a dense matrix `[out, in]`.
+    #[must_use]
+    pub fn dense(weight: Tensor) -> Self {
+        Self { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }
+    }
+
+    /// `[m, in] -> [m, out]`, f32 in and out.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        match self.dense {
+            Some(dtype) if dtype != DType::F32 => Ok(self.weight.forward(&x.to_dtype(dtype)?)?.to_dtype(DType::F32)?),
+            _ => Ok(self.weight.forward(x)?),
+        }
+    }
+
+    /// Rows of the matrix, `ids [m] -> [m, in]`, f32: an embedding look-up.
+    ///
+    /// # Errors
+    /// When an id is outside the matrix.
+    pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(self.weight.embedding(ids)?.to_dtype(DType::F32)?)
+    }
+
+    /// Bytes the matrix takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match &self.weight {
+            QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
+            QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
+                (weight.elem_count() * weight.dtype().size_in_bytes()) as u64
+            }
+        }
+    }
+}
+
+/// RMSNorm: `x / sqrt(mean(x²) + eps) · weight` (Zhang and Sennrich, 2019).
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    weight: Tensor, // [d], f32
+    eps: f32,
+}
+
+impl RmsNorm {
+    /// Takes the weight `[d]`.
+    ///
+    /// # Errors
+    /// When it cannot be widened to f32.
+    pub fn new(weight: &Tensor, eps: f32) -> Result<Self, ModelError> {
+        Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
+    }
+
+    /// `[m, d] -> [m, d]`.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(candle_nn::ops::rms_norm(&x.contiguous()?, &self.weight, self.eps)?)
+    }
+}
+
+/// Which two values of a head form a rotated pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairOrder {
+    /// 0 with 1, 2 with 3 …: the order of GGUF's llama files.
+    Interleaved,
+    /// 0 with d/2, 1 with d/2 + 1 …: the order of Hugging Face checkpoints.
+    HalfSplit,
+}
+
+/// Cosines and sines of all positions.
+#[derive(Clone, Debug)]
+pub struct Rope {
+    cos: Tensor, // [ctx, head_dim / 2]
+    sin: Tensor, // [ctx, head_dim / 2]
+    order: PairOrder,
+}
+
+impl Rope {
+    /// Tables for `ctx` positions (Su et al., 2021: angle = position · theta^(−2i / head_dim)).
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(config: &LlamaConfig, ctx: usize, order: PairOrder, device: &Device) -> Result<Self, ModelError> {
+        let half = config.head_dim / 2;
+        let frequencies: Vec<f32> =
+            (0..half).map(|i| 1.0 / config.rope_theta.powf(2.0 * i as f32 / config.head_dim as f32)).collect();
+        let frequencies = Tensor::from_vec(frequencies, (1, half), device)?;
+        let positions = Tensor::arange(0u32, ctx as u32, device)?.to_dtype(DType::F32)?.reshape((ctx, 1))?;
+        let angles = positions.matmul(&frequencies)?; // [ctx, head_dim / 2]
+        Ok(Self { cos: angles.cos()?, sin: angles.sin()?, order })
+    }
+
+    /// Rotates `x [heads, m, head_dim]`, whose first row stands at position `start`.
+    fn rotate(&self, x: &Tensor, start: usize) -> Result<Tensor, ModelError> {
+        let m = x.dim(1)?;
+        let (cos, sin) = (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?);
+        let x = x.unsqueeze(0)?.contiguous()?;
+        let rotated = match self.order {
+            PairOrder::Interleaved => candle_nn::rotary_emb::rope_i(&x, &cos, &sin)?,
+            PairOrder::HalfSplit => candle_nn::rotary_emb::rope(&x, &cos, &sin)?,
+        };
+        Ok(rotated.squeeze(0)?)
+    }
+}
+
+/// The weights of one block.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Before attention.
+    pub attn_norm: RmsNorm,
+    /// `[q_width, d]`.
+    pub q: Linear,
+    /// `[kv_width, d]`.
+    pub k: Linear,
+    /// `[kv_width, d]`.
+    pub v: Linear,
+    /// `[d, q_width]`.
+    pub o: Linear,
+    /// Before the feed-forward layer.
+    pub ffn_norm: RmsNorm,
+    /// `[ffn, d]`.
+    pub gate: Linear,
+    /// `[ffn, d]`.
+    pub up: Linear,
+    /// `[d, ffn]`.
+    pub down: Linear,
+}
+
+impl Block {
+    /// Runs `m` rows at the positions behind the cache and appends them to it: `[m, d] -> [m, d]`.
+    ///
+    /// # Errors
+    /// When the cache is full or shapes do not fit.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        config: &LlamaConfig,
+        rope: &Rope,
+        cache: &mut KvCache,
+    ) -> Result<Tensor, ModelError> {
+        let m = x.dim(0)?;
+        let start = cache.len();
+        let normed = self.attn_norm.forward(x)?;
+        // 1. project and split into heads: [m, h * hd] -> [h, m, hd]
+        let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
+            Ok(linear.forward(&normed)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
+        };
+        let q = rope.rotate(&heads(&self.q, config.heads)?, start)?;
+        let k = rope.rotate(&heads(&self.k, config.kv_heads)?, start)?;
+        cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
+        // 2. attend over everything up to each row
+        let attended = if m <= ROW_BY_ROW {
+            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache, start + i + 1));
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else {
+            attend(&q, cache, start + m)?
+        };
+        let x = (x + self.o.forward(&attended)?)?;
+        // 3. feed forward
+        let normed = self.ffn_norm.forward(&x)?;
+        let gated = (self.gate.forward(&normed)?.silu()? * self.up.forward(&normed)?)?;
+        Ok((x + self.down.forward(&gated)?)?)
+    }
+
+    /// Bytes the matrices take in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum()
+    }
+}
+
+/// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over the first
+/// `n` cached positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
+/// heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
+fn attend(q: &Tensor, cache: &KvCache, n: usize) -> Result<Tensor, ModelError> {
+    let (heads, m, head_dim) = q.dims3()?;
+    let (keys, values) = cache.prefix(n)?; // [kv, n, hd]
+    let kv_heads = keys.dim(0)?;
+    let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
+    let scale = 1.0 / (head_dim as f64).sqrt();
+    let scores = (stacked.matmul(&keys.t()?)? * scale)?.reshape((heads, m, n))?;
+    let scores = if m > 1 {
+        let mask = candle_transformers::utils::build_causal_mask(m, n - m, q.device())?; // [m, n], 1 = hidden
+        let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
+        mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?
+    } else {
+        scores
+    };
+    let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
+    let mixed = weights.matmul(&values)?.reshape((heads, m, head_dim))?;
+    Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
+}

@@ -1,0 +1,271 @@
+//! A Llama-family target on candle, read from GGUF: `m` rows in, logits for all of them and the
+//! hidden states out, over a cache that can be cut back.
+//!
+//! Invariant: between calls every block's cache holds exactly `len` positions, also after an error.
+//! Which tokens are worth running is the caller's business.
+
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+
+use super::block::{Block, Linear, PairOrder, RmsNorm, Rope, WeightType};
+use super::cache::KvCache;
+use super::config::LlamaConfig;
+use super::gguf::GgufFile;
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
+use crate::protocol::{ModelInfo, TokenId};
+
+/// Rows of a prefill that run at once: bounds the memory of attention scores.
+const PREFILL_ROWS: usize = 256;
+
+/// Weights of a target; shared by its forks and by an MTP module.
+pub struct LlamaWeights {
+    /// Sizes.
+    pub config: LlamaConfig,
+    device: Device,
+    embedding: Linear, // [v, d]
+    head: Linear,      // [v, d]; the embedding again when tied
+    tied: bool,
+    blocks: Vec<Block>,
+    norm: RmsNorm,
+    rope: Rope,
+}
+
+impl LlamaWeights {
+    /// Reads all tensors. `progress` hears (blocks read, blocks in all).
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged.
+    pub fn load(
+        gguf: &GgufFile,
+        ctx_len: usize,
+        held: WeightType,
+        device: &Device,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, ModelError> {
+        let config = LlamaConfig::from_gguf(gguf)?;
+        let (v, d) = (config.vocab, config.d_model);
+        let reader = Reader { gguf, held, device, config: &config };
+        let embedding = reader.linear("token_embd.weight", v, d)?;
+        let tied = !gguf.has_tensor("output.weight");
+        let head = if tied { embedding.clone() } else { reader.linear("output.weight", v, d)? };
+        let mut blocks = Vec::with_capacity(config.layers);
+        for layer in 0..config.layers {
+            progress(layer, config.layers);
+            blocks.push(reader.block(layer)?);
+        }
+        progress(config.layers, config.layers);
+        let norm = reader.norm("output_norm.weight")?;
+        let rope = Rope::new(&config, ctx_len, PairOrder::Interleaved, device)?;
+        Ok(Self { device: device.clone(), embedding, head, tied, blocks, norm, rope, config })
+    }
+
+    /// Where the weights lie.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Bytes the matrices take in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let head = if self.tied { 0 } else { self.head.bytes() };
+        self.embedding.bytes() + head + self.blocks.iter().map(Block::bytes).sum::<u64>()
+    }
+
+    /// Embeddings `[m, d]`.
+    ///
+    /// # Errors
+    /// [`ModelError::Vocabulary`] for a token that is none.
+    pub fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        let vocab = self.config.vocab;
+        if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
+            return Err(ModelError::Vocabulary { token: token.0, vocab });
+        }
+        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+        self.embedding.rows(&Tensor::from_vec(ids, tokens.len(), &self.device)?)
+    }
+
+    /// The output head's rows for these tokens, `[tokens, d]`, f32: a trimmed head.
+    ///
+    /// # Errors
+    /// [`ModelError::Vocabulary`] for a token that is none.
+    pub fn head_rows(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        let vocab = self.config.vocab;
+        if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
+            return Err(ModelError::Vocabulary { token: token.0, vocab });
+        }
+        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+        self.head.rows(&Tensor::from_vec(ids, tokens.len(), &self.device)?)
+    }
+}
+
+/// Reads tensors by name.
+struct Reader<'a> {
+    gguf: &'a GgufFile,
+    held: WeightType,
+    device: &'a Device,
+    config: &'a LlamaConfig,
+}
+
+impl Reader<'_> {
+    fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
+        Linear::new(self.gguf.tensor(name, &[out, input], self.device)?, self.held)
+    }
+
+    fn norm(&self, name: &str) -> Result<RmsNorm, ModelError> {
+        let weight = self.gguf.tensor(name, &[self.config.d_model], self.device)?.dequantize(self.device)?;
+        RmsNorm::new(&weight, self.config.norm_eps)
+    }
+
+    fn block(&self, layer: usize) -> Result<Block, ModelError> {
+        let c = self.config;
+        let linear = |name: &str, out, input| self.linear(&format!("blk.{layer}.{name}.weight"), out, input);
+        Ok(Block {
+            attn_norm: self.norm(&format!("blk.{layer}.attn_norm.weight"))?,
+            q: linear("attn_q", c.q_width(), c.d_model)?,
+            k: linear("attn_k", c.kv_width(), c.d_model)?,
+            v: linear("attn_v", c.kv_width(), c.d_model)?,
+            o: linear("attn_output", c.d_model, c.q_width())?,
+            ffn_norm: self.norm(&format!("blk.{layer}.ffn_norm.weight"))?,
+            gate: linear("ffn_gate", c.ffn, c.d_model)?,
+            up: linear("ffn_up", c.ffn, c.d_model)?,
+            down: linear("ffn_down", c.d_model, c.ffn)?,
+        })
+    }
+}
+
+/// A target: shared weights and its own cache.
+pub struct Llama {
+    weights: Arc<LlamaWeights>,
+    spec: ModelSpec,
+    caches: Vec<KvCache>, // one per block
+    len: usize,
+}
+
+impl Llama {
+    /// An empty cache over these weights.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(weights: Arc<LlamaWeights>, mut spec: ModelSpec) -> Result<Self, ModelError> {
+        let c = &weights.config;
+        let caches = (0..c.layers).map(|_| KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, &weights.device));
+        let caches = caches.collect::<Result<_, _>>()?;
+        spec.info.weight_bytes = weights.bytes();
+        spec.info.kv_bytes_per_token = c.layers as u64 * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
+        Ok(Self { weights, spec, caches, len: 0 })
+    }
+
+    /// What the file says of itself, before any weight is read.
+    #[must_use]
+    pub fn describe(gguf: &GgufFile, config: &LlamaConfig) -> ModelInfo {
+        let file = gguf.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        ModelInfo {
+            name: gguf.text("general.name").unwrap_or("unnamed").to_owned(),
+            architecture: "llama".to_owned(),
+            file: file.unwrap_or_default(),
+            sha256: None,
+            layers: config.layers as u32,
+            d_model: config.d_model as u32,
+            vocab: config.vocab as u32,
+            context_length: config.context_length as u32,
+            weight_bytes: 0,
+            kv_bytes_per_token: 0,
+        }
+    }
+
+    /// Runs one block of rows through all layers: final-normed states `[m, d]`.
+    fn hidden(&mut self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        let weights = Arc::clone(&self.weights);
+        let mut x = weights.embed(tokens)?;
+        for (block, cache) in weights.blocks.iter().zip(&mut self.caches) {
+            x = block.forward(&x, &weights.config, &weights.rope, cache)?;
+        }
+        self.len += tokens.len();
+        weights.norm.forward(&x)
+    }
+
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let d = self.weights.config.d_model;
+        let mut hidden = Vec::with_capacity(tokens.len() * d);
+        let mut last = None;
+        let widest = if rows == LogitRows::All { tokens.len() } else { PREFILL_ROWS };
+        for block in tokens.chunks(widest) {
+            let states = self.hidden(block)?;
+            hidden.extend(states.flatten_all()?.to_vec1::<f32>()?);
+            last = Some(states);
+        }
+        let states = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
+        let m = states.dim(0)?;
+        let states = if rows == LogitRows::All { states } else { states.narrow(0, m - 1, 1)?.contiguous()? };
+        let logits = self.weights.head.forward(&states)?.flatten_all()?.to_vec1::<f32>()?;
+        Ok(Forward { logits: Rows::new(logits, self.weights.config.vocab), hidden: Rows::new(hidden, d) })
+    }
+
+    fn cut(&mut self, len: usize) {
+        self.caches.iter_mut().for_each(|cache| cache.truncate(len));
+        self.len = len;
+    }
+}
+
+impl Model for Llama {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let (before, ctx_len) = (self.len, self.spec.ctx_len);
+        if before + tokens.len() > ctx_len {
+            return Err(ModelError::ContextFull { needed: before + tokens.len(), ctx_len });
+        }
+        let result = self.run(tokens, rows);
+        if result.is_err() {
+            self.cut(before);
+        }
+        result
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: self.len })
+    }
+
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        if len > self.len || len < since.len {
+            return Err(ModelError::Rewind { len, have: self.len, since: since.len });
+        }
+        self.cut(len);
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        let caches = self.caches.iter().map(KvCache::copy).collect::<Result<_, _>>()?;
+        Ok(Box::new(Self { weights: Arc::clone(&self.weights), spec: self.spec.clone(), caches, len: self.len }))
+    }
+}
+
+/// Dtype that holds most of a file's bytes, in lower case as GGUF names it.
+#[must_use]
+pub fn stored_dtype(gguf: &GgufFile) -> String {
+    let name = gguf.tensor_dtype("blk.0.ffn_down.weight").or_else(|| gguf.tensor_dtype("token_embd.weight"));
+    name.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
+}
+
+/// Name of a device as the header shows it.
+#[must_use]
+pub fn device_name(device: &Device) -> &'static str {
+    match device {
+        Device::Cpu => "cpu",
+        Device::Cuda(_) => "cuda",
+        Device::Metal(_) => "metal",
+    }
+}
+
+/// f32 rows as a tensor `[m, width]`.
+pub(super) fn to_tensor(rows: &Rows, device: &Device) -> Result<Tensor, ModelError> {
+    Ok(Tensor::from_slice(rows.as_slice(), (rows.len(), rows.width()), device)?.to_dtype(DType::F32)?)
+}

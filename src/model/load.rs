@@ -1,0 +1,216 @@
+//! From a recipe (paths and choices) to a running target, its tokenizer and its MTP module.
+//!
+//! A recipe is plain data and may cross threads; what it makes may not, so the thread that runs the
+//! model is the one that loads it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use super::block::WeightType;
+use super::config::LlamaConfig;
+use super::gguf::GgufFile;
+use super::llama::{Llama, LlamaWeights, device_name, stored_dtype};
+use super::mtp::{CandleMtp, MtpConfig};
+use super::template::ChatTemplate;
+use super::tokenizer::TextCodec;
+use super::{Model, ModelError, ModelSpec, MtpModule};
+use crate::protocol::{DrafterInfo, DrafterKind};
+
+/// What to load, and how.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The target's GGUF file.
+    pub target: PathBuf,
+    /// Its sha256, when known.
+    pub sha256: Option<String>,
+    /// In what its weights are held.
+    pub dtype: Dtype,
+    /// Where it runs.
+    pub device: DeviceChoice,
+    /// Positions its cache holds; none takes what the model was made for, at most 4,096.
+    pub ctx_len: Option<usize>,
+    /// The MTP module; none for plain decoding.
+    pub mtp: Option<MtpRecipe>,
+}
+
+/// Context length when none is asked for: enough for a long chat, small enough for a laptop.
+pub const DEFAULT_CTX: usize = 4096;
+
+/// An MTP module's files.
+#[derive(Clone, Debug)]
+pub struct MtpRecipe {
+    /// As it is called.
+    pub name: String,
+    /// Safetensors bytes.
+    pub weights: Arc<[u8]>,
+    /// `config.json`.
+    pub config: Arc<[u8]>,
+    /// Of the weights, lower-case hex.
+    pub sha256: Option<String>,
+    /// Whether a module that does not fit the target is an error; otherwise it is left out with a
+    /// notice.
+    pub required: bool,
+}
+
+/// In what a target's weights are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dtype {
+    /// What is fastest on the device.
+    #[default]
+    Auto,
+    /// As stored, and the file must be Q4_1.
+    Q4_1,
+    /// As the file stores them, whatever that is.
+    Stored,
+    /// Widened to f32.
+    F32,
+    /// Rounded to bf16.
+    Bf16,
+}
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU this build can use, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The first CUDA device.
+    Cuda,
+    /// The first Metal device.
+    Metal,
+}
+
+impl DeviceChoice {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] saying what to build or plug in.
+    pub fn open(self) -> Result<Device, ModelError> {
+        let unavailable = |name: &str, error: &dyn std::fmt::Display| {
+            ModelError::Unsupported(format!(
+                "no {name} device can be used ({error}); build with `--features {name}` or choose --device cpu"
+            ))
+        };
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", &first_line(&error))),
+            Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", &first_line(&error))),
+            Self::Auto => Ok(Device::new_cuda(0).or_else(|_| Device::new_metal(0)).unwrap_or(Device::Cpu)),
+        }
+    }
+}
+
+fn first_line(error: &candle_core::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Everything that a recipe makes.
+pub struct Loaded {
+    /// The target, its cache empty.
+    pub target: Box<dyn Model>,
+    /// Text to tokens and back.
+    pub codec: TextCodec,
+    /// The chat template, when the file has one.
+    pub template: Option<ChatTemplate>,
+    /// The MTP module, its cache empty, and what it is.
+    pub mtp: Option<(Box<dyn MtpModule>, DrafterInfo)>,
+    /// What the user should know: a drafter that was left out, say.
+    pub notice: Option<String>,
+}
+
+/// Loads what a recipe names. `progress` hears (what, done, in all).
+///
+/// # Errors
+/// The first thing that is missing, damaged or not supported.
+pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Loaded, ModelError> {
+    progress("tokenizer", 0, 1);
+    let gguf = GgufFile::open(&recipe.target)?;
+    let config = LlamaConfig::from_gguf(&gguf)?;
+    let codec = TextCodec::from_gguf(&gguf)?;
+    let template = gguf
+        .text("tokenizer.chat_template")
+        .map(|source| ChatTemplate::new(source, codec.bos_name(), codec.eos_name()))
+        .transpose()?;
+    let ctx_len = recipe.ctx_len.unwrap_or(DEFAULT_CTX.min(config.context_length));
+    if ctx_len > config.context_length {
+        return Err(ModelError::Metadata(format!(
+            "a context of {ctx_len} was asked for and this model was made for {}; lower --ctx",
+            config.context_length
+        )));
+    }
+    let (target, mtp) = load_candle(recipe, &gguf, &config, ctx_len, progress)?;
+    let (mtp, notice) = match (mtp, recipe.mtp.as_ref()) {
+        (Some(Err(error)), Some(mtp)) if !mtp.required => {
+            (None, Some(format!("no drafter, decoding plainly: {error}")))
+        }
+        (mtp, _) => (mtp.transpose()?, None),
+    };
+    Ok(Loaded { target, codec, template, mtp, notice })
+}
+
+type Drafting = (Box<dyn MtpModule>, DrafterInfo);
+type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
+
+fn load_candle(
+    recipe: &Recipe,
+    gguf: &GgufFile,
+    config: &LlamaConfig,
+    ctx_len: usize,
+    progress: &mut dyn FnMut(&str, u64, u64),
+) -> Result<TargetAndDrafter, ModelError> {
+    let device = recipe.device.open()?;
+    let (held, dtype) = weight_type(recipe.dtype, gguf, &device)?;
+    let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
+    let weights = Arc::new(LlamaWeights::load(gguf, ctx_len, held, &device, &mut on_block)?);
+    let mut info = Llama::describe(gguf, config);
+    info.sha256.clone_from(&recipe.sha256);
+    let spec = ModelSpec {
+        info,
+        ctx_len,
+        backend: "candle",
+        device: device_name(&device).to_owned(),
+        dtype,
+        threads: candle_core::utils::get_num_threads(),
+    };
+    progress("drafter", 0, 1);
+    let mtp = recipe.mtp.as_ref().map(|mtp| load_candle_mtp(mtp, &weights, ctx_len));
+    Ok((Box::new(Llama::new(weights, spec)?), mtp))
+}
+
+fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usize) -> Result<Drafting, ModelError> {
+    let config = MtpConfig::from_json(&recipe.config)?;
+    let module = CandleMtp::load(&recipe.weights, &config, Arc::clone(target), ctx_len)?;
+    let info = DrafterInfo {
+        kind: DrafterKind::Mtp,
+        name: recipe.name.clone(),
+        sha256: recipe.sha256.clone(),
+        dtype: "f32".to_owned(),
+        weight_bytes: module.bytes(),
+        kv_bytes_per_token: module.kv_bytes_per_slot(),
+        draft_vocab: config.draft_vocab_size as u32,
+    };
+    Ok((Box::new(module), info))
+}
+
+/// How matrices are held, and what the header calls it.
+///
+/// `auto` on a CPU widens to f32: candle decodes Q4_1 without SIMD there, several times slower.
+fn weight_type(dtype: Dtype, gguf: &GgufFile, device: &Device) -> Result<(WeightType, String), ModelError> {
+    let stored = stored_dtype(gguf);
+    Ok(match dtype {
+        Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
+        Dtype::Auto | Dtype::Stored => (WeightType::Stored, stored),
+        Dtype::Q4_1 if stored == "q4_1" => (WeightType::Stored, stored),
+        Dtype::Q4_1 => {
+            return Err(ModelError::Unsupported(format!(
+                "--dtype q4_1 was asked for and this file holds {stored}; use --dtype stored, f32 or bf16"
+            )));
+        }
+        Dtype::F32 => (WeightType::F32, "f32".to_owned()),
+        Dtype::Bf16 => (WeightType::Bf16, "bf16".to_owned()),
+    })
+}

@@ -1,0 +1,87 @@
+//! The chat template a model file carries: messages in, prompt text out.
+//!
+//! A template is Jinja code from an untrusted file, so it runs with a fuel limit and sees nothing
+//! but the messages and the names of two tokens.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, Value, context};
+
+use super::ModelError;
+use crate::protocol::Message;
+
+/// Steps a template may take; real ones need a few thousand.
+const FUEL: u64 = 10_000_000;
+
+/// A compiled chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+impl ChatTemplate {
+    /// Compiles a template. `bos` and `eos` are names of special tokens.
+    ///
+    /// # Errors
+    /// [`ModelError::Template`] with the place of the mistake.
+    pub fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
+        let mut environment = Environment::new();
+        environment.set_syntax(syntax()?);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        environment.add_template_owned("chat", source.to_owned()).map_err(|error| failed(&error))?;
+        Ok(Self { environment, bos, eos })
+    }
+
+    /// Renders a conversation up to where the assistant's answer begins.
+    ///
+    /// # Errors
+    /// [`ModelError::Template`] when the template refuses the messages.
+    pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
+        let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
+        template
+            .render(context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str() })
+            .map_err(|error| failed(&error))
+    }
+}
+
+/// Block tags take no room of their own, as Hugging Face renders templates.
+fn syntax() -> Result<SyntaxConfig, ModelError> {
+    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|error| failed(&error))
+}
+
+fn failed(error: &Error) -> ModelError {
+    ModelError::Template(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Speaker;
+
+    const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'].strip() + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+    fn user(content: &str) -> Vec<Message> {
+        vec![Message { role: Speaker::User, content: content.into() }]
+    }
+
+    #[test]
+    fn messages_are_rendered_with_python_methods() {
+        let template = ChatTemplate::new(CHATML, String::new(), String::new()).unwrap();
+        let text = template.render(&user(" Hi ")).unwrap();
+        assert_eq!(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    }
+
+    #[test]
+    fn a_refusal_and_an_endless_loop_are_errors() {
+        let refusing = ChatTemplate::new("{{ raise_exception('no system role') }}", String::new(), String::new());
+        assert!(refusing.unwrap().render(&user("x")).unwrap_err().to_string().contains("no system role"));
+        let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
+        assert!(ChatTemplate::new(endless, String::new(), String::new()).unwrap().render(&user("x")).is_err());
+        assert!(ChatTemplate::new("{% if %}", String::new(), String::new()).is_err());
+    }
+}

@@ -1,0 +1,26 @@
+//! Speculative decoding, one round at a time: draft, verify, commit, roll back.
+//!
+//! Invariants between rounds: the target's cache holds one position less than is committed (the
+//! anchor is not in it yet); the drafter has been shown exactly the committed tokens. Plain decoding
+//! is k = 0, not another code path. Threads, channels, the terminal and JSON are unknown here; what
+//! happens is told to a [`decoder::Observer`].
+
+pub mod decoder;
+pub mod distribution;
+pub mod drafter;
+pub mod draws;
+pub mod sampler;
+pub mod verify;
+
+use crate::model::ModelError;
+
+/// A round that could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// From the target or the drafter's model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// There is nothing to continue.
+    #[error("the prompt is empty; type some text")]
+    EmptyPrompt,
+}

@@ -1,0 +1,309 @@
+//! The directory that holds model files: `$XDG_CACHE_HOME/draftscope/models` (the platform's cache
+//! directory elsewhere), or `$DRAFTSCOPE_CACHE/models`.
+//!
+//! Invariant: a file under its final name is whole, because files arrive there by rename only.
+//! Whatever is unfinished lives in `.partial/`, belongs to the holder of `.lock`, and is rubbish
+//! once nobody holds it. Fetching is for [`super::fetch`].
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+
+use super::StoreError;
+use super::catalog::{self, KnownModel};
+use super::check::{self, Mismatch};
+use super::entry::{ModelEntry, Removed, Status};
+use super::progress::Progress;
+
+/// A directory of model files.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    dir: PathBuf,
+}
+
+/// The right to change the cache; given back on drop.
+#[derive(Debug)]
+pub(super) struct Lock(#[allow(dead_code, reason = "closing the file unlocks it")] File);
+
+impl Cache {
+    /// The user's cache.
+    ///
+    /// # Errors
+    /// When there is neither a home directory nor `DRAFTSCOPE_CACHE`.
+    pub fn from_env() -> Result<Self, StoreError> {
+        let root = match std::env::var_os("DRAFTSCOPE_CACHE").filter(|dir| !dir.is_empty()) {
+            Some(dir) => std::path::absolute(&dir).unwrap_or_else(|_| dir.into()),
+            None => etcetera::choose_base_strategy().map_err(|_| StoreError::NoHome)?.cache_dir().join("draftscope"),
+        };
+        Ok(Self::at(root.join("models")))
+    }
+
+    /// The cache in this directory, which need not exist.
+    #[must_use]
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where a known model's file is, or would be.
+    #[must_use]
+    pub fn path_of(&self, model: &KnownModel) -> PathBuf {
+        self.dir.join(model.file)
+    }
+
+    /// Where unfinished files live.
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.dir.join(".partial")
+    }
+
+    /// How a known model's file stands, its contents included; read once, then remembered.
+    pub(super) fn check(&self, model: &KnownModel) -> Status {
+        match self.stand(model) {
+            Status::Unchecked => self.read(model),
+            status => status,
+        }
+    }
+
+    fn read(&self, model: &KnownModel) -> Status {
+        let file = self.path_of(model);
+        let sha256 = match check::sha256_of(&file) {
+            Ok(sha256) => sha256,
+            Err(error) => return damaged(&error),
+        };
+        check::note(&file, &sha256);
+        match Mismatch::find(model, model.bytes, &sha256) {
+            Ok(()) => Status::Ready,
+            Err(mismatch) => damaged(&mismatch),
+        }
+    }
+
+    /// How a known model's file stands as far as can be told without reading it.
+    fn stand(&self, model: &KnownModel) -> Status {
+        let file = self.path_of(model);
+        let bytes = match fs::metadata(&file) {
+            Ok(meta) if meta.is_file() => meta.len(),
+            Ok(_) => return damaged(&"it is no file"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Status::Missing,
+            Err(error) => return damaged(&error),
+        };
+        if let Err(mismatch) = Mismatch::find_size(model, bytes) {
+            return damaged(&mismatch);
+        }
+        match check::noted(&file).map(|sha256| Mismatch::find(model, bytes, &sha256)) {
+            Some(Ok(())) => Status::Ready,
+            Some(Err(mismatch)) => damaged(&mismatch),
+            None => Status::Unchecked,
+        }
+    }
+
+    /// All known models and all other model files here. Reads no contents.
+    ///
+    /// # Errors
+    /// When the directory exists and cannot be read.
+    pub fn list(&self) -> Result<Vec<ModelEntry>, StoreError> {
+        let known = catalog::KNOWN.iter().map(|model| self.entry(model, self.stand(model)));
+        let mut entries: Vec<_> = known.collect();
+        let mut files = self.files()?;
+        files.retain(|file| entries.iter().all(|entry| entry.file != *file));
+        files.sort();
+        entries.extend(files.into_iter().filter_map(|file| foreign(file).ok()));
+        Ok(entries)
+    }
+
+    /// The entry of a known model or of a file here, by name or file name.
+    ///
+    /// # Errors
+    /// When the directory exists and cannot be read.
+    pub fn find(&self, name: &str) -> Result<Option<ModelEntry>, StoreError> {
+        let answers_to = |entry: &ModelEntry| {
+            entry.name.eq_ignore_ascii_case(name) || entry.file.file_name().is_some_and(|file| file == name)
+        };
+        Ok(self.list()?.into_iter().find(answers_to))
+    }
+
+    /// Removes a model's file and what was noted about it.
+    ///
+    /// # Errors
+    /// When there is no such file here, or it cannot be removed.
+    pub fn remove(&self, name: &str, progress: &mut dyn Progress) -> Result<Removed, StoreError> {
+        let absent = || StoreError::NotCached { name: name.to_owned(), dir: self.dir.clone() };
+        if !self.dir.is_dir() {
+            return Err(absent());
+        }
+        let _lock = self.lock(progress)?;
+        let entry = self.find(name)?.filter(|entry| entry.status != Status::Missing);
+        let ModelEntry { name, file, bytes, .. } = entry.ok_or_else(absent)?;
+        fs::remove_file(&file).map_err(StoreError::cache("remove", &file))?;
+        let _ = fs::remove_file(check::note_path(&file));
+        Ok(Removed { name, file, bytes })
+    }
+
+    /// Waits for the right to change the cache, creating it if need be.
+    pub(super) fn lock(&self, progress: &mut dyn Progress) -> Result<Lock, StoreError> {
+        fs::create_dir_all(&self.dir).map_err(StoreError::cache("create", &self.dir))?;
+        let path = self.dir.join(".lock");
+        let file = File::create(&path).map_err(StoreError::cache("create", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                progress.step("Another draftscope is at work on the model cache; waiting for it.");
+                file.lock().map_err(StoreError::cache("lock", &path))?;
+            }
+            Err(TryLockError::Error(error)) => return Err(StoreError::cache("lock", &path)(error)),
+        }
+        Ok(Lock(file))
+    }
+
+    /// Removes what an interrupted fetch left behind, unless one is under way.
+    pub(super) fn sweep(&self) {
+        if !self.scratch().exists() {
+            return;
+        }
+        let Ok(file) = File::create(self.dir.join(".lock")) else {
+            return;
+        };
+        if file.try_lock().is_ok() {
+            self.clear_scratch(&Lock(file), None);
+        }
+    }
+
+    /// Empties the place for unfinished files, but for what can be resumed.
+    pub(super) fn clear_scratch(&self, _held: &Lock, keep: Option<&str>) {
+        let scratch = self.scratch();
+        for path in paths_in(&scratch) {
+            if keep.is_some_and(|keep| path.file_name().is_some_and(|name| name == keep)) {
+                continue;
+            }
+            let _ = match path.is_dir() && !path.is_symlink() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+        }
+        let _ = fs::remove_dir(&scratch); // stays when something was kept
+    }
+
+    /// A known model in words.
+    pub(super) fn entry(&self, model: &KnownModel, status: Status) -> ModelEntry {
+        let file = self.path_of(model);
+        let there = fs::metadata(&file).ok();
+        ModelEntry {
+            name: model.name.to_owned(),
+            about: model.about.to_owned(),
+            is_default: *model == catalog::DEFAULT,
+            bytes: there.as_ref().map_or(model.bytes, fs::Metadata::len),
+            sha256: match status {
+                Status::Missing => Some(model.sha256.to_owned()),
+                _ => check::noted(&file),
+            },
+            file,
+            license: Some(model.license.to_owned()),
+            status,
+        }
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
+        match fs::read_dir(&self.dir) {
+            Ok(_) => Ok(paths_in(&self.dir).into_iter().filter(|path| is_model(path)).collect()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(StoreError::cache("read", &self.dir)(error)),
+        }
+    }
+}
+
+/// A file that is not in the catalog, in words.
+pub(super) fn foreign(file: PathBuf) -> Result<ModelEntry, std::io::Error> {
+    let bytes = fs::metadata(&file)?.len();
+    Ok(ModelEntry {
+        name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        about: "a file that is not in the catalog".to_owned(),
+        is_default: false,
+        sha256: check::noted(&file),
+        file,
+        bytes,
+        license: None,
+        status: Status::Foreign,
+    })
+}
+
+fn damaged(why: &dyn std::fmt::Display) -> Status {
+    Status::Damaged { why: why.to_string() }
+}
+
+fn is_model(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    !hidden && path.is_file() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+}
+
+fn paths_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_shows_known_and_own_files_and_no_rubbish() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().join("models"));
+        assert_eq!(cache.list().unwrap()[0].status, Status::Missing);
+
+        fs::create_dir_all(cache.scratch()).unwrap();
+        for name in ["mine.gguf", ".hidden.gguf", "notes.txt", ".partial/x.gguf"] {
+            fs::write(cache.dir().join(name), "abc").unwrap();
+        }
+        let entries = cache.list().unwrap();
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["smollm2-135m", "mine"]);
+        assert_eq!((entries[1].bytes, &entries[1].status), (3, &Status::Foreign));
+    }
+
+    #[test]
+    fn a_file_of_the_wrong_size_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().to_owned());
+        fs::write(cache.path_of(&catalog::DEFAULT), "short").unwrap();
+        let why = "size is 5 bytes, expected 98362432".to_owned();
+        assert_eq!(cache.check(&catalog::DEFAULT), Status::Damaged { why });
+    }
+
+    #[test]
+    fn a_sweep_leaves_a_fetch_under_way_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().to_owned());
+        fs::create_dir_all(cache.scratch()).unwrap();
+        let lock = cache.lock(&mut ()).unwrap();
+        cache.sweep();
+        assert!(cache.scratch().exists());
+        drop(lock);
+        cache.sweep();
+        assert!(!cache.scratch().exists());
+    }
+
+    #[test]
+    fn removing_frees_the_file_and_its_note_and_nothing_outside() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().join("models"));
+        let gone = cache.remove("mine", &mut ()).unwrap_err();
+        assert!(gone.to_string().starts_with("'mine' is not in the cache at "));
+        assert!(!cache.dir().exists(), "a failed removal creates nothing");
+
+        fs::create_dir_all(cache.dir()).unwrap();
+        let (mine, outside) = (cache.dir().join("mine.gguf"), dir.path().join("out.gguf"));
+        fs::write(&mine, "abc").unwrap();
+        fs::write(&outside, "abc").unwrap();
+        check::note(&mine, "cafe");
+        assert_eq!(cache.remove("mine", &mut ()).unwrap().bytes, 3);
+        assert!(!mine.exists() && !check::note_path(&mine).exists());
+        assert!(cache.remove("../out.gguf", &mut ()).is_err());
+        assert!(cache.remove("smollm2-135m", &mut ()).is_err());
+        assert!(outside.exists());
+    }
+}

@@ -1,0 +1,152 @@
+//! Is this file the model it claims to be? Size and sha256, and a note beside the file that
+//! remembers a digest so that a start need not read 100 MB again.
+//!
+//! Invariant: a note counts only while size and modification time are those it was written for;
+//! a missing, stale or damaged note costs one reading of the file and nothing else.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::catalog::KnownModel;
+
+/// How a file differs from the one in the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Mismatch {
+    /// Too short or too long.
+    #[error("size is {got} bytes, expected {expected}")]
+    Size {
+        /// Bytes in the catalog.
+        expected: u64,
+        /// Bytes there are.
+        got: u64,
+    },
+    /// More was coming when the expected size was reached.
+    #[error("it is longer than the expected {expected} bytes")]
+    TooLong {
+        /// Bytes in the catalog.
+        expected: u64,
+    },
+    /// Other contents.
+    #[error("sha256 is {got}, expected {expected}")]
+    Sha256 {
+        /// Digest in the catalog.
+        expected: String,
+        /// Digest of what is there.
+        got: String,
+    },
+}
+
+impl Mismatch {
+    /// Compares size, then digest, with the catalog.
+    pub(super) fn find(model: &KnownModel, bytes: u64, sha256: &str) -> Result<(), Self> {
+        Self::find_size(model, bytes)?;
+        if sha256 == model.sha256 {
+            return Ok(());
+        }
+        Err(Self::Sha256 { expected: model.sha256.to_owned(), got: sha256.to_owned() })
+    }
+
+    /// Compares the size alone.
+    pub(super) fn find_size(model: &KnownModel, bytes: u64) -> Result<(), Self> {
+        if bytes == model.bytes {
+            return Ok(());
+        }
+        Err(Self::Size { expected: model.bytes, got: bytes })
+    }
+}
+
+/// What was found out about a file once.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    bytes: u64,
+    modified_ns: u64,
+    sha256: String,
+}
+
+/// The digest that a valid note remembers.
+pub(super) fn noted(file: &Path) -> Option<String> {
+    let note: Note = serde_json::from_slice(&fs::read(note_path(file)).ok()?).ok()?;
+    let (bytes, modified_ns) = stamp(file).ok()?;
+    (note.bytes == bytes && note.modified_ns == modified_ns).then_some(note.sha256)
+}
+
+/// Writes the note; failing to is no error, since it only saves time.
+pub(super) fn note(file: &Path, sha256: &str) {
+    let Ok((bytes, modified_ns)) = stamp(file) else { return };
+    let note = Note { bytes, modified_ns, sha256: sha256.to_owned() };
+    if let Ok(text) = serde_json::to_vec(&note) {
+        let _ = fs::write(note_path(file), text);
+    }
+}
+
+/// Where the note of a file lies: hidden, beside it.
+pub(super) fn note_path(file: &Path) -> PathBuf {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    file.with_file_name(format!(".{name}.sha256.json"))
+}
+
+/// Reads the whole file for its digest.
+pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
+    let mut reader = File::open(file)?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match reader.read(&mut buffer)? {
+            0 => return Ok(hex(&hasher.finalize())),
+            n => hasher.update(&buffer[..n]),
+        }
+    }
+}
+
+/// Bytes as lower-case hex.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn stamp(file: &Path) -> io::Result<(u64, u64)> {
+    let meta = fs::metadata(file)?;
+    let since = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok((meta.len(), u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_standard() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("abc");
+        fs::write(&file, "abc").unwrap();
+        assert_eq!(sha256_of(&file).unwrap(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_note_counts_until_the_file_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("m.gguf");
+        fs::write(&file, "one").unwrap();
+        assert_eq!(noted(&file), None);
+        note(&file, "cafe");
+        assert_eq!(noted(&file).as_deref(), Some("cafe"));
+
+        let later = SystemTime::now() + Duration::from_secs(9);
+        File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        assert_eq!(noted(&file), None, "another modification time");
+
+        note(&file, "cafe");
+        fs::write(note_path(&file), "{ garbage").unwrap();
+        assert_eq!(noted(&file), None, "a damaged note is no note");
+    }
+}

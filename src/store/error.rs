@@ -1,0 +1,127 @@
+//! What can go wrong while a model file is found, fetched or removed, in words a user can act on.
+//!
+//! Invariant: each message says the cause and the next step. [`SourceError`] is why one source did
+//! not deliver; [`StoreError`] is what the caller sees after all of them were tried.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::check::Mismatch;
+
+/// A model file that cannot be found, fetched, checked or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A path was given and there is no readable file.
+    #[error("cannot read the model file {}: {source}; check the path, or leave --model out for the default model", path.display())]
+    Read {
+        /// The path as given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither a file nor a name.
+    #[error("there is no model file and no known model '{name}'; known: {known} (`draftscope models list`)")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// Nothing under this name in the cache.
+    #[error("'{name}' is not in the cache at {}; `draftscope models list` shows what is", dir.display())]
+    NotCached {
+        /// What was asked for.
+        name: String,
+        /// Where it was looked for.
+        dir: PathBuf,
+    },
+    /// No source delivered the file.
+    #[error("{0}")]
+    NoSource(Box<Exhausted>),
+    /// There is no home directory to hold the cache.
+    #[error(
+        "no place for model files: the home directory is unknown; set DRAFTSCOPE_CACHE to a directory, or use --model FILE"
+    )]
+    NoHome,
+    /// The cache directory cannot be used.
+    #[error("cannot {doing} {}: {source}; check permissions and free space, or set DRAFTSCOPE_CACHE to another directory", path.display())]
+    Cache {
+        /// "create", "lock" …
+        doing: &'static str,
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// For `map_err` on file operations in the cache.
+    pub(super) fn cache(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Cache { doing, path, source }
+    }
+}
+
+/// Everything that was tried for one model, and how to do it by hand.
+#[derive(Debug)]
+pub struct Exhausted {
+    /// The model's name.
+    pub name: String,
+    /// Each place in the order tried, and why it did not deliver.
+    pub tried: Vec<Attempt>,
+    /// Where a file put in place by hand belongs.
+    pub place: PathBuf,
+    /// Its digest.
+    pub sha256: String,
+}
+
+/// One place that was tried.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Which place, in the user's words.
+    pub place: String,
+    /// Why it did not deliver.
+    pub why: String,
+}
+
+impl Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "the model '{}' could not be fetched from anywhere; tried:", self.name)?;
+        for Attempt { place, why } in &self.tried {
+            writeln!(f, "  {place}: {why}")?;
+        }
+        write!(
+            f,
+            "Go online and start again, use --model FILE, or copy the file (sha256 {}) to {}",
+            self.sha256,
+            self.place.display()
+        )
+    }
+}
+
+/// Why one source did not deliver.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SourceError {
+    /// Not asked, because the user said so.
+    #[error("not asked, because {0}")]
+    Off(String),
+    /// It cannot be reached, or is not installed.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It was reached and broke off or answered with an error.
+    #[error("{0}")]
+    Failed(String),
+    /// It delivered something else.
+    #[error("refused what it delivered: {0}")]
+    Refused(#[from] Mismatch),
+    /// What it delivered could not be written here.
+    #[error("cannot write {}: {source}; is the disk full?", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,233 @@
+//! Fetching a model into the cache: the sources in order, every byte checked on its way in.
+//!
+//! Invariant: bytes go to a temporary file in the cache directory and get the final name by one
+//! rename, after size and sha256 were found right and the file is on the disk. Whatever else
+//! happens, the final name holds what it held before. How a source gets its bytes is for
+//! [`super::hub`] and [`super::pip`].
+
+use std::fmt::{self, Display};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Instant;
+
+use indicatif::DecimalBytes;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tempfile::TempPath;
+
+use super::Store;
+use super::cache::Cache;
+use super::catalog::KnownModel;
+use super::check::{self, Mismatch};
+use super::entry::{Pulled, Status};
+use super::error::{Attempt, Exhausted, SourceError, StoreError};
+use super::progress::Progress;
+
+/// The kinds of places a model comes from, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceKind {
+    /// The Hugging Face Hub.
+    Hub,
+    /// A Python package, through pip.
+    Pip,
+}
+
+impl Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hub => "hub",
+            Self::Pip => "pip",
+        })
+    }
+}
+
+impl FromStr for SourceKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "hub" => Ok(Self::Hub),
+            "pip" => Ok(Self::Pip),
+            _ => Err(format!("no source '{text}'; it is hub or pip")),
+        }
+    }
+}
+
+/// How to pull.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PullOptions {
+    /// Fetch also when the file in the cache is right.
+    pub force: bool,
+    /// Ask this source only.
+    pub from: Option<SourceKind>,
+}
+
+/// A place that can deliver a model's file.
+pub(super) trait Source: Send + Sync {
+    /// Which kind of place.
+    fn kind(&self) -> SourceKind;
+
+    /// The place in the user's words.
+    fn place(&self, model: &KnownModel) -> String;
+
+    /// Hands the whole file, from its first byte, to the delivery.
+    fn fetch(&self, model: &KnownModel, to: &mut Delivery<'_>) -> Result<(), SourceError>;
+}
+
+/// Where a source puts what it has.
+pub(super) struct Delivery<'a> {
+    /// A directory for whatever the source needs on the way; emptied afterwards.
+    pub(super) scratch: &'a Path,
+    /// Hears how the source gets on.
+    pub(super) progress: &'a mut dyn Progress,
+    intake: Intake,
+}
+
+impl Delivery<'_> {
+    /// Takes the file from a reader, from where the last one ended.
+    pub(super) fn take(&mut self, reader: &mut dyn Read) -> Result<(), SourceError> {
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(n) => self.intake.add(&buffer[..n])?,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let done = DecimalBytes(self.intake.bytes);
+                    return Err(SourceError::Failed(format!("it broke off after {done}: {error}")));
+                }
+            }
+        }
+    }
+}
+
+/// The temporary file, and what is known of its contents so far. Gone on drop unless finished.
+struct Intake {
+    file: File,
+    path: TempPath,
+    hasher: Sha256,
+    bytes: u64,
+    expected: u64,
+}
+
+impl Intake {
+    fn new(path: &Path, expected: u64) -> Result<Self, StoreError> {
+        let file = File::create(path).map_err(StoreError::cache("create", path))?;
+        let path = TempPath::try_from_path(path).map_err(StoreError::cache("create", path))?;
+        Ok(Self { file, path, hasher: Sha256::new(), bytes: 0, expected })
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<(), SourceError> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > self.expected {
+            return Err(Mismatch::TooLong { expected: self.expected }.into());
+        }
+        self.hasher.update(bytes);
+        self.file.write_all(bytes).map_err(|source| SourceError::Write { path: self.path.to_path_buf(), source })
+    }
+
+    /// Checks, brings to the disk and gives the final name; all or nothing.
+    fn finish(self, model: &KnownModel, place: &Path) -> Result<(), SourceError> {
+        let sha256 = check::hex(&self.hasher.finalize());
+        Mismatch::find(model, self.bytes, &sha256)?;
+        let failed = |source| SourceError::Write { path: place.to_owned(), source };
+        self.file.sync_all().map_err(failed)?;
+        self.path.persist(place).map_err(|error| failed(error.error))?;
+        if let Some(dir) = place.parent().and_then(|dir| File::open(dir).ok()) {
+            let _ = dir.sync_all(); // so that the name survives a power cut, where directories can be synced
+        }
+        check::note(place, &sha256);
+        Ok(())
+    }
+}
+
+/// Brings a model into the cache: nothing to do, or the first source that delivers.
+pub(super) fn pull(
+    Store { cache, sources }: &Store,
+    model: &KnownModel,
+    options: PullOptions,
+    progress: &mut dyn Progress,
+) -> Result<Pulled, StoreError> {
+    let started = Instant::now();
+    let pulled = |source| Pulled { entry: cache.entry(model, Status::Ready), source, took: started.elapsed() };
+    let lock = cache.lock(progress)?;
+    let status = cache.check(model);
+    if status == Status::Ready && !options.force {
+        return Ok(pulled(None));
+    }
+    cache.clear_scratch(&lock, Some(RESUMABLE));
+    let mut tried = vec![cached(cache, &status)];
+    for source in sources.iter().filter(|source| options.from.is_none_or(|kind| kind == source.kind())) {
+        match fetch(cache, source.as_ref(), model, progress) {
+            Ok(()) => {
+                cache.clear_scratch(&lock, None);
+                return Ok(pulled(Some(source.kind())));
+            }
+            Err(Stop::Next(attempt)) => {
+                progress.step(&format!("  no: {}", attempt.why));
+                tried.push(attempt);
+            }
+            Err(Stop::All(error)) => return Err(error),
+        }
+    }
+    Err(StoreError::NoSource(Box::new(Exhausted {
+        name: model.name.to_owned(),
+        tried,
+        place: cache.path_of(model),
+        sha256: model.sha256.to_owned(),
+    })))
+}
+
+/// Name of what the hub source keeps under the scratch directory between two tries.
+pub(super) const RESUMABLE: &str = "hub";
+
+/// Why a source was left: to ask the next, or because no source can help.
+enum Stop {
+    Next(Attempt),
+    All(StoreError),
+}
+
+/// One source, tried by the holder of the lock.
+fn fetch(cache: &Cache, source: &dyn Source, model: &KnownModel, progress: &mut dyn Progress) -> Result<(), Stop> {
+    let place = source.place(model);
+    let size = DecimalBytes(model.bytes);
+    progress.step(&format!("Fetching {} ({size}) from {place}", model.name));
+    let scratch = cache.scratch();
+    fs::create_dir_all(&scratch).map_err(|error| Stop::All(StoreError::cache("create", &scratch)(error)))?;
+    let intake = Intake::new(&scratch.join(format!("{}.part", model.file)), model.bytes).map_err(Stop::All)?;
+    let mut delivery = Delivery { scratch: &scratch, progress, intake };
+    let fetched = source.fetch(model, &mut delivery);
+    delivery.progress.end();
+    match fetched.and_then(|()| delivery.intake.finish(model, &cache.path_of(model))) {
+        Ok(()) => Ok(()),
+        Err(SourceError::Write { path, source }) => Err(Stop::All(StoreError::cache("write", &path)(source))),
+        Err(error) => Err(Stop::Next(Attempt { place, why: error.to_string() })),
+    }
+}
+
+fn cached(cache: &Cache, status: &Status) -> Attempt {
+    Attempt {
+        place: format!("the cache, {}", cache.dir().display()),
+        why: match status {
+            Status::Damaged { why } => format!("the file there is damaged: {why}"),
+            Status::Ready => "set aside by --force".to_owned(),
+            _ => "not there".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_named_as_on_the_command_line() {
+        for kind in [SourceKind::Hub, SourceKind::Pip] {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert_eq!("ftp".parse::<SourceKind>(), Err("no source 'ftp'; it is hub or pip".to_owned()));
+    }
+}

@@ -1,0 +1,411 @@
+//! The model from the Hugging Face Hub, through `hf-hub`.
+//!
+//! Invariant: an unreachable hub costs seconds. `hf-hub` sets no time limits of its own, so a
+//! bounded connection is tried first, and the download runs on a thread that is given up when it
+//! is silent for too long. What was loaded before an interruption stays in the scratch directory,
+//! where `hf-hub` resumes it.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hf_hub::api::sync::{ApiBuilder, ApiError};
+use hf_hub::{Repo, RepoType};
+
+use super::catalog::{HubPlace, KnownModel};
+use super::error::SourceError;
+use super::fetch::{Delivery, RESUMABLE, Source, SourceKind};
+use super::progress::Progress;
+
+/// Where the hub is unless `HF_ENDPOINT` says otherwise.
+const ENDPOINT: &str = "https://huggingface.co";
+
+/// The longest silence at each stage.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// From name lookup to an open connection.
+    connect: Duration,
+    /// From there to the first word about the file.
+    answer: Duration,
+    /// Between two pieces of the file.
+    stall: Duration,
+}
+
+const PATIENCE: Patience =
+    Patience { connect: Duration::from_secs(4), answer: Duration::from_secs(20), stall: Duration::from_secs(30) };
+
+/// The hub, or a mirror of it.
+pub(super) struct Hub {
+    endpoint: String,
+    /// With a proxy the hub's own address need not be reachable, so no connection is tried.
+    has_proxy: bool,
+    patience: Patience,
+    off: Option<String>,
+}
+
+impl Hub {
+    /// The hub at this endpoint, or the public one.
+    pub(super) fn new(endpoint: Option<String>, off: Option<String>) -> Self {
+        let names = ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"];
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let endpoint = endpoint.unwrap_or_else(|| ENDPOINT.to_owned());
+        Self {
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            has_proxy: names.iter().any(|name| is_set(name) || is_set(&name.to_lowercase())),
+            patience: PATIENCE,
+            off,
+        }
+    }
+
+    fn reach(&self) -> Result<(), SourceError> {
+        let Some((host, port)) = host_and_port(&self.endpoint) else {
+            let message = format!("'{}' is no http or https address; check HF_ENDPOINT", self.endpoint);
+            return Err(SourceError::Unreachable(message));
+        };
+        if self.has_proxy {
+            return Ok(());
+        }
+        connect(&host, port, self.patience.connect)
+            .map_err(|why| SourceError::Unreachable(format!("cannot reach {host}: {why}")))
+    }
+
+    fn download(&self, place: &HubPlace, dir: &Path, progress: &mut dyn Progress) -> Result<PathBuf, Trouble> {
+        let (signs, heard) = mpsc::channel();
+        let (place, dir, endpoint) = (*place, dir.to_owned(), self.endpoint.clone());
+        let ask = move || {
+            let done = load(&place, &dir, endpoint, Teller(signs.clone()));
+            let _ = signs.send(Sign::Done(done));
+        };
+        let spawned = thread::Builder::new().name("hub".to_owned()).spawn(ask);
+        spawned.map_err(|error| Trouble { why: error.to_string(), is_stuck: false })?;
+        listen(&heard, self.patience, progress)
+    }
+}
+
+impl Source for Hub {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Hub
+    }
+
+    fn place(&self, model: &KnownModel) -> String {
+        let at = match self.endpoint.as_str() {
+            ENDPOINT => "the Hugging Face Hub",
+            other => other,
+        };
+        format!("{at} ({})", model.hub.repo)
+    }
+
+    fn fetch(&self, model: &KnownModel, to: &mut Delivery<'_>) -> Result<(), SourceError> {
+        if let Some(why) = &self.off {
+            return Err(SourceError::Off(why.clone()));
+        }
+        self.reach()?;
+        let dir = to.scratch.join(RESUMABLE);
+        let resumes = dir.exists();
+        let file = match self.download(&model.hub, &dir, to.progress) {
+            // What was left from last time may be what is wrong (too long, say).
+            Err(trouble) if resumes && trouble.is_stuck => {
+                let _ = fs::remove_dir_all(&dir);
+                self.download(&model.hub, &dir, to.progress)
+            }
+            result => result,
+        };
+        let file = file.map_err(|trouble| SourceError::Failed(trouble.why))?;
+        let opened = File::open(&file).map_err(|error| SourceError::Failed(error.to_string()));
+        let taken = opened.and_then(|mut file| to.take(&mut file));
+        let _ = fs::remove_dir_all(&dir); // taken or refused: not to be resumed
+        taken
+    }
+}
+
+/// A download that did not end well.
+struct Trouble {
+    why: String,
+    /// Whether it ended between the size and the first piece, as it does when what is there
+    /// already cannot be continued.
+    is_stuck: bool,
+}
+
+/// What the download's thread has to say.
+enum Sign {
+    /// Size of the file.
+    Size(u64),
+    /// So many bytes more.
+    More(u64),
+    Done(Result<PathBuf, ApiError>),
+}
+
+/// Passes `hf-hub`'s progress on.
+struct Teller(Sender<Sign>);
+
+impl Teller {
+    /// `hf-hub` cannot be cancelled: once nobody listens, its thread is put to sleep for good
+    /// rather than left to load in the background.
+    fn tell(&self, sign: Sign) {
+        if self.0.send(sign).is_err() {
+            loop {
+                thread::park();
+            }
+        }
+    }
+}
+
+impl hf_hub::api::Progress for Teller {
+    fn init(&mut self, size: usize, _filename: &str) {
+        self.tell(Sign::Size(size as u64));
+    }
+    fn update(&mut self, size: usize) {
+        self.tell(Sign::More(size as u64));
+    }
+    fn finish(&mut self) {}
+}
+
+fn load(place: &HubPlace, dir: &Path, endpoint: String, teller: Teller) -> Result<PathBuf, ApiError> {
+    let cache = hf_hub::Cache::new(dir.to_owned());
+    let api = ApiBuilder::from_cache(cache).with_endpoint(endpoint).build()?;
+    let repo = Repo::with_revision(place.repo.to_owned(), RepoType::Model, place.revision.to_owned());
+    api.repo(repo).download_with_progress(place.file, teller)
+}
+
+fn listen(heard: &Receiver<Sign>, patience: Patience, progress: &mut dyn Progress) -> Result<PathBuf, Trouble> {
+    let (mut size, mut done) = (None, None);
+    loop {
+        let wait = if size.is_none() { patience.answer } else { patience.stall };
+        let why = match heard.recv_timeout(wait) {
+            Ok(Sign::Size(bytes)) => {
+                size = Some(bytes);
+                continue;
+            }
+            Ok(Sign::More(bytes)) => {
+                let so_far = done.unwrap_or(0) + bytes;
+                done = Some(so_far);
+                progress.bytes(so_far, size.unwrap_or(0));
+                continue;
+            }
+            Ok(Sign::Done(Ok(path))) => return Ok(path),
+            Ok(Sign::Done(Err(error))) => error.to_string(),
+            Err(RecvTimeoutError::Disconnected) => "hf-hub gave up".to_owned(),
+            Err(RecvTimeoutError::Timeout) => {
+                let why = format!("no answer for {} s", wait.as_secs_f32());
+                return Err(Trouble { why, is_stuck: false });
+            }
+        };
+        let is_stuck = size.is_some() && done.is_none();
+        return Err(Trouble { why, is_stuck });
+    }
+}
+
+/// Whether any address of the host takes a connection in time. Lookup and connections run on
+/// threads of their own, because neither lookups nor a row of dead addresses can be bounded.
+fn connect(host: &str, port: u16, limit: Duration) -> Result<(), String> {
+    let (found, heard) = mpsc::channel();
+    let name = (host.to_owned(), port);
+    thread::spawn(move || match name.to_socket_addrs() {
+        Ok(addresses) => addresses.take(8).for_each(|address| knock(address, limit, found.clone())),
+        Err(error) => {
+            let _ = found.send(Err(error.to_string()));
+        }
+    });
+    let end = Instant::now() + limit;
+    let mut last = None;
+    loop {
+        match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => last = Some(why),
+            Err(RecvTimeoutError::Disconnected) => return Err(last.unwrap_or_else(|| "it has no address".to_owned())),
+            Err(RecvTimeoutError::Timeout) => return Err(format!("no connection within {} s", limit.as_secs())),
+        }
+    }
+}
+
+fn knock(address: SocketAddr, limit: Duration, found: Sender<Result<(), String>>) {
+    thread::spawn(move || {
+        let opened = TcpStream::connect_timeout(&address, limit);
+        let _ = found.send(opened.map(drop).map_err(|error| error.to_string()));
+    });
+}
+
+/// `https://host:port/path` → host and port.
+fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
+    let (port, rest) = match endpoint.split_once("://")? {
+        ("https", rest) => (443, rest),
+        ("http", rest) => (80, rest),
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit('@').next()?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().ok()?),
+        _ => (authority, port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    use super::super::tests::{contents, store, tiny};
+    use super::super::{PullOptions, Store};
+    use super::*;
+
+    const QUICK: Patience = Patience {
+        connect: Duration::from_millis(500),
+        answer: Duration::from_secs(2),
+        stall: Duration::from_millis(500),
+    };
+
+    /// A hub in this process that speaks as much HTTP as `hf-hub` asks for. `limit` is how many
+    /// bytes of the file a connection carries; the ranges asked for are noted.
+    struct Mirror {
+        endpoint: String,
+        limit: Arc<Mutex<usize>>,
+        ranges: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Mirror {
+        fn start(limit: usize) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mirror = Self {
+                endpoint: format!("http://{}", listener.local_addr().unwrap()),
+                limit: Arc::new(Mutex::new(limit)),
+                ranges: Arc::default(),
+            };
+            let (limit, ranges) = (Arc::clone(&mirror.limit), Arc::clone(&mirror.ranges));
+            thread::spawn(move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    let (limit, ranges) = (*limit.lock().unwrap(), Arc::clone(&ranges));
+                    thread::spawn(move || answer(stream, limit, &ranges));
+                }
+            });
+            mirror
+        }
+
+        fn store(&self, dir: &Path) -> Store {
+            let hub = Hub { has_proxy: false, patience: QUICK, ..Hub::new(Some(self.endpoint.clone()), None) };
+            store(dir, hub)
+        }
+
+        fn pull(&self, dir: &Path) -> Result<(), String> {
+            let pulled = self.store(dir).pull_known(&tiny(), PullOptions::default(), &mut ());
+            pulled.map(drop).map_err(|error| error.to_string())
+        }
+    }
+
+    fn answer(mut stream: TcpStream, limit: usize, ranges: &Mutex<Vec<String>>) {
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        let range = head.iter().find_map(|line| line.to_lowercase().strip_prefix("range: bytes=").map(str::to_owned));
+        let (Some(range), false) = (range, limit == 0) else {
+            thread::sleep(Duration::from_secs(60)); // silent
+            return;
+        };
+        ranges.lock().unwrap().push(range.clone());
+        let (all, (from, to)) = (contents(), range.split_once('-').unwrap());
+        let from: usize = from.parse().unwrap();
+        let to = to.parse().map_or(all.len(), |last: usize| last + 1);
+        if from >= all.len() {
+            let _ = write!(stream, "HTTP/1.1 416 Range\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            return;
+        }
+        let _ = write!(
+            stream,
+            "HTTP/1.1 206 Partial\r\nx-repo-commit: {}\r\netag: \"e\"\r\nContent-Range: bytes {from}-{}/{}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            tiny().hub.revision,
+            to - 1,
+            all.len(),
+            to - from
+        );
+        let _ = stream.write_all(&all[from..to.min(from.saturating_add(limit))]);
+    }
+
+    #[test]
+    fn a_file_comes_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let mirror = Mirror::start(usize::MAX);
+        mirror.pull(dir.path()).unwrap();
+        assert_eq!(fs::read(dir.path().join("models/tiny.gguf")).unwrap(), contents());
+        assert!(!mirror.store(dir.path()).cache().scratch().exists());
+    }
+
+    #[test]
+    fn an_interrupted_download_is_resumed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mirror = Mirror::start(300_000);
+        mirror.pull(dir.path()).unwrap_err();
+        assert!(!dir.path().join("models/tiny.gguf").exists());
+        *mirror.limit.lock().unwrap() = usize::MAX;
+        mirror.pull(dir.path()).unwrap();
+        assert_eq!(fs::read(dir.path().join("models/tiny.gguf")).unwrap(), contents());
+        assert_eq!(*mirror.ranges.lock().unwrap(), ["0-0", "0-", "0-0", "300000-"]);
+    }
+
+    #[test]
+    fn what_cannot_be_resumed_is_begun_again() {
+        for leftover in [tiny().bytes, tiny().bytes + 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let mirror = Mirror::start(usize::MAX);
+            let blobs = hf_hub::Cache::new(mirror.store(dir.path()).cache().scratch().join(RESUMABLE));
+            let blob = blobs.model(tiny().hub.repo.to_owned()).blob_path("e");
+            fs::create_dir_all(blob.parent().unwrap()).unwrap();
+            fs::write(blob.with_extension("part"), vec![0; usize::try_from(leftover).unwrap()]).unwrap();
+            mirror.pull(dir.path()).unwrap();
+            assert_eq!(fs::read(dir.path().join("models/tiny.gguf")).unwrap(), contents());
+        }
+    }
+
+    #[test]
+    fn a_silent_hub_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let started = Instant::now();
+        let error = Mirror::start(0).pull(dir.path()).unwrap_err();
+        assert!(error.contains("no answer for 2 s"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn an_unreachable_hub_and_a_forbidden_one_fail_at_once() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let hub = |endpoint: &str, off: Option<&str>| Hub {
+            has_proxy: false,
+            ..Hub::new(Some(endpoint.to_owned()), off.map(str::to_owned))
+        };
+        let says = |hub: Hub| {
+            let dir = tempfile::tempdir().unwrap();
+            let store = store(dir.path(), hub);
+            store.pull_known(&tiny(), PullOptions::default(), &mut ()).unwrap_err().to_string()
+        };
+        let started = Instant::now();
+        let refused = says(hub(&format!("http://{free}"), None));
+        assert!(refused.contains("cannot reach 127.0.0.1: "), "{refused}");
+        assert!(says(hub("ftp://x", None)).contains("'ftp://x' is no http or https address"));
+        let off = says(hub("http://x", Some("HF_HUB_OFFLINE is set")));
+        assert!(off.contains("not asked, because HF_HUB_OFFLINE is set"), "{off}");
+        assert!(started.elapsed() < Duration::from_secs(3));
+    }
+
+    #[test]
+    fn endpoints_are_read_as_hosts_and_ports() {
+        let cases = [
+            ("https://huggingface.co", Some(("huggingface.co", 443))),
+            ("http://mirror:8080/hf", Some(("mirror", 8080))),
+            ("https://u:p@h/x:y", Some(("h", 443))),
+            ("http://[::1]:81", Some(("::1", 81))),
+            ("https://[::1]", Some(("::1", 443))),
+            ("https://", None),
+            ("huggingface.co", None),
+            ("https://h:port", None),
+        ];
+        for (endpoint, expected) in cases {
+            let got = host_and_port(endpoint);
+            assert_eq!(got.as_ref().map(|(host, port)| (host.as_str(), *port)), expected, "{endpoint}");
+        }
+    }
+}

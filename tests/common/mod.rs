@@ -1,0 +1,6 @@
+//! What several test files share: a tiny seeded random model in real files, and the real one.
+
+#![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses its own part
+
+pub mod real;
+pub mod tiny;

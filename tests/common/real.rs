@@ -1,0 +1,85 @@
+//! The default model and the reference values that came with its MTP module.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use draftscope::model::load::{DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
+use serde::Deserialize;
+
+/// The target's file; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
+pub fn target_file() -> Option<PathBuf> {
+    if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|v| v == "1") {
+        println!("not run: DRAFTSCOPE_OFFLINE=1");
+        return None;
+    }
+    Some(draftscope::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
+}
+
+/// Where reference values lie.
+pub fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(name)
+}
+
+fn mtp(file: PathBuf) -> MtpRecipe {
+    let config = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/mtp/smollm2-135m/config.json")).unwrap();
+    let weights: Arc<[u8]> = std::fs::read(file).unwrap().into();
+    MtpRecipe { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
+}
+
+/// The bf16 module that the reference values were made with.
+pub fn mtp_bf16() -> MtpRecipe {
+    mtp(fixture("mtp.safetensors"))
+}
+
+/// The FP8 module that the program carries.
+pub fn mtp_fp8() -> MtpRecipe {
+    mtp(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m/mtp.fp8.safetensors"))
+}
+
+/// Loads the default target; none when offline.
+pub fn load_target(dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
+    let recipe = Recipe {
+        target: target_file()?,
+        sha256: None,
+        dtype,
+        device: DeviceChoice::Cpu,
+        ctx_len: Some(1024),
+        mtp: Some(mtp),
+    };
+    Some(load(&recipe, &mut |_, _, _| {}).unwrap())
+}
+
+/// One entry of `golden.json`.
+#[derive(Deserialize)]
+pub struct Golden {
+    pub category: String,
+    pub prompt: String,
+    pub prompt_ids: Vec<u32>,
+    pub output_ids: Vec<u32>,
+    pub steps: Vec<GoldenStep>,
+}
+
+/// One round of a golden trace.
+#[derive(Deserialize)]
+pub struct GoldenStep {
+    pub drafted: Vec<u32>,
+    pub accepted: usize,
+    pub predicted: Vec<u32>,
+}
+
+pub fn golden() -> Vec<Golden> {
+    serde_json::from_slice(&std::fs::read(fixture("golden.json")).unwrap()).unwrap()
+}
+
+/// One entry of `parity.json`.
+#[derive(Deserialize)]
+pub struct Parity {
+    pub prompt: String,
+    pub ids: Vec<u32>,
+    pub next: u32,
+    pub drafted: Vec<u32>,
+}
+
+pub fn parity() -> Vec<Parity> {
+    serde_json::from_slice(&std::fs::read(fixture("parity.json")).unwrap()).unwrap()
+}

@@ -1,0 +1,205 @@
+//! A tiny Llama with random weights, written as real files (GGUF, safetensors, config.json), so that
+//! tests go through the same loading code as a user's model.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::quantized::gguf_file::{self, Value};
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{Device, Tensor};
+use draftscope::model::load::{DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+pub const D: usize = 64;
+pub const LAYERS: usize = 2;
+pub const HEADS: usize = 4;
+pub const KV_HEADS: usize = 2;
+pub const HEAD_DIM: usize = 16;
+pub const FFN: usize = 96;
+pub const CONTEXT: usize = 512;
+const SPECIAL: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
+const MERGES: [&str; 4] = ["t h", "th e", "Ġ the", "i n"];
+pub const TEMPLATE: &str = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/// Files of one tiny model.
+pub struct Tiny {
+    pub folder: tempfile::TempDir,
+    pub target: PathBuf,
+}
+
+impl Tiny {
+    /// The same seed gives the same files.
+    pub fn new(seed: u64) -> Self {
+        Self::with(seed, |_| {})
+    }
+
+    /// With changed metadata, for files that should be refused.
+    pub fn with(seed: u64, change: impl FnOnce(&mut Parts)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("tiny.gguf");
+        let mut parts = parts(seed);
+        change(&mut parts);
+        write_gguf(&target, &parts);
+        Self { folder, target }
+    }
+
+    pub fn recipe(&self) -> Recipe {
+        Recipe {
+            target: self.target.clone(),
+            sha256: None,
+            dtype: Dtype::F32,
+            device: DeviceChoice::Cpu,
+            ctx_len: None,
+            mtp: Some(mtp(9)),
+        }
+    }
+
+    pub fn load(&self) -> Loaded {
+        load(&self.recipe(), &mut |_, _, _| {}).unwrap()
+    }
+}
+
+/// What goes into the GGUF.
+pub struct Parts {
+    pub metadata: Vec<(String, Value)>,
+    pub tensors: Vec<(String, QTensor)>,
+}
+
+struct Random(ChaCha8Rng);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Roughly normal: the sum of uniform draws.
+    fn tensor(&mut self, shape: &[usize], scale: f32) -> Tensor {
+        let n: usize = shape.iter().product();
+        let mut uniform = || self.0.next_u32() as f32 / u32::MAX as f32 - 0.5;
+        let data: Vec<f32> = (0..n).map(|_| (0..4).map(|_| uniform()).sum::<f32>() * scale).collect();
+        Tensor::from_vec(data, shape, &Device::Cpu).unwrap()
+    }
+}
+
+fn parts(seed: u64) -> Parts {
+    let names = vocabulary();
+    let types = names.iter().map(|n| Value::I32(if SPECIAL.contains(&n.as_str()) { 3 } else { 1 })).collect();
+    let texts = |v: &[String]| Value::Array(v.iter().cloned().map(Value::String).collect());
+    let merges: Vec<String> = MERGES.iter().map(|m| (*m).to_owned()).collect();
+    let metadata = [
+        ("general.architecture", Value::String("llama".into())),
+        ("general.name", Value::String("tiny".into())),
+        ("llama.block_count", Value::U32(LAYERS as u32)),
+        ("llama.context_length", Value::U32(CONTEXT as u32)),
+        ("llama.embedding_length", Value::U32(D as u32)),
+        ("llama.feed_forward_length", Value::U32(FFN as u32)),
+        ("llama.attention.head_count", Value::U32(HEADS as u32)),
+        ("llama.attention.head_count_kv", Value::U32(KV_HEADS as u32)),
+        ("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
+        ("llama.rope.freq_base", Value::F32(10_000.0)),
+        ("llama.rope.dimension_count", Value::U32(HEAD_DIM as u32)),
+        ("tokenizer.ggml.model", Value::String("gpt2".into())),
+        ("tokenizer.ggml.pre", Value::String("smollm".into())),
+        ("tokenizer.ggml.tokens", texts(&names)),
+        ("tokenizer.ggml.token_type", Value::Array(types)),
+        ("tokenizer.ggml.merges", texts(&merges)),
+        ("tokenizer.ggml.bos_token_id", Value::U32(1)),
+        ("tokenizer.ggml.eos_token_id", Value::U32(2)),
+        ("tokenizer.chat_template", Value::String(TEMPLATE.into())),
+    ];
+    let metadata = metadata.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    Parts { metadata, tensors: tensors(seed, names.len()) }
+}
+
+/// Special tokens, all bytes in their printable form, then what the merges make.
+fn vocabulary() -> Vec<String> {
+    let printable = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let moved = (0..256u32).filter(|b| !printable(b)).zip(0x100u32..).map(|(_, c)| c);
+    let bytes = (0..256u32).filter(printable).chain(moved).map(|c| char::from_u32(c).unwrap().to_string());
+    let merged = MERGES.iter().map(|m| m.replace(' ', ""));
+    SPECIAL.iter().map(|s| (*s).to_owned()).chain(bytes).chain(merged).collect()
+}
+
+pub fn vocab_len() -> usize {
+    vocabulary().len()
+}
+
+fn tensors(seed: u64, vocab: usize) -> Vec<(String, QTensor)> {
+    let mut random = Random::new(seed);
+    let f32 = |t: &Tensor| QTensor::quantize(t, GgmlDType::F32).unwrap();
+    let norm = |random: &mut Random| (random.tensor(&[D], 0.1) + 1.0).unwrap();
+    let mut all = vec![("token_embd.weight".to_owned(), f32(&random.tensor(&[vocab, D], 1.5)))];
+    all.push(("output_norm.weight".to_owned(), f32(&norm(&mut random))));
+    for layer in 0..LAYERS {
+        let kv = KV_HEADS * HEAD_DIM;
+        let matrices = [
+            ("attn_q", HEADS * HEAD_DIM, D),
+            ("attn_k", kv, D),
+            ("attn_v", kv, D),
+            ("attn_output", D, HEADS * HEAD_DIM),
+            ("ffn_gate", FFN, D),
+            ("ffn_up", FFN, D),
+            ("ffn_down", D, FFN),
+        ];
+        for (name, out, input) in matrices {
+            let weight = random.tensor(&[out, input], 2.0 / (input as f32).sqrt());
+            all.push((format!("blk.{layer}.{name}.weight"), f32(&weight)));
+        }
+        for name in ["attn_norm", "ffn_norm"] {
+            all.push((format!("blk.{layer}.{name}.weight"), f32(&norm(&mut random))));
+        }
+    }
+    all
+}
+
+fn write_gguf(path: &Path, parts: &Parts) {
+    let metadata: Vec<(&str, &Value)> = parts.metadata.iter().map(|(k, v)| (k.as_str(), v)).collect();
+    let tensors: Vec<(&str, &QTensor)> = parts.tensors.iter().map(|(k, v)| (k.as_str(), v)).collect();
+    let mut file = std::fs::File::create(path).unwrap();
+    gguf_file::write(&mut file, &metadata, &tensors).unwrap();
+}
+
+/// A random MTP module for the tiny target; every second token is in its draft vocabulary.
+pub fn mtp(seed: u64) -> MtpRecipe {
+    let mut random = Random::new(seed);
+    let kv = KV_HEADS * HEAD_DIM;
+    let matrices = [
+        ("eh_proj", D, 2 * D),
+        ("self_attn.q_proj", HEADS * HEAD_DIM, D),
+        ("self_attn.k_proj", kv, D),
+        ("self_attn.v_proj", kv, D),
+        ("self_attn.o_proj", D, HEADS * HEAD_DIM),
+        ("mlp.gate_proj", FFN, D),
+        ("mlp.up_proj", FFN, D),
+        ("mlp.down_proj", D, FFN),
+    ];
+    let mut tensors = HashMap::new();
+    for (name, out, input) in matrices {
+        let weight = random.tensor(&[out, input], 1.0 / (input as f32).sqrt());
+        tensors.insert(format!("mtp.layers.0.{name}.weight"), weight);
+    }
+    for name in ["enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"] {
+        tensors.insert(
+            format!("mtp.layers.0.{name}.weight"),
+            Tensor::ones(D, candle_core::DType::F32, &Device::Cpu).unwrap(),
+        );
+    }
+    let vocab: Vec<i64> = (0..vocab_len() as i64).step_by(2).collect();
+    let config = format!(
+        r#"{{"hidden_size":{D},"num_attention_heads":{HEADS},"num_key_value_heads":{KV_HEADS},"head_dim":{HEAD_DIM},"intermediate_size":{FFN},"vocab_size":{},"draft_vocab_size":{},"num_nextn_predict_layers":1,"rms_norm_eps":1e-5,"rope_theta":10000.0,"concat_order":["embedding","hidden"]}}"#,
+        vocab_len(),
+        vocab.len()
+    );
+    let n = vocab.len();
+    tensors.insert("mtp.draft_vocab".into(), Tensor::from_vec(vocab, n, &Device::Cpu).unwrap());
+    let weights = safetensors::serialize(tensors.iter().map(|(k, v)| (k.as_str(), v)), None).unwrap();
+    MtpRecipe {
+        name: "tiny-mtp".into(),
+        weights: weights.into(),
+        config: Arc::from(config.into_bytes()),
+        sha256: None,
+        required: true,
+    }
+}

@@ -1,0 +1,105 @@
+//! Who may import whom. One crate cannot enforce this by itself, so the `use crate::…` lines of
+//! every file are read against a table.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Module, and the modules of this crate it may name.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("protocol", &[]),
+    ("stream", &["protocol"]),
+    ("store", &[]),
+    ("model", &["protocol"]),
+    ("speculate", &["model", "protocol"]),
+    ("engine", &["speculate", "model", "protocol", "stream"]),
+    ("trace", &["protocol", "stream"]),
+    ("session", &["protocol", "speculate::verify", "speculate::distribution"]),
+    ("tui", &["protocol", "stream", "session", "config"]),
+    ("headless", &["protocol", "stream", "session"]),
+    ("cli", &[]),
+    ("config", &[]),
+];
+
+/// Words that must not stand in a module's code at all.
+const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
+    ("protocol", &["candle_core", "ratatui", "std::fs", "std::time"]),
+    ("model", &["ratatui", "crossterm", "EventKind"]),
+    ("speculate", &["ratatui", "std::thread", "serde_json", "tokio"]),
+    ("speculate/verify.rs", &["Tensor", "crate::model", "Instant"]),
+    ("engine", &["ratatui", "crossterm", "std::fs"]),
+    ("session", &["candle_core", "ratatui", "std::time", "std::fs", "Instant"]),
+    ("tui", &["candle_core", "tokenizers"]),
+    ("headless", &["ratatui", "candle_core"]),
+];
+
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+fn each_file(mut check: impl FnMut(&str, &str)) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    assert!(files.len() > 30, "the sources were not found");
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+        let text = fs::read_to_string(&file).unwrap();
+        // tests may use more, and comments may name anything
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let code: String =
+            code.lines().filter(|l| !l.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
+        check(&name, &code);
+    }
+}
+
+fn module_of(file: &str) -> &str {
+    file.split(['/', '.']).next().unwrap_or(file)
+}
+
+#[test]
+fn imports_follow_the_table() {
+    each_file(|file, code| {
+        let Some((module, allowed)) = MAY_IMPORT.iter().find(|(module, _)| *module == module_of(file)) else {
+            assert!(["main", "lib", "commands"].contains(&module_of(file)), "{file}: add its module to the table");
+            return;
+        };
+        for (at, _) in code.match_indices("crate::") {
+            let path: String =
+                code[at + 7..].chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == ':').collect();
+            let fine = path.starts_with(module) || allowed.iter().any(|a| path.starts_with(a));
+            assert!(fine, "{file} names crate::{path}; {module} may import {allowed:?}");
+        }
+    });
+}
+
+#[test]
+fn modules_do_not_know_what_they_must_not() {
+    each_file(|file, code| {
+        for (module, words) in MUST_NOT_KNOW.iter().filter(|(module, _)| file.starts_with(module)) {
+            for word in *words {
+                assert!(!code.contains(word), "{file} names {word}, which {module} must not know");
+            }
+        }
+    });
+}
+
+#[test]
+fn files_fit_in_a_head() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text.lines().take_while(|l| *l != "#[cfg(test)]").count();
+        let is_tests = file.file_name().is_some_and(|name| name == "tests.rs" || name == "fixture.rs");
+        assert!(is_tests || lines <= 400, "{} has {lines} lines before its tests", file.display());
+        assert!(text.starts_with("//!"), "{} does not say what it is", file.display());
+    }
+}

@@ -1,0 +1,204 @@
+//! The real target and MTP module against reference values from an independent implementation.
+
+mod common;
+
+use std::time::Duration;
+
+use common::real;
+use draftscope::model::load::{Dtype, Loaded, MtpRecipe};
+use draftscope::model::{LogitRows, Rows};
+use draftscope::protocol::{DrafterKind, EventKind, Message, Settings, Speaker, TokenId};
+use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
+use safetensors::SafeTensors;
+
+fn ids(ids: &[u32]) -> Vec<TokenId> {
+    ids.iter().copied().map(TokenId).collect()
+}
+
+/// Largest difference relative to the reference's largest value.
+fn relative(got: &[f32], want: &[f32]) -> f32 {
+    assert_eq!(got.len(), want.len());
+    let scale = want.iter().fold(0f32, |m, x| m.max(x.abs()));
+    got.iter().zip(want).fold(0f32, |m, (g, w)| m.max((g - w).abs())) / scale
+}
+
+/// Root mean square difference relative to the reference's.
+fn relative_rms(got: &[f32], want: &[f32]) -> f32 {
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let error: f64 = got.iter().zip(want).map(|(g, w)| square(g - w)).sum();
+    (error / want.iter().map(|w| square(*w)).sum::<f64>()).sqrt() as f32
+}
+
+fn argmax(row: &[f32]) -> usize {
+    row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
+}
+
+struct Reference {
+    bytes: Vec<u8>,
+}
+
+impl Reference {
+    fn open() -> Self {
+        Self { bytes: std::fs::read(real::fixture("parity.safetensors")).unwrap() }
+    }
+
+    fn f32(&self, name: &str) -> Vec<f32> {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let data = tensors.tensor(name).unwrap_or_else(|_| panic!("{name}"));
+        data.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+
+    fn i32(&self, name: &str) -> Vec<i32> {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let data = tensors.tensor(name).unwrap();
+        data.data().chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+}
+
+#[test]
+fn the_tokenizer_and_template_give_the_reference_ids() {
+    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_fp8()) else { return };
+    for golden in real::golden() {
+        let message = Message { role: Speaker::User, content: golden.prompt.clone() };
+        let text = loaded.template.as_ref().unwrap().render(&[message]).unwrap();
+        assert_eq!(loaded.codec.encode(&text).unwrap(), ids(&golden.prompt_ids), "{}", golden.prompt);
+        let bytes: Vec<u8> = golden.prompt_ids.iter().flat_map(|id| loaded.codec.piece(TokenId(*id)).bytes).collect();
+        assert_eq!(String::from_utf8(bytes).unwrap(), text);
+    }
+}
+
+#[test]
+fn target_logits_and_states_agree_in_f32() {
+    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_bf16()) else { return };
+    let reference = Reference::open();
+    for (i, parity) in real::parity().iter().enumerate() {
+        let mut target = loaded.target.fork().unwrap();
+        let out = target.forward(&ids(&parity.ids), LogitRows::All).unwrap();
+        let hidden = relative(out.hidden.as_slice(), &reference.f32(&format!("{i}.hidden")));
+        let last = relative(out.logits.last().unwrap(), &reference.f32(&format!("{i}.last_logits")));
+        assert!(hidden < 2e-3 && last < 2e-3, "{}: hidden {hidden:e}, logits {last:e}", parity.prompt);
+        let (top, values) = (reference.i32(&format!("{i}.top_ids")), reference.f32(&format!("{i}.top_values")));
+        for (t, logits) in out.logits.iter().enumerate() {
+            assert_eq!(argmax(logits), top[t * 32] as usize, "{}: top-1 at position {t}", parity.prompt);
+            let got: Vec<f32> = top[t * 32..][..32].iter().map(|id| logits[*id as usize]).collect();
+            assert!(relative(&got, &values[t * 32..][..32]) < 2e-3, "{}: position {t}", parity.prompt);
+        }
+    }
+}
+
+/// Runs the module over a parity prompt and on to depth 4; relative difference of each depth's logits.
+/// The chain follows the reference's drafts; `alike` counts how often the own first choice is the same.
+fn mtp_differences(recipe: MtpRecipe, measure: fn(&[f32], &[f32]) -> f32) -> Option<(Vec<f32>, usize)> {
+    let Loaded { target, mtp, .. } = real::load_target(Dtype::F32, recipe)?;
+    let (mut module, _) = mtp.unwrap();
+    let reference = Reference::open();
+    let (mut differences, mut alike) = (vec![0f32; 4], 0);
+    for (i, parity) in real::parity().iter().enumerate() {
+        let mut target = target.fork().unwrap();
+        let states = target.forward(&ids(&parity.ids), LogitRows::Last).unwrap().hidden;
+        module.truncate(0).unwrap();
+        let mut tokens = ids(&parity.ids[1..]);
+        tokens.push(TokenId(parity.next));
+        let mut out = module.forward(&tokens, &states).unwrap();
+        for depth in 1..=4usize {
+            let name = if depth == 1 { format!("{i}.mtp1_logits_last") } else { format!("{i}.mtp{depth}_logits") };
+            let logits = out.logits.row(0);
+            differences[depth - 1] = differences[depth - 1].max(measure(logits, &reference.f32(&name)));
+            let drafted = TokenId(parity.drafted[depth - 1]);
+            alike += usize::from(module.draft_vocab()[argmax(logits)] == drafted);
+            let state = Rows::new(out.hidden.last().unwrap().to_vec(), out.hidden.width());
+            out = module.forward(&[drafted], &state).unwrap();
+        }
+    }
+    Some((differences, alike))
+}
+
+#[test]
+fn mtp_logits_agree_at_depths_1_to_4() {
+    let Some((differences, alike)) = mtp_differences(real::mtp_bf16(), relative) else { return };
+    assert!(differences.iter().all(|d| *d < 2e-3), "{differences:?}");
+    assert_eq!(alike, 12, "drafted tokens");
+}
+
+#[test]
+fn fp8_weights_stay_within_their_quantisation_error() {
+    let Some((differences, alike)) = mtp_differences(real::mtp_fp8(), relative_rms) else { return };
+    println!("FP8 against bf16 by depth: {differences:?}; {alike} of 12 drafts alike");
+    // E4M3 keeps 3 bits of mantissa: a weight is off by 2⁻⁴/√3 = 3.6 % at most in the mean square, and
+    // four matrices stand one behind the other
+    assert!(differences.iter().all(|d| *d < 4.0 * 0.036), "{differences:?}");
+    assert!(alike >= 10, "only {alike} of 12 drafts alike");
+    assert!(differences.iter().any(|d| *d > 1e-4), "the FP8 file was not read: {differences:?}");
+}
+
+/// Runs rounds until the output is `len` long or ends; returns (output, rounds as in golden.json).
+fn run(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> (Vec<TokenId>, Vec<(Vec<u32>, usize)>) {
+    let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, prompt) else { panic!("prefill failed") };
+    let (mut output, mut rounds) = (vec![first.id], Vec::new());
+    while output.len() < len && !output.contains(&TokenId(2)) {
+        let mut drafted = Vec::new();
+        let mut accepted = 0;
+        let committed = decoder.round(&mut |event| {
+            match event {
+                EventKind::Drafted { token, .. } => drafted.push(token.id.0),
+                EventKind::Verified { verdict, .. } => accepted = verdict.accepted(),
+                _ => {}
+            }
+            Duration::ZERO
+        });
+        output.extend(committed.unwrap());
+        rounds.push((drafted, accepted));
+    }
+    if let Some(end) = output.iter().position(|t| *t == TokenId(2)) {
+        output.truncate(end + 1);
+    }
+    (output, rounds)
+}
+
+fn settings(draft_len: u8) -> Settings {
+    Settings { draft_len, drafter: DrafterKind::Mtp, ..Settings::default() }
+}
+
+#[test]
+fn greedy_golden_traces_are_repeated() {
+    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_bf16()) else { return };
+    let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
+    let mut decoder = Decoder::new(loaded.target, drafter, &settings(4));
+    let (mut same, mut all, mut reported) = (0, 0, Vec::new());
+    for golden in real::golden() {
+        let (output, rounds) = run(&mut decoder, &ids(&golden.prompt_ids), 96);
+        assert_eq!(output, ids(&golden.output_ids), "[{}] {}", golden.category, golden.prompt);
+        assert_eq!(rounds.len(), golden.steps.len(), "{}", golden.prompt);
+        for (i, ((drafted, accepted), step)) in rounds.iter().zip(&golden.steps).enumerate() {
+            all += 1;
+            if *drafted == step.drafted && *accepted == step.accepted {
+                same += 1;
+            } else {
+                reported.push(format!(
+                    "{} round {i}: {drafted:?}/{accepted} for {:?}/{}",
+                    golden.prompt, step.drafted, step.accepted
+                ));
+            }
+        }
+    }
+    println!("{same} of {all} rounds alike; others:\n{}", reported.join("\n"));
+    assert!(same * 100 >= all * 98, "{same} of {all} rounds alike: {reported:?}");
+}
+
+#[test]
+fn speculation_does_not_change_greedy_output_on_ten_prompts() {
+    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_fp8()) else { return };
+    let plain_target = loaded.target.fork().unwrap();
+    let mut plain = Decoder::new(plain_target, Box::new(NoDrafter), &settings(0));
+    let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
+    let mut speculative = Decoder::new(loaded.target, drafter, &settings(1));
+    for (i, golden) in real::golden().iter().step_by(2).enumerate() {
+        let prompt = ids(&golden.prompt_ids);
+        let (want, _) = run(&mut plain, &prompt, 40);
+        speculative.set(&settings(1 + (i % 8) as u8));
+        let (got, _) = run(&mut speculative, &prompt, 40);
+        let len = want.len().min(got.len());
+        assert_eq!(got[..len], want[..len], "{} at k = {}", golden.prompt, 1 + i % 8);
+    }
+}

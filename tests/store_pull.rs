@@ -1,0 +1,24 @@
+//! The default model, fetched for real, into the user's own cache so that repeated runs are cheap.
+
+use std::fs;
+
+use draftscope::store::{DEFAULT, ModelTable, Status, Store, resolve};
+
+/// With no source reachable this fails, unless `DRAFTSCOPE_OFFLINE=1` says that it is on purpose.
+#[test]
+fn the_default_model_is_found_or_fetched() {
+    if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|value| value == "1") {
+        eprintln!("skipped: DRAFTSCOPE_OFFLINE=1");
+        return;
+    }
+    let file = resolve(None).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(fs::metadata(&file).unwrap().len(), DEFAULT.bytes);
+
+    let store = Store::from_env().unwrap();
+    let by_path = store.info(file.to_str().unwrap()).unwrap(); // reads the file, whatever was noted
+    assert_eq!(by_path.sha256.as_deref(), Some(DEFAULT.sha256));
+
+    let entries = store.list().unwrap();
+    assert_eq!((entries[0].name.as_str(), &entries[0].status), (DEFAULT.name, &Status::Ready));
+    assert!(ModelTable(&entries).to_string().contains("smollm2-135m *"));
+}
