@@ -137,11 +137,7 @@ fn cells(count: u16) -> NonZero<u16> {
 }
 
 fn size(cols: u16, rows: u16) -> PtySize {
-    PtySize {
-        rows,
-        cols,
-        ..PtySize::default()
-    }
+    PtySize { rows, cols, ..PtySize::default() }
 }
 
 #[test]

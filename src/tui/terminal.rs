@@ -122,14 +122,8 @@ fn take_panic() -> Option<String> {
 /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
 pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let mut front = Front {
-        session: Session::new(),
-        app: App::new(options),
-        source,
-        consumers,
-        is_greeted: false,
-        is_open: true,
-    };
+    let mut front =
+        Front { session: Session::new(), app: App::new(options), source, consumers, is_greeted: false, is_open: true };
     runtime.block_on(async {
         let mut guard = Guard::enter()?;
         let shown = front.show(&mut guard.terminal).await;

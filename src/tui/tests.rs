@@ -29,11 +29,7 @@ impl Stage {
     }
 
     fn folded(events: &[Event], options: TuiOptions) -> Self {
-        Self {
-            session: fold(events),
-            app: App::new(options),
-            sent: Vec::new(),
-        }
+        Self { session: fold(events), app: App::new(options), sent: Vec::new() }
     }
 
     fn of(script: &Script) -> Self {
@@ -41,12 +37,7 @@ impl Stage {
     }
 
     fn apply(&mut self, kind: EventKind) {
-        self.session.apply(&Event {
-            seq: 0,
-            at_us: 0,
-            lane: Lane::Speculative,
-            kind,
-        });
+        self.session.apply(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
         self.app.follow(&self.session);
     }
 
@@ -75,9 +66,7 @@ impl Stage {
     fn draw(&mut self, width: u16, height: u16) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let mut seen = Seen::default();
-        terminal
-            .draw(|frame| seen = view(&self.session, &self.app, self.app.theme(), frame))
-            .unwrap();
+        terminal.draw(|frame| seen = view(&self.session, &self.app, self.app.theme(), frame)).unwrap();
         self.app.saw(seen);
         terminal
     }
@@ -149,15 +138,10 @@ fn the_help_lists_the_keymap() {
 #[test]
 fn loading_and_failing_are_screens() {
     let mut stage = Stage::of(&Script::default());
-    stage.apply(EventKind::Loading {
-        stage: "weights".to_owned(),
-        done: 42,
-        total: 100,
-    });
+    stage.apply(EventKind::Loading { stage: "weights".to_owned(), done: 42, total: 100 });
     insta::assert_snapshot!("loading", stage.screen(80, 16));
-    stage.apply(EventKind::Failed {
-        message: "logits of round 7 are not numbers; try --dtype f32\u{1b}[2J".to_owned(),
-    });
+    stage
+        .apply(EventKind::Failed { message: "logits of round 7 are not numbers; try --dtype f32\u{1b}[2J".to_owned() });
     insta::assert_snapshot!("failed", stage.screen(80, 16));
     stage.press("<C-c>");
     assert!(stage.app.quits());
@@ -166,20 +150,13 @@ fn loading_and_failing_are_screens() {
 #[test]
 fn a_small_screen_says_so() {
     let mut stage = Stage::of(&conversation());
-    assert_eq!(
-        stage.screen(59, 16).lines().next(),
-        Some("too small: 59×16, needs 60×16")
-    );
+    assert_eq!(stage.screen(59, 16).lines().next(), Some("too small: 59×16, needs 60×16"));
     assert!(!stage.screen(60, 16).contains("too small"));
 }
 
 #[test]
 fn fates_read_in_monochrome() {
-    let options = TuiOptions {
-        no_color: true,
-        theme: Some("default".to_owned()),
-        ..TuiOptions::default()
-    };
+    let options = TuiOptions { no_color: true, theme: Some("default".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&first_turn(), options);
     let buffer = stage.draw(80, 24).backend().buffer().clone();
     let letter = |modifier: Modifier| match modifier {
@@ -220,30 +197,15 @@ fn a_slowdown_is_said_plainly() {
 
 #[test]
 fn sending_carries_the_whole_conversation() {
-    let mut stage = Stage::new(
-        &first_turn(),
-        TuiOptions {
-            system: Some("Be brief.".to_owned()),
-            ..TuiOptions::default()
-        },
-    );
+    let mut stage =
+        Stage::new(&first_turn(), TuiOptions { system: Some("Be brief.".to_owned()), ..TuiOptions::default() });
     stage.press("And<A-Enter>then?<Enter>");
-    let Some(Command::Generate {
-        prompt: Prompt::Chat(messages),
-    }) = stage.sent.first()
-    else {
+    let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.first() else {
         panic!("a chat prompt is sent");
     };
     let roles: Vec<_> = messages.iter().map(|m| m.role).collect();
-    assert_eq!(
-        roles,
-        [Speaker::System, Speaker::User, Speaker::Assistant, Speaker::User]
-    );
-    assert!(
-        messages[2]
-            .content
-            .starts_with("The sky is blue because of a phenomenon")
-    );
+    assert_eq!(roles, [Speaker::System, Speaker::User, Speaker::Assistant, Speaker::User]);
+    assert!(messages[2].content.starts_with("The sky is blue because of a phenomenon"));
     assert_eq!(messages[3].content, "And\nthen?");
     assert!(stage.app.editor.is_empty());
     assert_eq!(stage.app.focus, Focus::Browse);
@@ -253,19 +215,10 @@ fn sending_carries_the_whole_conversation() {
 fn a_new_conversation_forgets_and_raw_prompts_stand_alone() {
     let mut stage = Stage::of(&first_turn());
     stage.press("<C-n>hi<Enter>");
-    let alone = Message {
-        role: Speaker::User,
-        content: "hi".to_owned(),
-    };
+    let alone = Message { role: Speaker::User, content: "hi".to_owned() };
     let prompt = Prompt::Chat(vec![alone]);
     assert_eq!(stage.sent, [Command::Generate { prompt }]);
-    let mut stage = Stage::new(
-        &first_turn(),
-        TuiOptions {
-            raw: true,
-            ..TuiOptions::default()
-        },
-    );
+    let mut stage = Stage::new(&first_turn(), TuiOptions { raw: true, ..TuiOptions::default() });
     stage.press("hi<Enter>");
     let prompt = Prompt::Raw("hi".to_owned());
     assert_eq!(stage.sent, [Command::Generate { prompt }]);
@@ -299,13 +252,8 @@ fn ctrl_c_stops_first_and_quits_second() {
 fn ctrl_c_stops_each_answer_anew() {
     let mut stage = typed_twice();
     stage.press("<C-c>");
-    stage.apply(EventKind::Prompted {
-        turn: 2,
-        text: "hi".to_owned(),
-    });
-    stage.apply(EventKind::Finished {
-        reason: StopReason::Stopped,
-    });
+    stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned() });
+    stage.apply(EventKind::Finished { reason: StopReason::Stopped });
     assert_eq!(stage.app.focus, Focus::Prompt);
     stage.press("ho<Enter><C-c>");
     assert!(!stage.app.quits());
@@ -325,9 +273,7 @@ fn a_prompt_is_kept_while_an_answer_runs() {
 fn a_refused_prompt_frees_the_way() {
     let mut stage = typed_twice();
     assert!(stage.screen(80, 24).contains("● sent"));
-    stage.apply(EventKind::Notice {
-        message: "the prompt is longer than the context".to_owned(),
-    });
+    stage.apply(EventKind::Notice { message: "the prompt is longer than the context".to_owned() });
     let screen = stage.screen(80, 24);
     assert!(screen.contains("! the prompt is longer"), "{screen}");
     assert_eq!(stage.app.focus, Focus::Prompt);
@@ -355,31 +301,19 @@ fn prompts_are_recalled_with_up_and_down() {
 fn settings_keys_become_commands() {
     let mut stage = Stage::of(&first_turn());
     stage.press("<Tab>+<A-Up>-r]]bb");
-    let sampling = crate::protocol::Sampling {
-        temperature: 0.1,
-        ..Default::default()
-    };
-    let warmer = crate::protocol::Sampling {
-        temperature: 0.2,
-        ..sampling
-    };
+    let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
+    let warmer = crate::protocol::Sampling { temperature: 0.2, ..sampling };
     assert_eq!(
         stage.sent,
         [
             Command::SetDraftLen { draft_len: 4 },
             Command::SetDraftLen { draft_len: 5 },
             Command::SetDraftLen { draft_len: 4 },
-            Command::SetRule {
-                rule: VerifyRule::Rejection
-            },
+            Command::SetRule { rule: VerifyRule::Rejection },
             Command::SetSampling { sampling },
             Command::SetSampling { sampling: warmer },
-            Command::SetBaseline {
-                baseline: Baseline::Off
-            },
-            Command::SetBaseline {
-                baseline: Baseline::Probe(32)
-            },
+            Command::SetBaseline { baseline: Baseline::Off },
+            Command::SetBaseline { baseline: Baseline::Probe(32) },
         ]
     );
     assert!(stage.screen(120, 40).contains("→ k=4"));
@@ -404,9 +338,7 @@ fn split_asks_for_a_race_once() {
     script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
     let mut stage = Stage::of(&script);
     stage.press("<F2>");
-    let race = Command::SetBaseline {
-        baseline: Baseline::Race,
-    };
+    let race = Command::SetBaseline { baseline: Baseline::Race };
     assert_eq!(stage.sent, [race]);
     stage.press("<F2><F2>");
     assert_eq!(stage.sent.len(), 1);
@@ -482,10 +414,7 @@ fn escape_sequences_in_tokens_never_reach_the_screen() {
 
 #[test]
 fn an_unknown_theme_is_a_message_and_every_theme_is_reached() {
-    let options = TuiOptions {
-        theme: Some("drak".to_owned()),
-        ..TuiOptions::default()
-    };
+    let options = TuiOptions { theme: Some("drak".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&first_turn(), options);
     assert!(stage.screen(120, 40).contains("there is no theme 'drak'"));
     stage.press("<Tab>");
@@ -504,22 +433,10 @@ fn options_ask_for_a_race_and_send_a_prompt() {
     let mut head = header();
     head.settings.baseline = Baseline::Off;
     script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
-    let options = TuiOptions {
-        split: true,
-        initial_prompt: Some("hi".to_owned()),
-        ..TuiOptions::default()
-    };
+    let options = TuiOptions { split: true, initial_prompt: Some("hi".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&script, options);
     let commands = update::greet(&mut stage.app, &stage.session);
-    assert!(matches!(
-        commands[..],
-        [
-            Command::SetBaseline {
-                baseline: Baseline::Race
-            },
-            Command::Generate { .. }
-        ]
-    ));
+    assert!(matches!(commands[..], [Command::SetBaseline { baseline: Baseline::Race }, Command::Generate { .. }]));
 }
 
 #[test]
@@ -538,9 +455,7 @@ fn ended_turns_look_the_same_from_the_cache() {
 fn a_long_draft_is_shown_around_the_chosen_column() {
     let mut script = Script::started();
     script.prompt("hi", "Hello");
-    let drafts: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
-        .map(|t| (t, 0.5))
-        .to_vec();
+    let drafts: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(|t| (t, 0.5)).to_vec();
     let mut target = drafts.clone();
     target.push(("m", 0.5));
     script.round(&drafts, &target);

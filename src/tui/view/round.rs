@@ -89,13 +89,7 @@ impl Columns {
         let count = (room / width).clamp(1, all);
         let focus = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(all - 1);
         let first = (focus + 1).saturating_sub(count).min(all - count);
-        Self {
-            all,
-            first,
-            count,
-            width,
-            focus,
-        }
+        Self { all, first, count, width, focus }
     }
 
     fn range(&self) -> std::ops::Range<usize> {
@@ -127,19 +121,8 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
 
 /// Where the round's time went, as far as told.
 fn times(screen: Screen, round: &Round) -> Line<'static> {
-    let steps: Vec<_> = round
-        .drafts
-        .iter()
-        .map(|d| format!("{:.1}", d.took_us as f64 / 1e3))
-        .collect();
-    let mut text = format!(
-        " time: draft {} ms",
-        if steps.is_empty() {
-            "0".to_owned()
-        } else {
-            steps.join(" + ")
-        }
-    );
+    let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
+    let mut text = format!(" time: draft {} ms", if steps.is_empty() { "0".to_owned() } else { steps.join(" + ") });
     if !round.rows.is_empty() {
         text.push_str(&format!(
             " · verify {} rows {} · sample {}",
@@ -207,10 +190,7 @@ fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, 
 /// The target's own token: the one it added, the draft it agreed to, else its best.
 fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let row = round.rows.get(index);
-    let added = round
-        .next_index()
-        .filter(|at| *at == index)
-        .and_then(|_| round.next_piece());
+    let added = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece());
     if let Some(piece) = added {
         let prob = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
         let (role, sign) = sign(next_fate(round));

@@ -91,12 +91,7 @@ pub(super) fn render(screen: Screen, lane: Lane, area: Rect, frame: &mut Frame, 
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
-    *seen = Seen {
-        top,
-        max_top,
-        page: height,
-        ..*seen
-    };
+    *seen = Seen { top, max_top, page: height, ..*seen };
     frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
 }
 
@@ -175,9 +170,7 @@ fn legend(screen: Screen, width: u16) -> Line<'static> {
 /// The transcript by turns; the last part is what no turn holds yet.
 fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     let turns = screen.session.turns();
-    let mut laid: Vec<_> = (0..turns.len())
-        .map(|index| laid_turn(screen, lane, index, width))
-        .collect();
+    let mut laid: Vec<_> = (0..turns.len()).map(|index| laid_turn(screen, lane, index, width)).collect();
     let mut flow = Flow::new(width);
     if screen.app.conversations.last() == Some(&turns.len()) && !turns.is_empty() {
         rule(screen, &mut flow);
@@ -187,10 +180,7 @@ fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     } else if turns.is_empty() {
         welcome(screen, &mut flow);
     }
-    laid.push(Laid {
-        lines: flow.finish().into(),
-        selected: None,
-    });
+    laid.push(Laid { lines: flow.finish().into(), selected: None });
     laid
 }
 
@@ -210,10 +200,7 @@ fn laid_turn(screen: Screen, lane: Lane, index: usize, width: u16) -> Laid {
         starts_conversation: screen.app.conversations.contains(&index),
         tokens: LANES.map(|lane| turn.answer(lane).tokens.len()),
     };
-    let lines = screen
-        .app
-        .transcript
-        .get(key, || lay_turn(screen, lane, index, width).lines);
+    let lines = screen.app.transcript.get(key, || lay_turn(screen, lane, index, width).lines);
     Laid { lines, selected: None }
 }
 
@@ -233,10 +220,7 @@ fn lay_turn(screen: Screen, lane: Lane, index: usize, width: u16) -> Laid {
     let selected = answer(screen, turn, lane, &mut flow);
     caption(screen, turn, lane, &mut flow);
     flow.end_line();
-    Laid {
-        lines: flow.finish().into(),
-        selected,
-    }
+    Laid { lines: flow.finish().into(), selected }
 }
 
 fn rule(screen: Screen, flow: &mut Flow) {
