@@ -223,7 +223,8 @@ fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String
     };
     let (role, sign) = sign(fate);
     let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
-    (format!("{sign} {word}"), style)
+    let cut = if round.is_cut(index) { " (cut)" } else { "" };
+    (format!("{sign} {word}{cut}"), style)
 }
 
 fn fate(round: &Round, index: usize) -> Fate {

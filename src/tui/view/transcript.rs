@@ -300,7 +300,10 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
     let answer = turn.answer(lane);
     flow.break_line();
     if answer.tokens.is_empty() {
-        if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
+        if answer.finished == Some(StopReason::Refused) {
+            flow.push("└ the prompt was refused", screen.theme[Role::Warning]);
+            flow.end_line();
+        } else if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
             flow.push("(plain decoding was not run)", screen.theme[Role::TextDim]);
             flow.end_line();
         }
@@ -324,7 +327,7 @@ fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> Stri
         StopReason::MaxTokens => " · cut at max-tokens",
         StopReason::ContextFull => " · context full",
         StopReason::Stopped => " · stopped",
-        StopReason::Refused => "the prompt was refused",
+        StopReason::Refused => " · refused",
         StopReason::Measured => " · measured enough",
     };
     text.push_str(why);
