@@ -3,7 +3,7 @@
 //! Invariant: a sentence uses only numbers that the events carry, in the words of the glossary, and
 //! is safe to print. Its judgement "near tie" has one definition, [`NEAR_TIE`].
 
-use crate::protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction};
+use crate::protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction, VerifyRule};
 
 use super::{Round, text::quoted};
 
@@ -31,6 +31,9 @@ pub fn explain(round: &Round, index: usize) -> Option<Finding> {
         Some(_) => draft_text(round, index)?,
         None => next_text(round, index)?,
     };
+    if round.is_cut(index) {
+        text.push_str("; cut off, the answer ends before it");
+    }
     if let Some(margin) = margin.filter(|_| near_tie && round.verdict.is_some()) {
         text.push_str(&format!(" (near tie, margin {margin:.2})"));
     }
@@ -50,24 +53,30 @@ fn draft_text(round: &Round, index: usize) -> Option<String> {
         return Some(format!("the drafter proposes {name}{sure}; not judged yet"));
     };
     Some(match judgement.outcome {
-        Outcome::Accepted => accepted(&name, judgement, best(round, index)),
+        Outcome::Accepted => accepted(round, index, &name, judgement),
         Outcome::Rejected => rejected(round, index, &name, judgement),
         Outcome::NotReached => not_reached(round, index, &name),
     })
 }
 
-fn accepted(name: &str, judgement: &Judgement, best: Option<&Candidate>) -> String {
+fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
     let Judgement { p, q, u, .. } = *judgement;
-    match u {
-        Some(_) if p >= q => format!("p {p:.2} ≥ q {q:.2}, so draft {name} is always accepted"),
-        Some(u) => format!("u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted", over(p, q)),
-        None => match best {
-            Some(best) if quoted(&best.piece) != name => format!(
-                "the target's draw at this position is {name} {p:.2} too (its best was {} {:.2}); draft accepted",
-                quoted(&best.piece),
-                best.prob
-            ),
-            _ => format!("the target says {name} {p:.2} too; draft accepted"),
+    match (round.rule, u) {
+        (VerifyRule::Rejection, Some(_)) if p >= q => {
+            format!("p {p:.2} ≥ q {q:.2}, so draft {name} is always accepted")
+        }
+        (VerifyRule::Rejection, Some(u)) => {
+            format!("u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted", over(p, q))
+        }
+        (VerifyRule::Exact, Some(u)) => {
+            format!("the target's own draw (u {u:.2}) is {name} {p:.2} too; draft accepted")
+        }
+        (_, None) => match best(round, index).filter(|best| quoted(&best.piece) != name) {
+            Some(best) => {
+                let best = format!("{} {:.2}", quoted(&best.piece), best.prob);
+                format!("the target picks {name} {p:.2} too (its best was {best}); draft accepted")
+            }
+            None => format!("the target says {name} {p:.2} too; draft accepted"),
         },
     }
 }
@@ -76,17 +85,23 @@ fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     let Judgement { p, q, u, .. } = *judgement;
     let next = round.next_piece().unwrap_or_default();
     let chosen = quoted(&next);
-    if let Some(u) = u {
+    if let (VerifyRule::Rejection, Some(u)) = (round.rule, u) {
         return format!(
             "u {u:.2} ≥ p/q {:.2} ({p:.2}/{q:.2}); draft {name} rejected, {chosen} drawn from max(0, p − q)",
             over(p, q)
         );
     }
-    let Some(prob) = prob_of(round, index, &next) else {
-        return format!("the target took {chosen}, not {name} {p:.2}; draft rejected, {chosen} committed");
-    };
-    let verb = if prob >= p { "preferred" } else { "drew" };
-    format!("the target {verb} {chosen} {prob:.2} over {name} {p:.2}; draft rejected, {chosen} committed")
+    let prob = prob_of(round, index, &next);
+    let shown = prob.map_or(String::new(), |prob| format!(" {prob:.2}"));
+    match (u, prob) {
+        (Some(u), _) => format!(
+            "the target's own draw (u {u:.2}) is {chosen}{shown}, not {name} {p:.2}; draft rejected, {chosen} committed"
+        ),
+        (None, None) => format!("the target took {chosen}, not {name} {p:.2}; draft rejected, {chosen} committed"),
+        (None, Some(_)) => {
+            format!("the target preferred {chosen}{shown} over {name} {p:.2}; draft rejected, {chosen} committed")
+        }
+    }
 }
 
 fn not_reached(round: &Round, index: usize, name: &str) -> String {

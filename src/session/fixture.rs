@@ -42,7 +42,8 @@ pub(crate) fn header() -> Header {
 /// Same text, same id.
 pub(crate) fn piece(text: &str) -> Piece {
     let id = text.bytes().fold(7_u32, |id, byte| id.wrapping_mul(31).wrapping_add(byte.into()));
-    Piece::new(TokenId(id % 49_152), text)
+    let id = TokenId(id % 49_152);
+    if text.starts_with("<|") { Piece::special(id, text) } else { Piece::new(id, text) }
 }
 
 /// A row with this best candidate, and a runner-up.

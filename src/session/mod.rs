@@ -156,10 +156,11 @@ impl Session {
     }
 
     fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
+        let rule = self.settings.rule;
         let Some(answer) = self.working_answer(lane) else {
             return;
         };
-        if let Some(phase) = answer.apply(kind) {
+        if let Some(phase) = answer.apply(kind, rule) {
             self.lanes[slot(lane)].phase = phase;
         }
     }
@@ -290,4 +291,4 @@ impl Session {
 pub(crate) mod fixture;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

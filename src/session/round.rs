@@ -4,7 +4,7 @@
 //! not been told is empty or `None`, and nothing here guesses it. `rows[i]` judges `drafts[i]`, row
 //! `drafts.len()` yields the bonus.
 
-use crate::protocol::{Judgement, NextKind, Outcome, Piece, Prediction, Verification};
+use crate::protocol::{Judgement, NextKind, Outcome, Piece, Prediction, Verification, VerifyRule};
 
 /// One proposed token.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub struct Round {
     pub base_len: u32,
     /// k asked of the drafter.
     pub draft_len: u8,
+    /// Rule in force when it began.
+    pub rule: VerifyRule,
     /// Proposals so far.
     pub drafts: Vec<DraftCell>,
     /// What the target says at every position; empty until scored.
@@ -94,6 +96,13 @@ impl Round {
             None => self.committed.get(self.accepted()).cloned().unwrap_or(Piece::new(verdict.next, Vec::new())),
         };
         Some(piece)
+    }
+
+    /// Whether the token of a column was accepted or added, and then cut off by a stop rule.
+    #[must_use]
+    pub fn is_cut(&self, index: usize) -> bool {
+        let kept = self.outcome(index) == Some(Outcome::Accepted) || self.next_index() == Some(index);
+        self.is_complete && kept && index >= self.committed.len()
     }
 
     /// Time of all draft steps.

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::fixture::{Script, conversation, first_turn, piece};
 use super::*;
-use crate::protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification};
+use crate::protocol::{
+    Candidate, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification, VerifyRule,
+};
 
 pub(crate) fn fold(events: &[Event]) -> Session {
     let mut session = Session::new();
@@ -118,6 +120,9 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     assert_eq!(answer.tokens[1].provenance, Provenance::Accepted);
     assert_eq!(answer.stats().committed(), 1);
     assert_eq!(answer.stats().accepted(), 2);
+    let why = explain(&answer.rounds[0], 1).unwrap().text;
+    assert_eq!(why, "the target says '!' 0.50 too; draft accepted; cut off, the answer ends before it");
+    assert!(!answer.rounds[0].is_cut(0) && answer.rounds[0].is_cut(2));
 }
 
 #[test]
@@ -166,6 +171,7 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
 #[test]
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
+        rule: VerifyRule::Rejection,
         drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), took_us: 1 }],
         verdict: Some(Verification {
             judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), outcome: Outcome::Rejected }],
@@ -184,6 +190,8 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
     judgement.u = Some(0.1);
     judgement.outcome = Outcome::Accepted;
     assert_eq!(explain(&round, 0).unwrap().text, "u 0.10 < p/q 0.25 (0.20/0.80); draft ' a' accepted");
+    round.rule = VerifyRule::Exact;
+    assert_eq!(explain(&round, 0).unwrap().text, "the target's own draw (u 0.10) is ' a' 0.20 too; draft accepted");
 }
 
 #[test]

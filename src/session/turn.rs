@@ -4,7 +4,7 @@
 //! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
 //! may have cut it). Discarded drafts are not stored twice: [`Answer::strands`] interleaves them.
 
-use crate::protocol::{EventKind, Lane, NextKind, Outcome, Piece, Prediction, StopReason};
+use crate::protocol::{EventKind, Lane, NextKind, Outcome, Piece, Prediction, StopReason, VerifyRule};
 
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, slot, text};
 
@@ -124,10 +124,12 @@ impl Answer {
     }
 
     /// Takes an event of a round; returns what the lane does next, or nothing if it was ignored.
-    pub(super) fn apply(&mut self, kind: &EventKind) -> Option<Phase> {
+    pub(super) fn apply(&mut self, kind: &EventKind, rule: VerifyRule) -> Option<Phase> {
         match kind {
             EventKind::RoundStarted { round, base_len, draft_len } => {
-                Some(self.start_round(*round, *base_len, *draft_len))
+                let round =
+                    Round { round: *round, base_len: *base_len, draft_len: *draft_len, rule, ..Round::default() };
+                Some(self.start_round(round))
             }
             EventKind::Drafted { round, index, token, q, top, took_us } => {
                 let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), took_us: *took_us };
@@ -152,19 +154,13 @@ impl Answer {
         }
     }
 
-    fn start_round(&mut self, round: u32, base_len: u32, draft_len: u8) -> Phase {
+    fn start_round(&mut self, round: Round) -> Phase {
         if let Some(old) = self.rounds.len().checked_sub(FULL_ROUNDS) {
             self.rounds[old].shrink();
         }
-        self.rounds.push(Round {
-            round,
-            turn: self.turn,
-            base_len,
-            draft_len,
-            first_token: self.tokens.len(),
-            ..Round::default()
-        });
-        if draft_len == 0 { Phase::Verifying } else { Phase::Drafting }
+        let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
+        self.rounds.push(Round { turn: self.turn, first_token: self.tokens.len(), ..round });
+        phase
     }
 
     /// The round with this number, if it is still open.

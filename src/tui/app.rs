@@ -10,7 +10,7 @@ use crate::session::{Round, Session};
 use super::editor::Editor;
 use super::keymap::{Context, Keymap};
 use super::theme::{BUNDLED, Depth, Theme};
-use super::view::Seen;
+use super::view::{Cache, Seen};
 
 /// What a caller decides about the front end.
 #[derive(Clone, Debug, Default)]
@@ -105,9 +105,13 @@ pub struct App {
     pub(super) notices_read: u64,
     /// The source is gone: why, as far as known.
     pub(super) lost: Option<String>,
+    /// No more events will come.
+    pub(super) has_ended: bool,
     pub(super) quits: bool,
     pub(super) keymap: Keymap,
     pub(super) seen: Seen,
+    /// Not state: lines of ended turns, which would come out the same again.
+    pub(super) transcript: Cache,
     pub(super) options: TuiOptions,
     themes: Vec<Theme>,
     theme: usize,
@@ -144,9 +148,11 @@ impl App {
             toast: (!toasts.is_empty()).then(|| toasts.join(" · ")),
             notices_read: 0,
             lost: None,
+            has_ended: false,
             quits: false,
             keymap: Keymap::bundled(),
             seen: Seen::default(),
+            transcript: Cache::default(),
             options,
             themes,
             theme: theme.unwrap_or(0),
@@ -206,7 +212,7 @@ impl App {
 
     /// Whether an answer is under way or a prompt on its way.
     pub(super) fn is_busy(&self, session: &Session) -> bool {
-        session.is_generating() || self.is_awaiting(session)
+        !self.has_ended && (session.is_generating() || self.is_awaiting(session))
     }
 
     pub(super) fn is_awaiting(&self, session: &Session) -> bool {

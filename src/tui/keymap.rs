@@ -106,6 +106,12 @@ impl Chord {
         Some(Self { code, modifiers })
     }
 
+    /// The key as a terminal reports it.
+    #[cfg(test)]
+    pub(super) fn event(&self) -> KeyEvent {
+        KeyEvent::new(self.code, self.modifiers)
+    }
+
     /// As hints and help show it.
     #[must_use]
     pub fn label(&self) -> String {
@@ -223,17 +229,16 @@ impl Keymap {
             };
             let list = value.get("keymap").and_then(toml::Value::as_array);
             for line in list.into_iter().flatten() {
-                match keymap.add(context, line.clone()) {
-                    Ok(()) => {}
-                    Err(warning) => warnings.push(format!("[{key}] {warning}")),
+                if let Err(warning) = keymap.add(context, line) {
+                    warnings.push(format!("[{key}] {warning}"));
                 }
             }
         }
         (keymap, warnings)
     }
 
-    fn add(&mut self, context: Context, line: toml::Value) -> Result<(), String> {
-        let raw: RawBinding = line.clone().try_into().map_err(|_| unreadable(&line))?;
+    fn add(&mut self, context: Context, line: &toml::Value) -> Result<(), String> {
+        let raw: RawBinding = line.clone().try_into().map_err(|_| unreadable(line))?;
         let names = match raw.on {
             OneOrMany::One(name) => vec![name],
             OneOrMany::Many(names) => names,
@@ -264,6 +269,21 @@ impl Keymap {
     pub fn binding(&self, context: Context, action: Action) -> Option<&Binding> {
         let of = |c: Context| self.bindings.iter().find(move |b| b.run == action && b.context == c);
         of(context).or_else(|| of(Context::Global))
+    }
+
+    /// The table as Markdown, for the README.
+    #[must_use]
+    pub fn to_markdown(&self) -> String {
+        let mut text = String::new();
+        for context in Context::ALL {
+            text.push_str(&format!("| {} | |\n|---|---|\n", context.title()));
+            for binding in self.of(*context) {
+                let keys: Vec<_> = binding.on.iter().map(|chord| format!("`{}`", chord.label())).collect();
+                text.push_str(&format!("| {} | {} |\n", keys.join(" "), binding.run.describe()));
+            }
+            text.push('\n');
+        }
+        text
     }
 
     /// All bindings of one context, in the order of the file.
@@ -333,6 +353,15 @@ mod tests {
                 "unknown table 'brwse'; nearest is 'browse'",
             ]
         );
+    }
+
+    #[test]
+    fn the_markdown_has_a_line_for_every_binding() {
+        let keymap = Keymap::bundled();
+        let text = keymap.to_markdown();
+        assert!(text.contains("| `Alt+Enter` `Ctrl+J` | Start a new line in the prompt |"));
+        let lines = text.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!(lines, keymap.bindings.len());
     }
 
     #[test]

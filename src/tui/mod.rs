@@ -25,8 +25,10 @@ pub use app::{App, TuiOptions};
 pub use keymap::{Binding, Chord, Context, Keymap};
 pub use terminal::{Ended, TuiError, run};
 pub use theme::{Depth, Role, Theme};
-pub use update::{key, paste, update};
+pub use update::{paste, press, update};
 pub use view::{Seen, view};
 
+#[cfg(test)]
+mod pty;
 #[cfg(test)]
 mod tests;

@@ -110,6 +110,11 @@ fn hook_panics(own: ThreadId) {
     });
 }
 
+/// What another thread panicked with, once.
+fn take_panic() -> Option<String> {
+    PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Shows a source until the user quits. Consumers see each event before the screen does and are
 /// finished at the end; one that fails is dropped with a notice.
 ///
@@ -117,9 +122,8 @@ fn hook_panics(own: ThreadId) {
 /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
 pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let initial = options.initial_prompt.clone();
     let mut front =
-        Front { session: Session::new(), app: App::new(options), source, consumers, initial, is_open: true };
+        Front { session: Session::new(), app: App::new(options), source, consumers, is_greeted: false, is_open: true };
     runtime.block_on(async {
         let mut guard = Guard::enter()?;
         let shown = front.show(&mut guard.terminal).await;
@@ -137,8 +141,8 @@ struct Front {
     app: App,
     source: Source,
     consumers: FanOut,
-    /// A prompt to send as soon as the source takes one.
-    initial: Option<String>,
+    /// Whether the source was asked for what the options say.
+    is_greeted: bool,
     /// Whether more events can come.
     is_open: bool,
 }
@@ -180,7 +184,7 @@ impl Front {
 
     fn input(&mut self, input: Input) {
         let commands = match input {
-            Input::Key(key) if key.kind != KeyEventKind::Release => update::key(&mut self.app, &self.session, key),
+            Input::Key(key) if key.kind != KeyEventKind::Release => update::press(&mut self.app, &self.session, key),
             Input::Paste(text) => {
                 update::paste(&mut self.app, &text);
                 Vec::new()
@@ -208,7 +212,7 @@ impl Front {
             next = self.source.events.try_recv().ok();
         }
         self.app.follow(&self.session);
-        self.send_initial();
+        self.greet();
     }
 
     fn apply(&mut self, event: &Event) {
@@ -221,25 +225,24 @@ impl Front {
     /// The source has closed its channel. A recording may end so; a live engine may not.
     fn lose(&mut self) {
         self.is_open = false;
+        self.app.has_ended = true;
         let header = self.session.header();
         if header.is_some_and(|header| !header.capabilities.can_generate) {
             self.app.toast = Some("the recording has ended".to_owned());
             return;
         }
-        let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let why = panic.map_or(String::new(), |why| format!(": {why}"));
+        let why = take_panic().map_or(String::new(), |why| format!(": {why}"));
         self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
     }
 
-    fn send_initial(&mut self) {
+    /// Once a source that takes prompts has begun: what the options asked of it.
+    fn greet(&mut self) {
         let takes_prompts = self.session.header().is_some_and(|h| h.capabilities.can_generate);
-        if !takes_prompts {
+        if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
             return;
         }
-        if let Some(text) = self.initial.take() {
-            let commands = update::generate(&mut self.app, &self.session, text);
-            self.send(commands);
-        }
+        let commands = update::greet(&mut self.app, &self.session);
+        self.send(commands);
     }
 
     /// Lets the source end and the consumers have its last events.
@@ -254,6 +257,9 @@ impl Front {
         }
         for dropped in self.consumers.finish() {
             eprintln!("draftscope: {dropped}");
+        }
+        if let Some(panic) = take_panic() {
+            eprintln!("draftscope: a thread {panic}");
         }
     }
 }

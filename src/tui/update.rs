@@ -20,7 +20,7 @@ const MAX_TEMPERATURE: f32 = 2.0;
 const PROBE_TOKENS: u32 = 32;
 
 /// A key: the action bound to it, or typing.
-pub fn key(app: &mut App, session: &Session, key: KeyEvent) -> Vec<Command> {
+pub fn press(app: &mut App, session: &Session, key: KeyEvent) -> Vec<Command> {
     let context = app.context();
     match app.keymap.action(context, key) {
         Some(action) => update(app, session, action),
@@ -132,6 +132,15 @@ fn can_generate(session: &Session) -> bool {
     session.header().is_some_and(|header| header.capabilities.can_generate)
 }
 
+/// Why a source does not take settings or prompts (yet).
+fn refusal(session: &Session) -> Option<&'static str> {
+    match session.header() {
+        None => Some("still loading"),
+        Some(header) if !header.capabilities.can_generate => Some("this is a recording: it stays as it was"),
+        Some(_) => None,
+    }
+}
+
 fn send(app: &mut App, session: &Session) -> Vec<Command> {
     if app.editor.text().trim().is_empty() {
         return Vec::new();
@@ -140,12 +149,8 @@ fn send(app: &mut App, session: &Session) -> Vec<Command> {
         Some("still answering: Ctrl+C stops it")
     } else if session.failure().is_some() || app.lost.is_some() {
         Some("the engine has stopped; quit and start again")
-    } else if session.header().is_none() {
-        Some("still loading; the prompt stays here")
-    } else if !can_generate(session) {
-        Some("this is a recording: it takes no prompts")
     } else {
-        None
+        refusal(session)
     };
     if let Some(refusal) = refusal {
         app.toast = Some(refusal.to_owned());
@@ -155,8 +160,20 @@ fn send(app: &mut App, session: &Session) -> Vec<Command> {
     generate(app, session, text)
 }
 
+/// What the options ask of a source that has just begun.
+pub(super) fn greet(app: &mut App, session: &Session) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if app.split {
+        commands.extend(race(app, session));
+    }
+    if let Some(text) = app.options.initial_prompt.take() {
+        commands.extend(generate(app, session, text));
+    }
+    commands
+}
+
 /// Sends a prompt and turns the user's eyes to the answer.
-pub(super) fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
+fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     follow_live(app);
     app.focus = Focus::Browse;
     app.returns_to_prompt = true;
@@ -191,6 +208,10 @@ fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Comma
 
 /// Changes one setting, starting from what is wanted already.
 fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
+    if let Some(refusal) = refusal(session) {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
     let mut settings = app.settings(session);
     let command = match action {
         Action::DraftLenUp => draft_len(&mut settings, 1),
@@ -237,8 +258,16 @@ fn temperature(sampling: &mut Sampling, step: f32) -> Command {
 
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
     app.split = !app.split;
+    if !app.split || !can_generate(session) {
+        return Vec::new();
+    }
+    race(app, session)
+}
+
+/// Asks for the plain lane to run to its end, unless it does.
+fn race(app: &mut App, session: &Session) -> Vec<Command> {
     let mut settings = app.settings(session);
-    if !app.split || settings.baseline == Baseline::Race {
+    if settings.baseline == Baseline::Race {
         return Vec::new();
     }
     settings.baseline = Baseline::Race;

@@ -31,6 +31,7 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("curve", "the same over the last 16 tokens"),
     ("lane's clock", "measured time of its rounds; lanes take turns on one device, each on its own clock"),
     ("speedup", "speculative ÷ plain tokens/s, both measured in this turn"),
+    ("session", "the same numbers over all turns (speedup: over turns in which both lanes ran)"),
     ("tokens/round", "committed ÷ rounds, bonus and recovered included"),
     ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
     ("by position", "accepted ÷ offered at that place of the draft"),

@@ -3,7 +3,7 @@
 //! ```text
 //!   status ────────────────────────────────
 //!   transcript (or split) │ speed
-//!                         │ speedup           (tall)
+//!                         │ speedup           (not compact)
 //!                         │ tokens per round  (not compact)
 //!                         │ acceptance by position
 //!   round ─────────────────────────────────
@@ -39,6 +39,7 @@ use super::fate;
 use super::theme::{Role, Theme};
 
 pub(super) use round::telling_column;
+pub(super) use transcript::Cache;
 
 /// Below this the screen only says that it is too small.
 const MIN_SIZE: (u16, u16) = (60, 16);
@@ -92,10 +93,12 @@ pub fn view(session: &Session, app: &App, theme: &Theme, frame: &mut Frame) -> S
         screens::too_small(screen, area, frame);
         return seen;
     }
-    if screens::blocking(screen, area, frame) {
-        return seen;
+    if screens::is_loading(screen) {
+        screens::loading(screen, area, frame);
+    } else {
+        main(screen, area, frame, &mut seen);
     }
-    main(screen, area, frame, &mut seen);
+    screens::failure(screen, area, frame);
     if let Some(top) = app.help {
         seen.help_max = help::render(screen, top, area, frame);
     }
@@ -151,7 +154,7 @@ fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
     let (speedup, per_round, positions) = match area.height {
         0..16 => (0, 0, positions.min(5)),
         16..22 => (0, 4, positions.min(6)),
-        22..32 => (0, 5, positions.min(8)),
+        22..32 => (7, 5, positions.min(5)),
         _ => (area.height / 4, area.height / 5, positions.min(area.height / 4)),
     };
     let [a, b, c, d] = Layout::vertical([

@@ -6,6 +6,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::widgets::Block;
+use unicode_width::UnicodeWidthStr;
 
 use crate::tui::app::Focus;
 use crate::tui::theme::Role;
@@ -16,7 +17,7 @@ use super::Screen;
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {
     let inner = usize::from(area.width.saturating_sub(2)).max(1);
     let lines = screen.app.editor.area().lines().iter();
-    let rows: usize = lines.map(|line| line.chars().count() / inner + 1).sum();
+    let rows: usize = lines.map(|line| line.width() / inner + 1).sum();
     (rows as u16).clamp(1, (area.height / 4).max(3) - 2) + 2
 }
 

@@ -19,6 +19,9 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::{Screen, duration, sign};
 
+/// From this height on the times have a line of their own; below, they are on the frame.
+const TIMES_INSIDE: u16 = 9;
+
 /// Width of the row labels.
 const LABEL: usize = 9;
 
@@ -32,7 +35,10 @@ pub(in crate::tui) fn telling_column(round: &Round) -> usize {
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let round = screen.app.round(screen.session);
-    let block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
+    let mut block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
+    if let Some(round) = round.filter(|_| area.height < TIMES_INSIDE) {
+        block = block.title_bottom(times(screen, round));
+    }
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inner.is_empty() {
@@ -68,6 +74,7 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
 
 /// The columns that fit, and how wide each is.
 struct Columns {
+    all: usize,
     first: usize,
     count: usize,
     width: usize,
@@ -77,12 +84,12 @@ struct Columns {
 impl Columns {
     fn of(screen: Screen, round: &Round, width: u16) -> Self {
         let all = round.columns().max(1);
-        let room = usize::from(width).saturating_sub(LABEL).max(1);
+        let room = usize::from(width).saturating_sub(LABEL + 1).max(1);
         let width = (room / all).clamp(12, 22);
         let count = (room / width).clamp(1, all);
         let focus = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(all - 1);
         let first = (focus + 1).saturating_sub(count).min(all - count);
-        Self { first, count, width, focus }
+        Self { all, first, count, width, focus }
     }
 
     fn range(&self) -> std::ops::Range<usize> {
@@ -104,7 +111,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
         let text = format!("{}: {}", place(round, columns.focus), finding.text);
         lines.extend(wrapped(&text, inner.width, screen.theme[role]));
     }
-    if inner.height >= 7 {
+    if inner.height + 2 >= TIMES_INSIDE {
         let last = usize::from(inner.height) - 1;
         lines.resize(last, Line::default());
         lines.push(times(screen, round));
@@ -115,7 +122,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
 /// Where the round's time went, as far as told.
 fn times(screen: Screen, round: &Round) -> Line<'static> {
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
-    let mut text = format!("time     draft {} ms", steps.join(" + "));
+    let mut text = format!(" time: draft {} ms", if steps.is_empty() { "0".to_owned() } else { steps.join(" + ") });
     if !round.rows.is_empty() {
         text.push_str(&format!(
             " · verify {} rows {} · sample {}",
@@ -127,6 +134,7 @@ fn times(screen: Screen, round: &Round) -> Line<'static> {
     if round.is_complete {
         text.push_str(&format!(" · rollback {}", duration(round.rollback_us)));
     }
+    text.push(' ');
     Line::styled(text, screen.theme[Role::TextDim])
 }
 
@@ -142,6 +150,13 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
         let style = if chosen { style.patch(screen.theme[Role::Selected]) } else { style };
         spans.push(Span::styled(fit(&text, columns.width - 1), style));
         spans.push(Span::raw(" "));
+    }
+    if columns.first > 0 {
+        spans.insert(1, Span::styled("‹", screen.theme[Role::Key]));
+    }
+    if columns.range().end < columns.all {
+        spans.pop();
+        spans.push(Span::styled("›", screen.theme[Role::Key]));
     }
     Line::from(spans)
 }
@@ -172,16 +187,25 @@ fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, 
     }
 }
 
+/// The target's own token: the one it added, the draft it agreed to, else its best.
 fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
-    if round.next_index() == Some(index)
-        && let Some(piece) = round.next_piece()
-    {
-        let prob = round.rows.get(index).and_then(|row| row.find(piece.id)).map(|found| found.1);
-        let (role, _) = sign(next_fate(round));
-        return (token(&text::inline(&piece), prob, width), screen.theme[role]);
+    let row = round.rows.get(index);
+    let added = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece());
+    if let Some(piece) = added {
+        let prob = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
+        let (role, sign) = sign(next_fate(round));
+        let name = format!("{sign}{}", text::inline(&piece));
+        return (token(&name, prob, width), screen.theme[role]);
     }
-    match round.rows.get(index).and_then(|row| row.best()) {
-        Some(best) => (token(&text::inline(&best.piece), Some(best.prob), width), screen.theme[Role::Text]),
+    if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
+        let p = round.judgement(index).map(|judgement| judgement.p);
+        return (token(&text::inline(&draft.piece), p, width), screen.theme[Role::Text]);
+    }
+    match row.and_then(|row| row.best()) {
+        Some(best) => {
+            let text = token(&text::inline(&best.piece), Some(best.prob), width);
+            (text, screen.theme[Role::Text])
+        }
         None => (String::new(), screen.theme[Role::TextDim]),
     }
 }
@@ -199,7 +223,8 @@ fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String
     };
     let (role, sign) = sign(fate);
     let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
-    (format!("{sign} {word}"), style)
+    let cut = if round.is_cut(index) { " (cut)" } else { "" };
+    (format!("{sign} {word}{cut}"), style)
 }
 
 fn fate(round: &Round, index: usize) -> Fate {

@@ -1,7 +1,7 @@
 //! Whole-screen states: too small, loading, the engine has stopped.
 //!
-//! Invariant: a failure is always readable and says how to leave; what happened before it stays
-//! visible on the screen behind when there is anything to see.
+//! Invariant: a failure is always readable and says how to leave; the conversation stays on the
+//! screen behind it.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Flex, Layout, Rect};
@@ -22,18 +22,17 @@ pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Draws a state in which nothing else can be shown; false when there is none.
-pub(super) fn blocking(screen: Screen, area: Rect, frame: &mut Frame) -> bool {
-    let failure = screen.session.failure().or(screen.app.lost.as_deref());
-    if let Some(failure) = failure {
+/// Whether there is nothing to show yet but progress (until the user begins to type).
+pub(super) fn is_loading(screen: Screen) -> bool {
+    let has_begun = screen.session.header().is_some() || screen.session.failure().is_some();
+    !has_begun && screen.app.lost.is_none() && screen.app.editor.is_empty()
+}
+
+/// Says why the engine has stopped, over what can still be read.
+pub(super) fn failure(screen: Screen, area: Rect, frame: &mut Frame) {
+    if let Some(failure) = screen.session.failure().or(screen.app.lost.as_deref()) {
         failed(screen, failure, area, frame);
-        return true;
     }
-    if screen.session.header().is_none() && screen.app.help.is_none() && screen.app.editor.is_empty() {
-        loading(screen, area, frame);
-        return true;
-    }
-    false
 }
 
 fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
@@ -53,7 +52,7 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
+pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
     let (stage, ratio, label) = match screen.session.loading() {
         Some(loading) => {
             let ratio =

@@ -20,7 +20,10 @@ use super::{Screen, duration, number};
 pub(super) const WINDOW: u64 = 16;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Tokens/s, this turn ");
+    let mut block = screen.panel(" Tokens/s, this turn ");
+    if screen.session.turns().len() > 1 {
+        block = block.title_bottom(whole_session(screen));
+    }
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inner.is_empty() {
@@ -36,6 +39,14 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let [top, rest] = Layout::vertical([Constraint::Length(room), Constraint::Min(0)]).areas(inner);
     frame.render_widget(Paragraph::new(text), top);
     chart(screen, turn, rest, frame);
+}
+
+/// The same numbers over all turns.
+fn whole_session(screen: Screen) -> Line<'static> {
+    let stats = screen.session.stats(Lane::Speculative);
+    let speed = number(stats.tokens_per_second(), 1);
+    let speedup = number(screen.session.speedup(), 2);
+    Line::styled(format!(" session {speed} · {speedup}× "), screen.theme[Role::TextDim])
 }
 
 fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {

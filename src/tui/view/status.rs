@@ -81,7 +81,13 @@ fn state(screen: Screen) -> (String, Style) {
         let at = phase.map_or(String::new(), |phase| format!(" · {phase}"));
         return (format!("‖ paused{at}"), screen.theme[Role::StatusPaused]);
     }
+    if let Some(loading) = session.loading() {
+        return (format!("loading {}", text::one_line(&loading.stage)), active);
+    }
     match phase {
+        _ if session.failure().is_some() || screen.app.lost.is_some() => {
+            ("✗ stopped".to_owned(), screen.theme[Role::Error])
+        }
         Some(phase) => (format!("● {phase}"), active),
         None if screen.app.is_awaiting(session) => ("● sent".to_owned(), active),
         None => ("○ ready".to_owned(), screen.theme[Role::Status]),

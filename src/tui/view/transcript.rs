@@ -2,7 +2,12 @@
 //!
 //! Invariant: output tokens appear in order, joined into whole characters; discarded drafts stand
 //! where they were, before the token that took their place, marked and struck through, and never
-//! break a line. Which lines are in view is decided here from the user's scroll wish.
+//! break a line. Which lines are in view is decided here from the user's scroll wish; turns that
+//! have ended are laid out once and kept, so that a frame costs what is new, not what is old.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -20,14 +25,49 @@ use crate::tui::widgets::flow::Flow;
 
 use super::{Screen, Seen, duration, number};
 
-/// Lines of a transcript, and where the selected round is among them.
+/// Lines of one turn, and on which of them the selected round begins.
+#[derive(Clone, Default)]
 struct Laid {
-    lines: Vec<Line<'static>>,
+    lines: Rc<[Line<'static>]>,
     selected: Option<usize>,
 }
 
+/// What the lines of an ended turn depend on, beside its events.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    turn: usize,
+    plain: bool,
+    width: u16,
+    theme: String,
+    hides_discarded: bool,
+    starts_conversation: bool,
+    /// Tokens of both lanes.
+    tokens: [usize; 2],
+}
+
+/// Lines of turns that have ended.
+#[derive(Default)]
+pub(in crate::tui) struct Cache {
+    turns: RefCell<HashMap<Key, Rc<[Line<'static>]>>>,
+}
+
+const LANES: [Lane; 2] = [Lane::Speculative, Lane::Plain];
+
+/// Turns kept; beyond that the cache starts anew.
+const MAX_CACHED: usize = 512;
+
+impl Cache {
+    fn get(&self, key: Key, lay: impl FnOnce() -> Rc<[Line<'static>]>) -> Rc<[Line<'static>]> {
+        let mut turns = self.turns.borrow_mut();
+        if turns.len() >= MAX_CACHED {
+            turns.clear();
+        }
+        Rc::clone(turns.entry(key).or_insert_with(lay))
+    }
+}
+
 pub(super) fn render(screen: Screen, lane: Lane, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    let mut block = screen.panel(title(screen, lane));
+    let mut block = screen.panel(title(screen, lane, area.width));
     if screen.app.focus == Focus::Browse && screen.app.help.is_none() {
         block = block.border_style(screen.theme[Role::PanelFocused]);
     }
@@ -44,22 +84,45 @@ pub(super) fn render(screen: Screen, lane: Lane, area: Rect, frame: &mut Frame, 
     }
     let laid = lay_out(screen, lane, inner.width);
     let height = usize::from(inner.height);
-    let max_top = laid.lines.len().saturating_sub(height);
-    let top = match (screen.app.scroll, laid.selected) {
+    let total: usize = laid.iter().map(|turn| turn.lines.len()).sum();
+    let max_top = total.saturating_sub(height);
+    let top = match (screen.app.scroll, selected_line(&laid)) {
         (Scroll::Follow, _) | (Scroll::Selected, None) => max_top,
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
     *seen = Seen { top, max_top, page: height, ..*seen };
-    let visible: Vec<_> = laid.lines.into_iter().skip(top).take(height).collect();
-    frame.render_widget(Paragraph::new(visible), inner);
+    frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
 }
 
-fn title(screen: Screen, lane: Lane) -> Line<'static> {
+/// Line of the whole transcript on which the selected round begins.
+fn selected_line(laid: &[Laid]) -> Option<usize> {
+    let mut before = 0;
+    for turn in laid {
+        if let Some(line) = turn.selected {
+            return Some(before + line);
+        }
+        before += turn.lines.len();
+    }
+    None
+}
+
+fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
+    let mut skip = top;
+    let mut shown = Vec::new();
+    for turn in laid {
+        shown.extend(turn.lines.iter().skip(skip).take(height - shown.len()).cloned());
+        skip = skip.saturating_sub(turn.lines.len());
+    }
+    shown
+}
+
+fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
     if !screen.app.split {
         return Line::from(" Answer ");
     }
     let (name, role) = match lane {
+        Lane::Speculative if width < 46 => ("Spec.", Role::PlotSpeculative),
         Lane::Speculative => ("Speculative", Role::PlotSpeculative),
         Lane::Plain => ("Plain", Role::PlotPlain),
     };
@@ -104,33 +167,65 @@ fn legend(screen: Screen, width: u16) -> Line<'static> {
     (0..2).map(at).find(fits).unwrap_or_else(|| at(2))
 }
 
-fn lay_out(screen: Screen, lane: Lane, width: u16) -> Laid {
+/// The transcript by turns; the last part is what no turn holds yet.
+fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
+    let turns = screen.session.turns();
+    let mut laid: Vec<_> = (0..turns.len()).map(|index| laid_turn(screen, lane, index, width)).collect();
     let mut flow = Flow::new(width);
-    let mut selected = None;
-    for (index, turn) in screen.session.turns().iter().enumerate() {
-        if index > 0 && screen.app.conversations.contains(&index) {
-            let rule = "─── new conversation ";
-            flow.push(rule, screen.theme[Role::TextDim]);
-            flow.end_line();
-        }
-        user(screen, &turn.typed, &mut flow);
-        let at = answer(screen, turn, lane, &mut flow);
-        selected = selected.or(at);
-        caption(screen, turn, lane, &mut flow);
-        flow.end_line();
-    }
-    let starts = screen.app.conversations.last() == Some(&screen.session.turns().len());
-    if starts && !screen.session.turns().is_empty() {
-        flow.push("─── new conversation ", screen.theme[Role::TextDim]);
-        flow.end_line();
+    if screen.app.conversations.last() == Some(&turns.len()) && !turns.is_empty() {
+        rule(screen, &mut flow);
     }
     if let Some(awaiting) = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session)) {
         user(screen, &awaiting.text, &mut flow);
-    }
-    if screen.session.turns().is_empty() && screen.app.awaiting.is_none() {
+    } else if turns.is_empty() {
         welcome(screen, &mut flow);
     }
-    Laid { lines: flow.finish(), selected }
+    laid.push(Laid { lines: flow.finish().into(), selected: None });
+    laid
+}
+
+fn laid_turn(screen: Screen, lane: Lane, index: usize, width: u16) -> Laid {
+    let turn = &screen.session.turns()[index];
+    let has_selected = screen.app.selected.is_some_and(|at| at.turn == index);
+    let is_last = index + 1 == screen.session.turns().len();
+    if has_selected || is_last || !has_ended(turn) {
+        return lay_turn(screen, lane, index, width);
+    }
+    let key = Key {
+        turn: index,
+        plain: lane == Lane::Plain,
+        width,
+        theme: screen.theme.name.clone(),
+        hides_discarded: screen.app.hides_discarded,
+        starts_conversation: screen.app.conversations.contains(&index),
+        tokens: LANES.map(|lane| turn.answer(lane).tokens.len()),
+    };
+    let lines = screen.app.transcript.get(key, || lay_turn(screen, lane, index, width).lines);
+    Laid { lines, selected: None }
+}
+
+/// Whether no event can change how a turn looks.
+fn has_ended(turn: &Turn) -> bool {
+    let ended = |answer: &Answer| answer.tokens.is_empty() || answer.finished.is_some();
+    LANES.iter().all(|lane| ended(turn.answer(*lane)))
+}
+
+fn lay_turn(screen: Screen, lane: Lane, index: usize, width: u16) -> Laid {
+    let turn = &screen.session.turns()[index];
+    let mut flow = Flow::new(width);
+    if index > 0 && screen.app.conversations.contains(&index) {
+        rule(screen, &mut flow);
+    }
+    user(screen, &turn.typed, &mut flow);
+    let selected = answer(screen, turn, lane, &mut flow);
+    caption(screen, turn, lane, &mut flow);
+    flow.end_line();
+    Laid { lines: flow.finish().into(), selected }
+}
+
+fn rule(screen: Screen, flow: &mut Flow) {
+    flow.push("─── new conversation ", screen.theme[Role::TextDim]);
+    flow.end_line();
 }
 
 fn welcome(screen: Screen, flow: &mut Flow) {
@@ -205,7 +300,10 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
     let answer = turn.answer(lane);
     flow.break_line();
     if answer.tokens.is_empty() {
-        if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
+        if answer.finished == Some(StopReason::Refused) {
+            flow.push("└ the prompt was refused", screen.theme[Role::Warning]);
+            flow.end_line();
+        } else if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
             flow.push("(plain decoding was not run)", screen.theme[Role::TextDim]);
             flow.end_line();
         }
@@ -229,7 +327,7 @@ fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> Stri
         StopReason::MaxTokens => " · cut at max-tokens",
         StopReason::ContextFull => " · context full",
         StopReason::Stopped => " · stopped",
-        StopReason::Refused => "the prompt was refused",
+        StopReason::Refused => " · refused",
         StopReason::Measured => " · measured enough",
     };
     text.push_str(why);

@@ -126,7 +126,9 @@ mod tests {
 
     #[test]
     fn words_that_span_pieces_stay_whole() {
-        assert_eq!(wrap(&["the Ray", "leigh", " effect"], 9), ["the ", "Rayleigh", " effect"]);
+        let pieces = ["the Ray", "leigh", " effect"];
+        assert_eq!(wrap(&pieces, 9), ["the ", "Rayleigh ", "effect"]);
+        assert_eq!(wrap(&pieces, 8), ["the ", "Rayleigh", "effect"]);
         assert_eq!(wrap(&["abcdef"], 4), ["abcd", "ef"]);
         assert_eq!(wrap(&["a\n\nb"], 4), ["a", "", "b"]);
     }

@@ -1,0 +1,188 @@
+//! The loop in a real pseudo-terminal: start, type, resize, quit; and what a panic leaves behind.
+//!
+//! The test binary runs itself in the terminal: `child` is the program under test, with a source
+//! that plays the fixture when prompted. What the screen says is read back through a terminal
+//! emulator.
+
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use portable_pty::{CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use super::{TuiOptions, run};
+use crate::protocol::{Command, Event};
+use crate::session::fixture::first_turn;
+use crate::stream::{Consumer, FanOut, Source};
+
+/// Says to the child what to play.
+const ROLE: &str = "DRAFTSCOPE_TEST_PTY_ROLE";
+
+/// A consumer that panics on the thread of the front end.
+struct Bomb;
+
+impl Consumer for Bomb {
+    fn name(&self) -> &str {
+        "bomb"
+    }
+    fn event(&mut self, _: &Event) -> std::io::Result<()> {
+        panic!("bomb on the front end's thread");
+    }
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+#[ignore = "run by the tests of this module in a pseudo-terminal"]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let (commands, asked) = channel();
+    let (tell, events) = tokio::sync::mpsc::unbounded_channel();
+    let dies = role == "engine-panic";
+    thread::spawn(move || {
+        let mut script = first_turn().events.into_iter();
+        let _ = tell.send(script.next().expect("the script begins with its header"));
+        while let Ok(command) = asked.recv() {
+            match command {
+                Command::Shutdown => return,
+                Command::Generate { .. } if dies => panic!("out of memory in the engine"),
+                Command::Generate { .. } => script.by_ref().for_each(|event| drop(tell.send(event))),
+                _ => {}
+            }
+        }
+    });
+    let mut consumers = FanOut::default();
+    if role == "front-panic" {
+        consumers.add(Box::new(Bomb));
+    }
+    let ended = run(Source { commands, events }, TuiOptions::default(), consumers);
+    println!("ended: {ended:?}");
+}
+
+/// The child in its terminal.
+struct Terminal {
+    pty: Box<dyn MasterPty + Send>,
+    keys: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    parser: vt100::Parser,
+}
+
+impl Terminal {
+    fn open(role: &str) -> Self {
+        let size = size(80, 24);
+        let pair = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "tui::pty::child", "--ignored", "--nocapture"]);
+        command.env(ROLE, role);
+        command.env("TERM", "xterm-256color");
+        pair.slave.spawn_command(command).unwrap();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let (tell, output) = channel();
+        thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(len @ 1..) = reader.read(&mut chunk) {
+                if tell.send(chunk[..len].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            keys: pair.master.take_writer().unwrap(),
+            pty: pair.master,
+            output,
+            parser: vt100::Parser::new(cells(24), cells(80), 0),
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn resize(&mut self, width: u16, height: u16) {
+        self.parser.screen_mut().set_size(cells(height), cells(width));
+        self.pty.resize(size(width, height)).unwrap();
+    }
+
+    /// Waits until the screen fits; fails with what it shows instead.
+    fn wait(&mut self, what: &str, fits: impl Fn(&vt100::Screen) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !fits(self.parser.screen()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left.min(Duration::from_millis(200))) {
+                Ok(bytes) => self.parser.process(&bytes),
+                Err(_) => assert!(!left.is_zero(), "no {what}:\n{}", self.parser.screen().contents()),
+            }
+        }
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        self.wait(text, |screen| screen.contents().contains(text));
+    }
+
+    /// The ordinary screen, cursor and paste mode are back.
+    fn wait_restored(&mut self) {
+        self.wait("restored terminal", |screen| {
+            !screen.alternate_screen() && !screen.bracketed_paste() && !screen.hide_cursor()
+        });
+    }
+}
+
+fn cells(count: u16) -> NonZero<u16> {
+    NonZero::new(count).expect("a terminal has cells")
+}
+
+fn size(cols: u16, rows: u16) -> PtySize {
+    PtySize { rows, cols, ..PtySize::default() }
+}
+
+#[test]
+fn a_prompt_is_answered_and_quitting_restores_the_terminal() {
+    let mut terminal = Terminal::open("play");
+    terminal.wait_for("Type a prompt");
+    assert!(terminal.parser.screen().alternate_screen());
+    terminal.press("why?\r");
+    terminal.wait_for("faster than plain");
+    terminal.wait_for("✗color");
+    terminal.resize(120, 40);
+    terminal.wait_for("Speedup over time");
+    terminal.resize(40, 10);
+    terminal.wait_for("too small");
+    terminal.press("\u{3}");
+    terminal.wait_restored();
+    terminal.wait_for("ended: Ok(Quit)");
+}
+
+#[test]
+fn pasted_lines_stay_in_the_prompt() {
+    let mut terminal = Terminal::open("play");
+    terminal.wait_for("Type a prompt");
+    terminal.press("\u{1b}[200~first\rsecond\u{1b}[201~");
+    terminal.wait_for("second");
+    assert!(terminal.parser.screen().contents().contains("ready"));
+    terminal.press("\u{3}");
+    terminal.wait_restored();
+}
+
+#[test]
+fn a_panic_of_the_engine_is_a_message_on_the_screen() {
+    let mut terminal = Terminal::open("engine-panic");
+    terminal.wait_for("Type a prompt");
+    terminal.press("why?\r");
+    terminal.wait_for("out of memory in the engine");
+    assert!(terminal.parser.screen().alternate_screen());
+    terminal.press("\u{3}");
+    terminal.wait_restored();
+    terminal.wait_for("ended: Ok(Failed(");
+}
+
+#[test]
+fn a_panic_of_the_front_end_restores_the_terminal_first() {
+    let mut terminal = Terminal::open("front-panic");
+    terminal.wait_for("bomb on the front end's thread");
+    terminal.wait_restored();
+}
