@@ -261,6 +261,17 @@ fn ctrl_c_stops_each_answer_anew() {
 }
 
 #[test]
+fn the_prompt_is_back_after_an_answer_unless_the_user_looks_around() {
+    for (keys, focus) in [(".>", Focus::Prompt), ("<Up>", Focus::Browse)] {
+        let mut stage = typed_twice();
+        stage.press(keys);
+        stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned() });
+        stage.apply(EventKind::Finished { reason: StopReason::Eos });
+        assert_eq!(stage.app.focus, focus, "{keys}");
+    }
+}
+
+#[test]
 fn a_prompt_is_kept_while_an_answer_runs() {
     let mut stage = Stage::of(&conversation());
     stage.press("wait<Enter>");

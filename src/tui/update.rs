@@ -45,7 +45,7 @@ pub fn paste(app: &mut App, text: &str) {
 /// Does what an action says.
 pub fn update(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
     app.toast = None;
-    if action != Action::StopOrQuit {
+    if settles(action) {
         app.returns_to_prompt = false;
     }
     if app.help.is_some() && help(app, action) {
@@ -72,6 +72,28 @@ pub fn update(app: &mut App, session: &Session, action: Action) -> Vec<Command> 
     }
     look(app, session, action);
     Vec::new()
+}
+
+/// Whether an action says that the user wants to stay with the answer (or has left it): the end of
+/// the answer then does not move the focus.
+fn settles(action: Action) -> bool {
+    !matches!(
+        action,
+        Action::StopOrQuit
+            | Action::PauseResume
+            | Action::StepPhase
+            | Action::StepRound
+            | Action::DraftLenUp
+            | Action::DraftLenDown
+            | Action::NextRule
+            | Action::TemperatureUp
+            | Action::TemperatureDown
+            | Action::NextBaseline
+            | Action::NextTheme
+            | Action::ToggleDiscarded
+            | Action::ToggleSplit
+            | Action::Follow
+    )
 }
 
 /// Actions while the help is open; false leaves them to the rest.

@@ -15,7 +15,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::{Lane, StopReason};
+use crate::protocol::{Lane, StopReason, VerifyRule};
 use crate::session::text::{self, Joiner};
 use crate::session::{Answer, Fate, Strand, Turn};
 use crate::tui::app::{Focus, Scroll};
@@ -140,17 +140,19 @@ fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// How far both lanes wrote the same.
+/// How far both lanes wrote the same. By rejection sampling they need not: only the distribution
+/// is the same.
 fn meter(screen: Screen) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement()?;
-    let line = match agreement.divergence {
-        None => Line::styled(format!(" identical so far: {} tokens ", agreement.identical), screen.theme[Role::Good]),
-        Some(_) => Line::styled(
-            format!(" differ after {} identical tokens ", agreement.identical),
-            screen.theme[Role::Warning],
-        ),
+    let settings = screen.session.settings();
+    let may_differ = settings.rule == VerifyRule::Rejection && !settings.sampling.is_greedy();
+    let count = agreement.identical;
+    let (text, role) = match agreement.divergence {
+        None => (format!(" identical so far: {count} tokens "), Role::Good),
+        Some(_) if may_differ => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
+        Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };
-    Some(line)
+    Some(Line::styled(text, screen.theme[role]))
 }
 
 /// The marks with the longest names that fit.
