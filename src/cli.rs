@@ -49,6 +49,12 @@ pub struct ModelArgs {
     /// Where to compute
     #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
     pub device: DeviceArg,
+    /// What computes the target; auto takes the native kernels on a CPU where they support the file
+    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
+    pub backend: BackendArg,
+    /// Threads of the native kernels; auto measures at start how many pay
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
+    pub threads: Threads,
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
@@ -252,6 +258,34 @@ pub enum DtypeArg {
     F32,
     /// Rounded to bf16
     Bf16,
+}
+
+/// `--backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendArg {
+    /// Native on a CPU where the file allows, else candle
+    Auto,
+    /// candle: any device, any dtype
+    Candle,
+    /// The program's own CPU kernels
+    Native,
+}
+
+/// `--threads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// As many as pay, measured at start.
+    Auto,
+    /// So many.
+    Count(u16),
+}
+
+fn parse_threads(text: &str) -> Result<Threads, String> {
+    match text.parse::<u16>() {
+        _ if text == "auto" => Ok(Threads::Auto),
+        Ok(count @ 1..=256) => Ok(Threads::Count(count)),
+        _ => Err("it must be auto or a number from 1 to 256".to_owned()),
+    }
 }
 
 /// `--device`.

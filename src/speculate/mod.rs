@@ -3,7 +3,7 @@
 //! Invariants between rounds: the target's cache holds one position less than is committed (the
 //! anchor is not in it yet); the drafter has been shown exactly the committed tokens. Plain decoding
 //! is k = 0, not another code path. Threads, channels, the terminal and JSON are unknown here; what
-//! happens is told to a [`decoder::Observer`].
+//! happens is told through [`decoder::Emit`].
 
 pub mod decoder;
 pub mod distribution;
