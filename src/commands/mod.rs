@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use draftscope::cli::{DecodeArgs, DeviceArg, DtypeArg, ModelArgs, PromptArgs, TraceArgs};
+use draftscope::cli::{BackendArg, DecodeArgs, DeviceArg, DtypeArg, ModelArgs, PromptArgs, Threads, TraceArgs};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::load::{DeviceChoice, Dtype, MtpRecipe, Recipe};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
 use draftscope::protocol::{Baseline, DrafterKind, Message, Prompt, Sampling, Settings, Speaker};
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
@@ -73,6 +73,15 @@ fn recipe(args: &ModelArgs) -> Result<Recipe> {
             DeviceArg::Cpu => DeviceChoice::Cpu,
             DeviceArg::Cuda => DeviceChoice::Cuda,
             DeviceArg::Metal => DeviceChoice::Metal,
+        },
+        backend: match args.backend {
+            BackendArg::Auto => Backend::Auto,
+            BackendArg::Candle => Backend::Candle,
+            BackendArg::Native => Backend::Native,
+        },
+        threads: match args.threads {
+            Threads::Auto => None,
+            Threads::Count(count) => Some(count.into()),
         },
         ctx_len: args.ctx.map(|ctx| ctx as usize),
         mtp,

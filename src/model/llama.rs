@@ -200,7 +200,11 @@ impl Llama {
         let m = states.dim(0)?;
         let states = if rows == LogitRows::All { states } else { states.narrow(0, m - 1, 1)?.contiguous()? };
         let logits = self.weights.head.forward(&states)?.flatten_all()?.to_vec1::<f32>()?;
-        Ok(Forward { logits: Rows::new(logits, self.weights.config.vocab), hidden: Rows::new(hidden, d) })
+        Ok(Forward {
+            logits: Rows::new(logits, self.weights.config.vocab),
+            hidden: Rows::new(hidden, d),
+            stats: Vec::new(),
+        })
     }
 
     fn cut(&mut self, len: usize) {

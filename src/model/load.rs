@@ -13,6 +13,7 @@ use super::config::LlamaConfig;
 use super::gguf::GgufFile;
 use super::llama::{Llama, LlamaWeights, device_name, stored_dtype};
 use super::mtp::{CandleMtp, MtpConfig};
+use super::native::{NativeLlama, NativeMtp};
 use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
 use super::{Model, ModelError, ModelSpec, MtpModule};
@@ -29,6 +30,10 @@ pub struct Recipe {
     pub dtype: Dtype,
     /// Where it runs.
     pub device: DeviceChoice,
+    /// What computes it.
+    pub backend: Backend,
+    /// Threads of the native backend; none measures how many pay.
+    pub threads: Option<usize>,
     /// Positions its cache holds; none takes what the model was made for, at most 4,096.
     pub ctx_len: Option<usize>,
     /// The MTP module; none for plain decoding.
@@ -68,6 +73,18 @@ pub enum Dtype {
     F32,
     /// Rounded to bf16.
     Bf16,
+}
+
+/// What computes a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// Native on a CPU where it supports the file and the dtype, else candle.
+    #[default]
+    Auto,
+    /// candle: any device, any dtype.
+    Candle,
+    /// The program's own CPU kernels.
+    Native,
 }
 
 /// Where a model runs.
@@ -142,7 +159,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.context_length
         )));
     }
-    let (target, mtp) = load_candle(recipe, &gguf, &config, ctx_len, progress)?;
+    let (target, mtp) = load_backend(recipe, &gguf, &config, ctx_len, progress)?;
     let (mtp, notice) = match (mtp, recipe.mtp.as_ref()) {
         (Some(Err(error)), Some(mtp)) if !mtp.required => {
             (None, Some(format!("no drafter, decoding plainly: {error}")))
@@ -152,15 +169,72 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
     Ok(Loaded { target, codec, template, mtp, notice })
 }
 
+/// Hears (what is being loaded, units done, units in all).
+type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
 type Drafting = (Box<dyn MtpModule>, DrafterInfo);
 type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
+
+fn load_backend(
+    recipe: &Recipe,
+    gguf: &GgufFile,
+    config: &LlamaConfig,
+    ctx_len: usize,
+    progress: &mut Progress<'_>,
+) -> Result<TargetAndDrafter, ModelError> {
+    if recipe.backend == Backend::Candle || (recipe.backend == Backend::Auto && !suits_native(recipe)) {
+        return load_candle(recipe, gguf, config, ctx_len, progress);
+    }
+    match load_native(recipe, ctx_len, progress) {
+        // a file that the native kernels decline still runs on candle, unless they were asked for
+        Err(ModelError::Unsupported(_)) if recipe.backend == Backend::Auto => {
+            load_candle(recipe, gguf, config, ctx_len, progress)
+        }
+        loaded => loaded,
+    }
+}
+
+/// The native backend runs weights as they are stored, on the CPU.
+fn suits_native(recipe: &Recipe) -> bool {
+    let stored = matches!(recipe.dtype, Dtype::Auto | Dtype::Stored | Dtype::Q4_1);
+    stored && matches!(recipe.device.open(), Ok(Device::Cpu))
+}
+
+fn load_native(recipe: &Recipe, ctx_len: usize, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+    if !suits_native(recipe) {
+        return Err(ModelError::Unsupported(
+            "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
+                .into(),
+        ));
+    }
+    progress("target", 0, 1);
+    let mut target = NativeLlama::load(&recipe.target, ctx_len, recipe.threads)?;
+    target.set_sha256(recipe.sha256.clone());
+    progress("drafter", 0, 1);
+    let mtp = recipe.mtp.as_ref().map(|mtp| load_native_mtp(mtp, &target));
+    Ok((Box::new(target), mtp))
+}
+
+fn load_native_mtp(recipe: &MtpRecipe, target: &NativeLlama) -> Result<Drafting, ModelError> {
+    let config = MtpConfig::from_json(&recipe.config)?;
+    let module = NativeMtp::load(&recipe.weights, &config, target)?;
+    let info = DrafterInfo {
+        kind: DrafterKind::Mtp,
+        name: recipe.name.clone(),
+        sha256: recipe.sha256.clone(),
+        dtype: "q8_0".to_owned(),
+        weight_bytes: module.weight_bytes() as u64,
+        kv_bytes_per_token: module.kv_bytes_per_token(),
+        draft_vocab: config.draft_vocab_size as u32,
+    };
+    Ok((Box::new(module), info))
+}
 
 fn load_candle(
     recipe: &Recipe,
     gguf: &GgufFile,
     config: &LlamaConfig,
     ctx_len: usize,
-    progress: &mut dyn FnMut(&str, u64, u64),
+    progress: &mut Progress<'_>,
 ) -> Result<TargetAndDrafter, ModelError> {
     let device = recipe.device.open()?;
     let (held, dtype) = weight_type(recipe.dtype, gguf, &device)?;

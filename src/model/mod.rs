@@ -15,6 +15,7 @@ pub mod gguf;
 pub mod llama;
 pub mod load;
 pub mod mtp;
+pub mod native;
 mod rows;
 pub mod template;
 pub mod tokenizer;
@@ -40,6 +41,20 @@ pub struct Forward {
     pub logits: Rows,
     /// `[m, d]`, AFTER the final norm: what the output head reads, and what MTP modules are fed.
     pub hidden: Rows,
+    /// One per row of logits, from backends that find it in the head's own pass; else empty.
+    pub stats: Vec<RowStats>,
+}
+
+/// What a row of logits amounts to: all that greedy decoding asks of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowStats {
+    /// Index of the first largest logit.
+    pub argmax: u32,
+    /// That logit.
+    pub max: f32,
+    /// `ln Σ e^logit`: the log-probability of index `i` is its logit minus this. No number when a
+    /// logit is none.
+    pub log_sum_exp: f32,
 }
 
 /// Where a rewind may return to.

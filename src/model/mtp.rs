@@ -170,7 +170,7 @@ impl CandleMtp {
         let last = y.narrow(0, tokens.len() - 1, 1)?.contiguous()?;
         let logits = self.head.forward(&last)?.flatten_all()?.to_vec1::<f32>()?;
         let hidden = y.flatten_all()?.to_vec1::<f32>()?;
-        Ok(Forward { logits: Rows::new(logits, self.vocab.len()), hidden: Rows::new(hidden, d) })
+        Ok(Forward { logits: Rows::new(logits, self.vocab.len()), hidden: Rows::new(hidden, d), stats: Vec::new() })
     }
 }
 

@@ -57,6 +57,12 @@ impl Rows {
         self.data.chunks_exact(self.width.max(1)).next_back()
     }
 
+    /// The last row alone.
+    #[must_use]
+    pub fn last_row(&self) -> Self {
+        Self { data: self.last().map(<[f32]>::to_vec).unwrap_or_default(), width: self.width }
+    }
+
     /// All rows, one after the other.
     pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
         self.data.chunks_exact(self.width.max(1))

@@ -11,7 +11,7 @@ use super::SpecError;
 use super::distribution::Distribution;
 use super::drafter::{Drafter, NoDrafter};
 use super::draws::{Draws, Purpose, SeededDraws};
-use super::sampler::Sampler;
+use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};
 use crate::model::{Forward, LogitRows, Model};
 use crate::protocol::{Candidate, EventKind, Piece, Prediction, Settings, TokenId, VerifyRule};
@@ -111,7 +111,7 @@ impl Decoder {
         let cached = self.rewind_to(prompt)?;
         self.committed.truncate(cached);
         let out = self.target.forward(&prompt[cached..], LogitRows::Last)?;
-        let p = self.sampler.distribution(out.logits.row(0), None, None, prompt.len() - 1)?;
+        let p = self.sampler.distribution(&LogitRow::of(&out, 0, None), None, prompt.len() - 1)?;
         let first = self.pick(&p, prompt.len());
         self.committed.clear();
         self.committed.extend_from_slice(prompt);
@@ -237,9 +237,9 @@ impl Decoder {
 
     /// One distribution per row; row i judges draft i, the last yields the bonus.
     fn distributions(&self, drafts: &[Draft], out: &Forward, base: usize) -> Result<Vec<Distribution>, SpecError> {
-        let rows = out.logits.iter().enumerate().map(|(i, logits)| {
+        let rows = (0..out.logits.len()).map(|i| {
             let judged = drafts.get(i).map(|d| d.token);
-            Ok(self.sampler.distribution(logits, None, judged, base + i)?)
+            Ok(self.sampler.distribution(&LogitRow::of(out, i, None), judged, base + i)?)
         });
         rows.collect()
     }

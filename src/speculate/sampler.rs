@@ -5,11 +5,45 @@
 //! first of equal ones, and the probabilities are those at temperature 1, for display only.
 
 use super::distribution::Distribution;
-use crate::model::ModelError;
+use crate::model::{Forward, ModelError, RowStats};
 use crate::protocol::{Sampling, TokenId};
 
 /// How many of the best candidates a greedy distribution lists.
 pub const LISTED: usize = 10;
+
+/// A row of logits with what is known about it.
+#[derive(Clone, Copy, Debug)]
+pub struct LogitRow<'a> {
+    /// The logits.
+    pub logits: &'a [f32],
+    /// Token of each logit, ascending; none when they are tokens 0, 1, 2 …
+    pub vocab: Option<&'a [TokenId]>,
+    /// What the head's pass already found; none finds it here.
+    pub stats: Option<RowStats>,
+}
+
+impl<'a> LogitRow<'a> {
+    /// Row `index` of a forward pass.
+    #[must_use]
+    pub fn of(out: &'a Forward, index: usize, vocab: Option<&'a [TokenId]>) -> Self {
+        Self { logits: out.logits.row(index), vocab, stats: out.stats.get(index).copied() }
+    }
+
+    fn token(&self, index: usize) -> TokenId {
+        self.vocab.map_or(TokenId(index as u32), |vocab| vocab[index])
+    }
+
+    fn index(&self, token: TokenId) -> Option<usize> {
+        let index = self.vocab.map_or(Some(token.index()), |vocab| vocab.binary_search(&token).ok());
+        index.filter(|index| *index < self.logits.len())
+    }
+}
+
+impl<'a> From<&'a [f32]> for LogitRow<'a> {
+    fn from(logits: &'a [f32]) -> Self {
+        Self { logits, vocab: None, stats: None }
+    }
+}
 
 /// Turns rows of logits into distributions.
 #[derive(Clone, Copy, Debug)]
@@ -19,39 +53,34 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// The distribution of one row. `vocab` names the token of each logit when they are not 0, 1, 2 …
-    /// (ascending); `also` is listed even when it is none of the best.
+    /// The distribution of one row; `also` is listed even when it is none of the best.
     ///
     /// # Errors
     /// [`ModelError::NotFinite`] when a logit is no number; `position` is named in it.
     pub fn distribution(
         &self,
-        logits: &[f32],
-        vocab: Option<&[TokenId]>,
+        row: &LogitRow<'_>,
         also: Option<TokenId>,
         position: usize,
     ) -> Result<Distribution, ModelError> {
-        let peak = Peak::of(logits).ok_or(ModelError::NotFinite { position })?;
-        let token = |i: usize| vocab.map_or(TokenId(i as u32), |vocab| vocab[i]);
-        if self.sampling.is_greedy() {
-            let also = also.and_then(|t| vocab.map_or(Some(t.index()), |v| v.binary_search(&t).ok()));
-            return Ok(greedy(logits, &peak, also.filter(|i| *i < logits.len()), token));
-        }
-        Ok(self.tempered(logits, &peak, token))
+        let stats = row.stats.or_else(|| survey(row.logits));
+        let stats = stats.filter(|s| s.log_sum_exp.is_finite()).ok_or(ModelError::NotFinite { position })?;
+        let greedy = self.sampling.is_greedy();
+        Ok(if greedy { listed(row, &stats, also) } else { self.tempered(row, &stats) })
     }
 
-    fn tempered(&self, logits: &[f32], peak: &Peak, token: impl Fn(usize) -> TokenId) -> Distribution {
+    fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats) -> Distribution {
         let scale = 1.0 / self.sampling.temperature;
-        let mut weights: Vec<f32> = logits.to_vec();
+        let mut weights: Vec<f32> = row.logits.to_vec();
         for w in &mut weights {
-            *w = exp((*w - peak.max) * scale);
+            *w = exp((*w - stats.max) * scale);
         }
         let total: f64 = weights.iter().map(|w| f64::from(*w)).sum();
         let keep = self.smallest_kept(&weights, total);
         let kept: Vec<(usize, f32)> = weights.into_iter().enumerate().filter(|(i, w)| keep.allows(*i, *w)).collect();
         let total: f64 = kept.iter().map(|(_, w)| f64::from(*w)).sum();
-        let entries = kept.into_iter().map(|(i, w)| (token(i), (f64::from(w) / total) as f32)).collect();
-        Distribution::new(entries, token(peak.argmax), 0.0)
+        let entries = kept.into_iter().map(|(i, w)| (row.token(i), (f64::from(w) / total) as f32)).collect();
+        Distribution::new(entries, row.token(stats.argmax as usize), 0.0)
     }
 
     /// Where top-k, top-p and min-p cut: weights are relative to the best, which is 1.
@@ -95,70 +124,58 @@ impl Kept {
     }
 }
 
-/// The largest logit of a row.
-struct Peak {
-    max: f32,
-    argmax: usize,
+/// One pass for the maximum, one for the sum. None when a logit is infinite or no number.
+fn survey(logits: &[f32]) -> Option<RowStats> {
+    let max = logits.chunks(BLOCK).map(block_max).fold(f32::NEG_INFINITY, f32::max);
+    // 0 · x is 0 for numbers and no number else; one such term spoils the sum
+    let check: f32 = logits.chunks(BLOCK).map(|block| block.iter().fold(0.0, |sum, x| sum + x * 0.0)).sum();
+    let argmax = logits.iter().position(|x| *x == max).filter(|_| check == 0.0)?;
+    let total: f64 = logits.chunks(256).map(|block| f64::from(block.iter().map(|x| exp(x - max)).sum::<f32>())).sum();
+    Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32 })
 }
 
-impl Peak {
-    /// None when a logit is NaN or the largest is infinite.
-    fn of(logits: &[f32]) -> Option<Self> {
-        // lanes let the compiler use vector instructions
-        const LANES: usize = 16;
-        let mut lanes = [f32::NEG_INFINITY; LANES];
-        let mut sum = [0f32; LANES];
-        let chunks = logits.chunks_exact(LANES);
-        for chunk in chunks.clone() {
-            for (i, x) in chunk.iter().enumerate() {
-                lanes[i] = if *x > lanes[i] { *x } else { lanes[i] };
-                sum[i] += x * 0.0; // NaN for NaN and for ±∞, else 0
-            }
+/// Logits that are looked at together.
+const BLOCK: usize = 64;
+
+/// Largest value, in a form that the compiler vectorises.
+fn block_max(block: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let chunks = block.chunks_exact(LANES);
+    let rest = chunks.remainder().iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m });
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = if *x > *lane { *x } else { *lane };
         }
-        let mut max = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
-        let mut check: f32 = sum.iter().sum();
-        for x in chunks.remainder() {
-            max = max.max(*x);
-            check += x * 0.0;
-        }
-        if check != 0.0 {
-            return None;
-        }
-        logits.iter().position(|x| *x == max).map(|argmax| Self { max, argmax })
     }
+    lanes.into_iter().fold(rest, f32::max)
 }
 
 /// Probabilities at temperature 1 of the best candidates (and one more token), for display.
-fn greedy(logits: &[f32], peak: &Peak, also: Option<usize>, token: impl Fn(usize) -> TokenId) -> Distribution {
-    let total = sum_exp(logits, peak.max);
-    let mut listed = best_indices(logits, LISTED);
-    listed.extend(also);
-    listed.push(peak.argmax);
+fn listed(row: &LogitRow<'_>, stats: &RowStats, also: Option<TokenId>) -> Distribution {
+    let mut listed = best_indices(row.logits, LISTED);
+    listed.extend(also.and_then(|token| row.index(token)));
+    listed.push(stats.argmax as usize);
     listed.sort_unstable();
     listed.dedup();
-    let entries: Vec<_> =
-        listed.into_iter().map(|i| (token(i), (f64::from(exp(logits[i] - peak.max)) / total) as f32)).collect();
+    let prob = |i: usize| (row.logits[i] - stats.log_sum_exp).exp();
+    let entries: Vec<_> = listed.into_iter().map(|i| (row.token(i), prob(i))).collect();
     let mass: f64 = entries.iter().map(|(_, p)| f64::from(*p)).sum();
-    Distribution::new(entries, token(peak.argmax), (1.0 - mass).clamp(0.0, 1.0) as f32)
-}
-
-/// Σ exp(x − max), in blocks so that rounding stays small.
-fn sum_exp(logits: &[f32], max: f32) -> f64 {
-    logits.chunks(256).map(|chunk| f64::from(chunk.iter().map(|x| exp(x - max)).sum::<f32>())).sum()
+    Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
 
 /// Indices of the `n` largest logits, in no order.
 fn best_indices(logits: &[f32], n: usize) -> Vec<usize> {
     let mut best: Vec<(f32, usize)> = Vec::with_capacity(n + 1);
     let mut bar = f32::NEG_INFINITY;
-    for (block, chunk) in logits.chunks(64).enumerate() {
-        if best.len() == n && !chunk.iter().any(|x| *x > bar) {
+    for (number, block) in logits.chunks(BLOCK).enumerate() {
+        if best.len() == n && block_max(block) <= bar {
             continue; // most blocks end here
         }
-        for (i, x) in chunk.iter().enumerate() {
+        for (i, x) in block.iter().enumerate() {
             if best.len() < n || *x > bar {
                 let at = best.partition_point(|(y, _)| y >= x);
-                best.insert(at, (*x, block * 64 + i));
+                best.insert(at, (*x, number * BLOCK + i));
                 best.truncate(n);
                 bar = if best.len() == n { best[n - 1].0 } else { f32::NEG_INFINITY };
             }
@@ -212,7 +229,7 @@ mod tests {
     fn greedy_lists_the_best_at_temperature_one() {
         let logits: Vec<f32> = (0..1000).map(|i| ((i * 7919) % 1000) as f32 / 100.0).collect();
         let want = softmax(&logits, 1.0);
-        let d = sampler(Sampling::default()).distribution(&logits, None, Some(TokenId(3)), 0).unwrap();
+        let d = sampler(Sampling::default()).distribution(&logits[..].into(), Some(TokenId(3)), 0).unwrap();
         let best = (0..1000).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
         assert_eq!(d.argmax(), TokenId(best as u32));
         assert_eq!(d.entries().len(), LISTED + 1);
@@ -225,7 +242,7 @@ mod tests {
 
     #[test]
     fn equal_logits_take_the_first() {
-        let d = sampler(Sampling::default()).distribution(&[1.0, 2.0, 2.0], None, None, 0).unwrap();
+        let d = sampler(Sampling::default()).distribution(&[1.0, 2.0, 2.0][..].into(), None, 0).unwrap();
         assert_eq!(d.argmax(), TokenId(1));
     }
 
@@ -235,7 +252,7 @@ mod tests {
         let want = softmax(&logits, 0.7);
         let kept = |sampling: Sampling| -> Vec<u32> {
             let sampling = Sampling { temperature: 0.7, ..sampling };
-            let d = sampler(sampling).distribution(&logits, None, None, 0).unwrap();
+            let d = sampler(sampling).distribution(&logits[..].into(), None, 0).unwrap();
             let total: f64 = d.entries().iter().map(|e| want[e.0.index()]).sum();
             for (token, p) in d.entries() {
                 assert!((f64::from(*p) - want[token.index()] / total).abs() < 1e-6);
@@ -254,9 +271,10 @@ mod tests {
     #[test]
     fn a_draft_vocabulary_names_the_tokens() {
         let vocab = [TokenId(5), TokenId(9)];
+        let row = LogitRow { logits: &[0.0, 1.0], vocab: Some(&vocab), stats: None };
         for temperature in [0.0, 1.0] {
             let sampling = Sampling { temperature, ..Sampling::default() };
-            let d = sampler(sampling).distribution(&[0.0, 1.0], Some(&vocab), Some(TokenId(77)), 0).unwrap();
+            let d = sampler(sampling).distribution(&row, Some(TokenId(77)), 0).unwrap();
             assert_eq!(d.argmax(), TokenId(9));
             assert!((d.prob(TokenId(5)) - 0.268_941).abs() < 1e-5);
         }
@@ -265,9 +283,9 @@ mod tests {
     #[test]
     fn values_that_are_no_numbers_are_an_error() {
         for bad in [f32::NAN, f32::INFINITY] {
-            let mut logits = vec![0.0; 40];
+            let mut logits = [0.0; 40];
             logits[20] = bad;
-            let error = sampler(Sampling::default()).distribution(&logits, None, None, 7).unwrap_err();
+            let error = sampler(Sampling::default()).distribution(&logits[..].into(), None, 7).unwrap_err();
             assert!(error.to_string().contains("position 7"), "{error}");
         }
     }

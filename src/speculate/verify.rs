@@ -243,8 +243,8 @@ mod tests {
         ];
         for sampling in settings {
             let sampler = Sampler { sampling };
-            let p = sampler.distribution(&target, None, None, 0).unwrap();
-            let q = sampler.distribution(&drafter, None, None, 0).unwrap();
+            let p = sampler.distribution(&target[..].into(), None, 0).unwrap();
+            let q = sampler.distribution(&drafter[..].into(), None, 0).unwrap();
             for rule in VerifyRule::ALL {
                 let counts = law_of_first_token(*rule, &p, &q, n);
                 let (chi, df) = chi_square(&counts, &p, n);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use draftscope::model::load::{DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
 use serde::Deserialize;
 
 /// The target's file; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
@@ -43,6 +43,8 @@ pub fn load_target(dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
         sha256: None,
         dtype,
         device: DeviceChoice::Cpu,
+        backend: Backend::Candle,
+        threads: None,
         ctx_len: Some(1024),
         mtp: Some(mtp),
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
-use draftscope::model::load::{DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -51,6 +51,8 @@ impl Tiny {
             sha256: None,
             dtype: Dtype::F32,
             device: DeviceChoice::Cpu,
+            backend: Backend::Candle,
+            threads: None,
             ctx_len: None,
             mtp: Some(mtp(9)),
         }

@@ -6,10 +6,10 @@
 //! again at every depth).
 
 use super::Drafter;
-use crate::model::{ModelError, MtpModule, Rows};
+use crate::model::{Forward, ModelError, MtpModule, Rows};
 use crate::protocol::TokenId;
 use crate::speculate::draws::Purpose;
-use crate::speculate::sampler::Sampler;
+use crate::speculate::sampler::{LogitRow, Sampler};
 use crate::speculate::verify::{Draft, RoundCtx};
 
 /// Slots of a prompt that run at once.
@@ -22,7 +22,7 @@ pub struct MtpDrafter {
     waiting: Vec<TokenId>,
     states: Rows,
     /// Output of the last settled slot: logits of the first draft, and the state for the second.
-    head: Option<(Vec<f32>, Rows)>,
+    head: Option<Forward>,
 }
 
 impl MtpDrafter {
@@ -32,15 +32,9 @@ impl MtpDrafter {
         Self { module, waiting: Vec::new(), states: Rows::default(), head: None }
     }
 
-    /// Runs one slot and returns (logits, state) of its output.
-    fn slot(&mut self, token: TokenId, state: &Rows) -> Result<(Vec<f32>, Rows), ModelError> {
-        let out = self.module.forward(&[token], state)?;
-        Ok((out.logits.row(0).to_vec(), out.hidden))
-    }
-
-    fn pick(&self, ctx: &RoundCtx<'_>, sampler: &Sampler, depth: usize, logits: &[f32]) -> Result<Draft, ModelError> {
+    fn pick(&self, ctx: &RoundCtx<'_>, sampler: &Sampler, depth: usize, out: &Forward) -> Result<Draft, ModelError> {
         let position = ctx.position + depth;
-        let q = sampler.distribution(logits, Some(self.module.draft_vocab()), None, position)?;
+        let q = sampler.distribution(&LogitRow::of(out, 0, Some(self.module.draft_vocab())), None, position)?;
         let token = if ctx.greedy { q.argmax() } else { q.pick(ctx.draws.uniform(Purpose::Draft, position)) };
         Ok(Draft { token, q: Some(q) })
     }
@@ -51,16 +45,15 @@ impl MtpDrafter {
         sampler: &Sampler,
         on_draft: &mut dyn FnMut(&Draft),
     ) -> Result<Vec<Draft>, ModelError> {
-        let Some((mut logits, mut state)) = self.head.clone() else {
+        let Some(mut out) = self.head.clone() else {
             return Ok(Vec::new());
         };
-        let mut drafts = Vec::with_capacity(ctx.draft_len);
+        let mut drafts: Vec<Draft> = Vec::with_capacity(ctx.draft_len);
         for depth in 0..ctx.draft_len {
-            if depth > 0 {
-                let previous: &Draft = &drafts[depth - 1];
-                (logits, state) = self.slot(previous.token, &state)?;
+            if let Some(previous) = drafts.last() {
+                out = self.module.forward(&[previous.token], &out.hidden)?;
             }
-            let draft = self.pick(ctx, sampler, depth, &logits)?;
+            let draft = self.pick(ctx, sampler, depth, &out)?;
             on_draft(&draft);
             drafts.push(draft);
         }
@@ -83,9 +76,9 @@ impl Drafter for MtpDrafter {
         let (tokens, states) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.states));
         self.states = Rows::empty(width);
         for (tokens, states) in tokens.chunks(SETTLE_ROWS).zip(states.as_slice().chunks(SETTLE_ROWS * width.max(1))) {
-            let out = self.module.forward(tokens, &Rows::new(states.to_vec(), width))?;
-            let state = out.hidden.row(out.hidden.len() - 1).to_vec();
-            self.head = Some((out.logits.row(0).to_vec(), Rows::new(state, out.hidden.width())));
+            let mut out = self.module.forward(tokens, &Rows::new(states.to_vec(), width))?;
+            out.hidden = out.hidden.last_row();
+            self.head = Some(out);
         }
         Ok(())
     }

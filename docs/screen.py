@@ -1,0 +1,43 @@
+"""Take the README's picture from the real program: `python3 docs/screen.py PROMPT [OPTION …]`.
+
+Needs tmux and the Python package `rich`, and a built `target/release/draftscope`. The program runs in
+a terminal of 120 × 36 until its answer has ended; what is on the screen then becomes docs/screen.svg.
+"""
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+import time
+
+from rich.console import Console
+from rich.text import Text
+
+COLS, ROWS = 120, 36
+
+
+def tmux(*args: str) -> str:
+    return subprocess.run(["tmux", "-L", "draftscope-screen", *args], check=True, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    prompt, options = sys.argv[1], sys.argv[2:]
+    command = shlex.join(["env", "COLORTERM=truecolor", "target/release/draftscope", "--prompt", prompt, *options])
+    tmux("new-session", "-d", "-x", str(COLS), "-y", str(ROWS), command)
+    try:
+        for _ in range(600):
+            time.sleep(0.2)
+            if "ready" in tmux("capture-pane", "-p").splitlines()[0] and "└ " in tmux("capture-pane", "-p"):
+                break
+        screen = tmux("capture-pane", "-p", "-e")
+    finally:
+        tmux("kill-server")
+    console = Console(record=True, width=COLS, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(screen.rstrip("\n")), soft_wrap=True)
+    target = os.path.join(os.path.dirname(__file__), "screen.svg")
+    console.save_svg(target, title="draftscope")
+    print(target, os.path.getsize(target), "bytes")
+
+
+main()

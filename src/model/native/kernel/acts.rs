@@ -1,0 +1,122 @@
+//! Activations as matrices meet them: 8-bit blocks of 32 with a scale, or plain `f32` blocks.
+//!
+//! Layout `[k / 32][m]`: one step along k finds the blocks of all rows side by side. The first
+//! matrix to read them says which of the two kinds it needs; a kind nobody needs stays empty.
+//! Invariant: a block depends on its own 32 values only, so rows never touch each other.
+
+use super::{
+    form::BLOCK,
+    lanes::{LANES, Lanes},
+};
+
+/// Thirty-two activations as integers: `scale · code`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Block {
+    /// Four codes of −127…127 in each, lowest k in the lowest byte.
+    pub(crate) words: [i32; BLOCK / 4],
+    pub(crate) scale: f32,
+    /// Sum of all codes, for minima.
+    pub(crate) total: f32,
+    /// The same times −8, for codes with an offset.
+    pub(crate) total_down: i32,
+    /// Sums of the first and of the last 16 codes.
+    pub(crate) halves: [i16; 2],
+}
+
+/// Which kinds of activations some matrices read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) blocks: bool,
+    pub(crate) values: bool,
+}
+
+impl Operand {
+    /// Both needs together.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self { blocks: self.blocks || other.blocks, values: self.values || other.values }
+    }
+}
+
+/// `m` rows of activations.
+#[derive(Debug, Default)]
+pub(crate) struct Acts {
+    m: usize,
+    blocks: Vec<Block>,        // [k / 32][m]
+    values: Vec<[f32; BLOCK]>, // [k / 32][m]
+}
+
+impl Acts {
+    /// Makes room for `m` rows of `k` values; the content is to be overwritten.
+    pub(crate) fn shape(&mut self, m: usize, k: usize, operand: Operand) {
+        self.m = m;
+        let len = k / BLOCK * m;
+        self.blocks.resize(if operand.blocks { len } else { 0 }, Block::default());
+        self.values.resize(if operand.values { len } else { 0 }, [0.0; BLOCK]);
+    }
+
+    pub(crate) fn m(&self) -> usize {
+        self.m
+    }
+
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    pub(crate) fn values(&self) -> &[[f32; BLOCK]] {
+        &self.values
+    }
+
+    /// One step along k, all rows, ready to be written.
+    pub(crate) fn columns(&mut self) -> impl Iterator<Item = Column<'_>> {
+        let count = self.blocks.len().max(self.values.len()) / self.m.max(1);
+        let (mut blocks, mut values) = (self.blocks.chunks_mut(self.m), self.values.chunks_mut(self.m));
+        (0..count).map(move |_| Column {
+            blocks: blocks.next().unwrap_or_default(),
+            values: values.next().unwrap_or_default(),
+        })
+    }
+}
+
+/// The `k…k + 32` part of all rows.
+#[derive(Debug, Default)]
+pub(crate) struct Column<'a> {
+    blocks: &'a mut [Block],
+    values: &'a mut [[f32; BLOCK]],
+}
+
+impl Column<'_> {
+    /// Puts the values of one row.
+    #[inline(always)]
+    pub(crate) fn put<S: Lanes>(&mut self, s: S, row: usize, x: [S::F; 2]) {
+        if let Some(block) = self.blocks.get_mut(row) {
+            *block = quantise(s, x);
+        }
+        if let Some(values) = self.values.get_mut(row) {
+            let (low, high) = values.split_at_mut(LANES);
+            s.store(x[0], low.first_chunk_mut().expect("half a block"));
+            s.store(x[1], high.first_chunk_mut().expect("half a block"));
+        }
+    }
+}
+
+/// Nearest of 255 steps, symmetric around zero. Values that are no numbers make the scale no number.
+#[inline(always)]
+pub(crate) fn quantise<S: Lanes>(s: S, x: [S::F; 2]) -> Block {
+    let largest = s.reduce_max(s.max_i(s.magnitude_bits(x[0]), s.magnitude_bits(x[1])));
+    let largest = f32::from_bits(largest.cast_unsigned());
+    let inverse = s.splat(if largest > 1e-30 { 127.0 / largest } else { 0.0 });
+    let codes = [s.round(s.mul(x[0], inverse)), s.round(s.mul(x[1], inverse))];
+    let mut words = [0; BLOCK / 4];
+    words[..4].copy_from_slice(&s.pack_i8(codes[0]));
+    words[4..].copy_from_slice(&s.pack_i8(codes[1]));
+    let halves = [s.reduce_add(codes[0]), s.reduce_add(codes[1])];
+    let total = halves[0] + halves[1];
+    Block {
+        words,
+        scale: largest / 127.0,
+        total: total as f32,
+        total_down: -8 * total,
+        halves: halves.map(|half| half as i16),
+    }
+}

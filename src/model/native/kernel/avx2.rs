@@ -1,0 +1,278 @@
+//! Sixteen lanes as two 256-bit registers, with AVX-VNNI for the integer products where it exists.
+//!
+//! Every `unsafe` here has the same two reasons: an [`Avx2`] exists only where its instructions do
+//! (see [`Avx2::new`]), and loads and stores go through references to arrays of their full width.
+//!
+//! Without VNNI, `maddubs` adds two products in 16 bits with saturation. Nibbles stay far below
+//! (2 · 15 · 127); bytes are taken as sign and magnitude, which stays below as well (2 · 128 · 127).
+
+use std::arch::x86_64::*;
+
+use super::lanes::{LANES, Lanes};
+
+/// Proof of AVX2, FMA and F16C, and of AVX-VNNI when `VNNI`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2<const VNNI: bool>(());
+
+impl<const VNNI: bool> Avx2<VNNI> {
+    /// # Safety
+    /// The processor must have AVX2, FMA, F16C, and AVX-VNNI when `VNNI`.
+    #[inline(always)]
+    pub(crate) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+/// An expression whose instructions are there because the receiver is.
+macro_rules! proven {
+    ($body:expr) => {
+        // SAFETY: see the head of this file.
+        unsafe { $body }
+    };
+}
+
+/// One operation on both halves.
+macro_rules! both {
+    ($op:expr, $($x:expr),+) => {
+        // SAFETY: see the head of this file.
+        unsafe { [$op($($x[0]),+), $op($($x[1]),+)] }
+    };
+}
+
+impl<const VNNI: bool> Avx2<VNNI> {
+    /// Unsigned codes times signed words, added up by fours.
+    #[inline(always)]
+    fn dot(self, sum: __m256i, codes: __m256i, words: __m256i) -> __m256i {
+        proven!(if VNNI {
+            _mm256_dpbusd_avx_epi32(sum, codes, words)
+        } else {
+            let pairs = _mm256_maddubs_epi16(codes, words);
+            _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        })
+    }
+}
+
+impl<const VNNI: bool> Lanes for Avx2<VNNI> {
+    type F = [__m256; 2];
+    type I = [__m256i; 2];
+    type Nibbles = [__m256i; 2];
+    /// Codes as stored with VNNI; without, code − 128.
+    type Bytes = [__m256i; 2];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        proven!([_mm256_set1_ps(x); 2])
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::F {
+        let from = from.as_ptr();
+        proven!([_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))])
+    }
+
+    #[inline(always)]
+    fn store(self, x: Self::F, to: &mut [f32; LANES]) {
+        let to = to.as_mut_ptr();
+        proven!({
+            _mm256_storeu_ps(to, x[0]);
+            _mm256_storeu_ps(to.add(8), x[1]);
+        });
+    }
+
+    #[inline(always)]
+    fn load_f16(self, from: &[u16; LANES]) -> Self::F {
+        let from: *const __m128i = from.as_ptr().cast();
+        proven!([_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from.add(1)))])
+    }
+
+    #[inline(always)]
+    fn load_f16_le(self, from: &[u8; 2 * LANES]) -> Self::F {
+        let from: *const __m128i = from.as_ptr().cast();
+        proven!([_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from.add(1)))])
+    }
+
+    #[inline(always)]
+    fn load_bf16_le(self, from: &[u8; 2 * LANES]) -> Self::F {
+        let from: *const __m128i = from.as_ptr().cast();
+        let words = proven!([_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))]);
+        let wide = both!(_mm256_cvtepu16_epi32, words);
+        let high = both!(_mm256_slli_epi32::<16>, wide);
+        both!(_mm256_castsi256_ps, high)
+    }
+
+    #[inline(always)]
+    fn load_f32_le(self, from: &[u8; 4 * LANES]) -> Self::F {
+        let from: *const f32 = from.as_ptr().cast();
+        proven!([_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))])
+    }
+
+    #[inline(always)]
+    fn store_f16(self, x: Self::F, to: &mut [u16; LANES]) {
+        let to: *mut __m128i = to.as_mut_ptr().cast();
+        proven!({
+            _mm_storeu_si128(to, _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[0]));
+            _mm_storeu_si128(to.add(1), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x[1]));
+        });
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        both!(_mm256_add_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        both!(_mm256_sub_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        both!(_mm256_mul_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        both!(_mm256_div_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        both!(_mm256_fmadd_ps, a, b, c)
+    }
+
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        both!(_mm256_max_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        both!(_mm256_min_ps, a, b)
+    }
+
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> Self::I {
+        proven!([_mm256_set1_epi32(x); 2])
+    }
+
+    #[inline(always)]
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
+        both!(_mm256_add_epi32, a, b)
+    }
+
+    #[inline(always)]
+    fn max_i(self, a: Self::I, b: Self::I) -> Self::I {
+        both!(_mm256_max_epi32, a, b)
+    }
+
+    #[inline(always)]
+    fn reduce_add(self, x: Self::I) -> i32 {
+        proven!({
+            let x = _mm256_add_epi32(x[0], x[1]);
+            let x = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            let x = _mm_add_epi32(x, _mm_shuffle_epi32::<0b01_00_11_10>(x));
+            _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32::<0b10_11_00_01>(x)))
+        })
+    }
+
+    #[inline(always)]
+    fn reduce_max(self, x: Self::I) -> i32 {
+        proven!({
+            let x = _mm256_max_epi32(x[0], x[1]);
+            let x = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0b01_00_11_10>(x));
+            _mm_cvtsi128_si32(_mm_max_epi32(x, _mm_shuffle_epi32::<0b10_11_00_01>(x)))
+        })
+    }
+
+    #[inline(always)]
+    fn round(self, x: Self::F) -> Self::I {
+        both!(_mm256_cvtps_epi32, x)
+    }
+
+    #[inline(always)]
+    fn to_float(self, x: Self::I) -> Self::F {
+        both!(_mm256_cvtepi32_ps, x)
+    }
+
+    #[inline(always)]
+    fn magnitude_bits(self, x: Self::F) -> Self::I {
+        let mask = self.splat_i(i32::MAX);
+        let bits = both!(_mm256_castps_si256, x);
+        both!(_mm256_and_si256, bits, mask)
+    }
+
+    #[inline(always)]
+    fn pow2(self, n: Self::I) -> Self::F {
+        let biased = self.add_i(n, self.splat_i(127));
+        let bits = both!(_mm256_slli_epi32::<23>, biased);
+        both!(_mm256_castsi256_ps, bits)
+    }
+
+    #[inline(always)]
+    fn pack_i8(self, x: Self::I) -> [i32; LANES / 4] {
+        proven!({
+            // [0–3 8–11 | 4–7 12–15], then bytes [0–3 8–11 … | 4–7 12–15 …]
+            let words = _mm256_packs_epi32(x[0], x[1]);
+            let bytes = _mm256_packs_epi16(words, words);
+            let (low, high) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
+            let mut packed = [0; LANES / 4];
+            _mm_storeu_si128(packed.as_mut_ptr().cast(), _mm_unpacklo_epi32(low, high));
+            packed
+        })
+    }
+
+    #[inline(always)]
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2] {
+        let from: *const __m256i = from.as_ptr().cast();
+        proven!({
+            let low = _mm256_set1_epi8(15);
+            let both = [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))];
+            [
+                [_mm256_and_si256(both[0], low), _mm256_and_si256(both[1], low)],
+                [
+                    _mm256_and_si256(_mm256_srli_epi16::<4>(both[0]), low),
+                    _mm256_and_si256(_mm256_srli_epi16::<4>(both[1]), low),
+                ],
+            ]
+        })
+    }
+
+    #[inline(always)]
+    fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes {
+        let from: *const __m256i = from.as_ptr().cast();
+        proven!({
+            let codes = [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))];
+            let flip = _mm256_set1_epi8(if VNNI { 0 } else { i8::MIN });
+            [_mm256_xor_si256(codes[0], flip), _mm256_xor_si256(codes[1], flip)]
+        })
+    }
+
+    #[inline(always)]
+    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I {
+        let words = proven!(_mm256_set1_epi32(word));
+        [self.dot(sum[0], codes[0], words), self.dot(sum[1], codes[1], words)]
+    }
+
+    #[inline(always)]
+    fn bytes_start(self, total_down: i32) -> Self::I {
+        self.splat_i(if VNNI { 16 * total_down } else { 0 })
+    }
+
+    #[inline(always)]
+    fn dot_bytes(self, sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I {
+        let words = proven!(_mm256_set1_epi32(word));
+        if VNNI {
+            return [self.dot(sum[0], codes[0], words), self.dot(sum[1], codes[1], words)];
+        }
+        let signed = proven!([_mm256_sign_epi8(words, codes[0]), _mm256_sign_epi8(words, codes[1])]);
+        let sizes = both!(_mm256_abs_epi8, codes);
+        [self.dot(sum[0], sizes[0], signed[0]), self.dot(sum[1], sizes[1], signed[1])]
+    }
+
+    #[inline(always)]
+    fn prefetch(self, from: &[u8], ahead: usize) {
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_add(ahead).cast()) };
+    }
+}

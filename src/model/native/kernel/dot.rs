@@ -1,0 +1,271 @@
+//! The product of one tile of weights with 1…16 rows of activations.
+//!
+//! A tile is read once for up to eight rows; the next rows find it in the first-level cache.
+//! Invariant: for each row the operations and their order are fixed by the tile's form alone, so a
+//! row's result does not depend on the rows beside it, nor on the instruction set.
+
+use super::{
+    acts::{Acts, Block},
+    form::{self, BLOCK, Form, Layout},
+    isa::{Isa, Kernel},
+    lanes::{LANES, Lanes},
+};
+
+/// Rows that share one pass over an integer tile: sums and accumulators fill 16 registers.
+const INT_ROWS: usize = 8;
+
+/// Bytes between what is used and what is asked for.
+const AHEAD: usize = 6144;
+
+/// Rows that share one pass over a dense tile, which keeps four accumulators a row.
+const DENSE_ROWS: usize = 4;
+
+/// Sixteen rows of weights.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile<'a> {
+    pub(crate) form: Form,
+    pub(crate) bytes: &'a [u8], // [k / 32] blocks
+}
+
+/// What becomes of the outputs that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Onto {
+    /// They are overwritten.
+    Nothing,
+    /// They are added to: a residual.
+    Present,
+}
+
+/// Multiplies all rows of `acts` with a tile; `out[row]` are the tile's 16 outputs.
+pub(crate) fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
+    let work = (isa, tile.bytes, acts, onto, out);
+    match tile.form {
+        Form::Nibble => int_rows::<form::Nibble>(work),
+        Form::NibbleMin => int_rows::<form::NibbleMin>(work),
+        Form::NibbleMinWide => int_rows::<form::NibbleMinWide>(work),
+        Form::Byte => int_rows::<form::Byte>(work),
+        Form::ByteMin => int_rows::<form::ByteMin>(work),
+        Form::ByteMinWide => int_rows::<form::ByteMinWide>(work),
+        Form::ByteHalves => int_rows::<form::ByteHalves>(work),
+        Form::F16 => dense_rows::<form::F16>(work),
+        Form::Bf16 => dense_rows::<form::Bf16>(work),
+        Form::F32 => dense_rows::<form::F32>(work),
+    }
+}
+
+/// Splits `m` rows into passes of nearly equal size.
+fn passes(m: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = m.div_ceil(most);
+    (0..count).map(move |i| (i * m / count, (i + 1) * m / count))
+}
+
+/// Instruction set, bytes of a tile, activations, outputs.
+type Work<'a> = (Isa, &'a [u8], &'a Acts, Onto, &'a mut [[f32; LANES]]);
+
+fn int_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
+    for (first, end) in passes(acts.m(), INT_ROWS) {
+        macro_rules! pass {
+            ($($m:literal)*) => { match end - first {
+                $($m => isa.run(IntPass::<L, $m> { tile, acts: acts.blocks(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
+                rows => unreachable!("a pass of {rows} rows"),
+            } };
+        }
+        pass!(1 2 3 4 5 6 7 8);
+    }
+}
+
+fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
+    for (first, end) in passes(acts.m(), DENSE_ROWS) {
+        macro_rules! pass {
+            ($($m:literal)*) => { match end - first {
+                $($m => isa.run(DensePass::<L, $m> { tile, acts: acts.values(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
+                rows => unreachable!("a pass of {rows} rows"),
+            } };
+        }
+        pass!(1 2 3 4);
+    }
+}
+
+/// Asks for what a pass will read some blocks later: arithmetic on several rows leaves the processor
+/// no room to look that far ahead by itself.
+#[inline(always)]
+fn prefetch<S: Lanes, L: Layout>(s: S, block: &[u8]) {
+    for line in 0..const { L::FORM.block_bytes().div_ceil(64) } {
+        s.prefetch(block, AHEAD + 64 * line);
+    }
+}
+
+/// `N` bytes of a block. The compiler knows both lengths, so nothing is checked at run time.
+#[inline(always)]
+fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+    block[at..].first_chunk().expect("inside a block")
+}
+
+#[inline(always)]
+fn finish<S: Lanes>(s: S, total: S::F, onto: Onto, out: &mut [f32; LANES]) {
+    match onto {
+        Onto::Nothing => s.store(total, out),
+        Onto::Present => s.store(s.add(s.load(out), total), out),
+    }
+}
+
+struct IntPass<'a, L, const M: usize> {
+    tile: &'a [u8],
+    acts: &'a [Block], // [k / 32][stride]
+    stride: usize,
+    first: usize,
+    onto: Onto,
+    out: &'a mut [[f32; LANES]], // [M]
+    layout: std::marker::PhantomData<L>,
+}
+
+impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let mut totals = [s.splat(0.0); M];
+        let steps = self.tile.chunks_exact(const { L::FORM.block_bytes() });
+        for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
+            let acts: &[Block; M] = acts[self.first..].first_chunk().expect("a block for each row");
+            prefetch::<S, L>(s, block);
+            if const { matches!(L::FORM, Form::ByteHalves) } {
+                add_halves(s, block, acts, &mut totals);
+            } else {
+                add_block::<S, L, M>(s, block, acts, &mut totals);
+            }
+        }
+        for (out, total) in self.out.iter_mut().zip(totals) {
+            finish(s, total, self.onto, out);
+        }
+    }
+}
+
+/// `total += scale · Σ code · act · act_scale`, with the minimum's share where there is one.
+#[inline(always)]
+fn add_block<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M], totals: &mut [S::F; M]) {
+    let sums = if const { L::FORM.has_nibbles() } {
+        nibble_sums::<S, L, M>(s, block, acts)
+    } else {
+        byte_sums::<S, M>(s, block, acts, 0, BLOCK / 4, |act| act.total_down)
+    };
+    let scale = scales::<S, L>(s, block, 0);
+    if const { L::FORM.has_min() } {
+        let min = scales::<S, L>(s, block, 1);
+        for i in 0..M {
+            let x = s.fma(scale, s.to_float(sums[i]), s.mul(min, s.splat(acts[i].total)));
+            totals[i] = s.fma(x, s.splat(acts[i].scale), totals[i]);
+        }
+    } else {
+        for i in 0..M {
+            let x = s.mul(scale, s.to_float(sums[i]));
+            totals[i] = s.fma(x, s.splat(acts[i].scale), totals[i]);
+        }
+    }
+}
+
+/// The same with a scale for each half of the block.
+#[inline(always)]
+fn add_halves<S: Lanes, const M: usize>(s: S, block: &[u8], acts: &[Block; M], totals: &mut [S::F; M]) {
+    let low = byte_sums::<S, M>(s, block, acts, 0, BLOCK / 8, |act| -8 * i32::from(act.halves[0]));
+    let high = byte_sums::<S, M>(s, block, acts, BLOCK / 8, BLOCK / 4, |act| -8 * i32::from(act.halves[1]));
+    let scale = [scales::<S, form::ByteHalves>(s, block, 0), scales::<S, form::ByteHalves>(s, block, 1)];
+    for i in 0..M {
+        let x = s.fma(scale[1], s.to_float(high[i]), s.mul(scale[0], s.to_float(low[i])));
+        totals[i] = s.fma(x, s.splat(acts[i].scale), totals[i]);
+    }
+}
+
+#[inline(always)]
+fn nibble_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) -> [S::I; M] {
+    let mut sums = [s.splat_i(0); M];
+    if const { matches!(L::FORM, Form::Nibble) } {
+        for i in 0..M {
+            sums[i] = s.splat_i(acts[i].total_down);
+        }
+    }
+    for group in 0..BLOCK / 8 {
+        let [low, high] = s.nibbles(bytes_at(block, group * 4 * LANES));
+        for i in 0..M {
+            sums[i] = s.dot_nibbles(sums[i], low, acts[i].words[2 * group]);
+            sums[i] = s.dot_nibbles(sums[i], high, acts[i].words[2 * group + 1]);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn byte_sums<S: Lanes, const M: usize>(
+    s: S,
+    block: &[u8],
+    acts: &[Block; M],
+    first: usize,
+    end: usize,
+    total_down: impl Fn(&Block) -> i32,
+) -> [S::I; M] {
+    let mut sums = [s.splat_i(0); M];
+    for i in 0..M {
+        sums[i] = s.bytes_start(total_down(&acts[i]));
+    }
+    for group in first..end {
+        let codes = s.bytes(bytes_at(block, group * 4 * LANES));
+        for i in 0..M {
+            sums[i] = s.dot_bytes(sums[i], codes, acts[i].words[group]);
+        }
+    }
+    sums
+}
+
+/// Strip `index` of scales and minima.
+#[inline(always)]
+fn scales<S: Lanes, L: Layout>(s: S, block: &[u8], index: usize) -> S::F {
+    let start = const { L::FORM.codes_bytes() };
+    if const { L::FORM.has_wide_scales() } {
+        s.load_f32_le(bytes_at(block, start + index * 4 * LANES))
+    } else {
+        s.load_f16_le(bytes_at(block, start + index * 2 * LANES))
+    }
+}
+
+struct DensePass<'a, L, const M: usize> {
+    tile: &'a [u8],
+    acts: &'a [[f32; BLOCK]], // [k / 32][stride]
+    stride: usize,
+    first: usize,
+    onto: Onto,
+    out: &'a mut [[f32; LANES]], // [M]
+    layout: std::marker::PhantomData<L>,
+}
+
+impl<L: Layout, const M: usize> Kernel for DensePass<'_, L, M> {
+    type Output = ();
+
+    /// Four partial sums a row, of k mod 4, so that additions overlap.
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let mut totals = [[s.splat(0.0); 4]; M];
+        let steps = self.tile.chunks_exact(const { L::FORM.block_bytes() });
+        for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
+            let acts: &[[f32; BLOCK]; M] = acts[self.first..].first_chunk().expect("a block for each row");
+            prefetch::<S, L>(s, block);
+            for k in 0..BLOCK {
+                let weights = dense_weights::<S, L>(s, block, k);
+                for i in 0..M {
+                    totals[i][k % 4] = s.fma(weights, s.splat(acts[i][k]), totals[i][k % 4]);
+                }
+            }
+        }
+        for (out, [a, b, c, d]) in self.out.iter_mut().zip(totals) {
+            finish(s, s.add(s.add(a, b), s.add(c, d)), self.onto, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn dense_weights<S: Lanes, L: Layout>(s: S, block: &[u8], k: usize) -> S::F {
+    match L::FORM {
+        Form::F32 => s.load_f32_le(bytes_at(block, k * 4 * LANES)),
+        Form::Bf16 => s.load_bf16_le(bytes_at(block, k * 2 * LANES)),
+        _ => s.load_f16_le(bytes_at(block, k * 2 * LANES)),
+    }
+}

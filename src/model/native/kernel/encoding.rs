@@ -1,0 +1,180 @@
+//! The weight encodings of GGUF files, decoded to what tiles hold: codes and `f32` scales.
+//!
+//! Layouts are those of ggml (`ggml-common.h`, `ggml-quants.c`); all numbers are little-endian. A
+//! caller hands in whole blocks of one row; lengths are checked once, where tensors are read.
+
+use half::{bf16, f16};
+
+use super::form::{BLOCK, Form};
+
+/// How a tensor is stored in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    F32,
+    F16,
+    Bf16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q4K,
+    Q5K,
+    Q6K,
+}
+
+/// Thirty-two consecutive weights of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Unit {
+    /// `scales[i / 16] · (code − offset) + min`, the offset being the form's.
+    Codes { codes: [u8; BLOCK], scales: [f32; 2], min: f32 },
+    /// Plain values.
+    Values([f32; BLOCK]),
+}
+
+impl Encoding {
+    /// All, for tests.
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 11] = [
+        Self::F32,
+        Self::F16,
+        Self::Bf16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+    ];
+
+    /// The tile form that holds it exactly.
+    pub(crate) const fn form(self) -> Form {
+        match self {
+            Self::F32 => Form::F32,
+            Self::F16 => Form::F16,
+            Self::Bf16 => Form::Bf16,
+            Self::Q4_0 => Form::Nibble,
+            Self::Q4_1 => Form::NibbleMin,
+            Self::Q5_0 | Self::Q8_0 => Form::Byte,
+            Self::Q5_1 => Form::ByteMin,
+            Self::Q4K => Form::NibbleMinWide,
+            Self::Q5K => Form::ByteMinWide,
+            Self::Q6K => Form::ByteHalves,
+        }
+    }
+
+    /// Weights and bytes of one block in the file.
+    pub(crate) const fn block(self) -> (usize, usize) {
+        match self {
+            Self::F32 => (1, 4),
+            Self::F16 | Self::Bf16 => (1, 2),
+            Self::Q4_0 => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q4K => (256, 144),
+            Self::Q5K => (256, 176),
+            Self::Q6K => (256, 210),
+        }
+    }
+
+    /// Bytes of a row of `k` weights; none when `k` is no whole number of blocks.
+    pub(crate) const fn row_bytes(self, k: usize) -> Option<usize> {
+        let (weights, bytes) = self.block();
+        if k.is_multiple_of(weights) { Some(k / weights * bytes) } else { None }
+    }
+
+    /// Weights `32 · index…` of a row.
+    pub(crate) fn unit(self, row: &[u8], index: usize) -> Unit {
+        let (weights, bytes) = self.block();
+        if weights == 1 {
+            return Unit::Values(self.values(&row[index * BLOCK * bytes..(index + 1) * BLOCK * bytes]));
+        }
+        let units = weights / BLOCK;
+        let block = &row[index / units * bytes..(index / units + 1) * bytes];
+        match self {
+            Self::Q4K => q4_k(block, index % units, None),
+            Self::Q5K => q4_k(block, index % units, Some(&block[16..48])),
+            Self::Q6K => q6_k(block, index % units),
+            _ => self.simple(block),
+        }
+    }
+
+    /// Nearest Q8_0 block, as ggml's `quantize_row_q8_0_ref` rounds it.
+    pub(crate) fn to_q8_0(values: &[f32; BLOCK]) -> [u8; 34] {
+        let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        let scale = largest / 127.0;
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        let mut block = [0; 34];
+        block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+        for (code, value) in block[2..].iter_mut().zip(values) {
+            *code = ((value * inverse).round() as i8).cast_unsigned();
+        }
+        block
+    }
+
+    fn values(self, bytes: &[u8]) -> [f32; BLOCK] {
+        std::array::from_fn(|i| match self {
+            Self::F32 => f32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]),
+            Self::Bf16 => bf16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]).to_f32(),
+            _ => half_at(bytes, 2 * i),
+        })
+    }
+
+    /// The encodings with one block to a unit.
+    fn simple(self, block: &[u8]) -> Unit {
+        let scale = half_at(block, 0);
+        let with_min = matches!(self, Self::Q4_1 | Self::Q5_1);
+        let min = if with_min { half_at(block, 2) } else { 0.0 };
+        let body = &block[if with_min { 4 } else { 2 }..];
+        let nibble = |body: &[u8], i: usize| (body[i % 16] >> (i / 16 * 4)) & 15;
+        let fifth = |i: usize| ((body[i / 8] >> (i % 8)) & 1) << 4;
+        let codes = std::array::from_fn(|i| match self {
+            Self::Q8_0 => body[i] ^ 0x80,
+            Self::Q5_0 => (nibble(&body[4..], i) | fifth(i)) + 112, // − 16 + 128
+            Self::Q5_1 => (nibble(&body[4..], i) | fifth(i)) + 128,
+            _ => nibble(body, i),
+        });
+        Unit::Codes { codes, scales: [scale; 2], min }
+    }
+}
+
+fn half_at(bytes: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
+/// Q4_K, and Q5_K when there are fifth bits: eight units of 6-bit scale and min.
+fn q4_k(block: &[u8], unit: usize, fifths: Option<&[u8]>) -> Unit {
+    let (scale, min) = scale_and_min(&block[4..16], unit);
+    let low = &block[if fifths.is_some() { 48 } else { 16 } + unit / 2 * BLOCK..];
+    let codes = std::array::from_fn(|i| {
+        let nibble = (low[i] >> (unit % 2 * 4)) & 15;
+        fifths.map_or(nibble, |bits| (nibble | ((bits[i] >> unit) & 1) << 4) + 128)
+    });
+    Unit::Codes { codes, scales: [half_at(block, 0) * f32::from(scale); 2], min: -(half_at(block, 2) * f32::from(min)) }
+}
+
+/// Six bits each, packed as `get_scale_min_k4` of ggml unpacks them.
+fn scale_and_min(packed: &[u8], unit: usize) -> (u8, u8) {
+    if unit < 4 {
+        (packed[unit] & 63, packed[unit + 4] & 63)
+    } else {
+        (packed[unit + 4] & 15 | packed[unit - 4] >> 6 << 4, packed[unit + 4] >> 4 | packed[unit] >> 6 << 4)
+    }
+}
+
+/// Q6_K: `[128 low nibbles, 64 high pairs, 16 i8 scales, scale]`, a scale to 16 weights.
+fn q6_k(block: &[u8], unit: usize) -> Unit {
+    let (part, turn) = (unit / 4, unit % 4);
+    let codes = std::array::from_fn(|i| {
+        let low = (block[64 * part + turn % 2 * 32 + i] >> (turn / 2 * 4)) & 15;
+        let high = (block[128 + 32 * part + i] >> (turn * 2)) & 3;
+        (low | high << 4) + 96 // − 32 + 128
+    });
+    let whole = half_at(block, 208);
+    let scale = |half: usize| whole * f32::from(block[192 + 8 * part + 2 * turn + half].cast_signed());
+    Unit::Codes { codes, scales: [scale(0), scale(1)], min: 0.0 }
+}

@@ -1,0 +1,162 @@
+//! Sixteen lanes of numbers: the vocabulary in which every kernel is written once.
+//!
+//! Invariant: for finite inputs each operation gives the same bits on every instruction set. Float
+//! operations are the single IEEE ones (`fma` rounds once), integers are exact, and whatever has an
+//! order (reductions of floats) is spelled out by the kernels, not here. A value of an implementing
+//! type is the proof that the processor has its instructions, so the methods are safe to call.
+//!
+//! Methods must be inlined into a function compiled for the instruction set, which
+//! [`Isa::run`](super::Isa::run) provides; called elsewhere they are right, only slow.
+
+/// Lanes in a vector.
+pub(crate) const LANES: usize = 16;
+
+/// Vectors of sixteen lanes on one instruction set.
+pub(crate) trait Lanes: Copy {
+    /// Sixteen `f32`.
+    type F: Copy;
+    /// Sixteen `i32`.
+    type I: Copy;
+    /// Four codes of 0…15 for each of sixteen rows.
+    type Nibbles: Copy;
+    /// Four codes of 0…255, standing for code − 128, for each of sixteen rows.
+    type Bytes: Copy;
+
+    fn splat(self, x: f32) -> Self::F;
+    fn load(self, from: &[f32; LANES]) -> Self::F;
+    fn store(self, x: Self::F, to: &mut [f32; LANES]);
+    /// IEEE halves, widened.
+    fn load_f16(self, from: &[u16; LANES]) -> Self::F;
+    /// The same from little-endian bytes.
+    fn load_f16_le(self, from: &[u8; 2 * LANES]) -> Self::F;
+    /// bfloat16 from little-endian bytes, widened.
+    fn load_bf16_le(self, from: &[u8; 2 * LANES]) -> Self::F;
+    /// `f32` from little-endian bytes.
+    fn load_f32_le(self, from: &[u8; 4 * LANES]) -> Self::F;
+    /// Rounds to IEEE halves, ties to even.
+    fn store_f16(self, x: Self::F, to: &mut [u16; LANES]);
+
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// `if a > b { a } else { b }`: a NaN in `b` passes, one in `a` does not.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `if a < b { a } else { b }`.
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+
+    fn splat_i(self, x: i32) -> Self::I;
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
+    fn max_i(self, a: Self::I, b: Self::I) -> Self::I;
+    fn reduce_add(self, x: Self::I) -> i32;
+    fn reduce_max(self, x: Self::I) -> i32;
+    /// Nearest integers, ties to even.
+    fn round(self, x: Self::F) -> Self::I;
+    fn to_float(self, x: Self::I) -> Self::F;
+    /// Bits without the sign: orders magnitudes as integers, NaN above all.
+    fn magnitude_bits(self, x: Self::F) -> Self::I;
+    /// `2^n` for `n` in −126…127.
+    fn pow2(self, n: Self::I) -> Self::F;
+    /// Four bytes a word, in lane order, from values in −128…127.
+    fn pack_i8(self, x: Self::I) -> [i32; LANES / 4];
+
+    /// Low and high nibbles of 64 bytes.
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2];
+    fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes;
+    /// Adds to each lane the products of its four codes with the four `i8` of `word`.
+    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I;
+    /// What [`Lanes::dot_bytes`] starts from, given −8 times the sum of the activations it will see.
+    fn bytes_start(self, total_down: i32) -> Self::I;
+    /// Adds the products of code − 128 with the four `i8` of `word`, up to what
+    /// [`Lanes::bytes_start`] has taken off already.
+    fn dot_bytes(self, sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I;
+
+    /// Asks for the cache line `ahead` bytes after the start of `from`; a hint that may be ignored.
+    fn prefetch(self, from: &[u8], ahead: usize);
+}
+
+/// Lanes as an array, for what has no vector form.
+#[inline(always)]
+pub(crate) fn to_array<S: Lanes>(s: S, x: S::F) -> [f32; LANES] {
+    let mut out = [0.0; LANES];
+    s.store(x, &mut out);
+    out
+}
+
+/// Sum of all lanes by halving: lane i with i + 8, then i + 4, i + 2, i + 1.
+#[inline(always)]
+pub(crate) fn sum<S: Lanes>(s: S, x: S::F) -> f32 {
+    let mut lanes = to_array(s, x);
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// Largest lane.
+#[inline(always)]
+pub(crate) fn max<S: Lanes>(s: S, x: S::F) -> f32 {
+    let mut best = f32::NEG_INFINITY;
+    for lane in to_array(s, x) {
+        best = if best > lane { best } else { lane };
+    }
+    best
+}
+
+/// `e^x`, within 2 ulp, for x clamped to −87…88; NaN stays NaN.
+///
+/// Range reduction by a two-part ln 2 and a degree-5 polynomial: Cephes `expf` (S. Moshier).
+#[inline(always)]
+pub(crate) fn exp<S: Lanes>(s: S, x: S::F) -> S::F {
+    let x = s.max(s.splat(-87.0), s.min(s.splat(88.0), x));
+    let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
+    let whole = s.to_float(n);
+    let r = s.fma(whole, s.splat(-0.693_359_4), x);
+    let r = s.fma(whole, s.splat(2.121_944_4e-4), r);
+    let mut p = s.splat(1.987_569_1e-4);
+    p = s.fma(p, r, s.splat(1.398_199_9e-3));
+    p = s.fma(p, r, s.splat(8.333_452e-3));
+    p = s.fma(p, r, s.splat(4.166_579_6e-2));
+    p = s.fma(p, r, s.splat(1.666_666_5e-1));
+    p = s.fma(p, r, s.splat(5.0e-1));
+    let y = s.add(s.fma(p, s.mul(r, r), r), s.splat(1.0));
+    s.mul(y, s.pow2(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::native::kernel::isa::{Isa, Kernel};
+
+    struct Exp([f32; LANES]);
+
+    impl Kernel for Exp {
+        type Output = [f32; LANES];
+
+        #[inline(always)]
+        fn run<S: Lanes>(self, s: S) -> Self::Output {
+            to_array(s, exp(s, s.load(&self.0)))
+        }
+    }
+
+    #[test]
+    fn exp_is_within_two_ulp_and_the_same_everywhere() {
+        for step in 0..20_000 {
+            let x: [f32; LANES] = std::array::from_fn(|i| (step * LANES + i) as f32 / 1840.0 - 87.0);
+            let y = Isa::PORTABLE.run(Exp(x));
+            for (x, y) in x.iter().zip(y).filter(|(x, _)| **x <= 88.0) {
+                let exact = f64::from(*x).exp();
+                assert!((f64::from(y) - exact).abs() <= 2.0 * exact * f64::from(f32::EPSILON), "exp({x}) = {y}");
+            }
+            assert!(Isa::available().all(|isa| isa.run(Exp(x)) == y));
+        }
+        let ends = Isa::detect().run(Exp(std::array::from_fn(|i| [0.0, f32::NAN, f32::NEG_INFINITY, 1e9][i % 4])));
+        assert!(ends[0] == 1.0 && ends[1].is_nan() && ends[2] < 2e-38 && ends[3].is_finite());
+    }
+}

@@ -1,0 +1,253 @@
+//! What happens between matrices, row by row: root-mean-square norm and gated SiLU.
+//!
+//! Rows come as tiles `[d / 16][m]` of 16 lanes, the shape in which matrices leave them, and go out
+//! as [`Acts`](super::acts::Acts) columns. Invariant: every row is computed by the same operations
+//! in the same order whatever `m` is.
+
+use super::{
+    MAX_ROWS,
+    acts::{Acts, Column},
+    isa::Kernel,
+    lanes::{self, LANES, Lanes},
+};
+
+/// `x / sqrt(mean(x²) + eps) · weight`. Source: Zhang and Sennrich, arXiv:1910.07467.
+///
+/// Gives back whether all rows are finite.
+pub(crate) struct Norm<'a> {
+    pub(crate) x: &'a [[f32; LANES]],      // [d / 16][m]
+    pub(crate) weight: &'a [[f32; LANES]], // [d / 16]
+    pub(crate) eps: f32,
+    pub(crate) out: &'a mut Acts,
+    /// Where to keep the rows as plain numbers too, `[m][d / 16]`; may be empty.
+    pub(crate) kept: &'a mut [[f32; LANES]],
+}
+
+impl Kernel for Norm<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> bool {
+        let tiles = self.weight.len();
+        let m = self.x.len() / tiles;
+        let mut inverses = [0.0; MAX_ROWS];
+        for (row, inverse) in inverses.iter_mut().enumerate().take(m) {
+            *inverse = inverse_size(s, &self.x[row..], m, self.eps);
+        }
+        let mut columns = self.out.columns();
+        for pair in 0..tiles / 2 {
+            let mut column = columns.next().unwrap_or_default();
+            let weights = [s.load(&self.weight[2 * pair]), s.load(&self.weight[2 * pair + 1])];
+            for row in 0..m {
+                let inverse = s.splat(inverses[row]);
+                let mut y = [s.splat(0.0); 2];
+                for i in 0..2 {
+                    let x = s.load(&self.x[(2 * pair + i) * m + row]);
+                    y[i] = s.mul(s.mul(x, inverse), weights[i]);
+                    if let Some(kept) = self.kept.get_mut(row * tiles + 2 * pair + i) {
+                        s.store(y[i], kept);
+                    }
+                }
+                column.put(s, row, y);
+            }
+        }
+        inverses[..m].iter().all(|inverse| inverse.is_finite() && *inverse > 0.0)
+    }
+}
+
+/// `1 / sqrt(mean(x²) + eps)` of the row whose tiles stand `m` apart.
+#[inline(always)]
+fn inverse_size<S: Lanes>(s: S, x: &[[f32; LANES]], m: usize, eps: f32) -> f32 {
+    let mut squares = s.splat(0.0);
+    let mut tiles = 0;
+    for tile in x.iter().step_by(m) {
+        let x = s.load(tile);
+        squares = s.fma(x, x, squares);
+        tiles += 1;
+    }
+    1.0 / (lanes::sum(s, squares) / (tiles * LANES) as f32 + eps).sqrt()
+}
+
+/// `silu(gate) · up` for 32 columns of all rows, `silu(x) = x / (1 + e^−x)`.
+/// Source: Shazeer, arXiv:2002.05202.
+pub(crate) struct SiluMul<'a, 'b> {
+    pub(crate) gate: &'a [[f32; LANES]], // [2][m]
+    pub(crate) up: &'a [[f32; LANES]],   // [2][m]
+    pub(crate) out: &'a mut Column<'b>,
+}
+
+impl Kernel for SiluMul<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let m = self.gate.len() / 2;
+        for row in 0..m {
+            let mut y = [s.splat(0.0); 2];
+            for i in 0..2 {
+                let gate = s.load(&self.gate[i * m + row]);
+                let below = s.add(lanes::exp(s, s.sub(s.splat(0.0), gate)), s.splat(1.0));
+                y[i] = s.mul(s.div(gate, below), s.load(&self.up[i * m + row]));
+            }
+            self.out.put(s, row, y);
+        }
+    }
+}
+
+/// Rows of plain numbers as activations.
+pub(crate) struct Load<'a> {
+    pub(crate) rows: &'a [[f32; LANES]], // [m][d / 16]
+    pub(crate) out: &'a mut Acts,
+}
+
+impl Kernel for Load<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let m = self.out.m();
+        let tiles = self.rows.len() / m;
+        for (pair, mut column) in self.out.columns().enumerate() {
+            for row in 0..m {
+                let at = row * tiles + 2 * pair;
+                column.put(s, row, [s.load(&self.rows[at]), s.load(&self.rows[at + 1])]);
+            }
+        }
+    }
+}
+
+/// Largest of some logits, and `Σ e^(logit − largest)`.
+pub(crate) struct Survey<'a> {
+    pub(crate) logits: &'a [f32],
+}
+
+impl Kernel for Survey<'_> {
+    type Output = (f32, f32);
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> (f32, f32) {
+        let (whole, rest) = self.logits.as_chunks::<LANES>();
+        let mut last = [f32::NEG_INFINITY; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        let mut largest = s.load(&last);
+        for logits in whole {
+            largest = s.max(largest, s.load(logits));
+        }
+        let max = lanes::max(s, largest);
+        let shift = s.splat(max);
+        let mut total = s.splat(0.0);
+        for logits in whole {
+            total = s.add(total, lanes::exp(s, s.sub(s.load(logits), shift)));
+        }
+        let tail = lanes::to_array(s, lanes::exp(s, s.sub(s.load(&last), shift)));
+        let tail: f32 = tail[..rest.len()].iter().sum();
+        (max, lanes::sum(s, total) + tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::native::{
+        kernel::{Isa, Operand},
+        testing::Noise,
+    };
+
+    const BOTH: Operand = Operand { blocks: true, values: true };
+
+    fn acts(m: usize, k: usize) -> Acts {
+        let mut acts = Acts::default();
+        acts.shape(m, k, BOTH);
+        acts
+    }
+
+    /// Norm of rows `[d / 16][m]`: activations, rows kept, whether all were finite.
+    fn norm(isa: Isa, x: &[[f32; LANES]], weight: &[[f32; LANES]]) -> (Acts, Vec<[f32; LANES]>, bool) {
+        let m = x.len() / weight.len();
+        let (mut out, mut kept) = (acts(m, weight.len() * LANES), vec![[0.0; LANES]; x.len()]);
+        let (eps, out_acts) = (1e-5, &mut out);
+        let finite = isa.run(Norm { x, weight, eps, out: out_acts, kept: &mut kept });
+        (out, kept, finite)
+    }
+
+    #[test]
+    fn norms_are_right_and_rows_do_not_touch_each_other() {
+        for (tiles, m) in [(2, 1), (36, 4), (8, 16), (128, 3)] {
+            let x = Noise(1).lanes(tiles * m);
+            let weight = Noise(2).lanes(tiles);
+            let (acts, kept, finite) = norm(Isa::PORTABLE, &x, &weight);
+            assert!(finite);
+            for isa in Isa::available() {
+                let again = norm(isa, &x, &weight);
+                assert!(again.0.blocks() == acts.blocks() && again.1 == kept, "{}", isa.name());
+            }
+            for row in 0..m {
+                let alone: Vec<_> = x[row..].iter().step_by(m).copied().collect();
+                let kept = &kept[row * tiles..(row + 1) * tiles];
+                assert!(norm(Isa::detect(), &alone, &weight).1 == kept);
+                let square: f64 = alone.as_flattened().iter().map(|&x| f64::from(x).powi(2)).sum();
+                let size = (square / (tiles * LANES) as f64 + 1e-5).sqrt();
+                let expected = alone.as_flattened().iter().zip(weight.as_flattened());
+                for ((x, weight), got) in expected.zip(kept.as_flattened()) {
+                    assert!((f64::from(*x) / size * f64::from(*weight) - f64::from(*got)).abs() < 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_told() {
+        let weight = [[1.0; LANES]; 2];
+        for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
+            let mut x = Noise(1).lanes(4);
+            x[2][5] = bad;
+            assert!(Isa::available().all(|isa| !norm(isa, &x, &weight).2), "{bad}");
+        }
+    }
+
+    #[test]
+    fn blocks_hold_the_nearest_of_255_steps() {
+        for scale in [1.0, 1e-20, 1e20, 0.0] {
+            let rows: Vec<[f32; LANES]> = Noise(4).lanes(2).iter().map(|x| x.map(|x| x * scale)).collect();
+            let mut first = None;
+            for isa in Isa::available() {
+                let mut out = acts(1, 32);
+                isa.run(Load { rows: &rows, out: &mut out });
+                let block = out.blocks()[0];
+                let codes: Vec<i8> =
+                    block.words.iter().flat_map(|word| word.to_le_bytes().map(u8::cast_signed)).collect();
+                for (code, x) in codes.iter().zip(rows.as_flattened()) {
+                    assert!((f32::from(*code) * block.scale - x).abs() <= block.scale * 0.5001);
+                }
+                let total: i32 = codes.iter().map(|&code| i32::from(code)).sum();
+                assert_eq!((block.total, block.total_down), (total as f32, -8 * total));
+                assert_eq!(total, i32::from(block.halves[0]) + i32::from(block.halves[1]));
+                assert_eq!(*first.get_or_insert(block), block, "{}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn gates_and_surveys_are_right_on_every_instruction_set() {
+        let wide = |seed| -> Vec<[f32; LANES]> { Noise(seed).lanes(6).iter().map(|x| x.map(|x| 30.0 * x)).collect() };
+        let (gate, up) = (wide(1), wide(2));
+        let logits: Vec<f32> = wide(3).as_flattened()[..91].to_vec();
+        let run = |isa: Isa| {
+            let mut out = acts(3, 32);
+            let mut column = out.columns().next().unwrap();
+            isa.run(SiluMul { gate: &gate, up: &up, out: &mut column });
+            (out.values().to_vec(), isa.run(Survey { logits: &logits }))
+        };
+        let (values, (max, total)) = run(Isa::PORTABLE);
+        assert!(Isa::available().all(|isa| run(isa) == (values.clone(), (max, total))));
+        for (at, got) in
+            values.iter().enumerate().flat_map(|(row, x)| x.iter().enumerate().map(move |(i, x)| ((row, i), x)))
+        {
+            let (tile, lane) = (at.1 / LANES * 3 + at.0, at.1 % LANES);
+            let (g, u) = (f64::from(gate[tile][lane]), f64::from(up[tile][lane]));
+            assert!((g / (1.0 + (-g).exp()) * u - f64::from(*got)).abs() <= 1e-6 * (g * u).abs() + 1e-12);
+        }
+        let exact: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
+        assert!((exact - f64::from(total)).abs() < 1e-5 && logits.contains(&max));
+    }
+}

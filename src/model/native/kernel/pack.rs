@@ -1,0 +1,91 @@
+//! Units of weights written into tile blocks, and read back.
+//!
+//! Invariant: [`read_unit`] of what [`write_unit`] wrote is what ggml's dequantisation gives, to the
+//! bit. Nothing here is fast; it runs once at load, and for a row of the embedding per token.
+
+use half::{bf16, f16};
+
+use super::{
+    encoding::Unit,
+    form::{BLOCK, Form},
+    lanes::LANES,
+};
+
+/// Writes 32 weights as row `row` of a block.
+pub(crate) fn write_unit(form: Form, block: &mut [u8], row: usize, unit: &Unit) {
+    match unit {
+        Unit::Values(values) => write_values(form, block, row, values),
+        Unit::Codes { codes, scales, min } => {
+            write_codes(form, block, row, codes);
+            let rest = &mut block[form.codes_bytes()..];
+            write_scale(form, rest, row, scales[0]);
+            if form.has_min() {
+                write_scale(form, rest, LANES + row, *min);
+            } else if form == Form::ByteHalves {
+                write_scale(form, rest, LANES + row, scales[1]);
+            }
+        }
+    }
+}
+
+fn write_values(form: Form, block: &mut [u8], row: usize, values: &[f32; BLOCK]) {
+    for (k, &value) in values.iter().enumerate() {
+        let at = k * LANES + row;
+        match form {
+            Form::F32 => block[4 * at..4 * at + 4].copy_from_slice(&value.to_le_bytes()),
+            Form::Bf16 => block[2 * at..2 * at + 2].copy_from_slice(&bf16::from_f32(value).to_le_bytes()),
+            _ => block[2 * at..2 * at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes()),
+        }
+    }
+}
+
+fn write_codes(form: Form, block: &mut [u8], row: usize, codes: &[u8; BLOCK]) {
+    for (i, &code) in codes.iter().enumerate() {
+        let (at, shift) = code_at(form, row, i);
+        block[at] |= code << shift;
+    }
+}
+
+/// Byte and shift of code `i` of a row: nibbles of k and k + 4 share a byte.
+fn code_at(form: Form, row: usize, i: usize) -> (usize, u32) {
+    let group = 4 * LANES;
+    if form.has_nibbles() {
+        (i / 8 * group + row * 4 + i % 4, if i % 8 < 4 { 0 } else { 4 })
+    } else {
+        (i / 4 * group + row * 4 + i % 4, 0)
+    }
+}
+
+fn write_scale(form: Form, rest: &mut [u8], index: usize, scale: f32) {
+    if form.has_wide_scales() {
+        rest[4 * index..4 * index + 4].copy_from_slice(&scale.to_le_bytes());
+    } else {
+        rest[2 * index..2 * index + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
+    }
+}
+
+/// Reads row `row` of a block as numbers.
+pub(crate) fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
+    if form.is_dense() {
+        return std::array::from_fn(|k| read_number(form == Form::F32, form == Form::Bf16, block, k * LANES + row));
+    }
+    let rest = &block[form.codes_bytes()..];
+    let scale = |index: usize| read_number(form.has_wide_scales(), false, rest, index);
+    let min = if form.has_min() { scale(LANES + row) } else { 0.0 };
+    let second = if form == Form::ByteHalves { LANES + row } else { row };
+    let (mask, offset) = if form.has_nibbles() { (15, if form == Form::Nibble { 8 } else { 0 }) } else { (255, 128) };
+    std::array::from_fn(|i| {
+        let (at, shift) = code_at(form, row, i);
+        let code = i16::from((block[at] >> shift) & mask) - offset;
+        scale(if i < BLOCK / 2 { row } else { second }) * f32::from(code) + min
+    })
+}
+
+fn read_number(wide: bool, brain: bool, bytes: &[u8], index: usize) -> f32 {
+    if wide {
+        let at = 4 * index;
+        return f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    }
+    let pair = [bytes[2 * index], bytes[2 * index + 1]];
+    if brain { bf16::from_le_bytes(pair).to_f32() } else { f16::from_le_bytes(pair).to_f32() }
+}

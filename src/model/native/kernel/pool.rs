@@ -1,0 +1,319 @@
+//! Threads that share short pieces of work, many thousand times a second.
+//!
+//! One region of work is open at a time. Its caller works too, and takes items until none are left;
+//! a worker joins when it notices, so a worker that a neighbour has pushed off its core is not waited
+//! for unless it is inside an item. Between regions workers spin for some microseconds, then park.
+//! Every thread has a span of neighbouring items, so that what it wrote in one region is near it in the
+//! next, and then helps with the others'. Who does what is left to chance: results must not show it.
+
+use std::{
+    cell::UnsafeCell,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Looks at the state before a worker parks: some tens of microseconds.
+const SPINS_BEFORE_PARKING: u32 = 3_000;
+
+/// Looks at the state before a caller that waits for a worker offers its core.
+const SPINS_BEFORE_YIELDING: u32 = 2_000;
+
+/// A region is open. Below are the bits that count workers in it, above those that number regions.
+const OPEN: u64 = 1 << 31;
+const ACTIVE: u64 = OPEN - 1;
+const REGION: u64 = 1 << 32;
+
+/// Threads; dropping it ends them.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Number of the region, [`OPEN`], and how many workers are in it.
+    state: Line<AtomicU64>,
+    /// Next item of each thread's span, the caller's first.
+    cursors: Box<[Line<AtomicUsize>]>,
+    /// A caller has the pool; another one works alone.
+    taken: AtomicBool,
+    parked: Box<[AtomicBool]>,
+    stop: AtomicBool,
+    panicked: AtomicBool,
+    job: Line<UnsafeCell<Job>>,
+}
+
+/// Alone on its cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    /// A `&F` of the caller that opened the region.
+    work: *const (),
+    call: unsafe fn(*const (), usize),
+    items: usize,
+}
+
+// SAFETY: `job` is written only while no region is open and no worker is active, and read only by
+// workers that have entered an open region; `state` orders the two. What it points to is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: the pointer in `job` is not used outside a region.
+unsafe impl Send for Shared {}
+
+/// # Safety
+/// `work` must point to a live `F`.
+unsafe fn call<F: Fn(usize)>(work: *const (), item: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { (*work.cast::<F>())(item) };
+}
+
+impl Pool {
+    /// A pool in which `threads` compute, the caller among them.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        let workers = threads.saturating_sub(1);
+        let shared = Arc::new(Shared {
+            state: Line(AtomicU64::new(0)),
+            cursors: (0..threads.max(1)).map(|_| Line(AtomicUsize::new(0))).collect(),
+            taken: AtomicBool::new(false),
+            parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            stop: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
+            job: Line(UnsafeCell::new(Job { work: std::ptr::null(), call: call::<fn(usize)>, items: 0 })),
+        });
+        let spawn = |index| {
+            let shared = Arc::clone(&shared);
+            let name = format!("kernel-{index}");
+            thread::Builder::new().name(name).spawn(move || shared.serve(index))
+        };
+        // A thread that cannot be had is done without.
+        let workers = (0..workers).map_while(|index| spawn(index).ok()).collect();
+        Self { shared, workers }
+    }
+
+    /// Threads that compute.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `work` once for each of `0..items`, on any thread, and waits.
+    pub(crate) fn run<F: Fn(usize) + Sync>(&self, items: usize, work: F) {
+        let shared = &*self.shared;
+        if items <= 1 || self.workers.is_empty() || shared.taken.swap(true, Ordering::Acquire) {
+            return (0..items).for_each(work);
+        }
+        let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F>, items };
+        // SAFETY: we hold `taken`, the last region is closed and its workers have left.
+        unsafe { *shared.job.0.get() = job };
+        for (thread, cursor) in shared.cursors.iter().enumerate() {
+            cursor.0.store(shared.span_start(thread, items), Ordering::Relaxed);
+        }
+        // SeqCst, as are the worker's steps before parking: one of the two sees the other.
+        shared.state.0.fetch_add(REGION + OPEN, Ordering::SeqCst);
+        self.wake();
+        // `work` must outlive every worker's use of it, a panic here notwithstanding.
+        let outcome = catch_unwind(AssertUnwindSafe(|| shared.take_items(0, job)));
+        shared.close();
+        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        shared.taken.store(false, Ordering::Release);
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+        assert!(!panicked, "a kernel thread panicked");
+    }
+
+    /// Calls `work` once for each item.
+    pub(crate) fn each<T: Send>(&self, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
+        self.chunks(items, 1, |index, items| {
+            items.iter_mut().for_each(|item| work(index, item));
+        });
+    }
+
+    /// Calls `work` once for each chunk of `len` items; the last may be shorter.
+    pub(crate) fn chunks<T: Send>(&self, items: &mut [T], len: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+        let total = items.len();
+        let base = Base(items.as_mut_ptr());
+        self.run(total.div_ceil(len), |index| {
+            let base = &base;
+            let (start, end) = (index * len, total.min((index + 1) * len));
+            // SAFETY: `run` hands out each index once, so chunks never overlap; `items` is borrowed
+            // for the whole call, and `T: Send` lets another thread write it.
+            work(index, unsafe { std::slice::from_raw_parts_mut(base.0.add(start), end - start) });
+        });
+    }
+
+    fn wake(&self) {
+        for (worker, parked) in self.workers.iter().zip(&self.shared.parked) {
+            if parked.load(Ordering::SeqCst) {
+                worker.thread().unpark();
+            }
+        }
+    }
+}
+
+/// Start of a slice that threads cut up between them.
+struct Base<T>(*mut T);
+
+// SAFETY: see `Pool::chunks`, its only user.
+unsafe impl<T: Send> Sync for Base<T> {}
+
+impl Shared {
+    /// First item of a thread's span.
+    fn span_start(&self, thread: usize, items: usize) -> usize {
+        thread * items / self.cursors.len()
+    }
+
+    /// Does the items of the own span, then what is left of the others'.
+    fn take_items(&self, thread: usize, job: Job) {
+        let threads = self.cursors.len();
+        for span in (thread..threads).chain(0..thread) {
+            let end = self.span_start(span + 1, job.items);
+            loop {
+                let item = self.cursors[span].0.fetch_add(1, Ordering::Relaxed);
+                if item >= end {
+                    break;
+                }
+                // SAFETY: the region is open or its caller waits for us, so the work lives.
+                unsafe { (job.call)(job.work, item) };
+            }
+        }
+    }
+
+    /// Lets no more workers in and waits for those inside.
+    fn close(&self) {
+        let mut state = self.state.0.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut spins = 0;
+        while state & ACTIVE != 0 {
+            spins += 1;
+            if spins < SPINS_BEFORE_YIELDING {
+                std::hint::spin_loop();
+            } else {
+                thread::yield_now();
+            }
+            state = self.state.0.load(Ordering::Acquire);
+        }
+    }
+
+    /// A worker's life.
+    fn serve(&self, index: usize) {
+        let mut seen = 0;
+        while let Some(region) = self.next_region(index, seen) {
+            seen = region;
+            // SAFETY: we are counted as active in an open region, so the job is complete and stays.
+            let job = unsafe { *self.job.0.get() };
+            if catch_unwind(AssertUnwindSafe(|| self.take_items(index + 1, job))).is_err() {
+                self.panicked.store(true, Ordering::Relaxed);
+            }
+            self.state.0.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Enters the next open region after `seen`; none when the pool ends.
+    fn next_region(&self, index: usize, seen: u64) -> Option<u64> {
+        let mut spins = 0;
+        loop {
+            let state = self.state.0.load(Ordering::Acquire);
+            if state & OPEN != 0 && state / REGION != seen {
+                let entered = self.state.0.compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed);
+                if entered.is_ok() {
+                    return Some(state / REGION);
+                }
+                continue;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            spins += 1;
+            if spins < SPINS_BEFORE_PARKING {
+                std::hint::spin_loop();
+            } else {
+                self.park(index, state);
+                spins = 0;
+            }
+        }
+    }
+
+    /// Sleeps unless something happened since `state` was read.
+    fn park(&self, index: usize, state: u64) {
+        self.parked[index].store(true, Ordering::SeqCst);
+        if self.state.0.load(Ordering::SeqCst) == state && !self.stop.load(Ordering::SeqCst) {
+            thread::park();
+        }
+        self.parked[index].store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker ends by itself only; its panics were told to a caller already.
+            let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_done_once_whatever_the_threads() {
+        for threads in 1..=4 {
+            let pool = Pool::new(threads);
+            for len in [0, 1, 2, 7, 64, 1000] {
+                for chunk in [1, 3, 16] {
+                    let mut items = vec![0u32; len];
+                    pool.chunks(&mut items, chunk, |_, items| {
+                        items.iter_mut().for_each(|item| *item += 1);
+                    });
+                    assert!(items.iter().all(|&item| item == 1), "{threads} threads, {len} by {chunk}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn regions_after_a_pause_find_parked_workers() {
+        let pool = Pool::new(3);
+        for round in 0..50 {
+            if round % 10 == 0 {
+                thread::sleep(std::time::Duration::from_millis(2));
+            }
+            let mut items = [0usize; 100];
+            pool.each(&mut items, |index, item| *item = index);
+            assert!(items.iter().enumerate().all(|(index, &item)| index == item));
+        }
+    }
+
+    #[test]
+    fn a_region_inside_a_region_is_done_by_its_caller() {
+        let pool = Pool::new(2);
+        let mut sums = [0usize; 8];
+        pool.each(&mut sums, |_, sum| {
+            let mut inner = [1usize; 10];
+            pool.each(&mut inner, |index, item| *item += index);
+            *sum = inner.iter().sum();
+        });
+        assert_eq!(sums, [55; 8]);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_leaves_the_pool_usable() {
+        let pool = Pool::new(2);
+        let outcome = catch_unwind(AssertUnwindSafe(|| pool.run(100, |item| assert!(item != 57, "boom"))));
+        assert!(outcome.is_err());
+        let mut items = [0u8; 32];
+        pool.each(&mut items, |_, item| *item = 1);
+        assert_eq!(items, [1; 32]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Sixteen lanes as plain arrays: every processor, and the mirror that the others are tested with.
+
+use half::{bf16, f16};
+
+use super::lanes::{LANES, Lanes};
+
+/// Needs nothing of the processor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portable;
+
+#[inline(always)]
+fn zip(a: [f32; LANES], b: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+#[inline(always)]
+fn zip_i(a: [i32; LANES], b: [i32; LANES], f: impl Fn(i32, i32) -> i32) -> [i32; LANES] {
+    std::array::from_fn(|i| f(a[i], b[i]))
+}
+
+#[inline(always)]
+fn dot(sum: [i32; LANES], codes: [i16; 4 * LANES], word: i32) -> [i32; LANES] {
+    let word = word.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
+    std::array::from_fn(|i| (0..4).fold(sum[i], |sum, j| sum + i32::from(codes[4 * i + j]) * word[j]))
+}
+
+impl Lanes for Portable {
+    type F = [f32; LANES];
+    type I = [i32; LANES];
+    type Nibbles = [i16; 4 * LANES];
+    type Bytes = [i16; 4 * LANES];
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::F {
+        *from
+    }
+
+    #[inline(always)]
+    fn store(self, x: Self::F, to: &mut [f32; LANES]) {
+        *to = x;
+    }
+
+    #[inline(always)]
+    fn load_f16(self, from: &[u16; LANES]) -> Self::F {
+        from.map(|bits| f16::from_bits(bits).to_f32())
+    }
+
+    #[inline(always)]
+    fn load_f16_le(self, from: &[u8; 2 * LANES]) -> Self::F {
+        std::array::from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+    }
+
+    #[inline(always)]
+    fn load_bf16_le(self, from: &[u8; 2 * LANES]) -> Self::F {
+        std::array::from_fn(|i| bf16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
+    }
+
+    #[inline(always)]
+    fn load_f32_le(self, from: &[u8; 4 * LANES]) -> Self::F {
+        std::array::from_fn(|i| f32::from_le_bytes([from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]]))
+    }
+
+    #[inline(always)]
+    fn store_f16(self, x: Self::F, to: &mut [u16; LANES]) {
+        *to = x.map(|x| f16::from_f32(x).to_bits());
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        zip(a, b, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        zip(a, b, |a, b| a - b)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        zip(a, b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        zip(a, b, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        zip(a, b, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        zip(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> Self::I {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
+        zip_i(a, b, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn max_i(self, a: Self::I, b: Self::I) -> Self::I {
+        zip_i(a, b, i32::max)
+    }
+
+    #[inline(always)]
+    fn reduce_add(self, x: Self::I) -> i32 {
+        x.into_iter().fold(0, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn reduce_max(self, x: Self::I) -> i32 {
+        x.into_iter().fold(i32::MIN, i32::max)
+    }
+
+    #[inline(always)]
+    fn round(self, x: Self::F) -> Self::I {
+        x.map(|x| x.round_ties_even() as i32)
+    }
+
+    #[inline(always)]
+    fn to_float(self, x: Self::I) -> Self::F {
+        x.map(|x| x as f32)
+    }
+
+    #[inline(always)]
+    fn magnitude_bits(self, x: Self::F) -> Self::I {
+        x.map(|x| x.abs().to_bits().cast_signed())
+    }
+
+    #[inline(always)]
+    fn pow2(self, n: Self::I) -> Self::F {
+        n.map(|n| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned()))
+    }
+
+    #[inline(always)]
+    fn pack_i8(self, x: Self::I) -> [i32; LANES / 4] {
+        std::array::from_fn(|i| i32::from_le_bytes(std::array::from_fn(|j| x[4 * i + j] as u8)))
+    }
+
+    #[inline(always)]
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2] {
+        [from.map(|byte| i16::from(byte & 15)), from.map(|byte| i16::from(byte >> 4))]
+    }
+
+    #[inline(always)]
+    fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes {
+        from.map(|byte| i16::from(byte) - 128)
+    }
+
+    #[inline(always)]
+    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I {
+        dot(sum, codes, word)
+    }
+
+    #[inline(always)]
+    fn bytes_start(self, _total_down: i32) -> Self::I {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    fn dot_bytes(self, sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I {
+        dot(sum, codes, word)
+    }
+
+    #[inline(always)]
+    fn prefetch(self, _from: &[u8], _ahead: usize) {}
+}

@@ -1,0 +1,92 @@
+//! What a head's outputs go through on their way to attention: rotary positions, scaling, halves.
+//!
+//! Rotation is of the half-split kind (dimension i with i + head_dim / 2; Su et al.,
+//! arXiv:2104.09864). Files with interleaved pairs have their query and key rows reordered when
+//! they are packed, which leaves every product of a query and a key as it was.
+
+use super::{
+    isa::Kernel,
+    lanes::{LANES, Lanes},
+};
+
+/// Cosines and sines of some positions, `[positions][head_dim / 32]` lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Angles<'a> {
+    pub(crate) cos: &'a [[f32; LANES]],
+    pub(crate) sin: &'a [[f32; LANES]],
+}
+
+/// Rotates all rows of a head in place and multiplies them with `scale`.
+pub(crate) struct Rotate<'a> {
+    pub(crate) tiles: &'a mut [[f32; LANES]], // [head_dim / 16][m]
+    pub(crate) m: usize,
+    pub(crate) angles: Angles<'a>, // of the m rows
+    pub(crate) scale: f32,
+}
+
+impl Kernel for Rotate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let m = self.m;
+        let half = self.tiles.len() / 2 / m;
+        let (first, second) = self.tiles.split_at_mut(half * m);
+        let scale = s.splat(self.scale);
+        for (at, (a, b)) in first.iter_mut().zip(second).enumerate() {
+            let (tile, row) = (at / m, at % m);
+            let cos = s.load(&self.angles.cos[row * half + tile]);
+            let sin = s.load(&self.angles.sin[row * half + tile]);
+            let (x, y) = (s.load(a), s.load(b));
+            s.store(s.mul(s.sub(s.mul(x, cos), s.mul(y, sin)), scale), a);
+            s.store(s.mul(s.fma(x, sin, s.mul(y, cos)), scale), b);
+        }
+    }
+}
+
+/// Writes rows of a head, as halves, at `position…` of a cache of keys `[position / 16][head_dim]`.
+pub(crate) struct StoreKeys<'a> {
+    pub(crate) tiles: &'a [[f32; LANES]], // [head_dim / 16][m]
+    pub(crate) m: usize,
+    pub(crate) position: usize,
+    pub(crate) cache: &'a mut [[u16; LANES]],
+}
+
+impl Kernel for StoreKeys<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let head_dim = self.tiles.len() / self.m * LANES;
+        for (at, tile) in self.tiles.iter().enumerate() {
+            let (tile_index, position) = (at / self.m, self.position + at % self.m);
+            let mut halves = [0; LANES];
+            s.store_f16(s.load(tile), &mut halves);
+            let start = position / LANES * head_dim + tile_index * LANES;
+            for (line, half) in self.cache[start..start + LANES].iter_mut().zip(halves) {
+                line[position % LANES] = half;
+            }
+        }
+    }
+}
+
+/// The same for values, `[position][head_dim / 16]`.
+pub(crate) struct StoreValues<'a> {
+    pub(crate) tiles: &'a [[f32; LANES]], // [head_dim / 16][m]
+    pub(crate) m: usize,
+    pub(crate) position: usize,
+    pub(crate) cache: &'a mut [[u16; LANES]],
+}
+
+impl Kernel for StoreValues<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let tiles = self.tiles.len() / self.m;
+        for (at, tile) in self.tiles.iter().enumerate() {
+            let (tile_index, position) = (at / self.m, self.position + at % self.m);
+            s.store_f16(s.load(tile), &mut self.cache[position * tiles + tile_index]);
+        }
+    }
+}

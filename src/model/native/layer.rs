@@ -1,0 +1,236 @@
+//! One transformer block of the Llama family, over at most [`MAX_ROWS`](super::kernel::MAX_ROWS) rows.
+//!
+//! Five regions of parallel work: q|k|v with rotation and cache; attention; output projection with
+//! the residual; gate and up with SiLU; down with the residual. Norms between them are too short to
+//! share. Rows travel as tiles `[d / 16][m]`. Invariant: nothing depends on who does an item.
+
+use super::{
+    cache::{AngleTable, LayerCache},
+    kernel::{
+        Acts, BLOCK, Column, Join, LANES, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, SiluMul,
+        StoreKeys, StoreValues, Stretch, attend,
+    },
+    matrix::{Cpu, Matrix},
+};
+
+/// Sizes of a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct BlockShape {
+    pub(super) d_model: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    pub(super) d_ff: usize,
+    pub(super) eps: f32,
+}
+
+/// With fewer rows, joining partial attention is too short to be shared.
+const ROWS_TO_SHARE_JOINING: usize = 4;
+
+/// A norm's weights by lanes.
+pub(super) type NormWeight = Vec<[f32; LANES]>;
+
+/// Weights of one block.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) attn_norm: NormWeight,
+    pub(super) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
+    pub(super) out: Matrix, // [d, heads head_dim]
+    pub(super) ffn_norm: NormWeight,
+    pub(super) gate: Matrix, // [d_ff, d]
+    pub(super) up: Matrix,   // [d_ff, d]
+    pub(super) down: Matrix, // [d, d_ff]
+}
+
+/// Memory of a pass, kept from one to the next.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// The residual stream, `[d / 16][m]`.
+    pub(super) x: Vec<[f32; LANES]>,
+    pub(super) acts: Acts,
+    attended: Acts,
+    inner: Acts,
+    heads: Vec<[f32; LANES]>,   // [heads + 2 kv_heads][head_dim / 16][m]
+    partials: Vec<f32>,         // [kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]
+    gate_up: Vec<[f32; LANES]>, // [d_ff / 32][gate, up][2][m]
+}
+
+/// The rows of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) shape: &'a BlockShape,
+    pub(super) angles: &'a AngleTable,
+    /// First position.
+    pub(super) base: usize,
+    pub(super) m: usize,
+}
+
+/// Where the outputs of a head go.
+enum Place<'a> {
+    Query,
+    Key(&'a mut [[u16; LANES]]),
+    Value(&'a mut [[u16; LANES]]),
+}
+
+impl Layer {
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let matrices = [&self.qkv, &self.out, &self.gate, &self.up, &self.down];
+        matrices.iter().map(|matrix| matrix.bytes()).sum()
+    }
+
+    /// Runs the rows in `scratch.x` and leaves them there; gives back whether they were finite.
+    pub(super) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
+        let before = pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts);
+        self.project(pass, &mut cache, scratch);
+        self.attend(pass, &cache, scratch);
+        pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
+        let operand = self.gate.operand().and(self.up.operand());
+        let between = pass.norm(&scratch.x, &self.ffn_norm, operand, &mut scratch.acts);
+        self.feed_forward(pass, scratch);
+        pass.add_product(&self.down, &scratch.inner, &mut scratch.x);
+        before && between
+    }
+
+    /// Queries to `scratch.heads`, rotated and scaled; keys and values to the cache.
+    fn project(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
+        let shape = pass.shape;
+        let tiles = shape.head_dim / LANES;
+        let count = shape.heads + 2 * shape.kv_heads;
+        scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
+        let keys = cache.keys.chunks_exact_mut(cache.slab).map(Place::Key);
+        let values = cache.values.chunks_exact_mut(cache.slab).map(Place::Value);
+        let places = (0..shape.heads).map(|_| Place::Query).chain(keys).chain(values);
+        let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(places).collect();
+        let acts = &scratch.acts;
+        pass.cpu.pool.each(&mut jobs, |head, (out, place)| {
+            for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
+                self.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
+            }
+            pass.place(out, place);
+        });
+    }
+
+    /// Attention outputs, ready for the output projection, to `scratch.attended`.
+    fn attend(&self, pass: Pass<'_>, cache: &LayerCache<'_>, scratch: &mut Scratch) {
+        let (shape, m) = (pass.shape, pass.m);
+        let segments = (pass.base + m).div_ceil(SEGMENT);
+        let partial = shape.head_dim + PARTIAL_EXTRA;
+        scratch.partials.resize(shape.heads * m * segments * partial, 0.0);
+        let group = shape.heads / shape.kv_heads;
+        let group_tiles = group * shape.head_dim / LANES * m;
+        let heads = &scratch.heads;
+        pass.cpu.pool.chunks(&mut scratch.partials, group * partial, |item, out| {
+            let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
+            if let Some(stretch) = pass.stretch(cache, head, row, segment) {
+                let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
+                attend(pass.cpu.isa, Queries { tiles, m, row }, stretch, out);
+            }
+        });
+        scratch.attended.shape(m, shape.heads * shape.head_dim, self.out.operand());
+        pass.join(&scratch.partials, segments, &mut scratch.attended);
+    }
+
+    /// `silu(gate) · up`, ready for the down projection, to `scratch.inner`.
+    fn feed_forward(&self, pass: Pass<'_>, scratch: &mut Scratch) {
+        let m = pass.m;
+        scratch.inner.shape(m, pass.shape.d_ff, self.down.operand());
+        scratch.gate_up.resize(pass.shape.d_ff / LANES * 2 * m, [0.0; LANES]);
+        let columns = scratch.inner.columns();
+        let mut jobs: Vec<_> = columns.zip(scratch.gate_up.chunks_exact_mut(4 * m)).collect();
+        let acts = &scratch.acts;
+        pass.cpu.pool.each(&mut jobs, |at, (column, out)| {
+            let (gate, up) = out.split_at_mut(2 * m);
+            for (matrix, out) in [(&self.gate, &mut *gate), (&self.up, &mut *up)] {
+                for (tile, out) in out.chunks_exact_mut(m).enumerate() {
+                    matrix.multiply(pass.cpu, 2 * at + tile, acts, Onto::Nothing, out);
+                }
+            }
+            pass.cpu.isa.run(SiluMul { gate, up, out: column });
+        });
+    }
+}
+
+impl Pass<'_> {
+    /// Normed rows, ready for matrices; gives back whether all were finite.
+    pub(super) fn norm(&self, x: &[[f32; LANES]], weight: &[[f32; LANES]], operand: Operand, out: &mut Acts) -> bool {
+        out.shape(self.m, weight.len() * LANES, operand);
+        let (eps, kept) = (self.shape.eps, &mut [][..]);
+        self.cpu.isa.run(Norm { x, weight, eps, out, kept })
+    }
+
+    /// `x += matrix · acts`.
+    pub(super) fn add_product(&self, matrix: &Matrix, acts: &Acts, x: &mut [[f32; LANES]]) {
+        self.product(matrix, acts, Onto::Present, x);
+    }
+
+    /// `x (+)= matrix · acts`, `x` being `[rows / 16][m]`.
+    pub(super) fn product(&self, matrix: &Matrix, acts: &Acts, onto: Onto, x: &mut [[f32; LANES]]) {
+        let grain = self.cpu.grain(matrix.tiles());
+        self.cpu.pool.chunks(x, grain * self.m, |item, x| {
+            for (tile, x) in x.chunks_exact_mut(self.m).enumerate() {
+                matrix.multiply(self.cpu, item * grain + tile, acts, onto, x);
+            }
+        });
+    }
+
+    /// Finishes a head's outputs: queries stay, keys and values go to the cache.
+    fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>) {
+        let (m, position, isa) = (self.m, self.base, self.cpu.isa);
+        let angles = self.angles.at(position, m);
+        match place {
+            Place::Query => {
+                let scale = 1.0 / (self.shape.head_dim as f32).sqrt();
+                isa.run(Rotate { tiles, m, angles, scale });
+            }
+            Place::Key(cache) => {
+                isa.run(Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 });
+                isa.run(StoreKeys { tiles, m, position, cache });
+            }
+            Place::Value(cache) => isa.run(StoreValues { tiles, m, position, cache }),
+        }
+    }
+
+    /// What a row sees of a segment; none where the segment lies after the row.
+    fn stretch<'a>(&self, cache: &'a LayerCache<'_>, head: usize, row: usize, segment: usize) -> Option<Stretch<'a>> {
+        let seen = self.base + row + 1;
+        let start = segment * SEGMENT;
+        let head_dim = self.shape.head_dim;
+        let slab = head * cache.slab..(head + 1) * cache.slab;
+        let from = start * head_dim / LANES;
+        (start < seen).then(|| Stretch {
+            keys: &cache.keys[slab.clone()][from..],
+            values: &cache.values[slab][from..],
+            len: (seen - start).min(SEGMENT),
+            head_dim,
+        })
+    }
+
+    /// Joins the segments of each row and head.
+    fn join(&self, partials: &[f32], segments: usize, out: &mut Acts) {
+        let BlockShape { kv_heads, heads, head_dim, .. } = *self.shape;
+        let partial = head_dim + PARTIAL_EXTRA;
+        let group = heads / kv_heads;
+        let head = |head: usize, columns: &mut [Column<'_>]| {
+            for row in 0..self.m {
+                let first = ((head / group * self.m + row) * segments * group + head % group) * partial;
+                self.cpu.isa.run(Join {
+                    partials: &partials[first..],
+                    stride: group * partial,
+                    segments: (self.base + row + 1).div_ceil(SEGMENT),
+                    head_dim,
+                    out: &mut *columns,
+                    row,
+                });
+            }
+        };
+        let mut columns: Vec<Column<'_>> = out.columns().collect();
+        if self.m < ROWS_TO_SHARE_JOINING {
+            let heads = columns.chunks_exact_mut(head_dim / BLOCK).enumerate();
+            heads.for_each(|(index, columns)| head(index, columns));
+        } else {
+            self.cpu.pool.chunks(&mut columns, head_dim / BLOCK, head);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A Llama-family target on the native backend.
+//!
+//! Tokens run in passes of at most [`MAX_ROWS`] rows, so that weights stream from memory once a pass.
+//! Invariant: logits and hidden states of a position are the same bits however the tokens before it
+//! were cut into calls and passes, on any number of threads and any instruction set. Weights are
+//! shared between forks; the cache is each fork's own. Reading files is [`load`](super::load)'s work.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    cache::{AngleTable, KvCache},
+    head,
+    kernel::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool},
+    layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
+    load,
+    matrix::{Cpu, Matrix},
+    threads,
+};
+use crate::{
+    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows},
+    protocol::TokenId,
+};
+
+/// What forks share.
+#[derive(Debug)]
+pub(super) struct Weights {
+    pub(super) cpu: Cpu,
+    pub(super) shape: BlockShape,
+    pub(super) layers: Vec<Layer>,
+    pub(super) final_norm: NormWeight,
+    /// None when the head serves as embedding too.
+    pub(super) embedding: Option<Matrix>,
+    pub(super) head: Matrix,
+}
+
+impl Weights {
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
+        layers + self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes)
+    }
+
+    /// Embedding of one token, as plain numbers.
+    pub(super) fn embed(&self, token: TokenId, out: &mut [f32]) {
+        self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
+    }
+
+    /// # Errors
+    /// [`ModelError::Vocabulary`] when a token has no embedding.
+    pub(super) fn check(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
+        let vocab = self.head.rows();
+        match tokens.iter().find(|token| token.index() >= vocab) {
+            Some(token) => Err(ModelError::Vocabulary { token: token.0, vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A target of `general.architecture = llama`, read from a GGUF file.
+#[derive(Debug)]
+pub struct NativeLlama {
+    pub(super) weights: Arc<Weights>,
+    pub(super) spec: ModelSpec,
+    pub(super) cache: KvCache,
+    pub(super) angles: AngleTable,
+    scratch: Scratch,
+    head_acts: Acts,
+}
+
+impl NativeLlama {
+    /// Reads a model, for `ctx_len` positions and `threads` threads, the caller's among them; none
+    /// measures how many pay.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is damaged, or holds a model that this backend does not run.
+    pub fn load(path: &Path, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
+        let pool = Pool::new(threads.unwrap_or_else(threads::available));
+        let mut model = Self::load_with(path, ctx_len, pool, Isa::detect())?;
+        if threads.is_none() {
+            threads::choose(&mut model)?;
+        }
+        Ok(model)
+    }
+
+    /// Notes the sum of the file, for the header.
+    pub fn set_sha256(&mut self, sha256: Option<String>) {
+        self.spec.info.sha256 = sha256;
+    }
+
+    /// The same with a given pool and instruction set.
+    ///
+    /// # Errors
+    /// As [`NativeLlama::load`].
+    pub fn load_with(path: &Path, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
+        load::llama(path, ctx_len, Cpu::new(pool, isa))
+    }
+
+    pub(super) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
+        Self { weights, spec, cache, angles, scratch: Scratch::default(), head_acts: Acts::default() }
+    }
+
+    /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`.
+    fn pass(&mut self, tokens: &[TokenId], hidden: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+        let weights = &*self.weights;
+        let (base, m) = (self.cache.len(), tokens.len());
+        let pass = Pass { cpu: &weights.cpu, shape: &weights.shape, angles: &self.angles, base, m };
+        // 1. Embedding: [m, d] -> [d / 16][m]
+        let tiles = weights.shape.d_model / LANES;
+        self.scratch.x.resize(tiles * m, [0.0; LANES]);
+        for (row, &token) in tokens.iter().enumerate() {
+            let plain = &mut hidden[row * tiles..(row + 1) * tiles];
+            weights.embed(token, plain.as_flattened_mut());
+            for (to, tile) in self.scratch.x[row..].iter_mut().step_by(m).zip(plain) {
+                *to = *tile;
+            }
+        }
+        // 2. Blocks
+        let mut finite = true;
+        for (index, layer) in weights.layers.iter().enumerate() {
+            finite &= layer.forward(pass, self.cache.layer(index), &mut self.scratch);
+        }
+        // 3. Final norm: [d / 16][m] -> [m, d]
+        self.head_acts.shape(m, 0, Operand::default());
+        finite &= weights.cpu.isa.run(Norm {
+            x: &self.scratch.x,
+            weight: &weights.final_norm,
+            eps: weights.shape.eps,
+            out: &mut self.head_acts,
+            kept: hidden,
+        });
+        if !finite {
+            return Err(ModelError::NotFinite { position: base });
+        }
+        self.cache.set_len(base + m);
+        Ok(())
+    }
+
+    /// Logits of rows of hidden states, `[m][d / 16]`, m ≤ [`MAX_ROWS`].
+    fn logits(&mut self, hidden: &[[f32; LANES]], logits: &mut [f32], stats: &mut Vec<RowStats>) {
+        let weights = &*self.weights;
+        head::operand(&weights.cpu, &weights.head, hidden, &mut self.head_acts);
+        head::logits(&weights.cpu, &weights.head, &self.head_acts, logits, stats);
+    }
+
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let (d, vocab) = (self.weights.shape.d_model, self.weights.head.rows());
+        let tiles = d / LANES;
+        let mut hidden = vec![[0.0; LANES]; tokens.len() * tiles];
+        for (tokens, hidden) in tokens.chunks(MAX_ROWS).zip(hidden.chunks_mut(MAX_ROWS * tiles)) {
+            self.pass(tokens, hidden)?;
+        }
+        let from = match rows {
+            LogitRows::All => 0,
+            LogitRows::Last => tokens.len().saturating_sub(1),
+        };
+        let mut stats = Vec::new();
+        let mut logits = vec![0.0; (tokens.len() - from) * vocab];
+        let parts = hidden[from * tiles..].chunks(MAX_ROWS * tiles);
+        for (hidden, logits) in parts.zip(logits.chunks_mut(MAX_ROWS * vocab)) {
+            self.logits(hidden, logits, &mut stats);
+        }
+        Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden.into_flattened(), d), stats })
+    }
+}
+
+impl Model for NativeLlama {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let base = self.cache.room(tokens.len())?;
+        self.weights.check(tokens)?;
+        self.run(tokens, rows).inspect_err(|_| self.cache.set_len(base))
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: self.len() })
+    }
+
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        let (have, since) = (self.len(), since.len);
+        if len < since || len > have {
+            return Err(ModelError::Rewind { len, have, since });
+        }
+        self.cache.set_len(len);
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        let (weights, angles) = (Arc::clone(&self.weights), self.angles.clone());
+        Ok(Box::new(Self::new(weights, self.spec.clone(), self.cache.fork(), angles)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::native::testing::{Parity, gguf_path, token_ids};
+
+    fn load(threads: usize, isa: Isa) -> Option<NativeLlama> {
+        let path = gguf_path()?;
+        Some(NativeLlama::load_with(&path, 512, Pool::new(threads), isa).unwrap())
+    }
+
+    #[test]
+    fn rows_run_together_or_alone_give_the_same_bits() {
+        let Some(mut alone) = load(1, Isa::detect()) else {
+            return;
+        };
+        let tokens = token_ids(300);
+        let singles: Vec<_> = tokens.iter().map(|&token| alone.forward(&[token], LogitRows::All).unwrap()).collect();
+        for sizes in [&[16][..], &[1, 2, 3, 5, 7, 11, 13], &[4, 9, 8, 6, 10, 12, 14, 15], &[300]] {
+            let mut together = load(2, Isa::detect()).unwrap();
+            let mut at = 0;
+            for &size in sizes.iter().cycle() {
+                let size = size.min(tokens.len() - at);
+                if size == 0 {
+                    break;
+                }
+                let out = together.forward(&tokens[at..at + size], LogitRows::All).unwrap();
+                for (row, single) in singles[at..at + size].iter().enumerate() {
+                    assert!(out.logits.row(row) == single.logits.row(0), "logits of position {}", at + row);
+                    assert!(out.hidden.row(row) == single.hidden.row(0), "hidden of position {}", at + row);
+                }
+                at += size;
+            }
+        }
+    }
+
+    #[test]
+    fn instruction_sets_agree_to_the_bit() {
+        let tokens = token_ids(20);
+        let outs: Vec<_> = Isa::available()
+            .filter_map(|isa| load(2, isa)?.forward(&tokens, LogitRows::All).ok().map(|out| (isa.name(), out)))
+            .collect();
+        for pair in outs.windows(2) {
+            assert!(pair[0].1.logits == pair[1].1.logits, "{} and {}", pair[0].0, pair[1].0);
+        }
+    }
+
+    #[test]
+    fn a_rewound_cache_is_as_good_as_a_fresh_one() {
+        let Some(mut model) = load(2, Isa::detect()) else {
+            return;
+        };
+        let tokens = token_ids(60);
+        let fresh = model.forward(&tokens, LogitRows::Last).unwrap();
+        let start = Checkpoint { len: 0 };
+        model.truncate(21, &start).unwrap();
+        model.forward(&[TokenId(5); 30], LogitRows::Last).unwrap();
+        model.truncate(21, &start).unwrap();
+        let mut fork = model.fork().unwrap();
+        let again = model.forward(&tokens[21..], LogitRows::Last).unwrap();
+        assert!(fresh.logits == again.logits);
+        let forked = fork.forward(&tokens[21..], LogitRows::Last).unwrap();
+        assert!(fresh.logits == forked.logits && fork.len() == 60);
+        assert!(matches!(model.truncate(61, &start), Err(ModelError::Rewind { .. })));
+    }
+
+    #[test]
+    fn bad_input_is_refused_and_changes_nothing() {
+        let Some(mut model) = load(1, Isa::detect()) else {
+            return;
+        };
+        model.forward(&token_ids(3), LogitRows::Last).unwrap();
+        let full = model.forward(&token_ids(510), LogitRows::Last);
+        assert!(matches!(full, Err(ModelError::ContextFull { needed: 513, ctx_len: 512 })));
+        let strange = model.forward(&[TokenId(1), TokenId(49152)], LogitRows::All);
+        assert!(matches!(strange, Err(ModelError::Vocabulary { token: 49152, vocab: 49152 })));
+        assert_eq!(model.len(), 3);
+        let none = model.forward(&[], LogitRows::All).unwrap();
+        assert!(none.logits.is_empty() && none.hidden.is_empty());
+    }
+
+    #[test]
+    fn stats_say_what_the_logits_say() {
+        let Some(mut model) = load(2, Isa::detect()) else {
+            return;
+        };
+        let out = model.forward(&token_ids(5), LogitRows::All).unwrap();
+        assert_eq!(out.stats.len(), 5);
+        for (row, stats) in out.logits.iter().zip(&out.stats) {
+            let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = row.iter().map(|&logit| f64::from(logit - best).exp()).sum();
+            assert_eq!((stats.max, row[stats.argmax as usize]), (best, best));
+            assert!((f64::from(stats.log_sum_exp) - f64::from(best) - sum.ln()).abs() < 1e-4);
+        }
+    }
+
+    #[test]
+    fn values_are_near_the_reference() {
+        let (Some(mut model), Some(parity)) = (load(2, Isa::detect()), Parity::open()) else {
+            return;
+        };
+        let (mut agreed, mut seen, mut divergence) = (0, 0, 0.0);
+        for prompt in parity.prompts() {
+            model.truncate(0, &Checkpoint { len: 0 }).unwrap();
+            let out = model.forward(&prompt.ids, LogitRows::All).unwrap();
+            for (row, best) in out.logits.iter().zip(&prompt.top_ids) {
+                let argmax = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
+                agreed += usize::from(argmax == *best);
+                seen += 1;
+            }
+            divergence += kl(&prompt.last_logits, out.logits.last().unwrap()) / 3.0;
+        }
+        println!("top-1 agreement {agreed}/{seen}, mean KL of last rows {divergence:.2e}");
+        assert!(agreed * 100 >= seen * 95 && divergence < 6e-3, "{agreed}/{seen}, KL {divergence}");
+    }
+
+    /// KL(p ‖ q) of two rows of logits, in nats.
+    fn kl(p: &[f32], q: &[f32]) -> f64 {
+        let log_sum = |row: &[f32]| row.iter().map(|&x| f64::from(x).exp()).sum::<f64>().ln();
+        let (p_sum, q_sum) = (log_sum(p), log_sum(q));
+        let term = |(&p, &q): (&f32, &f32)| {
+            let log_p = f64::from(p) - p_sum;
+            log_p.exp() * (log_p - (f64::from(q) - q_sum))
+        };
+        p.iter().zip(q).map(term).sum()
+    }
+}

@@ -1,0 +1,361 @@
+//! A weight matrix in tiles, and the processor that multiplies with it.
+//!
+//! A matrix may be stacked from parts (q, k and v), each in the form its encoding maps to; tiles are
+//! numbered through. Packing copies and never rounds. Invariant: a row lives in one tile, all parts
+//! but the last are whole tiles, and rows beyond the last are zero.
+
+use super::kernel::{
+    self, Acts, Arena, BLOCK, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, Unit, copy_row, read_unit,
+    write_unit,
+};
+
+/// Threads, instruction set, and memory for weights.
+#[derive(Debug)]
+pub(super) struct Cpu {
+    pub(super) pool: Pool,
+    pub(super) isa: Isa,
+    arena: Arena,
+}
+
+impl Cpu {
+    pub(super) fn new(pool: Pool, isa: Isa) -> Self {
+        Self { pool, isa, arena: Arena::default() }
+    }
+
+    /// Tiles that one item of work takes, so that every thread gets several items of `tiles`.
+    pub(super) fn grain(&self, tiles: usize) -> usize {
+        tiles.div_ceil(6 * self.pool.threads()).max(1)
+    }
+}
+
+/// Order in which a head's rows are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowOrder {
+    /// As stored.
+    Stored,
+    /// Rows 0, 2, 4, … of each head, then 1, 3, 5, …: interleaved rotary pairs become half-split.
+    Deinterleaved {
+        /// Rows of a head.
+        head_dim: usize,
+    },
+}
+
+impl RowOrder {
+    fn stored_row(self, row: usize) -> usize {
+        match self {
+            Self::Stored => row,
+            Self::Deinterleaved { head_dim } => {
+                let (head, i) = (row / head_dim, row % head_dim);
+                let half = head_dim / 2;
+                head * head_dim + if i < half { 2 * i } else { 2 * (i - half) + 1 }
+            }
+        }
+    }
+}
+
+/// Rows as a file stores them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) encoding: Encoding,
+    pub(super) rows: usize,
+    pub(super) bytes: &'a [u8],
+    pub(super) order: RowOrder,
+}
+
+/// `[rows, k]` weights.
+#[derive(Debug)]
+pub(super) struct Matrix {
+    rows: usize,
+    k: usize,
+    panels: Vec<Panel>,
+}
+
+/// Tiles of one form.
+#[derive(Debug)]
+struct Panel {
+    form: Form,
+    tiles: usize,
+    bytes: Bytes, // [tiles][k / 32] blocks
+}
+
+impl Matrix {
+    /// Packs parts of `k` columns below each other.
+    pub(super) fn pack(cpu: &Cpu, k: usize, parts: &[Part<'_>]) -> Self {
+        let same_form = |a: &Part<'_>, b: &Part<'_>| a.encoding == b.encoding;
+        let panels = parts.chunk_by(same_form).map(|parts| Panel::pack(cpu, k, parts));
+        Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect() }
+    }
+
+    /// Packs rows of plain numbers in 8-bit blocks: lossy, for drafters.
+    pub(super) fn quantise(cpu: &Cpu, k: usize, rows: &[f32]) -> Self {
+        let blocks = rows.as_chunks::<BLOCK>().0.iter();
+        let bytes: Vec<u8> = blocks.flat_map(Encoding::to_q8_0).collect();
+        let part = Part { encoding: Encoding::Q8_0, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
+        Self::pack(cpu, k, &[part])
+    }
+
+    /// A matrix of some rows of this one, in the order given; none where a row does not exist.
+    pub(super) fn select(&self, cpu: &Cpu, rows: &[usize]) -> Option<Self> {
+        let form = self.panels.first()?.form;
+        if self.panels.len() > 1 || rows.iter().any(|&row| row >= self.rows) {
+            return None;
+        }
+        let tiles = rows.len().div_ceil(LANES);
+        let tile_bytes = self.k / BLOCK * form.block_bytes();
+        let mut bytes = cpu.arena.zeroed(tiles * tile_bytes);
+        for (to, &from) in rows.iter().enumerate() {
+            let target = &mut bytes[to / LANES * tile_bytes..][..tile_bytes];
+            let blocks = target.chunks_exact_mut(form.block_bytes());
+            for (to_block, block) in blocks.zip(self.tile(from / LANES).bytes.chunks_exact(form.block_bytes())) {
+                copy_row(form, block, from % LANES, to_block, to % LANES);
+            }
+        }
+        Some(Self { rows: rows.len(), k: self.k, panels: vec![Panel { form, tiles, bytes }] })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns.
+    pub(super) fn k(&self) -> usize {
+        self.k
+    }
+
+    pub(super) fn tiles(&self) -> usize {
+        self.panels.iter().map(|panel| panel.tiles).sum()
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.panels.iter().map(|panel| panel.bytes.len()).sum()
+    }
+
+    /// Form of the largest part, as people write it.
+    pub(super) fn dtype(&self) -> &'static str {
+        let largest = self.panels.iter().max_by_key(|panel| panel.bytes.len());
+        largest.map_or("none", |panel| panel.form.name())
+    }
+
+    /// What kinds of activations it reads.
+    pub(super) fn operand(&self) -> Operand {
+        let needs =
+            self.panels.iter().map(|panel| Operand { blocks: !panel.form.is_dense(), values: panel.form.is_dense() });
+        needs.fold(Operand::default(), Operand::and)
+    }
+
+    /// `out[m] (+)= tile · acts`, 16 outputs a row.
+    pub(super) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
+        kernel::multiply(cpu.isa, self.tile(tile), acts, onto, out);
+    }
+
+    /// Row `index` as plain numbers.
+    pub(super) fn row(&self, index: usize, out: &mut [f32]) {
+        let tile = self.tile(index / LANES);
+        let blocks = tile.bytes.chunks_exact(tile.form.block_bytes());
+        for (block, out) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {
+            *out = read_unit(tile.form, block, index % LANES);
+        }
+    }
+
+    fn tile(&self, mut index: usize) -> Tile<'_> {
+        for panel in &self.panels {
+            if index < panel.tiles {
+                let len = panel.bytes.len() / panel.tiles;
+                return Tile { form: panel.form, bytes: &panel.bytes[index * len..(index + 1) * len] };
+            }
+            index -= panel.tiles;
+        }
+        panic!("tile {index} beyond a matrix of {} rows", self.rows)
+    }
+}
+
+impl Panel {
+    fn pack(cpu: &Cpu, k: usize, parts: &[Part<'_>]) -> Self {
+        let form = parts[0].encoding.form();
+        let rows: Vec<_> = parts.iter().flat_map(|part| (0..part.rows).map(move |row| (part, row))).collect();
+        let tiles = rows.len().div_ceil(LANES);
+        let tile_bytes = k / BLOCK * form.block_bytes();
+        let mut bytes = cpu.arena.zeroed(tiles * tile_bytes);
+        cpu.pool.chunks(&mut bytes, tile_bytes, |tile, bytes| {
+            for (index, (part, row)) in rows.iter().skip(tile * LANES).take(LANES).enumerate() {
+                let len = part.bytes.len() / part.rows;
+                let stored = part.order.stored_row(*row);
+                let from = &part.bytes[stored * len..(stored + 1) * len];
+                for (step, block) in bytes.chunks_exact_mut(form.block_bytes()).enumerate() {
+                    let unit: Unit = part.encoding.unit(from, step);
+                    write_unit(form, block, index, &unit);
+                }
+            }
+        });
+        Self { form, tiles, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{
+        Device, Tensor,
+        quantized::{GgmlDType, QTensor},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::native::{kernel::Load, testing::Noise};
+
+    fn cpu(isa: Isa, threads: usize) -> Cpu {
+        Cpu::new(Pool::new(threads), isa)
+    }
+
+    fn candle_dtype(encoding: Encoding) -> GgmlDType {
+        match encoding {
+            Encoding::F32 => GgmlDType::F32,
+            Encoding::F16 => GgmlDType::F16,
+            Encoding::Bf16 => GgmlDType::BF16,
+            Encoding::Q4_0 => GgmlDType::Q4_0,
+            Encoding::Q4_1 => GgmlDType::Q4_1,
+            Encoding::Q5_0 => GgmlDType::Q5_0,
+            Encoding::Q5_1 => GgmlDType::Q5_1,
+            Encoding::Q8_0 => GgmlDType::Q8_0,
+            Encoding::Q4K => GgmlDType::Q4K,
+            Encoding::Q5K => GgmlDType::Q5K,
+            Encoding::Q6K => GgmlDType::Q6K,
+        }
+    }
+
+    /// Random weights as a file stores them, and as candle reads them back.
+    fn stored(encoding: Encoding, rows: usize, k: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+        let plain = Tensor::from_vec(Noise(seed).numbers(rows * k), (rows, k), &Device::Cpu).unwrap();
+        let tensor = QTensor::quantize(&plain, candle_dtype(encoding)).unwrap();
+        let back = tensor.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap();
+        (tensor.data().unwrap().into_owned(), back.to_vec1().unwrap())
+    }
+
+    fn pack(cpu: &Cpu, encoding: Encoding, rows: usize, k: usize, bytes: &[u8]) -> Matrix {
+        let order = RowOrder::Stored;
+        Matrix::pack(cpu, k, &[Part { encoding, rows, bytes, order }])
+    }
+
+    /// Activations of `m` rows.
+    fn acts(cpu: &Cpu, matrix: &Matrix, rows: &[f32]) -> Acts {
+        let mut acts = Acts::default();
+        acts.shape(rows.len() / matrix.k(), matrix.k(), matrix.operand());
+        cpu.isa.run(Load { rows: rows.as_chunks().0, out: &mut acts });
+        acts
+    }
+
+    /// Outputs `[m][tiles · 16]`.
+    fn outputs(cpu: &Cpu, matrix: &Matrix, rows: &[f32]) -> Vec<Vec<f32>> {
+        let acts = acts(cpu, matrix, rows);
+        let mut out = vec![Vec::new(); acts.m()];
+        for tile in 0..matrix.tiles() {
+            let mut lanes = vec![[1.0; LANES]; acts.m()];
+            matrix.multiply(cpu, tile, &acts, Onto::Nothing, &mut lanes);
+            out.iter_mut().zip(lanes).for_each(|(out, lanes)| out.extend(lanes));
+        }
+        out
+    }
+
+    /// What a kernel sees of a row: its 8-bit codes, or the row itself.
+    fn seen(cpu: &Cpu, matrix: &Matrix, row: &[f32]) -> Vec<f64> {
+        let acts = acts(cpu, matrix, row);
+        let codes = acts.blocks().iter().flat_map(|block| {
+            let codes = block.words.iter().flat_map(|word| word.to_le_bytes());
+            codes.map(|code| f64::from(code.cast_signed()) * f64::from(block.scale))
+        });
+        codes.chain(acts.values().iter().flatten().map(|&x| f64::from(x))).collect()
+    }
+
+    #[test]
+    fn weights_read_back_as_candle_dequantises_them() {
+        let cpu = cpu(Isa::PORTABLE, 2);
+        for encoding in Encoding::ALL {
+            let (rows, k) = (21, 512);
+            let (bytes, expected) = stored(encoding, rows, k, 3);
+            let matrix = pack(&cpu, encoding, rows, k, &bytes);
+            let some = matrix.select(&cpu, &[20, 0, 7]).unwrap();
+            let mut got = vec![0.0; k];
+            for (row, expected) in expected.chunks_exact(k).enumerate() {
+                matrix.row(row, &mut got);
+                assert_eq!(got, expected, "{encoding:?}, row {row}");
+            }
+            some.row(0, &mut got);
+            assert_eq!(got, expected[20 * k..], "{encoding:?}, selected");
+            assert!(matrix.select(&cpu, &[21]).is_none());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn every_kernel_computes_every_form_to_the_same_bits(
+            which in 0..Encoding::ALL.len(),
+            rows in 1usize..70,
+            super_blocks in 1usize..4,
+            m in 1usize..=16,
+            seed: u64,
+        ) {
+            let (encoding, k) = (Encoding::ALL[which], 256 * super_blocks);
+            let (bytes, weights) = stored(encoding, rows, k, seed);
+            let input = Noise(seed ^ 1).numbers(m * k);
+            let mut first: Option<Vec<Vec<f32>>> = None;
+            for isa in Isa::available() {
+                let cpu = cpu(isa, 1);
+                let matrix = pack(&cpu, encoding, rows, k, &bytes);
+                let together = outputs(&cpu, &matrix, &input);
+                for (row, out) in input.chunks_exact(k).zip(&together) {
+                    prop_assert_eq!(&outputs(&cpu, &matrix, row)[0], out, "alone and together, {}", isa.name());
+                    let row = seen(&cpu, &matrix, row);
+                    for (weights, got) in weights.chunks_exact(k).zip(out) {
+                        let terms = || weights.iter().zip(&row).map(|(&w, x)| f64::from(w) * x);
+                        let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+                        prop_assert!((sum - f64::from(*got)).abs() <= 3e-6 * size, "{:?} {}: {} for {}", encoding, isa.name(), got, sum);
+                    }
+                    prop_assert!(out[rows..].iter().all(|&padding| padding == 0.0));
+                }
+                let first = first.get_or_insert_with(|| together.clone());
+                prop_assert_eq!(&*first, &together, "{}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn short_blocks_serve_widths_that_are_no_multiple_of_256() {
+        for encoding in [Encoding::Q4_0, Encoding::Q4_1, Encoding::Q5_0, Encoding::Q5_1, Encoding::Q8_0, Encoding::Bf16]
+        {
+            let (bytes, weights) = stored(encoding, 17, 96, 5);
+            let cpu = cpu(Isa::detect(), 1);
+            let matrix = pack(&cpu, encoding, 17, 96, &bytes);
+            let input = Noise(6).numbers(96);
+            let out = &outputs(&cpu, &matrix, &input)[0];
+            let row = seen(&cpu, &matrix, &input);
+            for (weights, got) in weights.chunks_exact(96).zip(out) {
+                let sum: f64 = weights.iter().zip(&row).map(|(&w, x)| f64::from(w) * x).sum();
+                assert!((sum - f64::from(*got)).abs() < 1e-4, "{encoding:?}: {got} for {sum}");
+            }
+        }
+    }
+
+    #[test]
+    fn stacked_parts_keep_their_forms_and_deinterleave() {
+        let cpu = cpu(Isa::detect(), 2);
+        let (q, q_plain) = stored(Encoding::Q4K, 64, 256, 1);
+        let (v, v_plain) = stored(Encoding::Q6K, 32, 256, 2);
+        let turned = RowOrder::Deinterleaved { head_dim: 32 };
+        let parts = [
+            Part { encoding: Encoding::Q4K, rows: 64, bytes: &q, order: turned },
+            Part { encoding: Encoding::Q6K, rows: 32, bytes: &v, order: RowOrder::Stored },
+        ];
+        let matrix = Matrix::pack(&cpu, 256, &parts);
+        let row = |index: usize| {
+            let mut row = vec![0.0; 256];
+            matrix.row(index, &mut row);
+            row
+        };
+        assert_eq!((matrix.rows(), matrix.tiles(), matrix.dtype()), (96, 6, "q4_k"));
+        assert_eq!(row(33), q_plain[34 * 256..35 * 256]);
+        assert_eq!(row(48), q_plain[33 * 256..34 * 256]);
+        assert_eq!(row(64), v_plain[..256]);
+    }
+}

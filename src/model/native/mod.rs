@@ -1,0 +1,24 @@
+//! The native CPU backend: a target and a draft module over hand-written kernels.
+//!
+//! It exists because checking k tokens costs little more than making one only if weights stream from
+//! memory once for all rows, which common CPU software does not do. Invariant: the bits of a row
+//! depend on the tokens before it and on nothing else: not on the rows beside it, on threads or on the
+//! instruction set. So greedy speculation equals plain decoding, to the bit. Which backend runs, and
+//! how many threads pay, is decided by callers.
+
+mod cache;
+mod gguf_source;
+mod head;
+pub mod kernel;
+mod layer;
+mod llama;
+mod load;
+mod matrix;
+mod mtp;
+mod mtp_file;
+#[cfg(test)]
+mod testing;
+mod threads;
+
+pub use llama::NativeLlama;
+pub use mtp::{MtpStorage, NativeMtp};

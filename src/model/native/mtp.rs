@@ -1,0 +1,323 @@
+//! A draft module of DeepSeek-V3 shape on the native backend, sharing a target's embedding and head.
+//!
+//! Its head is the target's, cut down to the rows of the draft vocabulary. Matrices are kept as 8-bit
+//! blocks unless asked otherwise: a draft costs half as much as with bfloat16, and what changes is
+//! only which tokens are proposed, never which are accepted. Invariant: as in the target, a slot's
+//! bits do not depend on the slots that run with it.
+
+use std::sync::Arc;
+
+use super::{
+    cache::{AngleTable, KvCache, KvShape, Rope},
+    head,
+    kernel::{Acts, LANES, MAX_ROWS, Norm, Onto, Operand},
+    layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
+    llama::{NativeLlama, Weights},
+    load::check_shape,
+    matrix::Matrix,
+    mtp_file::MtpFile,
+};
+use crate::{
+    model::{Forward, ModelError, MtpModule, Rows, mtp::MtpConfig},
+    protocol::TokenId,
+};
+
+/// How a module's matrices are kept in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtpStorage {
+    /// Blocks of 32 with 8-bit codes, activations too: fastest.
+    #[default]
+    Q8_0,
+    /// bfloat16 with `f32` activations: as the module was trained.
+    Bf16,
+}
+
+/// What a module has of its own.
+#[derive(Debug)]
+pub(super) struct MtpWeights {
+    pub(super) embedding_norm: NormWeight,
+    pub(super) hidden_norm: NormWeight,
+    pub(super) from_embedding: Matrix, // [d, d], left half of eh_proj
+    pub(super) from_hidden: Matrix,    // [d, d], right half
+    pub(super) layer: Layer,
+    pub(super) final_norm: NormWeight,
+}
+
+impl MtpWeights {
+    fn bytes(&self) -> usize {
+        self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
+    }
+}
+
+/// A module with its cache.
+#[derive(Debug)]
+pub struct NativeMtp {
+    target: Arc<Weights>,
+    weights: MtpWeights,
+    shape: BlockShape,
+    head: Matrix, // [draft vocabulary, d]
+    vocab: Vec<TokenId>,
+    cache: KvCache,
+    angles: AngleTable,
+    scratch: Scratch,
+    acts: [Acts; 2],
+    rows: Vec<[f32; LANES]>,
+}
+
+fn block_shape(config: &MtpConfig) -> BlockShape {
+    BlockShape {
+        d_model: config.hidden_size,
+        heads: config.num_attention_heads,
+        kv_heads: config.num_key_value_heads,
+        head_dim: config.head_dim,
+        d_ff: config.intermediate_size,
+        eps: config.rms_norm_eps,
+    }
+}
+
+impl NativeMtp {
+    /// Builds a module from the bytes of its safetensors file, for `target`.
+    ///
+    /// # Errors
+    /// When the file is damaged, lacks a tensor, or does not fit the target.
+    pub fn load(safetensors: &[u8], config: &MtpConfig, target: &NativeLlama) -> Result<Self, ModelError> {
+        Self::load_as(safetensors, config, target, MtpStorage::default())
+    }
+
+    /// The same with matrices kept as `storage`.
+    ///
+    /// # Errors
+    /// As [`NativeMtp::load`].
+    pub fn load_as(
+        safetensors: &[u8],
+        config: &MtpConfig,
+        target: &NativeLlama,
+        storage: MtpStorage,
+    ) -> Result<Self, ModelError> {
+        let shape = block_shape(config);
+        check_shape(&shape)?;
+        let shared = Arc::clone(&target.weights);
+        if shape.d_model != shared.shape.d_model {
+            let (ours, theirs) = (shape.d_model, shared.shape.d_model);
+            let what = format!("a draft module of width {ours} does not fit a target of width {theirs}");
+            return Err(ModelError::Unsupported(what));
+        }
+        let file = MtpFile::new(safetensors, &shape, &shared.cpu, storage)?;
+        let vocab = file.draft_vocab(shared.head.rows())?;
+        let rows: Vec<_> = vocab.iter().map(|token| token.index()).collect();
+        let head = shared.head.select(&shared.cpu, &rows);
+        let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
+        let kv = KvShape {
+            layers: 1,
+            kv_heads: shape.kv_heads,
+            head_dim: shape.head_dim,
+            ctx_len: target.cache.shape().ctx_len,
+        };
+        let rope = Rope { theta: f64::from(config.rope_theta), linear_factor: 1.0, freq_factors: Vec::new() };
+        Ok(Self {
+            weights: file.weights()?,
+            target: shared,
+            shape,
+            head,
+            vocab,
+            cache: KvCache::new(kv),
+            angles: AngleTable::new(&rope, shape.head_dim, kv.ctx_len),
+            scratch: Scratch::default(),
+            acts: Default::default(),
+            rows: Vec::new(),
+        })
+    }
+
+    /// Bytes that the module's own weights take, its copy of head rows included.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        self.weights.bytes() + self.head.bytes()
+    }
+
+    /// Bytes of cache per slot.
+    #[must_use]
+    pub fn kv_bytes_per_token(&self) -> u64 {
+        self.cache.shape().bytes_per_position()
+    }
+
+    /// Runs one pass at the end of the cache; `out` is `[m][d / 16]`.
+    fn pass(
+        &mut self,
+        tokens: &[TokenId],
+        hidden: &[[f32; LANES]],
+        out: &mut [[f32; LANES]],
+    ) -> Result<(), ModelError> {
+        let (base, m) = (self.cache.len(), tokens.len());
+        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, m };
+        let tiles = self.shape.d_model / LANES;
+        let [embedded, handed] = &mut self.acts;
+        self.rows.resize(tiles * m, [0.0; LANES]);
+        // 1. Norms of embedding and hidden state, [m, d] each
+        for (token, row) in tokens.iter().zip(out.chunks_exact_mut(tiles)) {
+            self.target.embed(*token, row.as_flattened_mut());
+        }
+        transpose(out, m, &mut self.rows);
+        let operand = self.weights.from_embedding.operand();
+        let mut finite = pass.norm(&self.rows, &self.weights.embedding_norm, operand, embedded);
+        transpose(hidden, m, &mut self.rows);
+        finite &= pass.norm(&self.rows, &self.weights.hidden_norm, operand, handed);
+        // 2. z = eh_proj [embedding ; hidden]: [m, 2 d] -> [d / 16][m]
+        self.scratch.x.resize(tiles * m, [0.0; LANES]);
+        pass.product(&self.weights.from_embedding, embedded, Onto::Nothing, &mut self.scratch.x);
+        pass.product(&self.weights.from_hidden, handed, Onto::Present, &mut self.scratch.x);
+        // 3. Block and final norm
+        finite &= self.weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
+        embedded.shape(m, 0, Operand::default());
+        finite &= pass.cpu.isa.run(Norm {
+            x: &self.scratch.x,
+            weight: &self.weights.final_norm,
+            eps: self.shape.eps,
+            out: embedded,
+            kept: out,
+        });
+        if !finite {
+            return Err(ModelError::NotFinite { position: base });
+        }
+        self.cache.set_len(base + m);
+        Ok(())
+    }
+
+    fn run(&mut self, tokens: &[TokenId], hidden: &[[f32; LANES]]) -> Result<Forward, ModelError> {
+        let d = self.shape.d_model;
+        let tiles = d / LANES;
+        let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
+        let parts = tokens.chunks(MAX_ROWS).zip(hidden.chunks(MAX_ROWS * tiles));
+        for ((tokens, hidden), out) in parts.zip(out.chunks_mut(MAX_ROWS * tiles)) {
+            self.pass(tokens, hidden, out)?;
+        }
+        let mut stats = Vec::new();
+        let mut logits = Vec::new();
+        if let Some(last) = out.chunks_exact(tiles).next_back() {
+            logits.resize(self.head.rows(), 0.0);
+            let acts = &mut self.acts[0];
+            head::operand(&self.target.cpu, &self.head, last, acts);
+            head::logits(&self.target.cpu, &self.head, acts, &mut logits, &mut stats);
+        }
+        Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden: Rows::new(out.into_flattened(), d), stats })
+    }
+}
+
+/// `[m][d / 16] -> [d / 16][m]`
+fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {
+    for (row, from) in rows.chunks_exact(rows.len() / m).enumerate() {
+        for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(from) {
+            *to = *tile;
+        }
+    }
+}
+
+impl MtpModule for NativeMtp {
+    fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
+        let base = self.cache.room(tokens.len())?;
+        self.target.check(tokens)?;
+        let (got, expected) = ([hidden.len(), hidden.width()], [tokens.len(), self.shape.d_model]);
+        if got != expected {
+            return Err(ModelError::Shape {
+                name: "hidden states for the draft module".to_owned(),
+                got: got.to_vec(),
+                expected: expected.to_vec(),
+            });
+        }
+        let hidden = hidden.as_slice().as_chunks().0;
+        self.run(tokens, hidden).inspect_err(|_| self.cache.set_len(base))
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
+        let have = self.len();
+        if len > have {
+            return Err(ModelError::Rewind { len, have, since: 0 });
+        }
+        self.cache.set_len(len);
+        Ok(())
+    }
+
+    fn draft_vocab(&self) -> &[TokenId] {
+        &self.vocab
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        LogitRows, Model,
+        native::testing::{Parity, ParityPrompt, gguf_path, mtp_path, token_ids},
+    };
+
+    fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
+        let (gguf, module, config) = (gguf_path()?, mtp_path(file)?, mtp_path("config.json")?);
+        let target = NativeLlama::load(&gguf, 256, Some(2)).unwrap();
+        let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
+        let module = NativeMtp::load_as(&std::fs::read(module).unwrap(), &config, &target, storage).unwrap();
+        Some((target, module))
+    }
+
+    /// Greedy drafts after a prompt, as a drafter takes them, and the logits of the first.
+    fn draft(module: &mut NativeMtp, prompt: &ParityPrompt, count: usize) -> (Vec<TokenId>, Vec<f32>) {
+        let hidden = Rows::new(prompt.hidden.clone(), 576);
+        let mut tokens = prompt.ids[1..].to_vec();
+        tokens.push(prompt.next);
+        let mut out = module.forward(&tokens, &hidden).unwrap();
+        let first = out.logits.row(0).to_vec();
+        let mut drafted = Vec::new();
+        for _ in 0..count {
+            let best = out.stats[0].argmax;
+            drafted.push(module.draft_vocab()[best as usize]);
+            let last = Rows::new(out.hidden.last().unwrap().to_vec(), 576);
+            out = module.forward(&drafted[drafted.len() - 1..], &last).unwrap();
+        }
+        (drafted, first)
+    }
+
+    #[test]
+    fn drafts_are_those_of_the_reference() {
+        let Some(parity) = Parity::open() else { return };
+        let kinds = [
+            ("mtp.safetensors", MtpStorage::Bf16, 0.4),
+            ("mtp.safetensors", MtpStorage::Q8_0, 0.8),
+            ("mtp.fp8.safetensors", MtpStorage::Q8_0, 1.5),
+        ];
+        for (file, storage, tolerance) in kinds {
+            let Some((_, mut module)) = load(file, storage) else {
+                return;
+            };
+            for prompt in parity.prompts() {
+                module.truncate(0).unwrap();
+                let (drafted, logits) = draft(&mut module, &prompt, 4);
+                let errors = logits.iter().zip(&prompt.mtp_logits).map(|(a, b)| (a - b).abs());
+                let worst = errors.fold(0.0, f32::max);
+                println!("{file} {storage:?}: {drafted:?} of {:?}, worst logit off by {worst}", prompt.drafted);
+                assert!(worst < tolerance, "{file} {storage:?}: off by {worst}");
+                assert!(storage == MtpStorage::Q8_0 || drafted == prompt.drafted);
+            }
+        }
+    }
+
+    #[test]
+    fn slots_run_together_or_alone_give_the_same_bits() {
+        let Some((mut target, mut module)) = load("mtp.safetensors", MtpStorage::Q8_0) else {
+            return;
+        };
+        let tokens = token_ids(41);
+        let hidden = target.forward(&tokens[..40], LogitRows::Last).unwrap().hidden;
+        let together = module.forward(&tokens[1..], &hidden).unwrap();
+        module.truncate(0).unwrap();
+        let mut last = Rows::empty(1);
+        for (token, row) in tokens[1..].iter().zip(hidden.iter()) {
+            last = module.forward(&[*token], &Rows::new(row.to_vec(), 576)).unwrap().logits;
+        }
+        assert!(together.logits == last);
+        let short = module.forward(&tokens[..2], &Rows::new(hidden.row(0).to_vec(), 576));
+        assert!(matches!(short, Err(ModelError::Shape { .. })));
+        assert!(matches!(module.truncate(41), Err(ModelError::Rewind { .. })));
+    }
+}
