@@ -204,3 +204,40 @@ fn speculation_does_not_change_greedy_output_on_ten_prompts() {
         assert_eq!(got[..len], want[..len], "{} at k = {}", golden.prompt, 1 + i % 8);
     }
 }
+
+#[test]
+fn native_speculation_gives_the_plain_text_for_every_prompt_and_k() {
+    let Some(loaded) = real::load_native() else { return };
+    let mut plain = Decoder::new(loaded.target.fork().unwrap(), Box::new(NoDrafter), &settings(0));
+    let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
+    let mut speculative = Decoder::new(loaded.target, drafter, &settings(1));
+    for golden in real::golden() {
+        let prompt = ids(&golden.prompt_ids);
+        let (want, _) = run(&mut plain, &prompt, 64);
+        for k in [1, 2, 3, 4, 6, 8, 15] {
+            speculative.set(&settings(k));
+            let (got, _) = run(&mut speculative, &prompt, 64);
+            let len = want.len().min(got.len());
+            assert_eq!(got[..len], want[..len], "{} at k = {k}", golden.prompt);
+        }
+    }
+}
+
+#[test]
+fn the_native_backend_accepts_as_much_as_the_reference() {
+    // its weights are the file's, its activations 8-bit: texts part at near ties, acceptance must not
+    let Some(loaded) = real::load_native() else { return };
+    let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
+    let mut decoder = Decoder::new(loaded.target, drafter, &settings(4));
+    let (mut tokens, mut rounds, mut reference) = (0, 0, (0, 0));
+    for golden in real::golden() {
+        let (_, ran) = run(&mut decoder, &ids(&golden.prompt_ids), 96);
+        tokens += ran.iter().map(|(_, accepted)| accepted + 1).sum::<usize>();
+        rounds += ran.len();
+        reference.0 += golden.steps.iter().map(|s| s.accepted + 1).sum::<usize>();
+        reference.1 += golden.steps.len();
+    }
+    let (got, want) = (tokens as f64 / rounds as f64, reference.0 as f64 / reference.1 as f64);
+    println!("tokens per round: native {got:.3}, f32 reference {want:.3}");
+    assert!((got - want).abs() < 0.08 * want, "tokens per round: native {got:.3}, reference {want:.3}");
+}

@@ -36,18 +36,21 @@ pub fn mtp_fp8() -> MtpRecipe {
     mtp(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m/mtp.fp8.safetensors"))
 }
 
-/// Loads the default target; none when offline.
+/// Loads the default target on candle; none when offline.
 pub fn load_target(dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
-    let recipe = Recipe {
-        target: target_file()?,
-        sha256: None,
-        dtype,
-        device: DeviceChoice::Cpu,
-        backend: Backend::Candle,
-        threads: None,
-        ctx_len: Some(1024),
-        mtp: Some(mtp),
-    };
+    load_on(Backend::Candle, dtype, mtp)
+}
+
+/// Loads the default target on the native backend; none when offline.
+pub fn load_native() -> Option<Loaded> {
+    load_on(Backend::Native, Dtype::Auto, mtp_fp8())
+}
+
+fn load_on(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
+    let target = target_file()?;
+    let device = DeviceChoice::Cpu;
+    let recipe =
+        Recipe { target, sha256: None, dtype, device, backend, threads: None, ctx_len: Some(1024), mtp: Some(mtp) };
     Some(load(&recipe, &mut |_, _, _| {}).unwrap())
 }
 

@@ -1,28 +1,25 @@
-//! What tests of this backend share: where the real files are, when they are there at all.
-//!
-//! `DRAFTSCOPE_TEST_GGUF` names a GGUF file of SmolLM2-135M-Instruct, `DRAFTSCOPE_TEST_MTP` a folder
-//! with its first MTP module. Tests that need a file which is not there say so and pass.
+//! What tests of this backend share: the real files and seeded noise.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use safetensors::{SafeTensors, tensor::TensorView};
 
 use crate::protocol::TokenId;
 
-fn path(variable: &str) -> Option<PathBuf> {
-    let path = std::env::var_os(variable).map(PathBuf::from);
-    if path.is_none() {
-        println!("skipped: {variable} is not set");
-    }
-    path
-}
-
+/// The default target; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
 pub(super) fn gguf_path() -> Option<PathBuf> {
-    path("DRAFTSCOPE_TEST_GGUF")
+    if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|value| value == "1") {
+        println!("not run: DRAFTSCOPE_OFFLINE=1");
+        return None;
+    }
+    Some(crate::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
 }
 
-pub(super) fn mtp_path(file: &str) -> Option<PathBuf> {
-    Some(path("DRAFTSCOPE_TEST_MTP")?.join(file))
+/// A file of its first MTP module, or of the reference values that came with it.
+pub(super) fn mtp_path(file: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/fixtures/smollm2-135m-mtp", "assets/mtp/smollm2-135m"];
+    folders.map(|folder| root.join(folder).join(file)).into_iter().find(|path| path.exists()).unwrap()
 }
 
 /// Tokens without meaning.
@@ -73,11 +70,11 @@ pub(super) struct ParityPrompt {
 }
 
 impl Parity {
-    pub(super) fn open() -> Option<Self> {
-        let bytes = std::fs::read(mtp_path("parity.safetensors")?).unwrap();
-        let prompts = std::fs::read(mtp_path("parity.json")?).unwrap();
+    pub(super) fn open() -> Self {
+        let bytes = std::fs::read(mtp_path("parity.safetensors")).unwrap();
+        let prompts = std::fs::read(mtp_path("parity.json")).unwrap();
         let prompts = serde_json::from_slice(&prompts).unwrap();
-        Some(Self { bytes, prompts })
+        Self { bytes, prompts }
     }
 
     pub(super) fn prompts(&self) -> Vec<ParityPrompt> {
