@@ -10,9 +10,6 @@ use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
 use draftscope::stream::FanOut;
 use draftscope::tui::{self, Ended, TuiOptions};
 
-/// Tokens after which the plain lane has measured enough.
-const PROBE_TOKENS: u32 = 32;
-
 pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
     if can_draw() { live(args) } else { plain(args) }
 }
@@ -28,7 +25,7 @@ fn live(args: &ChatArgs) -> Result<ExitCode> {
     if let Some(recorder) = super::recorder(&args.trace)? {
         consumers.add(Box::new(recorder));
     }
-    let baseline = if args.split { Baseline::Race } else { Baseline::Probe(PROBE_TOKENS) };
+    let baseline = if args.split { Baseline::Race } else { Baseline::PROBE };
     let source = super::start(&args.model, &args.decode, baseline)?;
     let options = TuiOptions {
         system: args.decode.system.clone(),

@@ -1,12 +1,12 @@
 //! One turn: the speculative lane and, when wanted, a plain one beside it, on one device.
 //!
 //! Fairness: each lane has its own clock of measured time and the lane that is behind runs next, so
-//! both advance at their true relative speed. Stop rules live here and nowhere else.
+//! both advance at their true relative speed; a probe gets less. Stop rules live here and nowhere else.
 
 use std::time::Duration;
 
 use crate::model::tokenizer::TextCodec;
-use crate::protocol::{Baseline, EventKind, Lane, Settings, StopReason, TokenId};
+use crate::protocol::{Baseline, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 
@@ -72,7 +72,7 @@ impl Turn<'_> {
                 lanes.iter_mut().skip(1).for_each(|lane| self.finish(lane, StopReason::Measured));
             }
             let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
-            match waiting.min_by_key(|lane| lane.decoder.clock()) {
+            match waiting.min_by_key(|lane| lane.due(probing)) {
                 Some(lane) => self.round(lane, settings.max_tokens)?,
                 None => return Ok(()),
             }
@@ -126,6 +126,12 @@ impl Turn<'_> {
 }
 
 impl<'a> Runner<'a> {
+    /// The lane with the least of this runs next.
+    fn due(&self, probing: bool) -> Duration {
+        let weight = if probing && self.lane == Lane::Plain { PROBE_WEIGHT } else { 1 };
+        self.decoder.clock() * weight
+    }
+
     fn new(lane: Lane, decoder: &'a mut Decoder, limit: u32) -> Self {
         Self { lane, decoder, output: 0, limit, finished: None }
     }

@@ -15,6 +15,6 @@ mod verdict;
 pub use command::{Command, Message, Prompt, Speaker};
 pub use event::{Event, EventKind, Lane, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
-pub use settings::{Baseline, DrafterKind, MAX_DRAFT_LEN, Sampling, Settings, SettingsError, VerifyRule};
+pub use settings::{Baseline, DrafterKind, MAX_DRAFT_LEN, PROBE_WEIGHT, Sampling, Settings, SettingsError, VerifyRule};
 pub use token::{Candidate, Piece, Prediction, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};

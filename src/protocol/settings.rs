@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Longest draft a round may carry. Verification runs one row more.
 pub const MAX_DRAFT_LEN: u8 = 15;
 
+/// Time that the speculative lane gets for each unit of a probe's.
+pub const PROBE_WEIGHT: u32 = 4;
+
 /// How a token is picked from the target's distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -144,16 +147,23 @@ impl FromStr for DrafterKind {
 
 /// How plain decoding is measured beside the speculative run, on the same engine and prompt.
 ///
-/// Each lane has its own clock of measured compute time and the lane that is behind runs next.
+/// Each lane has its own clock of measured compute time and the lane that is behind runs next; a
+/// probe's clock counts [`PROBE_WEIGHT`]-fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
     /// Not at all: no speedup can be shown.
     Off,
-    /// The plain lane runs until it has committed this many tokens.
+    /// The plain lane runs one part in [`PROBE_WEIGHT`] + 1 of the time, spread over the turn so that
+    /// both lanes see the same machine, until it has committed this many tokens.
     Probe(u32),
     /// The plain lane writes its whole answer.
     Race,
+}
+
+impl Baseline {
+    /// A probe of enough tokens for a steady figure.
+    pub const PROBE: Self = Self::Probe(64);
 }
 
 /// Everything that can change between rounds.
@@ -181,7 +191,7 @@ impl Default for Settings {
             rule: VerifyRule::default(),
             sampling: Sampling::default(),
             max_tokens: 512,
-            baseline: Baseline::Probe(32),
+            baseline: Baseline::PROBE,
         }
     }
 }

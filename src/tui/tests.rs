@@ -324,7 +324,7 @@ fn settings_keys_become_commands() {
             Command::SetSampling { sampling },
             Command::SetSampling { sampling: warmer },
             Command::SetBaseline { baseline: Baseline::Off },
-            Command::SetBaseline { baseline: Baseline::Probe(32) },
+            Command::SetBaseline { baseline: Baseline::PROBE },
         ]
     );
     assert!(stage.screen(120, 40).contains("→ k=4"));

@@ -16,9 +16,6 @@ use super::keymap::Context;
 /// Highest temperature the keys reach.
 const MAX_TEMPERATURE: f32 = 2.0;
 
-/// Tokens after which a probe of plain decoding ends.
-const PROBE_TOKENS: u32 = 32;
-
 /// A key: the action bound to it, or typing.
 pub fn press(app: &mut App, session: &Session, key: KeyEvent) -> Vec<Command> {
     let context = app.context();
@@ -246,7 +243,7 @@ fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
         Action::TemperatureDown => temperature(&mut settings.sampling, -0.1),
         _ => {
             settings.baseline = match settings.baseline {
-                Baseline::Off => Baseline::Probe(PROBE_TOKENS),
+                Baseline::Off => Baseline::PROBE,
                 Baseline::Probe(_) => Baseline::Race,
                 Baseline::Race => Baseline::Off,
             };

@@ -92,14 +92,30 @@ fn cost(turn: &Turn) -> Option<String> {
     Some(format!("a round costs {cost:.1} plain tokens, yields {yields:.1}"))
 }
 
+/// Rounds that the curve leaves out: a window of one or two says nothing and spoils the scale.
+pub(super) const SETTLING: usize = 3;
+
 fn points(answer: &Answer) -> Vec<(f64, f64)> {
     let series = answer.speed_series(WINDOW);
-    series.iter().map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
+    series.iter().skip(SETTLING).map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
+}
+
+/// A probe's clock stands still most of the time: its curve goes on level, at what it measured, as far
+/// as the other lane has come.
+fn continued(mut plain: Vec<(f64, f64)>, fast: &[(f64, f64)], answer: &Answer) -> Vec<(f64, f64)> {
+    let ends = (plain.last(), fast.last(), answer.stats().tokens_per_second());
+    if let (Some((reached, _)), Some((end, _)), Some(speed)) = ends
+        && reached < end
+    {
+        plain.push((*end, speed));
+    }
+    plain
 }
 
 fn chart(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
     let fast = points(turn.answer(Lane::Speculative));
-    let plain = points(turn.answer(Lane::Plain));
+    let plain = turn.answer(Lane::Plain);
+    let plain = continued(points(plain), &fast, plain);
     let set = |data, marker, role: Role| {
         Dataset::default().data(data).marker(marker).graph_type(GraphType::Line).style(screen.theme[role])
     };
