@@ -1,6 +1,6 @@
 //! Arithmetic on the processor: the only place of the crate with `unsafe` code.
 //!
-//! Kernels are written once, over [`lanes::Lanes`], and compiled for each instruction set; [`Isa`]
+//! Kernels are written once, over `lanes::Lanes`, and compiled for each instruction set; [`Isa`]
 //! picks one at run time. Two invariants hold for every kernel here: all instruction sets give the
 //! same bits, and a row's result does not depend on how many rows run with it. The first makes one
 //! machine's trace another machine's; the second makes greedy speculation equal plain decoding.
