@@ -28,6 +28,8 @@ pub enum Action {
     ///
     /// The exit status is 1 when greedy outputs differ.
     Compare(CompareArgs),
+    /// Account for the speed: what passes cost here, what drafts are worth, which k is best
+    Explain(ExplainArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.
@@ -191,6 +193,29 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// What to write: a few lines, one JSON summary, or every event
+    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
+    pub output: OutputArg,
+}
+
+/// Options of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
+    /// Prompts to measure acceptance on, by category (TOML) [default: the built-in suite]
+    #[arg(long, value_name = "FILE")]
+    pub suite: Option<PathBuf>,
+    /// Positions in the cache while passes are timed
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub at: u32,
+    /// Turns in which every width is timed once; one more runs first and is dropped
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub turns: u32,
+    /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod compare;
+pub(crate) mod explain;
 pub(crate) mod models;
 pub(crate) mod run;
 
@@ -31,11 +32,15 @@ const MAX_PROMPT_BYTES: u64 = 16 << 20;
 /// Finds the model and starts the engine.
 pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {
     let settings = settings(model, decode, baseline)?;
-    let recipe = recipe(model)?;
+    spawn(recipe(model)?, settings)
+}
+
+/// Starts the engine on a recipe.
+pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
     engine::spawn(EngineConfig { recipe, settings }).context("the system gives no thread for the engine")
 }
 
-fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
+pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
     let settings = Settings {
         draft_len: decode.k,
         drafter: model.drafter.parse()?,
@@ -54,7 +59,7 @@ fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Resul
     Ok(settings)
 }
 
-fn recipe(args: &ModelArgs) -> Result<Recipe> {
+pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
     let mtp = if args.drafter == DrafterKind::Mtp.name() { Some(mtp_recipe(args.mtp.as_deref())?) } else { None };
     let store = Store::from_env()?;
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;

@@ -5,6 +5,7 @@
 //! to the decoder's events: `seq`, `at_us` and the bytes of tokens.
 
 mod control;
+pub mod measure;
 mod outbox;
 mod turn;
 mod worker;

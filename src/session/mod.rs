@@ -5,6 +5,7 @@
 //! the same events always give the same session. Where a user looks (scroll, selection, focus) is
 //! the front end's business, and so is every colour.
 
+pub mod account;
 mod compare;
 mod findings;
 mod round;

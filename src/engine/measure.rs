@@ -1,0 +1,157 @@
+//! What passes cost on this machine: T(m) for m rows, one drafted token, and what memory can give.
+//!
+//! Honest timing on a shared machine: every turn times all widths one after the other, the first turn
+//! is a warm-up and dropped, and what is told is the median with the 10th and 90th percentile.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::model::load::{Loaded, Recipe, load};
+use crate::model::{LogitRows, Model, ModelError, MtpModule, Rows};
+use crate::protocol::TokenId;
+
+/// Most rows that are timed.
+pub const MAX_ROWS: usize = 16;
+
+/// Bytes that the bandwidth test reads: far more than any cache holds.
+const STREAM_BYTES: usize = 384 << 20;
+
+/// Median and spread of one thing's times, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Timing {
+    /// 10th percentile.
+    pub p10_us: f64,
+    /// Median.
+    pub median_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+}
+
+impl Timing {
+    fn of(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        let at = |share: f64| {
+            let index = (share * times.len().saturating_sub(1) as f64).round() as usize;
+            times.get(index).map_or(0.0, |t| t.as_secs_f64() * 1e6)
+        };
+        Self { p10_us: at(0.1), median_us: at(0.5), p90_us: at(0.9) }
+    }
+}
+
+/// Measured costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostCurve {
+    /// Positions in the cache while timing.
+    pub ctx: usize,
+    /// Threads that computed.
+    pub threads: usize,
+    /// What computed, and on what.
+    pub backend: String,
+    /// T(m), index 0 is one row; all logits computed.
+    pub verify: Vec<Timing>,
+    /// One drafted token, head included; none without a drafter.
+    pub draft: Option<Timing>,
+    /// Prompt tokens per second over a prompt of `ctx` tokens.
+    pub prefill_tokens_per_second: f64,
+    /// Bytes of weights that a pass reads.
+    pub weight_bytes: u64,
+    /// Largest rate at which this machine read memory, in the same turns, bytes per second.
+    pub memory_bandwidth: f64,
+    /// weight_bytes ÷ T(1) ÷ memory_bandwidth: how near plain decoding comes to what memory gives.
+    pub bandwidth_share: f64,
+}
+
+/// Times passes at `ctx` cached positions, `turns` times each.
+///
+/// # Errors
+/// When the models cannot be loaded or run.
+pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, ModelError> {
+    let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
+    let vocab = target.spec().info.vocab;
+    let tokens: Vec<TokenId> = (0..ctx + MAX_ROWS).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
+    target.forward(&tokens[..ctx], LogitRows::Last)?; // warm-up
+    target.truncate(0, &crate::model::Checkpoint { len: 0 })?;
+    let started = Instant::now();
+    let hidden = target.forward(&tokens[..ctx], LogitRows::Last)?.hidden;
+    let prefill = started.elapsed();
+    let mut module = mtp.map(|(module, _)| module);
+    if let Some(module) = &mut module {
+        module.forward(&tokens[1..=ctx], &hidden)?;
+    }
+    let threads = target.spec().threads;
+    let stream = vec![1u64; STREAM_BYTES / 8];
+    let mut times = vec![Vec::new(); MAX_ROWS];
+    let (mut drafts, mut bandwidth) = (Vec::new(), 0f64);
+    for turn in 0..=turns {
+        let keep = turn > 0;
+        for rows in 1..=MAX_ROWS {
+            let took = time_pass(target.as_mut(), &tokens[ctx..ctx + rows])?;
+            if keep {
+                times[rows - 1].push(took);
+            }
+        }
+        if let Some(module) = &mut module {
+            let took = time_draft(module.as_mut(), tokens[ctx], &hidden.last_row())?;
+            if keep {
+                drafts.push(took);
+            }
+        }
+        if turn % 4 == 0 {
+            bandwidth = bandwidth.max(read_rate(&stream, threads));
+        }
+    }
+    let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
+    let spec = target.spec();
+    let share = spec.info.weight_bytes as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
+    Ok(CostCurve {
+        ctx,
+        threads,
+        backend: format!("{} {} on {}", spec.backend, spec.dtype, spec.device),
+        draft: module.is_some().then(|| Timing::of(drafts)),
+        prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
+        weight_bytes: spec.info.weight_bytes,
+        memory_bandwidth: bandwidth,
+        bandwidth_share: share,
+        verify,
+    })
+}
+
+fn time_pass(target: &mut dyn Model, tokens: &[TokenId]) -> Result<Duration, ModelError> {
+    let since = target.checkpoint()?;
+    let started = Instant::now();
+    black_box(target.forward(tokens, LogitRows::All)?);
+    let took = started.elapsed();
+    target.truncate(since.len, &since)?;
+    Ok(took)
+}
+
+fn time_draft(module: &mut dyn MtpModule, token: TokenId, state: &Rows) -> Result<Duration, ModelError> {
+    let len = module.len();
+    let started = Instant::now();
+    black_box(module.forward(&[token], state)?);
+    let took = started.elapsed();
+    module.truncate(len)?;
+    Ok(took)
+}
+
+/// Bytes per second at which `threads` threads read `memory` once.
+fn read_rate(memory: &[u64], threads: usize) -> f64 {
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for part in memory.chunks(memory.len().div_ceil(threads.max(1))) {
+            // several sums, so that additions do not wait for each other
+            scope.spawn(move || {
+                let mut sums = [0u64; 32];
+                for chunk in part.chunks_exact(32) {
+                    for (sum, word) in sums.iter_mut().zip(chunk) {
+                        *sum ^= word;
+                    }
+                }
+                black_box(sums)
+            });
+        }
+    });
+    size_of_val(memory) as f64 / started.elapsed().as_secs_f64()
+}
