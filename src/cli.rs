@@ -215,6 +215,9 @@ pub struct ExplainArgs {
     /// Turns in which every width is timed once; one more runs first and is dropped
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub turns: u32,
+    /// Time passes only; run no prompts
+    #[arg(long, conflicts_with = "suite")]
+    pub costs_only: bool,
     /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,

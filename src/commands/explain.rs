@@ -74,6 +74,13 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let say = |what: &str| eprintln!("draftscope: {what}");
     say("timing passes");
     let cost = measure::measure(&recipe, args.at as usize, args.turns as usize)?;
+    if args.costs_only {
+        match args.output {
+            OutputArg::Text => io::stdout().lock().write_all(cost_text(&cost).as_bytes())?,
+            OutputArg::Summary | OutputArg::Jsonl => super::run::print_json(&cost)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let base = super::settings(&args.model, &args.decode, Baseline::Off)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
     say("measuring acceptance");
@@ -193,12 +200,11 @@ fn raced(k: u8, turns: &[(String, Turn)], cost: &CostCurve) -> Result<Measured> 
     })
 }
 
-fn text(report: &Report) -> String {
+fn cost_text(cost: &CostCurve) -> String {
     let mut out = String::new();
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}"); // writing to a String cannot fail
     };
-    let cost = &report.cost;
     let plain = cost.verify[0];
     line(format!(
         "{}, {} thread{}, {} positions in the cache",
@@ -224,6 +230,14 @@ fn text(report: &Report) -> String {
         let (ms, share) = (draft.median_us / 1e3, draft.median_us / plain.median_us * 100.0);
         line(format!("one drafted token {ms:.2} ms, {share:.1} % of T(1)"));
     }
+    out
+}
+
+fn text(report: &Report) -> String {
+    let mut out = cost_text(&report.cost);
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{text}"); // writing to a String cannot fail
+    };
     let shares = report.accepted_by_position.iter().map(|a| format!("{:.0} %", a * 100.0));
     line(format!("rounds that accepted position 1, 2, …:  {}", shares.collect::<Vec<_>>().join("  ")));
     let categories = report.tokens_per_round_by_category.iter().map(|(name, tokens)| format!("{name} {tokens:.2}"));

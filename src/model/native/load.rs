@@ -185,3 +185,69 @@ fn spec(source: &GgufSource, weights: &Weights, kv: KvShape) -> Result<ModelSpec
         threads: weights.cpu.pool.threads(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::{
+        model::{
+            LogitRows, Model,
+            native::{
+                kernel::{Isa, Pool},
+                testing::{Noise, tiny_gguf},
+            },
+        },
+        protocol::TokenId,
+    };
+
+    fn load(bytes: &[u8], isa: Isa, threads: usize) -> Result<NativeLlama, ModelError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        llama(file.path(), 64, Cpu::new(Pool::new(threads), isa))
+    }
+
+    #[test]
+    fn mixed_encodings_run_alike_on_every_instruction_set_and_cut() {
+        let bytes = tiny_gguf("");
+        let tokens: Vec<_> = (0..40).map(|i| TokenId(i * 13 % 70)).collect();
+        let whole = load(&bytes, Isa::PORTABLE, 1).unwrap().forward(&tokens, LogitRows::All).unwrap();
+        assert_eq!((whole.logits.len(), whole.logits.width(), whole.hidden.width()), (40, 70, 64));
+        for isa in Isa::available() {
+            let mut model = load(&bytes, isa, 3).unwrap();
+            for (at, token) in tokens.iter().enumerate() {
+                let one = model.forward(&[*token], LogitRows::Last).unwrap();
+                assert!(one.logits.row(0) == whole.logits.row(at), "{}, position {at}", isa.name());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for name in ["output_norm.weight", "blk.1.attn_v.weight", "token_embd.weight"] {
+            let error = load(&tiny_gguf(name), Isa::detect(), 1).unwrap_err();
+            assert!(matches!(&error, ModelError::MissingTensor(missing) if missing == name), "{error}");
+        }
+        let absent = NativeLlama::load(Path::new("/nowhere/model.gguf"), 64, Some(1));
+        assert!(matches!(absent, Err(ModelError::Read { .. })));
+        assert!(matches!(load(b"no model", Isa::detect(), 1), Err(ModelError::Corrupt { .. })));
+    }
+
+    #[test]
+    fn damaged_files_are_errors_not_panics() {
+        let whole = tiny_gguf("");
+        for cut in [0, 3, 24, 100, 700, whole.len() / 2, whole.len() - 100] {
+            assert!(load(&whole[..cut], Isa::detect(), 1).is_err(), "cut to {cut}");
+        }
+        let mut noise = Noise(11);
+        for _ in 0..300 {
+            let mut bytes = whole.clone();
+            let at = noise.bits() as usize % 1800;
+            bytes[at] = noise.bits() as u8;
+            if let Ok(mut model) = load(&bytes, Isa::detect(), 1) {
+                let _ = model.forward(&[TokenId(1), TokenId(2)], LogitRows::All);
+            }
+        }
+    }
+}

@@ -2,6 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use candle_core::{
+    Device, Tensor,
+    quantized::{
+        GgmlDType, QTensor,
+        gguf_file::{self, Value},
+    },
+};
 use safetensors::{SafeTensors, tensor::TensorView};
 
 use crate::protocol::TokenId;
@@ -49,6 +56,51 @@ impl Noise {
     pub(super) fn lanes(&mut self, count: usize) -> Vec<[f32; 16]> {
         self.numbers(16 * count).as_chunks().0.to_vec()
     }
+}
+
+/// A random Llama of two blocks with most encodings in it, as the bytes of a GGUF file.
+pub(super) fn tiny_gguf(omit: &str) -> Vec<u8> {
+    let mut noise = Noise(7);
+    let mut tensor = |rows: usize, k: usize, dtype| {
+        let shape: &[usize] = if rows == 0 { &[k] } else { &[rows, k] };
+        let plain: Vec<f32> = noise.numbers(rows.max(1) * k).iter().map(|x| x + f32::from(rows == 0)).collect();
+        QTensor::quantize(&Tensor::from_vec(plain, shape, &Device::Cpu).unwrap(), dtype).unwrap()
+    };
+    let mut tensors = vec![
+        ("token_embd.weight".to_owned(), tensor(70, 64, GgmlDType::Q8_0)),
+        ("output.weight".to_owned(), tensor(70, 64, GgmlDType::Q5_1)),
+        ("output_norm.weight".to_owned(), tensor(0, 64, GgmlDType::F32)),
+    ];
+    for (layer, dtype) in [GgmlDType::Q4_1, GgmlDType::F16].into_iter().enumerate() {
+        let parts = [
+            ("attn_norm", 0, 64, GgmlDType::F32),
+            ("attn_q", 64, 64, dtype),
+            ("attn_k", 32, 64, GgmlDType::Q4_0),
+            ("attn_v", 32, 64, GgmlDType::Q5_0),
+            ("attn_output", 64, 64, GgmlDType::BF16),
+            ("ffn_norm", 0, 64, GgmlDType::F32),
+            ("ffn_gate", 96, 64, dtype),
+            ("ffn_up", 96, 64, GgmlDType::Q8_0),
+            ("ffn_down", 64, 96, GgmlDType::F32),
+        ];
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        tensors.extend(parts.map(|(part, rows, k, dtype)| (name(part), tensor(rows, k, dtype))));
+    }
+    tensors.retain(|(name, _)| name != omit);
+    let counts = [
+        ("block_count", 2),
+        ("embedding_length", 64),
+        ("feed_forward_length", 96),
+        ("attention.head_count", 2),
+        ("attention.head_count_kv", 1),
+    ];
+    let mut metadata = vec![("general.architecture".to_owned(), Value::String("llama".to_owned()))];
+    metadata.extend(counts.map(|(key, count)| (format!("llama.{key}"), Value::U32(count))));
+    let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let mut file = std::io::Cursor::new(Vec::new());
+    gguf_file::write(&mut file, &metadata, &tensors).unwrap();
+    file.into_inner()
 }
 
 /// Reference values for a few chat prompts.

@@ -105,6 +105,9 @@ impl Column<'_> {
 pub(crate) fn quantise<S: Lanes>(s: S, x: [S::F; 2]) -> Block {
     let largest = s.reduce_max(s.max_i(s.magnitude_bits(x[0]), s.magnitude_bits(x[1])));
     let largest = f32::from_bits(largest.cast_unsigned());
+    if !largest.is_finite() {
+        return Block { scale: f32::NAN, ..Block::default() };
+    }
     let inverse = s.splat(if largest > 1e-30 { 127.0 / largest } else { 0.0 });
     let codes = [s.round(s.mul(x[0], inverse)), s.round(s.mul(x[1], inverse))];
     let mut words = [0; BLOCK / 4];

@@ -21,6 +21,9 @@ pub(crate) const MAX_HEAD_DIM: usize = 256;
 /// Query heads that share a pass over keys and values.
 const HEADS: usize = 4;
 
+/// Bytes between what is used and what is asked for.
+const AHEAD: usize = 4096;
+
 /// Numbers that a head's partial takes beside its `head_dim` sums: the maximum and the total weight.
 pub(crate) const PARTIAL_EXTRA: usize = LANES;
 
@@ -110,6 +113,7 @@ fn score<S: Lanes, const G: usize>(
     for (b, keys) in stretch.keys.chunks_exact(stretch.head_dim).take(blocks).enumerate() {
         let mut sums = [[s.splat(0.0); 2]; G];
         for (d, keys) in keys.as_chunks::<2>().0.iter().enumerate() {
+            s.prefetch(keys, AHEAD);
             let keys = [s.load_f16(&keys[0]), s.load_f16(&keys[1])];
             for g in 0..G {
                 let query = queries[g].as_chunks::<2>().0[d];
@@ -185,6 +189,9 @@ fn mix_tiles<S: Lanes, const G: usize, const T: usize>(
     for (p, row) in rows.take(stretch.len).enumerate() {
         let row: &[[u16; LANES]; T] = row[tile..].first_chunk().expect("tiles of the head");
         for t in 0..T {
+            if t % 2 == 0 {
+                s.prefetch(&row[t..], AHEAD);
+            }
             let value = s.load_f16(&row[t]);
             for g in 0..G {
                 let weight = s.splat(weights[g].as_flattened()[p]);

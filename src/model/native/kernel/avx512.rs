@@ -193,8 +193,8 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn prefetch(self, from: &[u8], ahead: usize) {
+    fn prefetch<T>(self, from: &[T], ahead: usize) {
         // SAFETY: a prefetch reads nothing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_add(ahead).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_byte_add(ahead).cast()) };
     }
 }

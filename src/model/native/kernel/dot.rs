@@ -1,6 +1,7 @@
 //! The product of one tile of weights with 1…16 rows of activations.
 //!
-//! A tile is read once for up to eight rows; the next rows find it in the first-level cache.
+//! A tile is read once for as many rows as registers can hold sums for (a dense tile, which keeps four
+//! sums a row, for half as many); the next rows find it in the first-level cache.
 //! Invariant: for each row the operations and their order are fixed by the tile's form alone, so a
 //! row's result does not depend on the rows beside it, nor on the instruction set.
 
@@ -11,14 +12,8 @@ use super::{
     lanes::{LANES, Lanes},
 };
 
-/// Rows that share one pass over an integer tile: sums and accumulators fill 16 registers.
-const INT_ROWS: usize = 8;
-
 /// Bytes between what is used and what is asked for.
 const AHEAD: usize = 6144;
-
-/// Rows that share one pass over a dense tile, which keeps four accumulators a row.
-const DENSE_ROWS: usize = 4;
 
 /// Sixteen rows of weights.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +58,7 @@ fn passes(m: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
 type Work<'a> = (Isa, &'a [u8], &'a Acts, Onto, &'a mut [[f32; LANES]]);
 
 fn int_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
-    for (first, end) in passes(acts.m(), INT_ROWS) {
+    for (first, end) in passes(acts.m(), isa.rows()) {
         macro_rules! pass {
             ($($m:literal)*) => { match end - first {
                 $($m => isa.run(IntPass::<L, $m> { tile, acts: acts.blocks(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
@@ -75,7 +70,7 @@ fn int_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
 }
 
 fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
-    for (first, end) in passes(acts.m(), DENSE_ROWS) {
+    for (first, end) in passes(acts.m(), isa.rows() / 2) {
         macro_rules! pass {
             ($($m:literal)*) => { match end - first {
                 $($m => isa.run(DensePass::<L, $m> { tile, acts: acts.values(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*

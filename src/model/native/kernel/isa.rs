@@ -67,6 +67,15 @@ impl Isa {
         }
     }
 
+    /// Rows whose sums fit into the registers of an integer kernel.
+    pub(crate) fn rows(self) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => 8,
+            _ => 4,
+        }
+    }
+
     /// Runs `kernel` with these instructions.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {

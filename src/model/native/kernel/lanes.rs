@@ -74,7 +74,7 @@ pub(crate) trait Lanes: Copy {
     fn dot_bytes(self, sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I;
 
     /// Asks for the cache line `ahead` bytes after the start of `from`; a hint that may be ignored.
-    fn prefetch(self, from: &[u8], ahead: usize);
+    fn prefetch<T>(self, from: &[T], ahead: usize);
 }
 
 /// Lanes as an array, for what has no vector form.

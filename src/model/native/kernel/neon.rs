@@ -293,5 +293,5 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn prefetch(self, _from: &[u8], _ahead: usize) {}
+    fn prefetch<T>(self, _from: &[T], _ahead: usize) {}
 }

@@ -181,5 +181,5 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn prefetch(self, _from: &[u8], _ahead: usize) {}
+    fn prefetch<T>(self, _from: &[T], _ahead: usize) {}
 }
