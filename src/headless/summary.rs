@@ -162,11 +162,50 @@ fn median_run(mut runs: Vec<Summary>) -> Option<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Event, EventKind, Piece, Prediction, StopReason, TokenId};
+    use crate::session::Session;
 
     #[test]
     fn the_median_of_an_even_count_lies_between() {
         let spread = Spread::of(vec![3.0, 1.0, 2.0, 10.0]).unwrap();
         assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.5, 10.0));
         assert_eq!(Spread::of(vec![]), None);
+    }
+
+    /// A turn in which each lane commits one token a round, 1 ms each.
+    fn turn(session: &mut Session, number: u32, lanes: [(Lane, &[u32]); 2]) {
+        let piece = |id: u32| Piece::new(TokenId(id), format!("t{id}"));
+        let mut apply = |lane, kind| session.apply(&Event { seq: 0, at_us: 0, lane, kind });
+        apply(Lane::Speculative, EventKind::Prompted { turn: number, text: "x".into() });
+        for (lane, tokens) in lanes {
+            let row = Prediction::default();
+            let first = piece(tokens[0]);
+            apply(
+                lane,
+                EventKind::Prefilled { turn: number, prompt: vec![piece(1)], cached: 0, first, row, took_us: 5 },
+            );
+            for (round, token) in (1..).zip(&tokens[1..]) {
+                apply(lane, EventKind::RoundStarted { round, base_len: round, draft_len: 0 });
+                let clock_us = 1000 * u64::from(round);
+                apply(lane, EventKind::Committed { round, tokens: vec![piece(*token)], rollback_us: 1, clock_us });
+            }
+            apply(lane, EventKind::Finished { reason: StopReason::MaxTokens });
+        }
+    }
+
+    #[test]
+    fn a_difference_in_any_repeat_is_found() {
+        let mut session = Session::new();
+        let same: &[u32] = &[7, 8, 9];
+        turn(&mut session, 1, [(Lane::Speculative, same), (Lane::Plain, same)]);
+        turn(&mut session, 2, [(Lane::Speculative, same), (Lane::Plain, same)]);
+        let summary = CompareSummary::of(session.turns()).unwrap();
+        assert!(summary.identical && summary.repeats == 1 && summary.speedup == Some(1.0), "{summary:?}");
+        turn(&mut session, 3, [(Lane::Speculative, &[7, 6, 9]), (Lane::Plain, same)]);
+        let summary = CompareSummary::of(session.turns()).unwrap();
+        let divergence = summary.first_divergence.unwrap();
+        assert!(!summary.identical);
+        assert_eq!((divergence.index, divergence.plain.unwrap().id), (1, TokenId(8)));
+        assert_eq!(divergence.speculative.unwrap().id, TokenId(6));
     }
 }

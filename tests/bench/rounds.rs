@@ -1,0 +1,95 @@
+//! `cargo bench`: a round per k, folding events, drawing a frame. Medians and spread by divan; what
+//! passes of the model cost by themselves is `draftscope explain`'s to measure.
+
+#![allow(clippy::unwrap_used)] // a benchmark that cannot go on should stop
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::time::Duration;
+
+use common::real;
+use divan::Bencher;
+use draftscope::engine::{self, EngineConfig};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::model::load::Loaded;
+use draftscope::protocol::{Baseline, Event, Prompt, Settings, TokenId};
+use draftscope::session::Session;
+use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::drafter::{Drafter, MtpDrafter};
+use draftscope::stream::Consumer;
+use draftscope::tui::{App, Theme, TuiOptions, view};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+fn main() {
+    divan::main();
+}
+
+/// One round of the real model on the native backend at 200 positions, drafts included.
+#[divan::bench(args = [0, 1, 2, 3, 4, 6, 8], sample_count = 60, sample_size = 1)]
+fn round(bencher: Bencher, k: u8) {
+    let Some(Loaded { target, mtp, .. }) = real::load_native() else { return };
+    let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(mtp.unwrap().0));
+    let mut decoder = Decoder::new(target, drafter, &Settings { draft_len: k, ..Settings::default() });
+    let prompt: Vec<TokenId> = (0..200u32).map(|i| TokenId((i * 7919 + 13) % 49_152)).collect();
+    decoder.prefill(1, &prompt).unwrap();
+    bencher.bench_local(|| decoder.round(&mut |_| Duration::ZERO).unwrap().len());
+}
+
+/// Keeps every event.
+#[derive(Clone, Default)]
+struct Tape(std::rc::Rc<std::cell::RefCell<Vec<Event>>>);
+
+impl Consumer for Tape {
+    fn name(&self) -> &str {
+        "the tape"
+    }
+    fn event(&mut self, event: &Event) -> std::io::Result<()> {
+        self.0.borrow_mut().push(event.clone());
+        Ok(())
+    }
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Some 10,000 events of a race on the tiny model.
+fn events() -> Vec<Event> {
+    let files = common::tiny::Tiny::new(3);
+    let settings = Settings { draft_len: 4, max_tokens: 180, baseline: Baseline::Race, ..Settings::default() };
+    let tape = Tape::default();
+    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap());
+    driver.add(Box::new(tape.clone()));
+    while tape.0.borrow().len() < 10_000 {
+        assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+    }
+    driver.finish();
+    tape.0.take()
+}
+
+fn fold(events: &[Event]) -> Session {
+    let mut session = Session::new();
+    events.iter().for_each(|event| session.apply(event));
+    session
+}
+
+#[divan::bench(sample_count = 20)]
+fn fold_10k_events(bencher: Bencher) {
+    let events = events();
+    bencher.bench_local(|| fold(&events).events());
+}
+
+#[divan::bench(args = [(80, 24), (200, 60)], sample_count = 100)]
+fn draw_a_frame(bencher: Bencher, size: (u16, u16)) {
+    let session = fold(&events());
+    let app = App::new(TuiOptions::default());
+    let theme: Theme = app.theme().clone();
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+    bencher.bench_local(|| {
+        let draw = |frame: &mut ratatui::Frame<'_>| {
+            view(&session, &app, &theme, frame);
+        };
+        terminal.draw(draw).unwrap();
+    });
+}
