@@ -241,3 +241,35 @@ fn the_native_backend_accepts_as_much_as_the_reference() {
     println!("tokens per round: native {got:.3}, f32 reference {want:.3}");
     assert!((got - want).abs() < 0.08 * want, "tokens per round: native {got:.3}, reference {want:.3}");
 }
+
+/// KL(p ‖ q) in nats of two rows of logits.
+fn divergence(p: &[f32], q: &[f32]) -> f64 {
+    let log_sum = |row: &[f32]| {
+        let max = f64::from(row.iter().fold(f32::NEG_INFINITY, |m, x| m.max(*x)));
+        max + row.iter().map(|x| (f64::from(*x) - max).exp()).sum::<f64>().ln()
+    };
+    let (zp, zq) = (log_sum(p), log_sum(q));
+    p.iter().zip(q).map(|(p, q)| (f64::from(*p) - zp).exp() * ((f64::from(*p) - zp) - (f64::from(*q) - zq))).sum()
+}
+
+#[test]
+fn the_native_backend_is_near_f32_on_real_text() {
+    let (Some(native), Some(exact)) = (real::load_native(), real::load_target(Dtype::F32, real::mtp_fp8())) else {
+        return;
+    };
+    let (mut sum, mut alike, mut rows) = (0.0, 0, 0);
+    for golden in real::golden().iter().step_by(4) {
+        let text: Vec<TokenId> = ids(&golden.prompt_ids).into_iter().chain(ids(&golden.output_ids)).collect();
+        let got = native.target.fork().unwrap().forward(&text, LogitRows::All).unwrap().logits;
+        let want = exact.target.fork().unwrap().forward(&text, LogitRows::All).unwrap().logits;
+        for (got, want) in got.iter().zip(want.iter()) {
+            sum += divergence(want, got);
+            alike += usize::from(argmax(got) == argmax(want));
+            rows += 1;
+        }
+    }
+    let (kl, agreement) = (sum / f64::from(rows), alike as f64 / f64::from(rows));
+    println!("{rows} positions: mean KL to f32 {kl:.2e}, top-1 agreement {agreement:.4}");
+    assert!(kl <= 6e-3, "mean KL {kl:e}");
+    assert!(agreement >= 0.96, "top-1 agreement {agreement}");
+}

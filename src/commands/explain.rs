@@ -223,6 +223,13 @@ fn cost_text(cost: &CostCurve) -> String {
         cost.memory_bandwidth / 1e9,
         cost.prefill_tokens_per_second,
     ));
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    line(format!(
+        "memory: target weights {:.1} MB, drafter weights {:.1} MB, KV cache {:.1} kB a position",
+        mb(cost.weight_bytes),
+        mb(cost.draft_weight_bytes),
+        cost.kv_bytes_per_token as f64 / 1e3,
+    ));
     let curve =
         cost.verify.iter().enumerate().map(|(i, t)| format!("T({}) {:.2}", i + 1, t.median_us / plain.median_us));
     line(format!("in units of T(1):  {}", curve.collect::<Vec<_>>().join("  ")));

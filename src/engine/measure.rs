@@ -57,6 +57,10 @@ pub struct CostCurve {
     pub prefill_tokens_per_second: f64,
     /// Bytes of weights that a pass reads.
     pub weight_bytes: u64,
+    /// Bytes of the drafter's own weights; 0 without one.
+    pub draft_weight_bytes: u64,
+    /// Bytes of KV cache a position takes, the target's and the drafter's.
+    pub kv_bytes_per_token: u64,
     /// Largest rate at which this machine read memory, in the same turns, bytes per second.
     pub memory_bandwidth: f64,
     /// weight_bytes ÷ T(1) ÷ memory_bandwidth: how near plain decoding comes to what memory gives.
@@ -76,7 +80,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let started = Instant::now();
     let hidden = target.forward(&tokens[..ctx], LogitRows::Last)?.hidden;
     let prefill = started.elapsed();
-    let mut module = mtp.map(|(module, _)| module);
+    let (mut module, info) = mtp.unzip();
     if let Some(module) = &mut module {
         module.forward(&tokens[1..=ctx], &hidden)?;
     }
@@ -112,6 +116,8 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         draft: module.is_some().then(|| Timing::of(drafts)),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: spec.info.weight_bytes,
+        draft_weight_bytes: info.as_ref().map_or(0, |info| info.weight_bytes),
+        kv_bytes_per_token: spec.info.kv_bytes_per_token + info.map_or(0, |info| info.kv_bytes_per_token),
         memory_bandwidth: bandwidth,
         bandwidth_share: share,
         verify,
