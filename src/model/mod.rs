@@ -45,8 +45,11 @@ pub struct Forward {
     pub stats: Vec<RowStats>,
 }
 
+/// Tokens whose largest logit a [`RowStats`] notes together.
+pub const STRETCH: usize = 512;
+
 /// What a row of logits amounts to: all that greedy decoding asks of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RowStats {
     /// Index of the first largest logit.
     pub argmax: u32,
@@ -55,6 +58,8 @@ pub struct RowStats {
     /// `ln Σ e^logit`: the log-probability of index `i` is its logit minus this. No number when a
     /// logit is none.
     pub log_sum_exp: f32,
+    /// Largest logit of each stretch of [`STRETCH`] tokens: where the best candidates are.
+    pub peaks: Vec<f32>,
 }
 
 /// Where a rewind may return to.

@@ -5,7 +5,7 @@
 //! first of equal ones, and the probabilities are those at temperature 1, for display only.
 
 use super::distribution::Distribution;
-use crate::model::{Forward, ModelError, RowStats};
+use crate::model::{Forward, ModelError, RowStats, STRETCH};
 use crate::protocol::{Sampling, TokenId};
 
 /// How many of the best candidates a greedy distribution lists.
@@ -19,14 +19,14 @@ pub struct LogitRow<'a> {
     /// Token of each logit, ascending; none when they are tokens 0, 1, 2 …
     pub vocab: Option<&'a [TokenId]>,
     /// What the head's pass already found; none finds it here.
-    pub stats: Option<RowStats>,
+    pub stats: Option<&'a RowStats>,
 }
 
 impl<'a> LogitRow<'a> {
     /// Row `index` of a forward pass.
     #[must_use]
     pub fn of(out: &'a Forward, index: usize, vocab: Option<&'a [TokenId]>) -> Self {
-        Self { logits: out.logits.row(index), vocab, stats: out.stats.get(index).copied() }
+        Self { logits: out.logits.row(index), vocab, stats: out.stats.get(index) }
     }
 
     fn token(&self, index: usize) -> TokenId {
@@ -63,10 +63,11 @@ impl Sampler {
         also: Option<TokenId>,
         position: usize,
     ) -> Result<Distribution, ModelError> {
-        let stats = row.stats.or_else(|| survey(row.logits));
+        let found = if row.stats.is_none() { survey(row.logits) } else { None };
+        let stats = row.stats.or(found.as_ref());
         let stats = stats.filter(|s| s.log_sum_exp.is_finite()).ok_or(ModelError::NotFinite { position })?;
         let greedy = self.sampling.is_greedy();
-        Ok(if greedy { listed(row, &stats, also) } else { self.tempered(row, &stats) })
+        Ok(if greedy { listed(row, stats, also) } else { self.tempered(row, stats) })
     }
 
     fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats) -> Distribution {
@@ -126,19 +127,20 @@ impl Kept {
 
 /// One pass for the maximum, one for the sum. None when a logit is infinite or no number.
 fn survey(logits: &[f32]) -> Option<RowStats> {
-    let max = logits.chunks(BLOCK).map(block_max).fold(f32::NEG_INFINITY, f32::max);
+    let peaks: Vec<f32> = logits.chunks(STRETCH).map(largest).collect();
+    let max = largest(&peaks);
     // 0 · x is 0 for numbers and no number else; one such term spoils the sum
     let check: f32 = logits.chunks(BLOCK).map(|block| block.iter().fold(0.0, |sum, x| sum + x * 0.0)).sum();
     let argmax = logits.iter().position(|x| *x == max).filter(|_| check == 0.0)?;
     let total: f64 = logits.chunks(256).map(|block| f64::from(block.iter().map(|x| exp(x - max)).sum::<f32>())).sum();
-    Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32 })
+    Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32, peaks })
 }
 
 /// Logits that are looked at together.
 const BLOCK: usize = 64;
 
 /// Largest value, in a form that the compiler vectorises.
-fn block_max(block: &[f32]) -> f32 {
+fn largest(block: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let chunks = block.chunks_exact(LANES);
@@ -153,7 +155,7 @@ fn block_max(block: &[f32]) -> f32 {
 
 /// Probabilities at temperature 1 of the best candidates (and one more token), for display.
 fn listed(row: &LogitRow<'_>, stats: &RowStats, also: Option<TokenId>) -> Distribution {
-    let mut listed = best_indices(row.logits, LISTED);
+    let mut listed = best_indices(row.logits, &stats.peaks, LISTED);
     listed.extend(also.and_then(|token| row.index(token)));
     listed.push(stats.argmax as usize);
     listed.sort_unstable();
@@ -164,24 +166,48 @@ fn listed(row: &LogitRow<'_>, stats: &RowStats, also: Option<TokenId>) -> Distri
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
 
-/// Indices of the `n` largest logits, in no order.
-fn best_indices(logits: &[f32], n: usize) -> Vec<usize> {
-    let mut best: Vec<(f32, usize)> = Vec::with_capacity(n + 1);
-    let mut bar = f32::NEG_INFINITY;
-    for (number, block) in logits.chunks(BLOCK).enumerate() {
-        if best.len() == n && block_max(block) <= bar {
-            continue; // most blocks end here
+/// Indices of the `n` largest logits, in no order. Stretches are searched from the highest peak
+/// down, so that most are never looked at.
+fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
+    let mut stretches: Vec<(f32, usize)> = peaks.iter().copied().zip((0..).step_by(STRETCH)).collect();
+    stretches.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut best = Best { n, found: Vec::with_capacity(n + 1) };
+    for (peak, start) in stretches {
+        if peak <= best.bar() {
+            break;
+        }
+        let end = logits.len().min(start + STRETCH);
+        for (number, block) in logits[start..end].chunks(BLOCK).enumerate() {
+            best.search(block, start + number * BLOCK);
+        }
+    }
+    best.found.into_iter().map(|(_, i)| i).collect()
+}
+
+/// The largest logits so far, largest first.
+struct Best {
+    n: usize,
+    found: Vec<(f32, usize)>,
+}
+
+impl Best {
+    /// What a logit must exceed.
+    fn bar(&self) -> f32 {
+        if self.found.len() < self.n { f32::NEG_INFINITY } else { self.found[self.n - 1].0 }
+    }
+
+    fn search(&mut self, block: &[f32], start: usize) {
+        if largest(block) <= self.bar() {
+            return; // most blocks end here
         }
         for (i, x) in block.iter().enumerate() {
-            if best.len() < n || *x > bar {
-                let at = best.partition_point(|(y, _)| y >= x);
-                best.insert(at, (*x, number * BLOCK + i));
-                best.truncate(n);
-                bar = if best.len() == n { best[n - 1].0 } else { f32::NEG_INFINITY };
+            if *x > self.bar() {
+                let at = self.found.partition_point(|(y, _)| y >= x);
+                self.found.insert(at, (*x, start + i));
+                self.found.truncate(self.n);
             }
         }
     }
-    best.into_iter().map(|(_, i)| i).collect()
 }
 
 /// e^x for x ≤ 0, relative error below 3e-7: 2^n · e^r with a polynomial for e^r (Cephes expf). In

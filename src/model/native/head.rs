@@ -10,10 +10,10 @@ use super::{
     kernel::{Acts, LANES, Load, MAX_ROWS, Onto, Survey},
     matrix::{Cpu, Matrix},
 };
-use crate::model::RowStats;
+use crate::model::{RowStats, STRETCH};
 
 /// Tokens in a strip.
-const STRIP: usize = 512;
+const STRIP: usize = STRETCH;
 
 /// Logits of one strip for all rows.
 #[derive(Default)]
@@ -80,5 +80,6 @@ fn join(strips: &[Strip<'_>], row: usize) -> RowStats {
         argmax: (index * STRIP + inside.unwrap_or(0)) as u32,
         max,
         log_sum_exp: max + total.sum::<f64>().ln() as f32,
+        peaks: strips.iter().map(|strip| strip.parts[row].0).collect(),
     }
 }
