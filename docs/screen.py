@@ -6,6 +6,7 @@ a terminal of 120 × 36 until its answer has ended; what is on the screen then b
 
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -37,6 +38,10 @@ def main() -> None:
     console.print(Text.from_ansi(screen.rstrip("\n")), soft_wrap=True)
     target = os.path.join(os.path.dirname(__file__), "screen.svg")
     console.save_svg(target, title="draftscope")
+    with open(target, encoding="utf-8") as file:
+        svg = re.sub(r"@font-face \{.*?\}\s*", "", file.read(), flags=re.S)  # nothing from the network
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(svg)
     print(target, os.path.getsize(target), "bytes")
 
 

@@ -172,7 +172,11 @@ fn tensor_bytes(info: &TensorInfo) -> Option<u64> {
 fn corrupt(path: &Path, error: &candle_core::Error) -> ModelError {
     let text = error.to_string();
     let what = text.lines().next().unwrap_or("unreadable").to_owned();
-    let what = if what.contains("fill whole buffer") { "it ends in the middle".into() } else { what };
+    let what = match what {
+        what if what.contains("fill whole buffer") => "it ends in the middle".to_owned(),
+        what if what.contains("unknown magic") => "it does not begin as a GGUF file does".to_owned(),
+        what => what,
+    };
     ModelError::Corrupt { path: path.to_owned(), what }
 }
 
