@@ -4,7 +4,7 @@
 //! or tensor. What the numbers mean is the architecture's business.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -98,6 +98,31 @@ impl GgufFile {
         }
         let mut file = self.file.lock().map_err(|_| ModelError::Metadata("the file reader is poisoned".into()))?;
         info.read(&mut *file, self.content.tensor_data_offset, device).map_err(|error| corrupt(&self.path, &error))
+    }
+
+    /// Shape of a tensor, outermost dimension first.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`].
+    pub fn shape(&self, name: &str) -> Result<&[usize], ModelError> {
+        let info = self.content.tensor_infos.get(name);
+        info.map(|info| info.shape.dims()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
+    }
+
+    /// A tensor's bytes as the file stores them.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`], or a file that cannot be read.
+    pub fn raw_tensor(&self, name: &str) -> Result<Vec<u8>, ModelError> {
+        let info = self.content.tensor_infos.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        // the extent was checked when the file was opened
+        let len = tensor_bytes(info).and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
+        let start = self.content.tensor_data_offset.saturating_add(info.offset);
+        let mut bytes = vec![0; len];
+        let mut file = self.file.lock().map_err(|_| ModelError::Metadata("the file reader is poisoned".into()))?;
+        let outcome = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
+        outcome.map_err(|source| ModelError::Read { path: self.path.clone(), source })?;
+        Ok(bytes)
     }
 
     /// A metadata value.

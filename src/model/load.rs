@@ -184,7 +184,7 @@ fn load_backend(
     if recipe.backend == Backend::Candle || (recipe.backend == Backend::Auto && !suits_native(recipe)) {
         return load_candle(recipe, gguf, config, ctx_len, progress);
     }
-    match load_native(recipe, ctx_len, progress) {
+    match load_native(recipe, gguf, ctx_len, progress) {
         // a file that the native kernels decline still runs on candle, unless they were asked for
         Err(ModelError::Unsupported(_)) if recipe.backend == Backend::Auto => {
             load_candle(recipe, gguf, config, ctx_len, progress)
@@ -199,7 +199,12 @@ fn suits_native(recipe: &Recipe) -> bool {
     stored && matches!(recipe.device.open(), Ok(Device::Cpu))
 }
 
-fn load_native(recipe: &Recipe, ctx_len: usize, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+fn load_native(
+    recipe: &Recipe,
+    gguf: &GgufFile,
+    ctx_len: usize,
+    progress: &mut Progress<'_>,
+) -> Result<TargetAndDrafter, ModelError> {
     if !suits_native(recipe) {
         return Err(ModelError::Unsupported(
             "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
@@ -207,7 +212,7 @@ fn load_native(recipe: &Recipe, ctx_len: usize, progress: &mut Progress<'_>) -> 
         ));
     }
     progress("target", 0, 1);
-    let mut target = NativeLlama::load(&recipe.target, ctx_len, recipe.threads)?;
+    let mut target = NativeLlama::load(gguf, ctx_len, recipe.threads)?;
     target.set_sha256(recipe.sha256.clone());
     progress("drafter", 0, 1);
     let mtp = recipe.mtp.as_ref().map(|mtp| load_native_mtp(mtp, &target));

@@ -1,27 +1,16 @@
-//! A thin reader of GGUF files: metadata values, and tensors as raw blocks.
+//! What the native loader asks of a GGUF file: numbers, and tensors as raw blocks with their encoding.
 //!
-//! It checks what would make packing go wrong (shapes, lengths, encodings) and leaves meaning to the
-//! model. To be replaced by the reader that all backends share.
-
-use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
-};
+//! The file itself is the shared reader's; here is checked what would make packing go wrong (shapes,
+//! encodings, whole blocks). Meaning is left to the model.
 
 use candle_core::quantized::{GgmlDType, gguf_file};
 
 use super::kernel::Encoding;
-use crate::model::ModelError;
+use crate::model::{ModelError, gguf::GgufFile};
 
-/// An open file.
-#[derive(Debug)]
-pub(super) struct GgufSource {
-    path: PathBuf,
-    file: File,
-    len: u64,
-    content: gguf_file::Content,
-}
+/// A file as this backend sees it.
+#[derive(Clone, Copy)]
+pub(super) struct GgufSource<'a>(pub(super) &'a GgufFile);
 
 /// A tensor as stored, `[rows, k]`.
 #[derive(Debug)]
@@ -30,26 +19,17 @@ pub(super) struct RawTensor {
     pub(super) bytes: Vec<u8>,
 }
 
-impl GgufSource {
-    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
-        let read = |source| ModelError::Read { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(read)?;
-        let len = file.metadata().map_err(read)?.len();
-        let content = gguf_file::Content::read(&mut file)
-            .map_err(|error| ModelError::Corrupt { path: path.to_owned(), what: error.to_string() })?;
-        Ok(Self { path: path.to_owned(), file, len, content })
-    }
-
+impl GgufSource<'_> {
     pub(super) fn file_name(&self) -> String {
-        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        self.0.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     fn value(&self, key: &str) -> Option<&gguf_file::Value> {
-        self.content.metadata.get(key)
+        self.0.value(key).ok()
     }
 
     pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.value(key)?.to_string().ok().map(String::as_str)
+        self.0.text(key)
     }
 
     /// A whole number; none when absent.
@@ -70,17 +50,16 @@ impl GgufSource {
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.content.tensor_infos.contains_key(name)
+        self.0.has_tensor(name)
     }
 
     /// Shape as `[rows, columns…]`.
     pub(super) fn shape(&self, name: &str) -> Result<&[usize], ModelError> {
-        let info = self.content.tensor_infos.get(name);
-        info.map(|info| info.shape.dims()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
+        self.0.shape(name)
     }
 
     /// Blocks of a matrix of the expected shape.
-    pub(super) fn matrix(&mut self, name: &str, rows: usize, k: usize) -> Result<RawTensor, ModelError> {
+    pub(super) fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<RawTensor, ModelError> {
         self.expect_shape(name, &[rows, k])?;
         let encoding = self.encoding(name)?;
         let row_bytes = encoding.row_bytes(k).ok_or_else(|| self.corrupt(name, "rows of broken blocks"))?;
@@ -89,7 +68,7 @@ impl GgufSource {
     }
 
     /// A vector of plain numbers.
-    pub(super) fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+    pub(super) fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
         self.expect_shape(name, &[len])?;
         if self.encoding(name)? != Encoding::F32 {
             return Err(ModelError::Unsupported(format!("tensor '{name}' is not stored as f32")));
@@ -107,8 +86,7 @@ impl GgufSource {
     }
 
     fn encoding(&self, name: &str) -> Result<Encoding, ModelError> {
-        let info = self.content.tensor_infos.get(name);
-        let dtype = info.ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?.ggml_dtype;
+        let dtype = self.0.tensor_dtype(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         Ok(match dtype {
             GgmlDType::F32 => Encoding::F32,
             GgmlDType::F16 => Encoding::F16,
@@ -128,24 +106,13 @@ impl GgufSource {
         })
     }
 
-    /// Bytes of a tensor, once they are known to be in the file.
-    fn read(&mut self, name: &str, len: Option<usize>) -> Result<Vec<u8>, ModelError> {
-        let offset = self.content.tensor_infos.get(name).map_or(0, |info| info.offset);
-        let start = self.content.tensor_data_offset.checked_add(offset);
-        let end = start.zip(len).and_then(|(start, len)| start.checked_add(len as u64));
-        let (Some(start), Some(len)) = (start, len) else {
-            return Err(self.corrupt(name, "impossible size"));
-        };
-        if end.is_none_or(|end| end > self.len) {
-            return Err(self.corrupt(name, "ends beyond the file"));
-        }
-        let mut bytes = vec![0; len];
-        let outcome = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(&mut bytes));
-        outcome.map_err(|source| ModelError::Read { path: self.path.clone(), source })?;
-        Ok(bytes)
+    /// Bytes of a tensor, which must be as many as its encoding asks for.
+    fn read(&self, name: &str, len: Option<usize>) -> Result<Vec<u8>, ModelError> {
+        let bytes = self.0.raw_tensor(name)?;
+        if Some(bytes.len()) == len { Ok(bytes) } else { Err(self.corrupt(name, "impossible size")) }
     }
 
     fn corrupt(&self, name: &str, what: &str) -> ModelError {
-        ModelError::Corrupt { path: self.path.clone(), what: format!("tensor '{name}': {what}") }
+        ModelError::Corrupt { path: self.0.path().to_owned(), what: format!("tensor '{name}': {what}") }
     }
 }

@@ -5,7 +5,7 @@
 //! were cut into calls and passes, on any number of threads and any instruction set. Weights are
 //! shared between forks; the cache is each fork's own. Reading files is [`load`](super::load)'s work.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     cache::{AngleTable, KvCache},
@@ -17,7 +17,7 @@ use super::{
     threads,
 };
 use crate::{
-    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows},
+    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, gguf::GgufFile},
     protocol::TokenId,
 };
 
@@ -73,9 +73,9 @@ impl NativeLlama {
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, or holds a model that this backend does not run.
-    pub fn load(path: &Path, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
+    pub fn load(gguf: &GgufFile, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
         let pool = Pool::new(threads.unwrap_or_else(threads::available));
-        let mut model = Self::load_with(path, ctx_len, pool, Isa::detect())?;
+        let mut model = Self::load_with(gguf, ctx_len, pool, Isa::detect())?;
         if threads.is_none() {
             threads::choose(&mut model)?;
         }
@@ -91,8 +91,8 @@ impl NativeLlama {
     ///
     /// # Errors
     /// As [`NativeLlama::load`].
-    pub fn load_with(path: &Path, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
-        load::llama(path, ctx_len, Cpu::new(pool, isa))
+    pub fn load_with(gguf: &GgufFile, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
+        load::llama(gguf, ctx_len, Cpu::new(pool, isa))
     }
 
     pub(super) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
@@ -204,7 +204,10 @@ mod tests {
 
     fn load(threads: usize, isa: Isa) -> Option<NativeLlama> {
         let path = gguf_path()?;
-        Some(NativeLlama::load_with(&path, 512, Pool::new(threads), isa).unwrap())
+        Some(
+            NativeLlama::load_with(&crate::model::gguf::GgufFile::open(&path).unwrap(), 512, Pool::new(threads), isa)
+                .unwrap(),
+        )
     }
 
     #[test]

@@ -255,7 +255,7 @@ mod tests {
 
     fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
         let (gguf, module, config) = (gguf_path()?, mtp_path(file), mtp_path("config.json"));
-        let target = NativeLlama::load(&gguf, 256, Some(2)).unwrap();
+        let target = NativeLlama::load(&crate::model::gguf::GgufFile::open(&gguf).unwrap(), 256, Some(2)).unwrap();
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
         let module = NativeMtp::load_as(&std::fs::read(module).unwrap(), &config, &target, storage).unwrap();
         Some((target, module))
