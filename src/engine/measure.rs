@@ -63,7 +63,8 @@ pub struct CostCurve {
     pub kv_bytes_per_token: u64,
     /// Largest rate at which this machine read memory, in the same turns, bytes per second.
     pub memory_bandwidth: f64,
-    /// weight_bytes ÷ T(1) ÷ memory_bandwidth: how near plain decoding comes to what memory gives.
+    /// weight_bytes ÷ T(1) ÷ memory_bandwidth: how near plain decoding comes to a plain read loop. Weights
+    /// that stay in cache can lift it above 1, and so can a loop that a neighbour disturbed.
     pub bandwidth_share: f64,
 }
 
