@@ -173,7 +173,9 @@ fn bad_requests_get_one_line() {
     refuses(files.command("run").args(["--prompt-file", "/no/such/file"]), "cannot open /no/such/file");
     refuses(files.run().args(["--temperature", "nan"]), "temperature");
     refuses(files.run().args(["--top-p", "1.5"]), "top-p is 1.5; it must lie between 0 and 1");
-    refuses(files.run().args(["--dtype", "q4_1"]), "this file holds f32");
+    for backend in ["auto", "candle", "native"] {
+        refuses(files.run().args(["--dtype", "q4_1", "--backend", backend]), "this file holds f32");
+    }
     refuses(files.run().args(["--ctx", "100000"]), "made for 512");
     let long = "the inn ".repeat(600);
     refuses(files.command("run").args(["--prompt", &long]), "the context is full");

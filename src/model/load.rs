@@ -159,7 +159,8 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.context_length
         )));
     }
-    let (target, mtp) = load_backend(recipe, &gguf, &config, ctx_len, progress)?;
+    let job = Job { recipe, gguf: &gguf, config: &config, ctx_len };
+    let (target, mtp) = load_backend(&job, progress)?;
     let (mtp, notice) = match (mtp, recipe.mtp.as_ref()) {
         (Some(Err(error)), Some(mtp)) if !mtp.required => {
             (None, Some(format!("no drafter, decoding plainly: {error}")))
@@ -174,23 +175,36 @@ type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
 type Drafting = (Box<dyn MtpModule>, DrafterInfo);
 type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
 
-fn load_backend(
-    recipe: &Recipe,
-    gguf: &GgufFile,
-    config: &LlamaConfig,
+/// What a backend loads from.
+struct Job<'a> {
+    recipe: &'a Recipe,
+    gguf: &'a GgufFile,
+    config: &'a LlamaConfig,
     ctx_len: usize,
-    progress: &mut Progress<'_>,
-) -> Result<TargetAndDrafter, ModelError> {
+}
+
+fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+    let Job { recipe, gguf, .. } = *job;
+    check_dtype(recipe.dtype, gguf)?;
     if recipe.backend == Backend::Candle || (recipe.backend == Backend::Auto && !suits_native(recipe)) {
-        return load_candle(recipe, gguf, config, ctx_len, progress);
+        return load_candle(job, progress);
     }
-    match load_native(recipe, gguf, ctx_len, progress) {
+    match load_native(job, progress) {
         // a file that the native kernels decline still runs on candle, unless they were asked for
-        Err(ModelError::Unsupported(_)) if recipe.backend == Backend::Auto => {
-            load_candle(recipe, gguf, config, ctx_len, progress)
-        }
+        Err(ModelError::Unsupported(_)) if recipe.backend == Backend::Auto => load_candle(job, progress),
         loaded => loaded,
     }
+}
+
+/// `q4_1` is a promise about the file, whatever backend runs it.
+fn check_dtype(dtype: Dtype, gguf: &GgufFile) -> Result<(), ModelError> {
+    let stored = stored_dtype(gguf);
+    if dtype == Dtype::Q4_1 && stored != "q4_1" {
+        return Err(ModelError::Unsupported(format!(
+            "--dtype q4_1 was asked for and this file holds {stored}; use --dtype stored, f32 or bf16"
+        )));
+    }
+    Ok(())
 }
 
 /// The native backend runs weights as they are stored, on the CPU.
@@ -199,12 +213,8 @@ fn suits_native(recipe: &Recipe) -> bool {
     stored && matches!(recipe.device.open(), Ok(Device::Cpu))
 }
 
-fn load_native(
-    recipe: &Recipe,
-    gguf: &GgufFile,
-    ctx_len: usize,
-    progress: &mut Progress<'_>,
-) -> Result<TargetAndDrafter, ModelError> {
+fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+    let recipe = job.recipe;
     if !suits_native(recipe) {
         return Err(ModelError::Unsupported(
             "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
@@ -212,15 +222,20 @@ fn load_native(
         ));
     }
     progress("target", 0, 1);
-    let mut target = NativeLlama::load(gguf, ctx_len, recipe.threads)?;
+    let mut target = NativeLlama::load(job.gguf, job.ctx_len, recipe.threads)?;
     target.set_sha256(recipe.sha256.clone());
     progress("drafter", 0, 1);
-    let mtp = recipe.mtp.as_ref().map(|mtp| load_native_mtp(mtp, &target));
+    let mtp = recipe.mtp.as_ref().map(|mtp| load_native_mtp(mtp, job.config, &target));
     Ok((Box::new(target), mtp))
 }
 
-fn load_native_mtp(recipe: &MtpRecipe, target: &NativeLlama) -> Result<Drafting, ModelError> {
+fn load_native_mtp(
+    recipe: &MtpRecipe,
+    target_config: &LlamaConfig,
+    target: &NativeLlama,
+) -> Result<Drafting, ModelError> {
     let config = MtpConfig::from_json(&recipe.config)?;
+    config.block_config(target_config)?; // refuses a module that was made for another target
     let module = NativeMtp::load(&recipe.weights, &config, target)?;
     let info = DrafterInfo {
         kind: DrafterKind::Mtp,
@@ -234,15 +249,10 @@ fn load_native_mtp(recipe: &MtpRecipe, target: &NativeLlama) -> Result<Drafting,
     Ok((Box::new(module), info))
 }
 
-fn load_candle(
-    recipe: &Recipe,
-    gguf: &GgufFile,
-    config: &LlamaConfig,
-    ctx_len: usize,
-    progress: &mut Progress<'_>,
-) -> Result<TargetAndDrafter, ModelError> {
+fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+    let Job { recipe, gguf, config, ctx_len } = *job;
     let device = recipe.device.open()?;
-    let (held, dtype) = weight_type(recipe.dtype, gguf, &device)?;
+    let (held, dtype) = weight_type(recipe.dtype, gguf, &device);
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(gguf, ctx_len, held, &device, &mut on_block)?);
     let mut info = Llama::describe(gguf, config);
@@ -278,18 +288,11 @@ fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usiz
 /// How matrices are held, and what the header calls it.
 ///
 /// `auto` on a CPU widens to f32: candle decodes Q4_1 without SIMD there, several times slower.
-fn weight_type(dtype: Dtype, gguf: &GgufFile, device: &Device) -> Result<(WeightType, String), ModelError> {
-    let stored = stored_dtype(gguf);
-    Ok(match dtype {
+fn weight_type(dtype: Dtype, gguf: &GgufFile, device: &Device) -> (WeightType, String) {
+    match dtype {
         Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
-        Dtype::Auto | Dtype::Stored => (WeightType::Stored, stored),
-        Dtype::Q4_1 if stored == "q4_1" => (WeightType::Stored, stored),
-        Dtype::Q4_1 => {
-            return Err(ModelError::Unsupported(format!(
-                "--dtype q4_1 was asked for and this file holds {stored}; use --dtype stored, f32 or bf16"
-            )));
-        }
+        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, stored_dtype(gguf)),
         Dtype::F32 => (WeightType::F32, "f32".to_owned()),
         Dtype::Bf16 => (WeightType::Bf16, "bf16".to_owned()),
-    })
+    }
 }
