@@ -8,7 +8,7 @@ use super::{
     cache::{AngleTable, LayerCache},
     kernel::{
         Acts, BLOCK, Column, Join, LANES, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, SiluMul,
-        StoreKeys, StoreValues, Stretch, attend,
+        StoreKeys, StoreValues, Stretch, attend, rows_at_once,
     },
     matrix::{Cpu, Matrix},
 };
@@ -26,6 +26,16 @@ pub(super) struct BlockShape {
 
 /// With fewer rows, joining partial attention is too short to be shared.
 const ROWS_TO_SHARE_JOINING: usize = 4;
+
+/// Items of attention that each thread should find at least.
+const ITEMS_A_THREAD: usize = 3;
+
+/// How a pass's attention is cut: teams of `rows` rows, over `segments` of the context.
+#[derive(Clone, Copy)]
+struct Teams {
+    segments: usize,
+    rows: usize,
+}
 
 /// A norm's weights by lanes.
 pub(super) type NormWeight = Vec<[f32; LANES]>;
@@ -51,7 +61,7 @@ pub(super) struct Scratch {
     attended: Acts,
     inner: Acts,
     heads: Vec<[f32; LANES]>,   // [heads + 2 kv_heads][head_dim / 16][m]
-    partials: Vec<f32>,         // [kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]
+    partials: Vec<f32>,         // [kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]
     gate_up: Vec<[f32; LANES]>, // [d_ff / 32][gate, up][2][m]
 }
 
@@ -116,20 +126,24 @@ impl Layer {
     fn attend(&self, pass: Pass<'_>, cache: &LayerCache<'_>, scratch: &mut Scratch) {
         let (shape, m) = (pass.shape, pass.m);
         let segments = (pass.base + m).div_ceil(SEGMENT);
-        let partial = shape.head_dim + PARTIAL_EXTRA;
-        scratch.partials.resize(shape.heads * m * segments * partial, 0.0);
         let group = shape.heads / shape.kv_heads;
+        let partial = group * (shape.head_dim + PARTIAL_EXTRA);
+        let rows = pass.team_rows(shape.kv_heads * segments, group);
+        let teams = m.div_ceil(rows);
+        scratch.partials.resize(shape.kv_heads * teams * segments * rows * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        pass.cpu.pool.chunks(&mut scratch.partials, group * partial, |item, out| {
-            let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
-            if let Some(stretch) = pass.stretch(cache, head, row, segment) {
+        pass.cpu.pool.chunks(&mut scratch.partials, rows * partial, |item, out| {
+            let (head, team, segment) = (item / segments / teams, item / segments % teams, item % segments);
+            let (first, end) = (team * rows, m.min((team + 1) * rows));
+            if let Some(stretch) = pass.stretch(cache, head, end - 1, segment) {
                 let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
-                attend(pass.cpu.isa, Queries { tiles, m, row }, stretch, out);
+                let queries = Queries { tiles, m, first, rows: end - first };
+                attend(pass.cpu.isa, queries, stretch, &mut out[..(end - first) * partial]);
             }
         });
         scratch.attended.shape(m, shape.heads * shape.head_dim, self.out.operand());
-        pass.join(&scratch.partials, segments, &mut scratch.attended);
+        pass.join(&scratch.partials, Teams { segments, rows }, &mut scratch.attended);
     }
 
     /// `silu(gate) · up`, ready for the down projection, to `scratch.inner`.
@@ -202,22 +216,31 @@ impl Pass<'_> {
         (start < seen).then(|| Stretch {
             keys: &cache.keys[slab.clone()][from..],
             values: &cache.values[slab][from..],
-            len: (seen - start).min(SEGMENT),
+            seen: seen - start,
             head_dim,
         })
     }
 
+    /// Rows that go through a segment together: as many as registers hold, but no more than leave
+    /// every thread some items, `items` being those of one row.
+    fn team_rows(&self, items: usize, heads: usize) -> usize {
+        let wanted = ITEMS_A_THREAD * self.cpu.pool.threads();
+        let teams = self.m.div_ceil(rows_at_once(self.cpu.isa, heads)).max(wanted.div_ceil(items)).min(self.m);
+        self.m.div_ceil(teams)
+    }
+
     /// Joins the segments of each row and head.
-    fn join(&self, partials: &[f32], segments: usize, out: &mut Acts) {
+    fn join(&self, partials: &[f32], Teams { segments, rows }: Teams, out: &mut Acts) {
         let BlockShape { kv_heads, heads, head_dim, .. } = *self.shape;
         let partial = head_dim + PARTIAL_EXTRA;
         let group = heads / kv_heads;
         let head = |head: usize, columns: &mut [Column<'_>]| {
             for row in 0..self.m {
-                let first = ((head / group * self.m + row) * segments * group + head % group) * partial;
+                let team = (head / group * self.m.div_ceil(rows) + row / rows) * segments;
+                let first = ((team * rows + row % rows) * group + head % group) * partial;
                 self.cpu.isa.run(Join {
                     partials: &partials[first..],
-                    stride: group * partial,
+                    stride: rows * group * partial,
                     segments: (self.base + row + 1).div_ceil(SEGMENT),
                     head_dim,
                     out: &mut *columns,

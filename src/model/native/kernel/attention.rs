@@ -1,10 +1,11 @@
-//! Attention of one row's query heads over a cache of IEEE halves.
+//! Attention of a few rows' query heads over a cache of IEEE halves.
 //!
 //! Keys lie by 16 positions, `[position / 16][head_dim]` of 16 lanes, so that scores need no sums
 //! across lanes; values lie `[position][head_dim / 16]`. The context is cut into segments of
 //! [`SEGMENT`] positions, each giving a partial softmax; partials are joined in order (online
-//! softmax: Milakov and Gimelshein, arXiv:1805.02867). Invariant: cuts depend on positions alone,
-//! so neither the number of rows nor of threads changes a bit.
+//! softmax: Milakov and Gimelshein, arXiv:1805.02867). Rows that run together share the conversion of
+//! what they read. Invariant: cuts depend on positions alone and every row adds up in the order it
+//! has alone, so neither the number of rows nor of threads changes a bit.
 
 use super::{
     acts::Column,
@@ -21,50 +22,87 @@ pub(crate) const MAX_HEAD_DIM: usize = 256;
 /// Query heads that share a pass over keys and values.
 const HEADS: usize = 4;
 
+/// Most rows that do, and most queries, rows times heads, that registers hold.
+const ROWS: usize = 4;
+const QUERIES: usize = 12;
+
 /// Bytes between what is used and what is asked for.
 const AHEAD: usize = 4096;
 
 /// Numbers that a head's partial takes beside its `head_dim` sums: the maximum and the total weight.
 pub(crate) const PARTIAL_EXTRA: usize = LANES;
 
-/// A stretch of the cache of one KV head.
+/// A stretch of the cache of one KV head, from the start of a segment on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch<'a> {
     pub(crate) keys: &'a [[u16; LANES]],   // [positions / 16][head_dim]
     pub(crate) values: &'a [[u16; LANES]], // [positions][head_dim / 16]
-    /// Positions to look at, 1…[`SEGMENT`].
-    pub(crate) len: usize,
+    /// Positions from the start on that the last of the rows sees, at least 1; the row before it
+    /// sees one less. What lies behind the segment is left to other calls.
+    pub(crate) seen: usize,
     pub(crate) head_dim: usize,
 }
 
-/// The query heads that share a KV head, rotated and scaled, `[heads][head_dim / 16][m]`; one row
-/// of them is meant.
+impl Stretch<'_> {
+    /// Positions of the segment that the row sees which has `after` rows after it.
+    fn len(&self, after: usize) -> usize {
+        self.seen.saturating_sub(after).min(SEGMENT)
+    }
+}
+
+/// The query heads that share a KV head, rotated and scaled, `[heads][head_dim / 16][m]`; of the m
+/// rows, `rows` from `first` on are meant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queries<'a> {
     pub(crate) tiles: &'a [[f32; LANES]],
     pub(crate) m: usize,
-    pub(crate) row: usize,
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
 }
 
-/// Partial softmax of each query head; `out` is `[heads][head_dim + PARTIAL_EXTRA]`.
+/// Most rows that one call of [`attend`] takes for `heads` query heads.
+pub(crate) fn rows_at_once(isa: Isa, heads: usize) -> usize {
+    if isa.rows() < 2 * ROWS { 1 } else { (QUERIES / heads.clamp(1, HEADS)).min(ROWS) }
+}
+
+/// Partial softmax of each row and query head; `out` is `[rows][heads][head_dim + PARTIAL_EXTRA]`.
 pub(crate) fn attend(isa: Isa, queries: Queries<'_>, stretch: Stretch<'_>, out: &mut [f32]) {
     let each = stretch.head_dim + PARTIAL_EXTRA;
-    let heads = queries.tiles.chunks(HEADS * stretch.head_dim / LANES * queries.m);
-    for (tiles, out) in heads.zip(out.chunks_mut(HEADS * each)) {
-        let queries = Queries { tiles, ..queries };
-        match out.len() / each {
-            1 => isa.run(Attend::<1> { queries, stretch, out }),
-            2 => isa.run(Attend::<2> { queries, stretch, out }),
-            3 => isa.run(Attend::<3> { queries, stretch, out }),
-            _ => isa.run(Attend::<4> { queries, stretch, out }),
+    let of_row = out.len() / queries.rows;
+    let tiles = queries.tiles.chunks(HEADS * stretch.head_dim / LANES * queries.m);
+    for (start, tiles) in (0..of_row).step_by(HEADS * each).zip(tiles) {
+        let heads = HEADS.min((of_row - start) / each);
+        let (queries, out) = (Queries { tiles, ..queries }, Partials { start, of_row, each, heads, out: &mut *out });
+        macro_rules! run {
+            ($($count:literal)*) => { match heads * queries.rows {
+                $($count => isa.run(Attend::<$count> { queries, stretch, out }),)*
+                count => unreachable!("{count} queries at once"),
+            } };
         }
+        run!(1 2 3 4 6 8 9 12);
+    }
+}
+
+/// Where the partials of some heads lie; query `g` is head `g % heads` of row `g / heads`.
+struct Partials<'a> {
+    out: &'a mut [f32], // [rows][of_row]
+    start: usize,
+    of_row: usize,
+    each: usize,
+    heads: usize,
+}
+
+impl Partials<'_> {
+    fn of(&mut self, g: usize) -> &mut [f32] {
+        let at = g / self.heads * self.of_row + self.start + g % self.heads * self.each;
+        &mut self.out[at..at + self.each]
     }
 }
 
 struct Attend<'a, const G: usize> {
-    queries: Queries<'a>, // [G][head_dim / 16][m]
+    queries: Queries<'a>, // [heads][head_dim / 16][m]
     stretch: Stretch<'a>,
-    out: &'a mut [f32], // [G][head_dim + PARTIAL_EXTRA]
+    out: Partials<'a>,
 }
 
 type Scores = [[f32; LANES]; SEGMENT / LANES];
@@ -73,32 +111,33 @@ impl<const G: usize> Kernel for Attend<'_, G> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Lanes>(self, s: S) {
-        let stretch = self.stretch;
+    fn run<S: Lanes>(mut self, s: S) {
+        let (stretch, rows, heads) = (self.stretch, self.queries.rows, self.out.heads);
+        let lens: [usize; G] = std::array::from_fn(|g| stretch.len(rows - 1 - g / heads));
         let mut scores = [[[0.0; LANES]; SEGMENT / LANES]; G];
-        score(s, &rows_of(self.queries, stretch.head_dim), stretch, &mut scores);
-        let outs = self.out.chunks_exact_mut(stretch.head_dim + PARTIAL_EXTRA);
-        for (scores, out) in scores.iter_mut().zip(outs) {
-            let [max, total] = weigh(s, scores, stretch.len);
+        score(s, &gather(self.queries, stretch.head_dim, heads), stretch, &mut scores);
+        for (g, scores) in scores.iter_mut().enumerate() {
+            let [max, total] = weigh(s, scores, lens[g]);
+            let out = self.out.of(g);
             out[stretch.head_dim] = max;
             out[stretch.head_dim + 1] = total;
         }
-        mix(s, &scores, stretch, self.out);
+        mix(s, &scores, &lens, stretch, &mut self.out);
     }
 }
 
-/// One row's queries, gathered from their tiles.
+/// The rows' queries, gathered from their tiles.
 #[inline(always)]
-fn rows_of<const G: usize>(queries: Queries<'_>, head_dim: usize) -> [[f32; MAX_HEAD_DIM]; G] {
-    let mut rows = [[0.0; MAX_HEAD_DIM]; G];
-    let heads = queries.tiles.chunks_exact(head_dim / LANES * queries.m);
-    for (row, tiles) in rows.iter_mut().zip(heads) {
-        let tiles = tiles[queries.row..].iter().step_by(queries.m);
-        for (to, tile) in row.as_chunks_mut::<LANES>().0.iter_mut().zip(tiles) {
+fn gather<const G: usize>(queries: Queries<'_>, head_dim: usize, heads: usize) -> [[f32; MAX_HEAD_DIM]; G] {
+    let mut gathered = [[0.0; MAX_HEAD_DIM]; G];
+    for (g, query) in gathered.iter_mut().enumerate() {
+        let first = g % heads * (head_dim / LANES * queries.m) + queries.first + g / heads;
+        let tiles = queries.tiles[first..].iter().step_by(queries.m);
+        for (to, tile) in query.as_chunks_mut::<LANES>().0.iter_mut().take(head_dim / LANES).zip(tiles) {
             *to = *tile;
         }
     }
-    rows
+    gathered
 }
 
 /// `scores[g][p] = q_g · k_p`, in two partial sums of even and odd dimensions.
@@ -109,7 +148,7 @@ fn score<S: Lanes, const G: usize>(
     stretch: Stretch<'_>,
     scores: &mut [Scores; G],
 ) {
-    let blocks = stretch.len.div_ceil(LANES);
+    let blocks = stretch.len(0).div_ceil(LANES);
     for (b, keys) in stretch.keys.chunks_exact(stretch.head_dim).take(blocks).enumerate() {
         let mut sums = [[s.splat(0.0); 2]; G];
         for (d, keys) in keys.as_chunks::<2>().0.iter().enumerate() {
@@ -125,18 +164,15 @@ fn score<S: Lanes, const G: usize>(
             s.store(s.add(sums[g][0], sums[g][1]), &mut scores[g][b]);
         }
     }
-    let rest = stretch.len % LANES;
-    if rest > 0 {
-        for scores in scores {
-            scores[blocks - 1][rest..].fill(f32::NEG_INFINITY);
-        }
-    }
 }
 
 /// Scores become `e^(score − max)`; gives back max and total.
 #[inline(always)]
 fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
-    let blocks = len.div_ceil(LANES);
+    let (blocks, rest) = (len.div_ceil(LANES), len % LANES);
+    if rest > 0 {
+        scores[blocks - 1][rest..].fill(f32::NEG_INFINITY);
+    }
     let mut largest = s.splat(f32::NEG_INFINITY);
     for block in &scores[..blocks] {
         largest = s.max(largest, s.load(block));
@@ -147,7 +183,6 @@ fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
         let weight = lanes::exp(s, s.sub(s.load(block), shift));
         s.store(weight, block);
     }
-    let rest = len % LANES;
     if rest > 0 {
         scores[blocks - 1][rest..].fill(0.0);
     }
@@ -158,51 +193,67 @@ fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
     [max, lanes::sum(s, total)]
 }
 
-/// `out[g] = Σ_p weight[g][p] · v_p`, four lanes' widths of the head at a time.
+/// `out[g] = Σ_p weight[g][p] · v_p`, as many lanes' widths of the head at a time as registers hold.
 #[inline(always)]
-fn mix<S: Lanes, const G: usize>(s: S, weights: &[Scores; G], stretch: Stretch<'_>, out: &mut [f32]) {
+fn mix<S: Lanes, const G: usize>(
+    s: S,
+    weights: &[Scores; G],
+    lens: &[usize; G],
+    stretch: Stretch<'_>,
+    out: &mut Partials<'_>,
+) {
     let tiles = stretch.head_dim / LANES;
-    let each = stretch.head_dim + PARTIAL_EXTRA;
     let mut tile = 0;
     while tile < tiles {
-        if tiles - tile >= 4 {
-            mix_tiles::<S, G, 4>(s, weights, stretch, tile, out, each);
+        if G <= 4 && tiles - tile >= 4 {
+            Mix { weights, lens, stretch, tile }.run::<S, 4>(s, out);
             tile += 4;
         } else {
-            mix_tiles::<S, G, 2>(s, weights, stretch, tile, out, each);
+            Mix { weights, lens, stretch, tile }.run::<S, 2>(s, out);
             tile += 2;
         }
     }
 }
 
-#[inline(always)]
-fn mix_tiles<S: Lanes, const G: usize, const T: usize>(
-    s: S,
-    weights: &[Scores; G],
-    stretch: Stretch<'_>,
+struct Mix<'a, const G: usize> {
+    weights: &'a [Scores; G],
+    lens: &'a [usize; G],
+    stretch: Stretch<'a>,
     tile: usize,
-    out: &mut [f32],
-    each: usize,
-) {
-    let mut sums = [[s.splat(0.0); T]; G];
-    let rows = stretch.values.chunks_exact(stretch.head_dim / LANES);
-    for (p, row) in rows.take(stretch.len).enumerate() {
-        let row: &[[u16; LANES]; T] = row[tile..].first_chunk().expect("tiles of the head");
-        for t in 0..T {
-            if t % 2 == 0 {
-                s.prefetch(&row[t..], AHEAD);
-            }
-            let value = s.load_f16(&row[t]);
+}
+
+impl<const G: usize> Mix<'_, G> {
+    #[inline(always)]
+    fn run<S: Lanes, const T: usize>(self, s: S, out: &mut Partials<'_>) {
+        let rows = self.stretch.values.chunks_exact(self.stretch.head_dim / LANES);
+        let shared = self.lens[0];
+        let mut sums = [[s.splat(0.0); T]; G];
+        for (p, row) in rows.clone().take(shared).enumerate() {
+            let row: &[[u16; LANES]; T] = row[self.tile..].first_chunk().expect("tiles of the head");
+            let values: [S::F; T] = std::array::from_fn(|t| s.load_f16(&row[t]));
+            (0..T).step_by(2).for_each(|t| s.prefetch(&row[t..], AHEAD));
             for g in 0..G {
-                let weight = s.splat(weights[g].as_flattened()[p]);
-                sums[g][t] = s.fma(weight, value, sums[g][t]);
+                let weight = s.splat(self.weights[g].as_flattened()[p]);
+                for t in 0..T {
+                    sums[g][t] = s.fma(weight, values[t], sums[g][t]);
+                }
             }
         }
-    }
-    for g in 0..G {
-        for t in 0..T {
-            let at = g * each + (tile + t) * LANES;
-            s.store(sums[g][t], out[at..].first_chunk_mut().expect("a tile of the head"));
+        for (g, sums) in sums.iter().enumerate() {
+            let tiles = out.of(g)[self.tile * LANES..].as_chunks_mut().0;
+            for (to, sum) in tiles.iter_mut().zip(sums) {
+                s.store(*sum, to);
+            }
+        }
+        // The few positions that later rows alone see: others must not touch them, 0 · ∞ is no 0.
+        for (p, row) in rows.enumerate().take(self.stretch.len(0)).skip(shared) {
+            for g in (0..G).filter(|&g| p < self.lens[g]) {
+                let weight = s.splat(self.weights[g].as_flattened()[p]);
+                let tiles = out.of(g)[self.tile * LANES..].as_chunks_mut().0;
+                for (to, value) in tiles.iter_mut().zip(&row[self.tile..self.tile + T]) {
+                    s.store(s.fma(weight, s.load_f16(value), s.load(to)), to);
+                }
+            }
         }
     }
 }
@@ -282,21 +333,25 @@ mod tests {
             Self { head_dim, heads, keys, values }
         }
 
-        /// Outputs `[heads][head_dim]` of `row` of `m` equal rows that see `len` positions.
-        fn run(&self, isa: Isa, query: &[f32], (m, row): (usize, usize), len: usize) -> Vec<f32> {
+        /// Outputs `[heads][head_dim]` of row `row` of `m`, which sees `len` positions and runs with
+        /// the rows `first..first + rows`, all of the same query.
+        fn run(&self, isa: Isa, query: &[f32], place: Place, len: usize) -> Vec<f32> {
+            let Place { m, first, rows, row } = place;
             let tiles: Vec<_> = query.as_chunks().0.iter().flat_map(|tile| vec![*tile; m]).collect();
             let partial = self.heads * (self.head_dim + PARTIAL_EXTRA);
             let segments = len.div_ceil(SEGMENT);
             let mut partials = vec![0.0; segments * partial];
+            let mut together = vec![f32::NAN; rows * partial];
             for (segment, out) in partials.chunks_exact_mut(partial).enumerate() {
                 let from = segment * SEGMENT * self.head_dim / LANES;
                 let stretch = Stretch {
                     keys: &self.keys[from..],
                     values: &self.values[from..],
-                    len: (len - segment * SEGMENT).min(SEGMENT),
+                    seen: len + (first + rows - 1 - row) - segment * SEGMENT,
                     head_dim: self.head_dim,
                 };
-                attend(isa, Queries { tiles: &tiles, m, row }, stretch, out);
+                attend(isa, Queries { tiles: &tiles, m, first, rows }, stretch, &mut together);
+                out.copy_from_slice(&together[(row - first) * partial..][..partial]);
             }
             let mut out = Acts::default();
             out.shape(1, self.heads * self.head_dim, Operand { blocks: false, values: true });
@@ -329,16 +384,37 @@ mod tests {
         }
     }
 
+    #[derive(Clone, Copy, Debug)]
+    struct Place {
+        m: usize,
+        first: usize,
+        rows: usize,
+        row: usize,
+    }
+
+    impl Place {
+        const ALONE: Self = Self { m: 1, first: 0, rows: 1, row: 0 };
+
+        /// Every row of passes of several sizes, with as many others as run at once.
+        fn all(most: usize) -> impl Iterator<Item = Self> {
+            [(1, 0), (5, 2), (16, 12)].into_iter().flat_map(move |(m, first)| {
+                let together = (1..=most.min(m - first)).map(move |rows| (m, first, rows));
+                together.flat_map(|(m, first, rows)| (first..first + rows).map(move |row| Self { m, first, rows, row }))
+            })
+        }
+    }
+
     #[test]
     fn outputs_are_right_and_the_same_bits_however_they_are_asked_for() {
         let lens = [1, 2, 15, 16, 17, 100, 255, 256, 257, 511, 512, 513, 1000, 2049, 4000];
         for (head_dim, heads) in [(64, 3), (32, 1), (96, 2), (128, 5), (256, 4)] {
-            let case = Case::new(head_dim, heads, 4000);
+            let mut case = Case::new(head_dim, heads, 4008);
+            case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);
             for len in lens {
-                let alone = case.run(Isa::PORTABLE, &query, (1, 0), len);
+                let alone = case.run(Isa::PORTABLE, &query, Place::ALONE, len);
                 for isa in Isa::available() {
-                    for place in [(1, 0), (16, 0), (16, 15), (5, 3)] {
+                    for place in Place::all(rows_at_once(isa, heads)) {
                         let got = case.run(isa, &query, place, len);
                         assert!(got == alone, "{}, {head_dim} × {heads}, {len} positions, {place:?}", isa.name());
                     }

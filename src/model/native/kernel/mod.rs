@@ -33,7 +33,7 @@ pub use isa::Isa;
 pub use pool::Pool;
 
 pub(crate) use acts::{Acts, Column, Operand};
-pub(crate) use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Stretch, attend};
+pub(crate) use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Stretch, attend, rows_at_once};
 pub(crate) use dot::{Onto, Tile, multiply};
 pub(crate) use encoding::{Encoding, Unit};
 pub(crate) use form::{BLOCK, Form, copy_row};
