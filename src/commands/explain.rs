@@ -214,7 +214,7 @@ fn cost_text(cost: &CostCurve) -> String {
         cost.ctx
     ));
     line(format!(
-        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s; {:.0} % of the {:.1} GB/s that a read loop got (weights that stay in cache can lift it above 100 %); prefill {:.0} tokens/s",
+        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s; {:.0} % of the rate at which a loop that only reads gets as many bytes, {:.1} GB/s; prefill {:.0} tokens/s",
         plain.median_us / 1e3,
         plain.p10_us / 1e3,
         plain.p90_us / 1e3,

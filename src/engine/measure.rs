@@ -9,14 +9,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::model::load::{Loaded, Recipe, load};
+use crate::model::native::kernel::Stream;
 use crate::model::{LogitRows, Model, ModelError, MtpModule, Rows};
 use crate::protocol::TokenId;
 
 /// Most rows that are timed.
 pub const MAX_ROWS: usize = 16;
-
-/// Bytes that the bandwidth test reads: far more than any cache holds.
-const STREAM_BYTES: usize = 384 << 20;
 
 /// Median and spread of one thing's times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -61,10 +59,11 @@ pub struct CostCurve {
     pub draft_weight_bytes: u64,
     /// Bytes of KV cache a position takes, the target's and the drafter's.
     pub kv_bytes_per_token: u64,
-    /// Largest rate at which this machine read memory, in the same turns, bytes per second.
+    /// Rate at which this machine reads `weight_bytes` again and again, median over the same turns, bytes
+    /// per second.
     pub memory_bandwidth: f64,
-    /// weight_bytes ÷ T(1) ÷ memory_bandwidth: how near plain decoding comes to a plain read loop. Weights
-    /// that stay in cache can lift it above 1, and so can a loop that a neighbour disturbed.
+    /// Median over the turns of the time to read as many bytes as the weights take ÷ T(1) of the same turn:
+    /// how near plain decoding comes to a loop that only reads. 0…1, but for noise.
     pub bandwidth_share: f64,
 }
 
@@ -86,11 +85,15 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         module.forward(&tokens[1..=ctx], &hidden)?;
     }
     let threads = target.spec().threads;
-    let stream = vec![1u64; STREAM_BYTES / 8];
+    let stream = Stream::new(threads, usize::try_from(target.spec().info.weight_bytes).unwrap_or(0));
     let mut times = vec![Vec::new(); MAX_ROWS];
-    let (mut drafts, mut bandwidth) = (Vec::new(), 0f64);
+    let (mut drafts, mut reads) = (Vec::new(), Vec::new());
     for turn in 0..=turns {
         let keep = turn > 0;
+        if keep {
+            reads.push(Duration::from_secs_f64(stream.seconds()));
+        }
+        time_pass(target.as_mut(), &tokens[ctx..=ctx])?; // the first one finds its weights further away
         for rows in 1..=MAX_ROWS {
             let took = time_pass(target.as_mut(), &tokens[ctx..ctx + rows])?;
             if keep {
@@ -103,13 +106,12 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
                 drafts.push(took);
             }
         }
-        if turn % 4 == 0 {
-            bandwidth = bandwidth.max(read_rate(&stream, threads));
-        }
     }
+    let shares = reads.iter().zip(&times[0]).map(|(read, pass)| read.as_secs_f64() / pass.as_secs_f64());
+    let share = median(shares.collect());
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let spec = target.spec();
-    let share = spec.info.weight_bytes as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
+    let bandwidth = spec.info.weight_bytes as f64 * 1e6 / Timing::of(reads).median_us.max(1.0);
     Ok(CostCurve {
         ctx,
         threads,
@@ -143,22 +145,7 @@ fn time_draft(module: &mut dyn MtpModule, token: TokenId, state: &Rows) -> Resul
     Ok(took)
 }
 
-/// Bytes per second at which `threads` threads read `memory` once.
-fn read_rate(memory: &[u64], threads: usize) -> f64 {
-    let started = Instant::now();
-    std::thread::scope(|scope| {
-        for part in memory.chunks(memory.len().div_ceil(threads.max(1))) {
-            // several sums, so that additions do not wait for each other
-            scope.spawn(move || {
-                let mut sums = [0u64; 32];
-                for chunk in part.chunks_exact(32) {
-                    for (sum, word) in sums.iter_mut().zip(chunk) {
-                        *sum ^= word;
-                    }
-                }
-                black_box(sums)
-            });
-        }
-    });
-    size_of_val(memory) as f64 / started.elapsed().as_secs_f64()
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -28,9 +28,11 @@ mod pack;
 mod pool;
 mod portable;
 mod rope;
+mod stream;
 
 pub use isa::Isa;
 pub use pool::Pool;
+pub use stream::Stream;
 
 pub(crate) use acts::{Acts, Column, Operand};
 pub(crate) use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Stretch, attend, rows_at_once};
