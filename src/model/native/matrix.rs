@@ -53,6 +53,13 @@ impl RowOrder {
     }
 }
 
+/// Width of the codes that [`Matrix::quantise`] makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bits {
+    Eight,
+    Four,
+}
+
 /// Rows as a file stores them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
@@ -86,11 +93,14 @@ impl Matrix {
         Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect() }
     }
 
-    /// Packs rows of plain numbers in 8-bit blocks: lossy, for drafters.
-    pub(super) fn quantise(cpu: &Cpu, k: usize, rows: &[f32]) -> Self {
+    /// Packs rows of plain numbers in blocks of 8-bit codes, or of 4-bit ones: lossy, for drafters.
+    pub(super) fn quantise(cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Self {
         let blocks = rows.as_chunks::<BLOCK>().0.iter();
-        let bytes: Vec<u8> = blocks.flat_map(Encoding::to_q8_0).collect();
-        let part = Part { encoding: Encoding::Q8_0, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
+        let (encoding, bytes): (_, Vec<u8>) = match bits {
+            Bits::Eight => (Encoding::Q8_0, blocks.flat_map(Encoding::to_q8_0).collect()),
+            Bits::Four => (Encoding::Q4_1, blocks.flat_map(Encoding::to_q4_1).collect()),
+        };
+        let part = Part { encoding, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
         Self::pack(cpu, k, &[part])
     }
 

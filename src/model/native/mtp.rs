@@ -1,8 +1,10 @@
 //! A draft module of DeepSeek-V3 shape on the native backend, sharing a target's embedding and head.
 //!
-//! Its head is the target's, cut down to the rows of the draft vocabulary. Matrices are kept as 8-bit
-//! blocks unless asked otherwise: a draft costs half as much as with bfloat16, and what changes is
-//! only which tokens are proposed, never which are accepted. Invariant: as in the target, a slot's
+//! Its head is the target's, cut down to the rows of the draft vocabulary. Unless asked otherwise,
+//! matrices are kept as 8-bit blocks and the head as 4-bit ones: a draft costs 0.4 times what it does
+//! with bfloat16, and what changes is only which tokens are proposed, never which are accepted. (A
+//! 4-bit head lowers the acceptance at the first position by about a hundredth and a draft's cost by a
+//! fifth; a 4-bit block lowers it by two more and pays no longer.) Invariant: as in the target, a slot's
 //! bits do not depend on the slots that run with it.
 
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use super::{
     layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
     llama::{NativeLlama, Weights},
     load::check_shape,
-    matrix::Matrix,
+    matrix::{Bits, Matrix},
     mtp_file::MtpFile,
 };
 use crate::{
@@ -25,10 +27,10 @@ use crate::{
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtpStorage {
-    /// Blocks of 32 with 8-bit codes, activations too: fastest.
+    /// Blocks of 32 with 8-bit codes, activations too, and a head of 4-bit codes: fastest.
     #[default]
-    Q8_0,
-    /// bfloat16 with `f32` activations: as the module was trained.
+    Blocks,
+    /// bfloat16 with `f32` activations, as the module was trained, and the target's own head.
     Bf16,
 }
 
@@ -75,6 +77,19 @@ fn block_shape(config: &MtpConfig) -> BlockShape {
     }
 }
 
+/// The target's head, cut down to `rows`.
+fn draft_head(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matrix, ModelError> {
+    let head = target.head.select(&target.cpu, rows);
+    let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
+    let weights = head.rows() * head.k();
+    if storage == MtpStorage::Bf16 || head.bytes() < weights {
+        return Ok(head); // exact, or as small as it gets
+    }
+    let mut numbers = vec![0.0; weights];
+    numbers.chunks_exact_mut(head.k()).enumerate().for_each(|(index, row)| head.row(index, row));
+    Ok(Matrix::quantise(&target.cpu, head.k(), &numbers, Bits::Four))
+}
+
 impl NativeMtp {
     /// Builds a module from the bytes of its safetensors file, for `target`.
     ///
@@ -105,8 +120,7 @@ impl NativeMtp {
         let file = MtpFile::new(safetensors, &shape, &shared.cpu, storage)?;
         let vocab = file.draft_vocab(shared.head.rows())?;
         let rows: Vec<_> = vocab.iter().map(|token| token.index()).collect();
-        let head = shared.head.select(&shared.cpu, &rows);
-        let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
+        let head = draft_head(&shared, &rows, storage)?;
         let kv = KvShape {
             layers: 1,
             kv_heads: shape.kv_heads,
@@ -283,8 +297,8 @@ mod tests {
         let parity = Parity::open();
         let kinds = [
             ("mtp.safetensors", MtpStorage::Bf16, 0.4),
-            ("mtp.safetensors", MtpStorage::Q8_0, 0.8),
-            ("mtp.fp8.safetensors", MtpStorage::Q8_0, 1.5),
+            ("mtp.safetensors", MtpStorage::Blocks, 0.8),
+            ("mtp.fp8.safetensors", MtpStorage::Blocks, 1.5),
         ];
         for (file, storage, tolerance) in kinds {
             let Some((_, mut module)) = load(file, storage) else {
@@ -297,14 +311,14 @@ mod tests {
                 let worst = errors.fold(0.0, f32::max);
                 println!("{file} {storage:?}: {drafted:?} of {:?}, worst logit off by {worst}", prompt.drafted);
                 assert!(worst < tolerance, "{file} {storage:?}: off by {worst}");
-                assert!(storage == MtpStorage::Q8_0 || drafted == prompt.drafted);
+                assert!(storage == MtpStorage::Blocks || drafted == prompt.drafted);
             }
         }
     }
 
     #[test]
     fn slots_run_together_or_alone_give_the_same_bits() {
-        let Some((mut target, mut module)) = load("mtp.safetensors", MtpStorage::Q8_0) else {
+        let Some((mut target, mut module)) = load("mtp.safetensors", MtpStorage::Blocks) else {
             return;
         };
         let tokens = token_ids(41);

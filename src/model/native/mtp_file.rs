@@ -9,7 +9,7 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use super::{
     kernel::{Encoding, LANES},
     layer::{BlockShape, Layer, NormWeight},
-    matrix::{Cpu, Matrix, Part, RowOrder},
+    matrix::{Bits, Cpu, Matrix, Part, RowOrder},
     mtp::{MtpStorage, MtpWeights},
 };
 use crate::{model::ModelError, protocol::TokenId};
@@ -86,7 +86,7 @@ impl<'a> MtpFile<'a> {
 
     fn pack(&self, k: usize, rows: &[f32]) -> Matrix {
         match self.storage {
-            MtpStorage::Q8_0 => Matrix::quantise(self.cpu, k, rows),
+            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, Bits::Eight),
             MtpStorage::Bf16 => {
                 let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
                 let part =

@@ -32,6 +32,38 @@ pub(crate) enum Unit {
     Values([f32; BLOCK]),
 }
 
+/// Spreads that [`Encoding::to_q4_1`] tries.
+const SPREADS: usize = 12;
+
+/// `value ≈ scale · code + min`, both rounded as a block keeps them.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    codes: [u8; BLOCK],
+    scale: f32,
+    min: f32,
+}
+
+impl Line {
+    /// Codes are `(value − low) · inverse`, rounded; the line through them is that of least squares.
+    fn fit(values: &[f32; BLOCK], low: f32, inverse: f32) -> Self {
+        let codes = values.map(|x| ((x - low) * inverse).round().clamp(0.0, 15.0) as u8);
+        let n = BLOCK as f32;
+        let mean = |of: &dyn Fn(usize) -> f32| (0..BLOCK).map(of).sum::<f32>() / n;
+        let (code, value) = (mean(&|i| f32::from(codes[i])), mean(&|i| values[i]));
+        let square = mean(&|i| (f32::from(codes[i]) - code).powi(2));
+        let product = mean(&|i| (f32::from(codes[i]) - code) * (values[i] - value));
+        let scale = if square > 0.0 { product / square } else { 0.0 };
+        let half = |x: f32| f16::from_f32(x).to_f32();
+        Self { codes, scale: half(scale), min: half(value - scale * code) }
+    }
+
+    fn error(&self, values: &[f32; BLOCK]) -> f32 {
+        let terms =
+            self.codes.iter().zip(values).map(|(&code, x)| (self.scale * f32::from(code) + self.min - x).powi(2));
+        terms.sum()
+    }
+}
+
 impl Encoding {
     /// All, for tests.
     #[cfg(test)]
@@ -112,6 +144,23 @@ impl Encoding {
         block[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
         for (code, value) in block[2..].iter_mut().zip(values) {
             *code = ((value * inverse).round() as i8).cast_unsigned();
+        }
+        block
+    }
+
+    /// The nearest `Q4_1` block: of several spreads of the sixteen codes, the one whose best straight
+    /// line through `(code, value)` has the least square error.
+    pub(crate) fn to_q4_1(values: &[f32; BLOCK]) -> [u8; 20] {
+        let [low, high] =
+            values.iter().fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], &x| [low.min(x), high.max(x)]);
+        let candidates =
+            (0..SPREADS).map(|i| Line::fit(values, low, (14.0 + 2.0 * i as f32 / (SPREADS - 1) as f32) / (high - low)));
+        let best = candidates.min_by(|a, b| a.error(values).total_cmp(&b.error(values))).unwrap_or_default();
+        let mut block = [0; 20];
+        block[..2].copy_from_slice(&f16::from_f32(best.scale).to_le_bytes());
+        block[2..4].copy_from_slice(&f16::from_f32(best.min).to_le_bytes());
+        for (i, code) in best.codes.iter().enumerate() {
+            block[4 + i % 16] |= code << (i / 16 * 4);
         }
         block
     }
