@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::time::Duration;
 
 use common::real;
@@ -252,24 +254,59 @@ fn divergence(p: &[f32], q: &[f32]) -> f64 {
     p.iter().zip(q).map(|(p, q)| (f64::from(*p) - zp).exp() * ((f64::from(*p) - zp) - (f64::from(*q) - zq))).sum()
 }
 
+/// How near rows of logits are to the reference's.
+#[derive(Default)]
+struct Nearness {
+    divergence: f64,
+    alike: u32,
+    rows: u32,
+}
+
+impl Nearness {
+    fn add(&mut self, want: &[f32], got: &[f32]) {
+        self.divergence += divergence(want, got);
+        self.alike += u32::from(argmax(got) == argmax(want));
+        self.rows += 1;
+    }
+
+    /// Mean KL divergence in nats, and share of rows with the same best token.
+    fn mean(&self) -> (f64, f64) {
+        (self.divergence / f64::from(self.rows), f64::from(self.alike) / f64::from(self.rows))
+    }
+}
+
+/// The next row of the logits that llama.cpp gives on the same texts (`benches/peers/accuracy.sh`).
+fn next_row(file: &mut impl Read, vocab: usize) -> Vec<f32> {
+    let mut bytes = vec![0; 4 * vocab];
+    file.read_exact(&mut bytes).unwrap();
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()
+}
+
 #[test]
 fn the_native_backend_is_near_f32_on_real_text() {
     let (Some(native), Some(exact)) = (real::load_native(), real::load_target(Dtype::F32, real::mtp_fp8())) else {
         return;
     };
-    let (mut sum, mut alike, mut rows) = (0.0, 0, 0);
+    let mut peer = std::env::var_os("DRAFTSCOPE_PEER_LOGITS").map(|path| BufReader::new(File::open(path).unwrap()));
+    let (mut ours, mut theirs) = (Nearness::default(), Nearness::default());
     for golden in real::golden().iter().step_by(4) {
         let text: Vec<TokenId> = ids(&golden.prompt_ids).into_iter().chain(ids(&golden.output_ids)).collect();
         let got = native.target.fork().unwrap().forward(&text, LogitRows::All).unwrap().logits;
         let want = exact.target.fork().unwrap().forward(&text, LogitRows::All).unwrap().logits;
         for (got, want) in got.iter().zip(want.iter()) {
-            sum += divergence(want, got);
-            alike += usize::from(argmax(got) == argmax(want));
-            rows += 1;
+            ours.add(want, got);
+            if let Some(peer) = &mut peer {
+                theirs.add(want, &next_row(peer, want.len()));
+            }
         }
     }
-    let (kl, agreement) = (sum / f64::from(rows), alike as f64 / f64::from(rows));
-    println!("{rows} positions: mean KL to f32 {kl:.2e}, top-1 agreement {agreement:.4}");
+    let (kl, agreement) = ours.mean();
+    println!("{} positions: mean KL to f32 {kl:.2e}, top-1 agreement {agreement:.4}", ours.rows);
     assert!(kl <= 6e-3, "mean KL {kl:e}");
     assert!(agreement >= 0.96, "top-1 agreement {agreement}");
+    if peer.is_some() {
+        let (kl, peer_agreement) = theirs.mean();
+        println!("llama.cpp on the same texts: mean KL to f32 {kl:.2e}, top-1 agreement {peer_agreement:.4}");
+        assert!(agreement >= peer_agreement, "top-1 agreement {agreement}, llama.cpp's {peer_agreement}");
+    }
 }

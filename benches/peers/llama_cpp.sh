@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds llama.cpp and the benchmark program vcurve against it.
+# Builds llama.cpp, and the programs vcurve and logits against it.
 #
 # The source is the PyPI source package of llama-cpp-python, which holds a whole
 # llama.cpp tree: one pinned file from one registry, no git and no root needed.
@@ -9,7 +9,7 @@
 # Usage: benches/peers/llama_cpp.sh
 # Needs: python3 with venv and pip, a C++17 compiler, the network at first use.
 # Environment: JOBS  compile jobs (default: all processors)
-#              CXX   compiler of vcurve (default: c++)
+#              CXX   compiler of vcurve and logits (default: c++)
 set -euo pipefail
 
 version=0.3.36
@@ -88,15 +88,17 @@ if [[ ! -f $build/.done ]]; then
     touch "$build/.done"
 fi
 
-if [[ $here/vcurve.cpp -nt $work/vcurve || $build/.done -nt $work/vcurve ]]; then
-    say "compiling vcurve"
-    "${CXX:-c++}" -std=c++17 -O2 -Wall -Wextra -o "$work/vcurve.new" "$here/vcurve.cpp" \
-        -I"$source/include" -I"$source/ggml/include" \
-        -L"$build/bin" -lllama -lggml -lggml-base -lggml-cpu -Wl,-rpath,"$build/bin"
-    mv "$work/vcurve.new" "$work/vcurve"
-fi
+for program in vcurve logits; do
+    if [[ $here/$program.cpp -nt $work/$program || $build/.done -nt $work/$program ]]; then
+        say "compiling $program"
+        "${CXX:-c++}" -std=c++17 -O2 -Wall -Wextra -o "$work/$program.new" "$here/$program.cpp" \
+            -I"$source/include" -I"$source/ggml/include" \
+            -L"$build/bin" -lllama -lggml -lggml-base -lggml-cpu -Wl,-rpath,"$build/bin"
+        mv "$work/$program.new" "$work/$program"
+    fi
+done
 
 # What is measured, for the report: the version, and what it was compiled for.
 say "llama.cpp of llama-cpp-python $version"
 "$work/vcurve" --system-info
-say "built: $work/vcurve"
+say "built: $work/vcurve, $work/logits"
