@@ -203,11 +203,12 @@ mod tests {
     use crate::model::native::testing::{Parity, gguf_path, token_ids};
 
     fn load(threads: usize, isa: Isa) -> Option<NativeLlama> {
-        let path = gguf_path()?;
-        Some(
-            NativeLlama::load_with(&crate::model::gguf::GgufFile::open(&path).unwrap(), 512, Pool::new(threads), isa)
-                .unwrap(),
-        )
+        load_ctx(512, threads, isa)
+    }
+
+    fn load_ctx(ctx_len: usize, threads: usize, isa: Isa) -> Option<NativeLlama> {
+        let file = GgufFile::open(&gguf_path()?).unwrap();
+        Some(NativeLlama::load_with(&file, ctx_len, Pool::new(threads), isa).unwrap())
     }
 
     #[test]
@@ -232,6 +233,36 @@ mod tests {
                 }
                 at += size;
             }
+        }
+    }
+
+    #[test]
+    fn far_into_a_context_bits_depend_on_neither_rows_nor_threads_nor_instruction_set() {
+        const FAR: usize = 4000;
+        let Some(mut alone) = load_ctx(FAR + 96, 1, Isa::detect()) else {
+            return;
+        };
+        let mut many = load_ctx(FAR + 96, 2, Isa::detect()).unwrap();
+        let mut others: Vec<_> = Isa::available().filter_map(|isa| load_ctx(FAR + 96, 2, isa)).collect();
+        let tokens = token_ids(FAR as u32 + 16);
+        many.forward(&tokens[..FAR], LogitRows::Last).unwrap();
+        let mut kept = many.cache.fork();
+        for base in [FAR, 2049, 1000, 255, 200, 1] {
+            kept.set_len(base);
+            alone.cache = kept.fork();
+            let next = &tokens[base..base + 16];
+            let singles: Vec<_> = next.iter().map(|&token| alone.forward(&[token], LogitRows::All).unwrap()).collect();
+            let check = |model: &mut NativeLlama, m: usize| {
+                model.cache = kept.fork();
+                let out = model.forward(&next[..m], LogitRows::All).unwrap();
+                for (row, single) in singles[..m].iter().enumerate() {
+                    let place = format!("row {row} of {m} after {base}, {}", model.spec.backend);
+                    assert!(out.logits.row(row) == single.logits.row(0), "logits of {place}");
+                    assert!(out.hidden.row(row) == single.hidden.row(0), "hidden state of {place}");
+                }
+            };
+            (2..=16).for_each(|m| check(&mut many, m));
+            others.iter_mut().for_each(|model| check(model, 5));
         }
     }
 
