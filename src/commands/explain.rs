@@ -214,13 +214,14 @@ fn cost_text(cost: &CostCurve) -> String {
         cost.ctx
     ));
     line(format!(
-        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s; {:.0} % of the rate at which a loop that only reads gets as many bytes, {:.1} GB/s; prefill {:.0} tokens/s",
+        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s, {:.0} % of the {:.1} GB/s that memory gives; a loop that only reads the same bytes takes {:.0} % of the time; prefill {:.0} tokens/s",
         plain.median_us / 1e3,
         plain.p10_us / 1e3,
         plain.p90_us / 1e3,
         1e6 / plain.median_us,
         cost.bandwidth_share * 100.0,
         cost.memory_bandwidth / 1e9,
+        cost.read_share * 100.0,
         cost.prefill_tokens_per_second,
     ));
     let mb = |bytes: u64| bytes as f64 / 1e6;

@@ -13,6 +13,9 @@ use crate::model::native::kernel::Stream;
 use crate::model::{LogitRows, Model, ModelError, MtpModule, Rows};
 use crate::protocol::TokenId;
 
+/// Bytes that the bandwidth test reads: far more than any cache holds.
+const MEMORY_BYTES: usize = 512 << 20;
+
 /// Most rows that are timed.
 pub const MAX_ROWS: usize = 16;
 
@@ -59,12 +62,15 @@ pub struct CostCurve {
     pub draft_weight_bytes: u64,
     /// Bytes of KV cache a position takes, the target's and the drafter's.
     pub kv_bytes_per_token: u64,
-    /// Rate at which this machine reads `weight_bytes` again and again, median over the same turns, bytes
+    /// Rate at which this machine reads more memory than caches hold, median of the same turns, bytes
     /// per second.
     pub memory_bandwidth: f64,
-    /// Median over the turns of the time to read as many bytes as the weights take ÷ T(1) of the same turn:
-    /// how near plain decoding comes to a loop that only reads. 0…1, but for noise.
+    /// weight_bytes ÷ T(1) ÷ memory_bandwidth. What stays in a cache from one pass to the next can lift it
+    /// above 1.
     pub bandwidth_share: f64,
+    /// Median over the turns of the time that a loop takes which only reads as many bytes as the weights,
+    /// again and again, ÷ T(1) of the same turn. No pass can beat that loop: 0…1, but for noise.
+    pub read_share: f64,
 }
 
 /// Times passes at `ctx` cached positions, `turns` times each.
@@ -85,13 +91,16 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         module.forward(&tokens[1..=ctx], &hidden)?;
     }
     let threads = target.spec().threads;
-    let stream = Stream::new(threads, usize::try_from(target.spec().info.weight_bytes).unwrap_or(0));
+    let weights = Stream::new(threads, usize::try_from(target.spec().info.weight_bytes).unwrap_or(0));
+    let memory = Stream::new(threads, MEMORY_BYTES);
     let mut times = vec![Vec::new(); MAX_ROWS];
-    let (mut drafts, mut reads) = (Vec::new(), Vec::new());
+    let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=turns {
         let keep = turn > 0;
         if keep {
-            reads.push(Duration::from_secs_f64(stream.seconds()));
+            rates.push(MEMORY_BYTES as f64 / memory.seconds());
+            let _ = weights.seconds(); // fills caches as every later one finds them
+            reads.push(weights.seconds());
         }
         time_pass(target.as_mut(), &tokens[ctx..=ctx])?; // the first one finds its weights further away
         for rows in 1..=MAX_ROWS {
@@ -107,11 +116,11 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
             }
         }
     }
-    let shares = reads.iter().zip(&times[0]).map(|(read, pass)| read.as_secs_f64() / pass.as_secs_f64());
-    let share = median(shares.collect());
+    let shares = reads.iter().zip(&times[0]).map(|(read, pass)| read / pass.as_secs_f64());
+    let (read_share, bandwidth) = (median(shares.collect()), median(rates));
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let spec = target.spec();
-    let bandwidth = spec.info.weight_bytes as f64 * 1e6 / Timing::of(reads).median_us.max(1.0);
+    let share = spec.info.weight_bytes as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
     Ok(CostCurve {
         ctx,
         threads,
@@ -123,6 +132,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         kv_bytes_per_token: spec.info.kv_bytes_per_token + info.map_or(0, |info| info.kv_bytes_per_token),
         memory_bandwidth: bandwidth,
         bandwidth_share: share,
+        read_share,
         verify,
     })
 }

@@ -1,8 +1,8 @@
 //! How fast this machine reads memory: the ceiling that plain decoding is held against.
 //!
-//! As many bytes as the weights take are read again and again, in order, in huge pages, by the threads
-//! and with the prefetching that decoding uses, and with no arithmetic but a sum. So caches that keep
-//! a part of the weights keep the same part of these bytes.
+//! Bytes are read in order, in huge pages, by the threads and with the prefetching that decoding uses,
+//! and with no arithmetic but a sum. How many is the caller's choice: as many as the weights take, so
+//! that caches keep the same part of them, or far more than caches hold.
 
 use super::{
     isa::{Isa, Kernel},
