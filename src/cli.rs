@@ -1,9 +1,13 @@
 //! The command line as it is typed. Names and paths only: what they mean is decided by whoever
 //! wires the program together.
 
+mod lab;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use lab::LabArgs;
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -60,9 +64,12 @@ pub struct ModelArgs {
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// Who proposes draft tokens
-    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = ["mtp", "none"])]
+    /// Who proposes draft tokens; whoever does, a lossless rule gives the same text
+    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
     pub drafter: String,
+    /// GGUF file of a second, smaller model with the same tokenizer, for the drafter draft-model
+    #[arg(long, value_name = "FILE")]
+    pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub mtp: Option<PathBuf>,
@@ -75,9 +82,12 @@ pub struct DecodeArgs {
     /// Draft length: tokens drafted per round, 0 (plain) to 15
     #[arg(short, long = "draft-len", value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub k: u8,
-    /// How drafts are judged; both rules are lossless
-    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = ["exact", "rejection"])]
+    /// How drafts are judged; exact, rejection and block are lossless, the others change the text
+    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules())]
     pub verify: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub lab: LabArgs,
     /// 0 takes the most probable token
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub temperature: f32,

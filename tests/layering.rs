@@ -27,7 +27,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("protocol", &["candle_core", "ratatui", "std::fs", "std::time"]),
     ("model", &["ratatui", "crossterm", "EventKind"]),
     ("speculate", &["ratatui", "std::thread", "serde_json", "tokio"]),
-    ("speculate/verify.rs", &["Tensor", "crate::model", "Instant"]),
+    ("speculate/verify/", &["Tensor", "crate::model", "Instant"]),
     ("engine", &["ratatui", "crossterm", "std::fs"]),
     ("session", &["candle_core", "ratatui", "std::time", "std::fs", "Instant"]),
     ("tui", &["candle_core", "tokenizers"]),

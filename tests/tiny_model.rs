@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use common::tiny::{self, Tiny};
 use draftscope::model::load::Loaded;
-use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, Rows};
+use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
 use draftscope::protocol::{EventKind, Sampling, Settings, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
-use draftscope::speculate::sampler::Sampler;
-use draftscope::speculate::verify::{Draft, RoundCtx};
+use draftscope::speculate::drafter::{DraftCtx, Drafter, MtpDrafter, NoDrafter};
+use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -37,26 +36,13 @@ struct RandomDrafter {
 }
 
 impl Drafter for RandomDrafter {
-    fn observe(&mut self, _: &[TokenId], _: &Rows) -> Result<(), ModelError> {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let spread = if self.wrong_length { 2 * ctx.round.draft_len + 3 } else { ctx.round.draft_len + 1 };
+        for _ in 0..self.rng.next_u32() as usize % spread {
+            // one id beyond the vocabulary: nonsense must not stop the run
+            ctx.propose(Draft::certain(TokenId(self.rng.next_u32() % (tiny::vocab_len() as u32 + 1))));
+        }
         Ok(())
-    }
-    fn rewind(&mut self, _: usize) -> Result<(), ModelError> {
-        Ok(())
-    }
-    fn draft(
-        &mut self,
-        ctx: &RoundCtx<'_>,
-        _: &Sampler,
-        on_draft: &mut dyn FnMut(&Draft),
-    ) -> Result<Vec<Draft>, ModelError> {
-        let spread = if self.wrong_length { 2 * ctx.draft_len + 3 } else { ctx.draft_len + 1 };
-        let len = self.rng.next_u32() as usize % spread;
-        // one id beyond the vocabulary: nonsense must not stop the run
-        let drafts: Vec<Draft> = (0..len)
-            .map(|_| Draft { token: TokenId(self.rng.next_u32() % (tiny::vocab_len() as u32 + 1)), q: None })
-            .collect();
-        drafts.iter().for_each(on_draft);
-        Ok(drafts)
     }
 }
 
@@ -64,15 +50,10 @@ impl Drafter for RandomDrafter {
 struct FailingDrafter(u32);
 
 impl Drafter for FailingDrafter {
-    fn observe(&mut self, _: &[TokenId], _: &Rows) -> Result<(), ModelError> {
-        Ok(())
-    }
-    fn rewind(&mut self, _: usize) -> Result<(), ModelError> {
-        Ok(())
-    }
-    fn draft(&mut self, _: &RoundCtx<'_>, _: &Sampler, _: &mut dyn FnMut(&Draft)) -> Result<Vec<Draft>, ModelError> {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        ctx.propose(Draft::certain(TokenId(5))); // what was told before it failed stands
         self.0 += 1;
-        if self.0 > 3 { Err(ModelError::NotFinite { position: 3 }) } else { Ok(Vec::new()) }
+        if self.0 > 3 { Err(ModelError::NotFinite { position: 3 }) } else { Ok(()) }
     }
 }
 
@@ -118,7 +99,7 @@ fn every_drafter_and_k_gives_the_plain_greedy_text() {
         let plain = Settings { draft_len: 0, ..Settings::default() };
         let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 60);
         for (k, name) in (0..=8).flat_map(|k| DRAFTERS.map(|name| (k, name))) {
-            for rule in VerifyRule::ALL {
+            for rule in VerifyRule::ALL.iter().filter(|rule| rule.is_lossless()) {
                 let settings = Settings { draft_len: k, rule: *rule, ..Settings::default() };
                 let drafter = drafter(name, &files, seed + u64::from(k));
                 let (got, _) = decode(target.fork().unwrap(), drafter, &settings, &prompt, 60);

@@ -13,6 +13,7 @@ use draftscope::protocol::Baseline;
 const DIFFERENT: u8 = 1;
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
+    super::nobody_to_ask(&args.model)?;
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Race)?);

@@ -69,6 +69,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.model.drafter == DrafterKind::None.name() {
         bail!("there is nothing to explain without a drafter; leave out --drafter none");
     }
+    super::nobody_to_ask(&args.model)?;
     let suite = suite(args.suite.as_deref())?;
     let recipe = super::recipe(&args.model)?;
     let say = |what: &str| eprintln!("draftscope: {what}");

@@ -32,6 +32,8 @@ pub(super) struct Control {
     changed: bool,
     stop: bool,
     shutdown: bool,
+    /// What the person drafted.
+    typed: Option<String>,
 }
 
 impl Control {
@@ -44,6 +46,7 @@ impl Control {
             changed: false,
             stop: false,
             shutdown: false,
+            typed: None,
         }
     }
 
@@ -82,6 +85,12 @@ impl Control {
         }
     }
 
+    /// Takes waiting commands without holding; whether the turn should end.
+    pub(super) fn is_stopped_now(&mut self, outbox: &mut Outbox) -> bool {
+        self.poll(outbox);
+        self.is_stopped()
+    }
+
     /// Between two phases: takes waiting commands and, when paused, holds. Returns the time held.
     pub(super) fn between_phases(&mut self, end_of_round: bool, outbox: &mut Outbox) -> Duration {
         self.poll(outbox);
@@ -99,6 +108,19 @@ impl Control {
             }
         }
         since.elapsed()
+    }
+
+    /// Waits for the person's draft. None when the answer is to end, or the settings changed so that
+    /// there may be nobody to wait for.
+    pub(super) fn wait_for_draft(&mut self, outbox: &mut Outbox) -> Option<String> {
+        self.typed = None;
+        while self.typed.is_none() && !self.is_stopped() && !self.changed {
+            match self.inbox.recv() {
+                Ok(command) => self.obey(command, outbox),
+                Err(_) => self.shutdown = true,
+            }
+        }
+        self.typed.take()
     }
 
     fn poll(&mut self, outbox: &mut Outbox) {
@@ -130,6 +152,11 @@ impl Control {
             Command::SetDraftLen { draft_len } => self.change(outbox, |s| s.draft_len = draft_len),
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
             Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
+            Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),
+            Command::SetDrafter { drafter } => self.change(outbox, |s| s.drafter = drafter),
+            Command::SetDrafting { drafting } => self.change(outbox, |s| s.drafting = drafting),
+            // one that nobody asked for is late: its round is over
+            Command::ProposeDraft { text } => self.typed = Some(text),
             Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
             Command::SetMaxTokens { max_tokens } => self.change(outbox, |s| s.max_tokens = max_tokens),
         }

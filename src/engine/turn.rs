@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::model::tokenizer::TextCodec;
-use crate::protocol::{Baseline, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId};
+use crate::protocol::{Baseline, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 
@@ -53,6 +53,7 @@ impl Turn<'_> {
         for lane in &mut lanes {
             self.commit(lane, &[first], settings.max_tokens);
         }
+        self.help_drafter(&mut lanes[0], &settings)?;
         self.race(&mut lanes, settings)
     }
 
@@ -65,6 +66,7 @@ impl Turn<'_> {
                 settings = changed;
                 self.outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
                 lanes.iter_mut().for_each(|lane| lane.set(&settings));
+                self.help_drafter(&mut lanes[0], &settings)?;
             }
             // a probe has measured what it can when the lane it is compared with is done
             let probing = matches!(settings.baseline, Baseline::Probe(_));
@@ -73,10 +75,49 @@ impl Turn<'_> {
             }
             let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
             match waiting.min_by_key(|lane| lane.due(probing)) {
-                Some(lane) => self.round(lane, settings.max_tokens)?,
+                Some(lane) => {
+                    if lane.lane == Lane::Speculative
+                        && settings.drafter == DrafterKind::Human
+                        && !self.ask(lane, &settings)?
+                    {
+                        continue; // stopped, or set otherwise
+                    }
+                    self.round(lane, settings.max_tokens)?;
+                }
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Asks the person for the round's draft; false when there is nothing to wait for any more.
+    fn ask(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<bool, SpecError> {
+        if settings.draft_len == 0 {
+            return Ok(true);
+        }
+        self.outbox.send(Lane::Speculative, EventKind::DraftAsked { draft_len: settings.draft_len });
+        let Some(text) = self.control.wait_for_draft(self.outbox) else {
+            return Ok(false);
+        };
+        let tokens = if text.is_empty() { Vec::new() } else { self.codec.encode(&text)? };
+        lane.decoder.offer(&tokens);
+        Ok(true)
+    }
+
+    /// The oracle replays the plain answer, so that is worked out first, on a copy and on nobody's clock.
+    fn help_drafter(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<(), SpecError> {
+        if settings.drafter != DrafterKind::Oracle || settings.draft_len == 0 || lane.finished.is_some() {
+            return Ok(());
+        }
+        let mut plain = lane.decoder.fork_plain()?;
+        let goal = plain.committed().len() + lane.limit.saturating_sub(lane.output) as usize;
+        while plain.has_room() && plain.committed().len() < goal && !self.control.is_stopped_now(self.outbox) {
+            let committed = plain.round(&mut |_| Duration::ZERO)?;
+            if committed.iter().any(|token| self.codec.is_end(*token)) {
+                break;
+            }
+        }
+        lane.decoder.offer(plain.committed());
+        Ok(())
     }
 
     fn round(&mut self, lane: &mut Runner<'_>, max_tokens: u32) -> Result<(), SpecError> {

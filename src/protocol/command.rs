@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Baseline, Sampling, VerifyRule};
+use super::{Baseline, DrafterKind, Drafting, Leniency, Sampling, VerifyRule};
 
 /// A request to a source; obeyed between two phases of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,26 @@ pub enum Command {
     SetRule {
         /// The new rule.
         rule: VerifyRule,
+    },
+    /// Change where the rules that are not lossless draw the line, from the next round on.
+    SetLeniency {
+        /// The new values.
+        leniency: Leniency,
+    },
+    /// Change who drafts from the next round on.
+    SetDrafter {
+        /// The new drafter.
+        drafter: DrafterKind,
+    },
+    /// Change how drafters draft from the next round on.
+    SetDrafting {
+        /// The new values.
+        drafting: Drafting,
+    },
+    /// The draft that [`super::EventKind::DraftAsked`] asked for; empty text drafts nothing.
+    ProposeDraft {
+        /// What the person thinks comes next, leading space included.
+        text: String,
     },
     /// Change how plain decoding is measured, from the next turn on.
     SetBaseline {

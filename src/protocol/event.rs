@@ -99,6 +99,11 @@ pub enum EventKind {
         /// Time of the prompt's passes, target and drafter.
         took_us: u64,
     },
+    /// The person drafts: the engine waits for [`super::Command::ProposeDraft`].
+    DraftAsked {
+        /// Most tokens of it that will be drafted.
+        draft_len: u8,
+    },
     /// A round begins.
     RoundStarted {
         /// 1, 2, 3 … per lane, over all turns.
@@ -121,6 +126,10 @@ pub enum EventKind {
         q: Option<f32>,
         /// What it was drawn from.
         top: Prediction,
+        /// In a tree, the row of the target's pass that judges it: 0 is the row of the anchor, i + 1
+        /// that of draft i, which it continues. Absent in a chain, where it is `index`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        row: Option<u8>,
         /// Time of this draft step.
         took_us: u64,
     },
@@ -185,7 +194,7 @@ pub enum EventKind {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Judgement, NextKind, Outcome, TokenId};
+    use super::super::{Departure, Judgement, NextKind, Outcome, TokenId};
     use super::*;
 
     fn round_trip(event: &Event) -> String {
@@ -197,10 +206,8 @@ mod tests {
     #[test]
     fn a_verdict_is_flat_json() {
         let verdict = Verification {
-            judgements: vec![Judgement { p: 0.5, q: 0.25, u: Some(0.1), outcome: Outcome::Accepted }],
-            next: TokenId(7),
-            next_kind: NextKind::Bonus,
-            next_u: None,
+            judgements: vec![Judgement { p: 0.5, q: 0.25, u: Some(0.1), limit: None, outcome: Outcome::Accepted }],
+            ..Verification::new(Vec::new(), TokenId(7), NextKind::Bonus, None)
         };
         let json = round_trip(&Event {
             seq: 3,
@@ -212,6 +219,28 @@ mod tests {
             json,
             r#"{"seq":3,"at_us":120,"type":"verified","round":1,"judgements":[{"p":0.5,"q":0.25,"u":0.1,"outcome":"accepted"}],"next":7,"next_kind":"bonus"}"#
         );
+    }
+
+    #[test]
+    fn trees_and_departures_survive_json() {
+        let departures = vec![Departure { index: 1, instead: TokenId(4) }];
+        let verdict = Verification {
+            lossless: false,
+            departures,
+            ..Verification::new(Vec::new(), TokenId(7), NextKind::Recovered, Some(0.5))
+        };
+        let drafted = EventKind::Drafted {
+            round: 1,
+            index: 2,
+            token: Piece::default(),
+            q: None,
+            top: Prediction::default(),
+            row: Some(0),
+            took_us: 3,
+        };
+        for kind in [EventKind::Verified { round: 1, verdict }, drafted, EventKind::DraftAsked { draft_len: 3 }] {
+            round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
+        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! What a run can be set to, and the limits of each setting.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+
+use super::{DrafterKind, Drafting, Leniency, VerifyRule};
 
 /// Longest draft a round may carry. Verification runs one row more.
 pub const MAX_DRAFT_LEN: u8 = 15;
@@ -43,105 +42,9 @@ impl Sampling {
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let check = |name, value: f32, low, high| {
-            if value.is_finite() && (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(SettingsError::OutOfRange {
-                    name,
-                    value: f64::from(value),
-                    low: f64::from(low),
-                    high: f64::from(high),
-                })
-            }
-        };
-        check("temperature", self.temperature, 0.0, 100.0)?;
-        check("top-p", self.top_p, 0.0, 1.0)?;
-        check("min-p", self.min_p, 0.0, 1.0)
-    }
-}
-
-/// How drafts are judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VerifyRule {
-    /// A draft must equal the token the target picks at its position.
-    #[default]
-    Exact,
-    /// Speculative sampling: accept with probability min(1, p/q), else draw from max(0, p − q).
-    Rejection,
-}
-
-impl VerifyRule {
-    /// Every rule, in the order help lists them.
-    pub const ALL: &'static [Self] = &[Self::Exact, Self::Rejection];
-
-    /// Name in flags, JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Rejection => "rejection",
-        }
-    }
-
-    /// Whether the output follows the target's own distribution under this rule.
-    #[must_use]
-    pub const fn is_lossless(self) -> bool {
-        match self {
-            Self::Exact | Self::Rejection => true,
-        }
-    }
-}
-
-impl fmt::Display for VerifyRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for VerifyRule {
-    type Err = SettingsError;
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |rule| rule.name(), "verification rule")
-    }
-}
-
-/// Who proposes the draft tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DrafterKind {
-    /// The multi-token-prediction module.
-    #[default]
-    Mtp,
-    /// Nobody: plain decoding.
-    None,
-}
-
-impl DrafterKind {
-    /// Every kind, in the order help lists them.
-    pub const ALL: &'static [Self] = &[Self::Mtp, Self::None];
-
-    /// Name in flags, JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mtp => "mtp",
-            Self::None => "none",
-        }
-    }
-}
-
-impl fmt::Display for DrafterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for DrafterKind {
-    type Err = SettingsError;
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |kind| kind.name(), "drafter")
+        within("temperature", self.temperature.into(), 0.0, 100.0)?;
+        within("top-p", self.top_p.into(), 0.0, 1.0)?;
+        within("min-p", self.min_p.into(), 0.0, 1.0)
     }
 }
 
@@ -173,8 +76,14 @@ pub struct Settings {
     pub draft_len: u8,
     /// Who drafts.
     pub drafter: DrafterKind,
+    /// How it drafts.
+    #[serde(default, skip_serializing_if = "Drafting::is_default")]
+    pub drafting: Drafting,
     /// How drafts are judged.
     pub rule: VerifyRule,
+    /// Where the rules that are not lossless draw the line.
+    #[serde(default, skip_serializing_if = "Leniency::is_default")]
+    pub leniency: Leniency,
     /// How the target picks.
     pub sampling: Sampling,
     /// Longest answer, in tokens.
@@ -188,7 +97,9 @@ impl Default for Settings {
         Self {
             draft_len: 3,
             drafter: DrafterKind::default(),
+            drafting: Drafting::default(),
             rule: VerifyRule::default(),
+            leniency: Leniency::default(),
             sampling: Sampling::default(),
             max_tokens: 512,
             baseline: Baseline::PROBE,
@@ -200,17 +111,18 @@ impl Settings {
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let range = |name, value: u32, low: u32, high: u32| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(SettingsError::OutOfRange { name, value: value.into(), low: low.into(), high: high.into() })
-            }
-        };
-        range("draft length k", self.draft_len.into(), 0, MAX_DRAFT_LEN.into())?;
-        range("max-tokens", self.max_tokens, 1, 1_000_000)?;
+        within("draft length k", self.draft_len.into(), 0.0, MAX_DRAFT_LEN.into())?;
+        within("max-tokens", self.max_tokens.into(), 1.0, 1e6)?;
+        self.drafting.validate()?;
+        self.leniency.validate()?;
         self.sampling.validate()
     }
+}
+
+/// # Errors
+/// [`SettingsError::OutOfRange`] when the value lies outside, or is no number.
+pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<(), SettingsError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(SettingsError::OutOfRange { name, value, low, high }) }
 }
 
 /// A setting that cannot be taken.
@@ -241,7 +153,7 @@ pub enum SettingsError {
 }
 
 /// Looks a name up in a closed list.
-fn named<T: Copy>(
+pub(super) fn named<T: Copy>(
     all: &[T],
     name: &str,
     name_of: impl Fn(T) -> &'static str,
@@ -259,25 +171,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_through_text_and_json() {
-        for rule in VerifyRule::ALL {
-            assert_eq!(rule.name().parse(), Ok(*rule));
-            assert_eq!(serde_json::to_string(rule).unwrap(), format!("\"{rule}\""));
-        }
-        for kind in DrafterKind::ALL {
-            assert_eq!(kind.name().parse(), Ok(*kind));
-            assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
-        }
-        let error = "exakt".parse::<VerifyRule>().unwrap_err().to_string();
-        assert_eq!(error, "there is no verification rule 'exakt'; there are: exact, rejection");
-    }
-
-    #[test]
     fn values_outside_their_range_are_named() {
         let settings = Settings { draft_len: 16, ..Settings::default() };
         assert_eq!(settings.validate().unwrap_err().to_string(), "draft length k is 16; it must lie between 0 and 15");
         let sampling = Sampling { top_p: f32::NAN, ..Sampling::default() };
         assert!(sampling.validate().is_err());
         assert!(Settings::default().validate().is_ok());
+    }
+
+    #[test]
+    fn settings_of_older_traces_are_read() {
+        let old = r#"{"draft_len":2,"drafter":"mtp","rule":"exact","sampling":{},"max_tokens":64,"baseline":"off"}"#;
+        let settings: Settings = serde_json::from_str(old).unwrap();
+        assert_eq!((settings.drafting, settings.leniency), (Drafting::default(), Leniency::default()));
+        let json = serde_json::to_string(&Settings::default()).unwrap();
+        assert!(!json.contains("leniency") && !json.contains("drafting"), "{json}");
     }
 }

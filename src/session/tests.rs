@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::fixture::{Script, conversation, first_turn, piece};
 use super::*;
 use crate::protocol::{
-    Candidate, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification, VerifyRule,
+    Candidate, Departure, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification,
+    VerifyRule,
 };
 
 pub(crate) fn fold(events: &[Event]) -> Session {
@@ -172,12 +173,10 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
         rule: VerifyRule::Rejection,
-        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), took_us: 1 }],
+        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), row: None, took_us: 1 }],
         verdict: Some(Verification {
-            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), outcome: Outcome::Rejected }],
-            next: piece(" the").id,
-            next_kind: NextKind::Recovered,
-            next_u: Some(0.1),
+            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), limit: None, outcome: Outcome::Rejected }],
+            ..Verification::new(Vec::new(), piece(" the").id, NextKind::Recovered, Some(0.1))
         }),
         committed: vec![piece(" the")],
         ..Round::default()
@@ -242,10 +241,10 @@ fn verdict() -> impl Strategy<Value = Verification> {
     let outcome = prop_oneof![Just(Outcome::Accepted), Just(Outcome::Rejected), Just(Outcome::NotReached)];
     let judgement = (any::<f32>(), any::<f32>(), any::<Option<f32>>(), outcome);
     (proptest::collection::vec(judgement, 0..6), any::<bool>()).prop_map(|(list, bonus)| Verification {
-        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, outcome }).collect(),
-        next: TokenId(3),
-        next_kind: if bonus { NextKind::Bonus } else { NextKind::Recovered },
-        next_u: None,
+        lossless: bonus,
+        departures: vec![Departure { index: list.len() as u8 / 2, instead: TokenId(4) }],
+        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, limit: u, outcome }).collect(),
+        ..Verification::new(Vec::new(), TokenId(3), if bonus { NextKind::Bonus } else { NextKind::Recovered }, None)
     })
 }
 
@@ -269,13 +268,14 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
             base_len: u32::MAX,
             draft_len
         }),
-        (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>()).prop_map(
-            |(round, index, pieces, q, took_us)| EventKind::Drafted {
+        (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>(), any::<Option<u8>>()).prop_map(
+            |(round, index, pieces, q, took_us, row)| EventKind::Drafted {
                 round,
                 index,
                 token: pieces.first().cloned().unwrap_or_default(),
                 q,
                 top: Prediction::default(),
+                row,
                 took_us
             }
         ),

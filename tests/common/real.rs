@@ -49,8 +49,17 @@ pub fn load_native() -> Option<Loaded> {
 fn load_on(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
     let target = target_file()?;
     let device = DeviceChoice::Cpu;
-    let recipe =
-        Recipe { target, sha256: None, dtype, device, backend, threads: None, ctx_len: Some(1024), mtp: Some(mtp) };
+    let recipe = Recipe {
+        target,
+        sha256: None,
+        dtype,
+        device,
+        backend,
+        threads: None,
+        ctx_len: Some(1024),
+        mtp: Some(mtp),
+        draft_model: None,
+    };
     Some(load(&recipe, &mut |_, _, _| {}).unwrap())
 }
 

@@ -55,6 +55,7 @@ impl Tiny {
             threads: None,
             ctx_len: None,
             mtp: Some(mtp(9)),
+            draft_model: None,
         }
     }
 

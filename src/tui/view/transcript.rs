@@ -145,7 +145,7 @@ fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
 fn meter(screen: Screen) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement()?;
     let settings = screen.session.settings();
-    let may_differ = settings.rule == VerifyRule::Rejection && !settings.sampling.is_greedy();
+    let may_differ = settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy();
     let count = agreement.identical;
     let (text, role) = match agreement.divergence {
         None => (format!(" identical so far: {count} tokens "), Role::Good),
