@@ -30,7 +30,7 @@ pub enum Action {
     Run(RunArgs),
     /// Decode one prompt plainly and speculatively, interleaved on one device, and compare
     ///
-    /// The exit status is 1 when greedy outputs differ.
+    /// The exit status is 1 when greedy outputs differ under a lossless rule.
     Compare(CompareArgs),
     /// Account for the speed: what passes cost here, what drafts are worth, which k is best
     Explain(ExplainArgs),

@@ -184,7 +184,7 @@ impl CandleMtp {
         let embedded = self.embedding_norm.forward(&self.target.embed(tokens)?)?;
         let states = self.hidden_norm.forward(&to_tensor(hidden, self.target.device())?)?;
         let z = self.project.forward(&Tensor::cat(&[embedded, states], 1)?)?; // [m, 2d] -> [m, d]
-        let x = self.block.forward(&z, &self.config, &self.rope, &mut self.cache)?;
+        let x = self.block.forward(&z, &self.config, (&self.rope, None), &mut self.cache)?;
         let y = self.norm.forward(&x)?; // [m, d]
         let last = y.narrow(0, tokens.len() - 1, 1)?.contiguous()?;
         let logits = self.head.forward(&last)?.flatten_all()?.to_vec1::<f32>()?;

@@ -15,7 +15,7 @@ mod turn;
 
 use std::collections::VecDeque;
 
-use crate::protocol::{Event, EventKind, Header, Lane, Settings};
+use crate::protocol::{DrafterKind, Event, EventKind, Header, Lane, Settings};
 
 pub use compare::{Agreement, Divergence};
 pub use findings::{Finding, NEAR_TIE, explain};
@@ -205,6 +205,16 @@ impl Session {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The drafter that was asked for, if it is there; none for plain decoding.
+    #[must_use]
+    pub fn drafter(&self) -> Option<DrafterKind> {
+        let asked = self.settings.drafter;
+        let header = self.header.as_ref()?;
+        let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
+        let own = asked.chain().last()?;
+        there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
     }
 
     /// All turns, oldest first.

@@ -206,6 +206,12 @@ impl Answer {
         self.tokens.iter().enumerate().filter(|(_, token)| token.instead.is_some()).map(|(index, _)| index)
     }
 
+    /// Whether every rule that judged drafts of this answer is lossless.
+    #[must_use]
+    pub fn is_lossless(&self) -> bool {
+        self.rounds.iter().filter_map(|round| round.verdict.as_ref()).all(|verdict| verdict.lossless)
+    }
+
     /// Statistics of this answer, over its complete rounds.
     #[must_use]
     pub fn stats(&self) -> &LaneStats {

@@ -185,7 +185,7 @@ impl NativeMtp {
         out: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
         let (base, m) = (self.cache.len(), tokens.len());
-        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, m };
+        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, m, tree: None };
         let tiles = self.shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
         self.rows.resize(tiles * m, [0.0; LANES]);

@@ -14,13 +14,15 @@ pub struct ModelDrafter {
     model: Box<dyn Model>,
     /// What its cache holds.
     cached: Vec<TokenId>,
+    is_full: bool,
+    notice: Option<String>,
 }
 
 impl ModelDrafter {
     /// Drafts with this model, whose cache must be empty.
     #[must_use]
     pub fn new(model: Box<dyn Model>) -> Self {
-        Self { model, cached: Vec::new() }
+        Self { model, cached: Vec::new(), is_full: false, notice: None }
     }
 
     /// Brings the cache to these tokens; the pass that ran the last of them, when there was one.
@@ -35,6 +37,18 @@ impl ModelDrafter {
         Ok(Some(out))
     }
 
+    /// Drafts that its context has room for behind so many tokens; says so once when there are none.
+    fn room(&mut self, tokens: usize) -> usize {
+        let ctx_len = self.model.spec().ctx_len;
+        let room = (ctx_len + 1).saturating_sub(tokens);
+        if room == 0 && !self.is_full {
+            let message = format!("the draft model's context of {ctx_len} is full, so plain decoding goes on");
+            self.notice = Some(message);
+        }
+        self.is_full = room == 0;
+        room
+    }
+
     fn cut(&mut self, len: usize) -> Result<(), ModelError> {
         self.cached.truncate(len);
         self.model.truncate(len, &START)
@@ -44,12 +58,18 @@ impl ModelDrafter {
 impl Drafter for ModelDrafter {
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
         // the anchor stays to be run: its logits are the first draft's
-        self.follow(&committed[..committed.len().saturating_sub(1)])?;
+        if self.room(committed.len()) > 0 {
+            self.follow(&committed[..committed.len().saturating_sub(1)])?;
+        }
         Ok(())
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
-        let room = self.model.spec().ctx_len.saturating_sub(ctx.committed.len() - 1);
+        let room = self.room(ctx.committed.len());
         let limit = ctx.limit().min(ctx.round.draft_len).min(room);
         if limit == 0 {
             return Ok(());

@@ -149,6 +149,9 @@ fn meter(screen: Screen) -> Option<Line<'static>> {
     let count = agreement.identical;
     let (text, role) = match agreement.divergence {
         None => (format!(" identical so far: {count} tokens "), Role::Good),
+        Some(_) if !settings.rule.is_lossless() => {
+            (format!(" {} is not lossless: differ after {count} tokens ", settings.rule), Role::Warning)
+        }
         Some(_) if may_differ => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
         Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };
