@@ -13,6 +13,7 @@ use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{DraftCtx, Drafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster};
+use draftscope::speculate::sampler::LogitRow;
 use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -57,6 +58,31 @@ impl Drafter for FailingDrafter {
     }
 }
 
+/// Proposes what the target finds second best, and in a tree the third best beside it.
+struct RunnerUp;
+
+impl Drafter for RunnerUp {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let since = ctx.target.checkpoint()?;
+        let mut token = *ctx.committed.last().unwrap();
+        for depth in 0..ctx.round.draft_len {
+            let out = ctx.target.forward_early(&[token], tiny::LAYERS)?;
+            let q = ctx.sampler.distribution(&LogitRow::of(&out, 0, None), None, 0)?;
+            let ranked: Vec<TokenId> = q.top(3).0.iter().map(|(token, _)| *token).collect();
+            token = ranked[1];
+            let is_tree = ctx.drafting.tree.is_some();
+            // in a tree each second best is the first draft of its row, and continued
+            let row = 2 * depth.saturating_sub(1) + usize::from(depth > 0);
+            let second = Draft::drawn(token, q.clone());
+            ctx.propose(if is_tree { second.at_row(row) } else { second });
+            if is_tree {
+                ctx.propose(Draft::drawn(ranked[2], q).at_row(row));
+            }
+        }
+        ctx.target.truncate(since.len, &since)
+    }
+}
+
 fn decode(
     target: Box<dyn Model>,
     drafter: Box<dyn Drafter>,
@@ -95,13 +121,13 @@ fn drafter(name: &str, files: &Tiny, seed: u64) -> Box<dyn Drafter> {
 
 #[test]
 fn every_drafter_and_k_gives_the_plain_greedy_text() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         let files = Tiny::new(seed);
         let Loaded { target, .. } = files.load();
         let prompt = tokens(seed, 9);
         let plain = Settings { draft_len: 0, ..Settings::default() };
         let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 60);
-        for (k, name) in (0..=8).flat_map(|k| DRAFTERS.map(|name| (k, name))) {
+        for (k, name) in [0, 1, 2, 3, 5, 8].into_iter().flat_map(|k| DRAFTERS.map(|name| (k, name))) {
             for rule in VerifyRule::ALL.iter().filter(|rule| rule.is_lossless()) {
                 let settings = Settings { draft_len: k, rule: *rule, ..Settings::default() };
                 let drafter = drafter(name, &files, seed + u64::from(k));
@@ -184,25 +210,6 @@ fn trees_give_the_plain_text_with_every_rule_budget_and_depth() {
             }
         }
     }
-}
-
-#[test]
-fn a_tree_of_the_models_own_best_tokens_is_accepted_deeper_than_a_chain() {
-    // the drafter is random, so a chain is hardly ever right; several alternatives are more often
-    let files = Tiny::new(8);
-    let accepted = |tree| {
-        let settings =
-            Settings { draft_len: 4, drafting: Drafting { tree, ..Drafting::default() }, ..Settings::default() };
-        let drafter = Box::new(MtpDrafter::new(files.load().mtp.unwrap().0));
-        let (_, events) = decode(files.load().target, drafter, &settings, &tokens(8, 9), 200);
-        let of = |event: &EventKind| match event {
-            EventKind::Verified { verdict, .. } => verdict.accepted(),
-            _ => 0,
-        };
-        events.iter().map(of).sum::<usize>()
-    };
-    let (chain, tree) = (accepted(None), accepted(Some(15)));
-    assert!(tree > chain, "tree {tree}, chain {chain}");
 }
 
 #[test]
@@ -328,8 +335,7 @@ fn lenient_rules_mark_every_token_that_the_target_would_not_have_written() {
         for tree in [None, Some(6)] {
             let drafting = Drafting { tree, ..Drafting::default() };
             let settings = Settings { draft_len: 3, rule, leniency, drafting, ..Settings::default() };
-            let drafter = Box::new(MtpDrafter::new(files.load().mtp.unwrap().0));
-            let (text, events) = decode(files.load().target, drafter, &settings, &prompt, 60);
+            let (text, events) = decode(files.load().target, Box::new(RunnerUp), &settings, &prompt, 60);
             // row by row, what the target says behind the text that was written
             let all: Vec<TokenId> = prompt.iter().chain(&text).copied().collect();
             let rows = files.load().target.forward(&all, LogitRows::All).unwrap().logits;
