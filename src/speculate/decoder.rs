@@ -67,7 +67,7 @@ impl Decoder {
     fn configure(&mut self, before: Option<&Settings>) {
         self.drafter.configure(&self.settings);
         self.hear_drafter();
-        let emptied = |settings: &Settings| settings.drafting.tree == Some(0);
+        let emptied = |settings: &Settings| settings.drafting.tree == Some(0) && settings.draft_len > 0;
         if emptied(&self.settings) && !before.is_some_and(emptied) {
             let message = "the draft tree's budget is 0 nodes, so nothing is drafted: plain decoding goes on";
             self.notices.push(message.to_owned());
