@@ -79,9 +79,9 @@ pub struct ModelArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Decoding")]
 pub struct DecodeArgs {
-    /// Draft length: tokens drafted per round, 0 (plain) to 15
-    #[arg(short, long = "draft-len", value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=15))]
-    pub k: u8,
+    /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s
+    #[arg(short, long = "draft-len", value_name = "auto|K", default_value = "2", value_parser = parse_draft_len)]
+    pub k: DraftLenArg,
     /// How drafts are judged; exact, rejection and block are lossless, the others change the text
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules())]
     pub verify: String,
@@ -309,6 +309,23 @@ pub enum BackendArg {
     Native,
 }
 
+/// `--draft-len`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftLenArg {
+    /// The engine chooses, round by round.
+    Auto,
+    /// So many.
+    Fixed(u8),
+}
+
+pub(crate) fn parse_draft_len(text: &str) -> Result<DraftLenArg, String> {
+    match text.parse::<u8>() {
+        _ if text == "auto" => Ok(DraftLenArg::Auto),
+        Ok(k @ 0..=15) => Ok(DraftLenArg::Fixed(k)),
+        _ => Err("it must be auto or a number from 0 to 15".to_owned()),
+    }
+}
+
 /// `--threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
@@ -354,9 +371,11 @@ mod tests {
     fn chat_is_what_runs_without_a_subcommand() {
         let cli = Cli::try_parse_from(["draftscope", "-k", "4", "--split"]).unwrap();
         assert!(cli.command.is_none() && cli.chat.split);
-        assert_eq!(cli.chat.decode.k, 4);
+        assert_eq!(cli.chat.decode.k, DraftLenArg::Fixed(4));
         assert!(Cli::try_parse_from(["draftscope", "run"]).is_err(), "a prompt is needed");
         assert!(Cli::try_parse_from(["draftscope", "run", "--prompt", "a", "-k", "16"]).is_err());
+        let cli = Cli::try_parse_from(["draftscope", "-k", "auto"]).unwrap();
+        assert_eq!(cli.chat.decode.k, DraftLenArg::Auto);
         assert!(Cli::try_parse_from(["draftscope", "run", "-"]).is_ok());
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod compare;
+mod costs;
 pub(crate) mod explain;
 pub(crate) mod models;
 pub(crate) mod run;
@@ -12,12 +13,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{
-    BackendArg, DecodeArgs, DeviceArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, Threads, TraceArgs,
+    BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, Threads, TraceArgs,
 };
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
-use draftscope::protocol::{Baseline, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker};
+use draftscope::protocol::{
+    Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
+};
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
 use draftscope::trace::Recorder;
@@ -39,12 +42,19 @@ pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) 
 
 /// Starts the engine on a recipe.
 pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
-    engine::spawn(EngineConfig { recipe, settings }).context("the system gives no thread for the engine")
+    let memory = costs::memory();
+    engine::spawn_with(EngineConfig { recipe, settings }, memory).context("the system gives no thread for the engine")
 }
 
 pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
+    let (draft_len, draft_len_mode) = match decode.k {
+        DraftLenArg::Fixed(k) => (k, DraftLenMode::Fixed),
+        DraftLenArg::Auto => (Settings::default().draft_len, DraftLenMode::Auto),
+    };
     let settings = Settings {
-        draft_len: decode.k,
+        draft_len,
+        draft_len_mode,
+        probe_depth: 0,
         drafter: model.drafter.parse()?,
         drafting: drafting(&decode.lab)?,
         rule: decode.verify.parse()?,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{Command, EventKind, Lane, Prompt, Settings};
+use crate::protocol::{Command, DraftLenMode, EventKind, Lane, Prompt, Settings};
 
 use super::outbox::Outbox;
 
@@ -57,6 +57,11 @@ impl Control {
     /// Whether the turn should end after this round.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop || self.shutdown
+    }
+
+    /// Notes the k that the engine chose itself: no change of settings.
+    pub(super) fn note_draft_len(&mut self, draft_len: u8) {
+        self.settings.draft_len = draft_len;
     }
 
     /// Settings that changed since the last call.
@@ -149,7 +154,11 @@ impl Control {
                 self.open(outbox);
             }
             Command::Shutdown => self.shutdown = true,
-            Command::SetDraftLen { draft_len } => self.change(outbox, |s| s.draft_len = draft_len),
+            Command::SetDraftLen { draft_len } => self.change(outbox, |s| {
+                s.draft_len = draft_len;
+                s.draft_len_mode = DraftLenMode::Fixed;
+            }),
+            Command::SetAutoDraftLen => self.change(outbox, |s| s.draft_len_mode = DraftLenMode::Auto),
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
             Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
             Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),

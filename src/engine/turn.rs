@@ -10,6 +10,7 @@ use crate::protocol::{Baseline, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Sett
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 
+use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
 
@@ -26,6 +27,7 @@ struct Runner<'a> {
 pub(super) struct Turn<'a> {
     pub(super) number: u32,
     pub(super) codec: &'a TextCodec,
+    pub(super) auto: &'a mut Auto,
     pub(super) control: &'a mut Control,
     pub(super) outbox: &'a mut Outbox,
 }
@@ -36,6 +38,7 @@ impl Turn<'_> {
         let settings = self.control.settings();
         decoder.set(&settings);
         let prefilled = decoder.prefill(self.number, prompt)?;
+        self.auto.begin_answer();
         let mut plain = match settings.baseline {
             Baseline::Off => None,
             Baseline::Probe(_) | Baseline::Race => Some(decoder.fork_plain()?),
@@ -126,8 +129,12 @@ impl Turn<'_> {
             return Ok(());
         }
         let name = lane.lane;
+        if name == Lane::Speculative {
+            self.auto.choose(lane.decoder, self.control, self.outbox);
+        }
         let left = lane.limit.min(max_tokens).saturating_sub(lane.output);
-        let (codec, control, outbox) = (self.codec, &mut *self.control, &mut *self.outbox);
+        let (codec, auto) = (self.codec, &mut *self.auto);
+        let (control, outbox) = (&mut *self.control, &mut *self.outbox);
         let committed = lane.decoder.round(&mut |mut kind| {
             let (pause_here, end) = match &mut kind {
                 EventKind::Committed { tokens, .. } => {
@@ -137,6 +144,7 @@ impl Turn<'_> {
                 EventKind::RoundStarted { .. } | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),
             };
+            auto.hear(name, &kind);
             outbox.send(name, kind);
             if pause_here { control.between_phases(end, outbox) } else { Duration::ZERO }
         })?;
@@ -186,7 +194,7 @@ impl<'a> Runner<'a> {
             }
             Lane::Plain => {
                 self.limit = plain_limit(settings);
-                self.decoder.set(&Settings { draft_len: 0, ..*settings });
+                self.decoder.set(&Settings { draft_len: 0, probe_depth: 0, ..*settings });
             }
         }
     }

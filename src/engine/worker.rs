@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -13,23 +14,29 @@ use crate::model::template::ChatTemplate;
 use crate::model::tokenizer::TextCodec;
 use crate::model::{ModelError, ModelSpec};
 use crate::protocol::{
-    Capabilities, Command, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt, StopReason, TRACE_VERSION,
-    TokenId,
+    Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt, StopReason,
+    TRACE_VERSION, TokenId,
 };
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster};
 
-use super::EngineConfig;
+use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
 use super::turn::Turn;
+use super::{CostMemory, EngineConfig};
 
 /// Runs the engine to its end.
-pub(super) fn run(config: &EngineConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {
+pub(super) fn run(
+    config: &EngineConfig,
+    memory: Arc<dyn CostMemory>,
+    inbox: Receiver<Command>,
+    sender: UnboundedSender<Event>,
+) {
     let mut outbox = Outbox::new(sender);
     let mut control = Control::new(inbox, config.settings);
-    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, &mut control, &mut outbox)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, memory, &mut control, &mut outbox)));
     let message = match outcome {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
@@ -43,7 +50,12 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("no message").lines().next().unwrap_or_default().to_owned()
 }
 
-fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> Result<(), SpecError> {
+fn serve(
+    config: &EngineConfig,
+    memory: Arc<dyn CostMemory>,
+    control: &mut Control,
+    outbox: &mut Outbox,
+) -> Result<(), SpecError> {
     let loaded = load(&config.recipe, &mut |stage, done, total| {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: stage.to_owned(), done, total });
     })?;
@@ -51,8 +63,14 @@ fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> R
     let codec = Rc::new(codec);
     outbox.know(Rc::clone(&codec));
     let header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
-    outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
     let mut decoder = Decoder::new(target, Box::new(drafters.roster), &config.settings);
+    let mut auto = Auto::new(memory, &header);
+    if config.settings.draft_len_mode == DraftLenMode::Auto {
+        outbox.send(Lane::Speculative, EventKind::Loading { stage: "timing passes".to_owned(), done: 0, total: 1 });
+        auto.prepare(&mut decoder, config.settings.draft_len);
+    }
+    outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
+    auto.tell(outbox);
     for message in decoder.take_notices() {
         outbox.send(Lane::Speculative, EventKind::Notice { message });
     }
@@ -61,7 +79,9 @@ fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> R
         number += 1;
         outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text: prompt.typed().to_owned() });
         match tokens_of(&prompt, &codec, template.as_ref(), &decoder) {
-            Ok(tokens) => Turn { number, codec: &codec, control, outbox }.run(&mut decoder, &tokens)?,
+            Ok(tokens) => {
+                Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &tokens)?
+            }
             Err(error) => refuse(outbox, &error),
         }
     }

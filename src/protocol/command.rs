@@ -21,11 +21,13 @@ pub enum Command {
     StepPhase,
     /// Run to the end of the round, then hold.
     StepRound,
-    /// Change k from the next round on.
+    /// Fix k from the next round on.
     SetDraftLen {
         /// 0 to [`super::MAX_DRAFT_LEN`].
         draft_len: u8,
     },
+    /// Let the engine choose k from the next round on; [`Command::SetDraftLen`] takes that back.
+    SetAutoDraftLen,
     /// Change how the target picks from the next round on.
     SetSampling {
         /// The new values.

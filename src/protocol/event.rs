@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Header, Piece, Prediction, Settings, Verification};
+use super::{Costs, Header, Piece, Prediction, Settings, Verification};
 
 /// One thing that happened. Order is `seq`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,18 @@ pub enum StopReason {
     Measured,
     /// The prompt cannot be answered; a notice before says why.
     Refused,
+}
+
+/// One token of a chain that was drafted for the record only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbedDraft {
+    /// The proposal.
+    pub token: Piece,
+    /// Drafter's probability of it; none when it has no distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<f32>,
+    /// What it was drawn from.
+    pub top: Prediction,
 }
 
 /// The kinds of event. All `*_us` are microseconds of measured work.
@@ -112,6 +124,36 @@ pub enum EventKind {
         base_len: u32,
         /// k asked of the drafter.
         draft_len: u8,
+    },
+    /// What passes cost here: measured before the first answer for which the engine chooses k, or
+    /// remembered from an earlier run on the same machine and model.
+    CostsKnown {
+        /// The costs.
+        costs: Costs,
+        /// Whether they were remembered.
+        remembered: bool,
+    },
+    /// The engine chose another k, in force from the next round on.
+    DraftLenChosen {
+        /// k before.
+        from: u8,
+        /// k now.
+        draft_len: u8,
+        /// Tokens per second that each k promises, index 0 is plain decoding.
+        expected: Vec<f64>,
+        /// Whether this is a short look at a k that may have become better.
+        exploring: bool,
+        /// Why, one sentence.
+        reason: String,
+    },
+    /// The drafter showed what it would propose; nothing of it is verified or output.
+    Probed {
+        /// Which round.
+        round: u32,
+        /// The chain, up to [`Settings::probe_depth`] tokens.
+        drafts: Vec<ProbedDraft>,
+        /// Time of the chain.
+        took_us: u64,
     },
     /// The drafter proposed one token.
     Drafted {
@@ -258,6 +300,28 @@ mod tests {
                 sample_us: 2,
             },
         });
+    }
+
+    #[test]
+    fn what_the_engine_chose_and_probed_round_trips() {
+        let draft = ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default() };
+        let kinds = [
+            EventKind::CostsKnown {
+                costs: Costs { verify_us: vec![100.0, 101.5], draft_us: 9.0, settle_us: 0.5, overhead_us: 2.0 },
+                remembered: true,
+            },
+            EventKind::DraftLenChosen {
+                from: 0,
+                draft_len: 2,
+                expected: vec![300.0, 310.5, 320.25],
+                exploring: false,
+                reason: "drafts pay".into(),
+            },
+            EventKind::Probed { round: 3, drafts: vec![draft], took_us: 7 },
+        ];
+        for kind in kinds {
+            round_trip(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+        }
     }
 
     #[test]

@@ -69,11 +69,30 @@ impl Baseline {
     pub const PROBE: Self = Self::Probe(64);
 }
 
+/// Who decides about k.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DraftLenMode {
+    /// The user: k stays as it was set.
+    #[default]
+    Fixed,
+    /// The engine: the k, plain decoding included, that promises the most tokens per second.
+    Auto,
+}
+
 /// Everything that can change between rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// k: draft tokens per round, 0 (plain) to [`MAX_DRAFT_LEN`].
+    /// k: draft tokens per round, 0 (plain) to [`MAX_DRAFT_LEN`]; when the engine decides, the k it
+    /// chose last.
     pub draft_len: u8,
+    /// Who decides about k.
+    #[serde(default)]
+    pub draft_len_mode: DraftLenMode,
+    /// Above 0, every round is plain and the drafter shows a chain of this depth at each position,
+    /// which nobody verifies: a probe run, from which every k can be simulated.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub probe_depth: u8,
     /// Who drafts.
     pub drafter: DrafterKind,
     /// How it drafts.
@@ -96,6 +115,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             draft_len: 3,
+            draft_len_mode: DraftLenMode::Fixed,
+            probe_depth: 0,
             drafter: DrafterKind::default(),
             drafting: Drafting::default(),
             rule: VerifyRule::default(),
@@ -112,11 +133,17 @@ impl Settings {
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
         within("draft length k", self.draft_len.into(), 0.0, MAX_DRAFT_LEN.into())?;
+        within("probe depth", self.probe_depth.into(), 0.0, MAX_DRAFT_LEN.into())?;
         within("max-tokens", self.max_tokens.into(), 1.0, 1e6)?;
         self.drafting.validate()?;
         self.leniency.validate()?;
         self.sampling.validate()
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 /// # Errors
@@ -169,6 +196,17 @@ pub(super) fn named<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_an_older_writer_have_a_fixed_k() {
+        let old = r#"{"draft_len":2,"drafter":"mtp","rule":"exact","sampling":{"temperature":0.0},"max_tokens":9,"baseline":"off"}"#;
+        let read: Settings = serde_json::from_str(old).unwrap();
+        assert_eq!((read.draft_len, read.draft_len_mode, read.probe_depth), (2, DraftLenMode::Fixed, 0));
+        let auto = Settings { draft_len_mode: DraftLenMode::Auto, probe_depth: 4, ..read };
+        let json = serde_json::to_string(&auto).unwrap();
+        assert!(json.contains(r#""draft_len_mode":"auto""#), "{json}");
+        assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), auto);
+    }
 
     #[test]
     fn values_outside_their_range_are_named() {

@@ -4,7 +4,9 @@
 //! not been told is empty or `None`, and nothing here guesses it. In a chain `rows[i]` judges
 //! `drafts[i]` and row `drafts.len()` yields the bonus; in a tree [`Round::row_of`] knows.
 
-use crate::protocol::{Judgement, NextKind, Outcome, Piece, Prediction, TokenId, Verification, VerifyRule};
+use crate::protocol::{
+    Judgement, NextKind, Outcome, Piece, Prediction, ProbedDraft, TokenId, Verification, VerifyRule,
+};
 
 /// One proposed token.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +54,8 @@ pub struct Round {
     pub rollback_us: u64,
     /// The lane's clock in this turn after the round.
     pub clock_us: u64,
+    /// What the drafter would have proposed, in a probe run.
+    pub probed: Vec<ProbedDraft>,
     /// Whether the commit has been told.
     pub is_complete: bool,
 }

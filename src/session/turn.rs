@@ -141,6 +141,10 @@ impl Answer {
                 let all_told = round.drafts.len() >= round.draft_len.into();
                 Some(if all_told { Phase::Verifying } else { Phase::Drafting })
             }
+            EventKind::Probed { round, drafts, .. } => {
+                self.round_mut(*round)?.probed.clone_from(drafts);
+                Some(Phase::Verifying)
+            }
             EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let round = self.round_mut(*round)?;
                 round.rows.clone_from(rows);

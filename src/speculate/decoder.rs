@@ -5,6 +5,9 @@
 //! in it), and the drafter has observed all committed tokens but the first. A drafter that fails or
 //! proposes nonsense costs speed, never text. Stop rules (end of answer, max tokens) are the caller's.
 
+mod calibrate;
+mod probe;
+
 use std::time::{Duration, Instant};
 
 use super::SpecError;
@@ -74,6 +77,11 @@ impl Decoder {
         }
     }
 
+    /// Takes another k; in force from the next round on.
+    pub fn set_draft_len(&mut self, draft_len: u8) {
+        self.settings.draft_len = draft_len;
+    }
+
     /// Hands the drafter tokens that somebody else worked out: the person's draft, or the plain answer
     /// behind all that is committed.
     pub fn offer(&mut self, tokens: &[TokenId]) {
@@ -88,7 +96,7 @@ impl Decoder {
         Ok(Self {
             target: self.target.fork()?,
             drafter: Box::new(NoDrafter),
-            settings: Settings { draft_len: 0, ..self.settings },
+            settings: Settings { draft_len: 0, probe_depth: 0, ..self.settings },
             sampler: self.sampler,
             draws: self.draws.clone(),
             committed: self.committed.clone(),
@@ -176,10 +184,12 @@ impl Decoder {
         let round = self.round;
         let base = self.target.checkpoint()?; // base.len = committed - 1: the anchor is not cached yet
         let room = self.target.spec().ctx_len.saturating_sub(base.len + 1);
-        let draft_len = usize::from(self.settings.draft_len).min(room);
+        let is_probe = self.settings.probe_depth > 0;
+        let draft_len = if is_probe { 0 } else { usize::from(self.settings.draft_len).min(room) };
         self.tell_notices(&mut watch, emit);
         watch.held(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
+        self.probe(room, &mut watch, emit);
         let drafts = self.draft(draft_len, room, &mut watch, emit);
         let mut input = vec![self.committed[base.len]];
         input.extend(drafts.iter().map(|d| d.token)); // m = k + 1
@@ -226,18 +236,22 @@ impl Decoder {
             _ => draft_len,
         };
         watch.lap();
-        let mut tell = |index: usize, draft: &Draft| {
+        self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
             let took_us = watch.lap();
             watch.held(emit(drafted(round, index, draft, took_us)));
-        };
-        let round_ctx = round_ctx(&self.settings, &self.draws, (round, self.committed.len(), draft_len));
+        })
+    }
+
+    /// Has the drafter propose a chain of `draft_len` or, with another `limit`, a tree of so many nodes.
+    fn ask(&mut self, draft_len: usize, limit: usize, tell: &mut dyn FnMut(usize, &Draft)) -> Vec<Draft> {
+        let round_ctx = round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len));
         let mut ctx = DraftCtx {
             round: round_ctx,
             drafting: self.settings.drafting,
             committed: &self.committed,
             sampler: &self.sampler,
             target: self.target.as_mut(),
-            on_draft: &mut tell,
+            on_draft: tell,
             limit,
             drafts: Vec::new(),
         };

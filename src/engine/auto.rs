@@ -1,0 +1,125 @@
+//! The draft length that the engine chooses itself: measures, listens, tells what it changed and why.
+//!
+//! Which k is best is [`Policy`]'s to decide; what it must know comes from the very events that everyone
+//! else sees. Invariant: without a usable measurement nothing is chosen and k stays as it was set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::{Costs, DraftLenMode, EventKind, Header, Lane};
+use crate::speculate::decoder::Decoder;
+use crate::speculate::policy::{Choice, Policy, Seen};
+
+use super::control::Control;
+use super::outbox::Outbox;
+use super::{CostKey, CostMemory};
+
+/// Longest that passes are timed at the start.
+const LIMIT: Duration = Duration::from_millis(2_500);
+
+/// Chooses k for a run.
+pub(super) struct Auto {
+    memory: Arc<dyn CostMemory>,
+    key: CostKey,
+    policy: Option<Policy>,
+    untold: Option<EventKind>,
+    seen: Seen,
+    clock_us: u64,
+}
+
+impl Auto {
+    pub(super) fn new(memory: Arc<dyn CostMemory>, header: &Header) -> Self {
+        Self { memory, key: CostKey::of(header), policy: None, untold: None, seen: Seen::default(), clock_us: 0 }
+    }
+
+    /// Learns what passes cost, once: from memory, or by timing them.
+    pub(super) fn prepare(&mut self, decoder: &mut Decoder, from: u8) {
+        if self.policy.is_some() {
+            return;
+        }
+        let remembered = self.memory.recall(&self.key).filter(Costs::is_usable);
+        let known = remembered.is_some();
+        let measured = remembered.or_else(|| decoder.measure_costs(LIMIT).ok().filter(Costs::is_usable));
+        self.untold = Some(match measured {
+            Some(costs) => {
+                if !known {
+                    self.memory.remember(&self.key, &costs);
+                }
+                self.policy = Some(Policy::new(costs.clone(), from.into()));
+                EventKind::CostsKnown { costs, remembered: known }
+            }
+            None => EventKind::Notice {
+                message: format!("passes could not be timed here, so k stays {from}; choose another with -k"),
+            },
+        });
+    }
+
+    /// Tells what [`Auto::prepare`] found.
+    pub(super) fn tell(&mut self, outbox: &mut Outbox) {
+        if let Some(kind) = self.untold.take() {
+            outbox.send(Lane::Speculative, kind);
+        }
+    }
+
+    /// Another answer begins.
+    pub(super) fn begin_answer(&mut self) {
+        self.clock_us = 0;
+        if let Some(policy) = &mut self.policy {
+            policy.begin_answer();
+        }
+    }
+
+    /// Takes the k for the next round to the decoder, when the engine is to choose it.
+    pub(super) fn choose(&mut self, decoder: &mut Decoder, control: &mut Control, outbox: &mut Outbox) {
+        let settings = control.settings();
+        if settings.draft_len_mode != DraftLenMode::Auto {
+            return;
+        }
+        self.prepare(decoder, settings.draft_len);
+        self.tell(outbox);
+        let Some(policy) = &mut self.policy else {
+            return;
+        };
+        let Choice { draft_len, change } = policy.next();
+        decoder.set_draft_len(draft_len as u8);
+        if let Some(change) = change {
+            control.note_draft_len(draft_len as u8);
+            outbox.send(
+                Lane::Speculative,
+                EventKind::DraftLenChosen {
+                    from: change.from as u8,
+                    draft_len: draft_len as u8,
+                    expected: change.expected,
+                    exploring: change.exploring,
+                    reason: change.reason,
+                },
+            );
+        }
+    }
+
+    /// Takes note of what a round showed.
+    pub(super) fn hear(&mut self, lane: Lane, kind: &EventKind) {
+        let Some(policy) = &mut self.policy else {
+            return;
+        };
+        match (lane, kind) {
+            (Lane::Plain, EventKind::Scored { rows, verify_us, .. }) => policy.verified(rows.len(), *verify_us as f64),
+            (Lane::Plain, _) => {}
+            (_, EventKind::RoundStarted { draft_len, .. }) => {
+                self.seen = Seen { asked: (*draft_len).into(), ..Seen::default() };
+            }
+            (_, EventKind::Drafted { took_us, .. }) => {
+                self.seen.drafted += 1;
+                self.seen.draft_us += *took_us as f64;
+            }
+            (_, EventKind::Scored { verify_us, .. }) => self.seen.verify_us = *verify_us as f64,
+            (_, EventKind::Verified { verdict, .. }) => self.seen.accepted = verdict.accepted(),
+            (_, EventKind::Committed { clock_us, .. }) => {
+                self.seen.round_us = clock_us.saturating_sub(self.clock_us) as f64;
+                self.clock_us = *clock_us;
+                policy.observe(&self.seen);
+            }
+            _ => {}
+        }
+    }
+}
