@@ -226,8 +226,14 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub turns: u32,
     /// Time passes only; run no prompts
-    #[arg(long, conflicts_with = "suite")]
+    #[arg(long, conflicts_with_all = ["suite", "race"])]
     pub costs_only: bool,
+    /// Only race these draft lengths over the suite, interleaved on one engine: 0,1,2,3,auto, say
+    #[arg(long, value_name = "K,…", value_delimiter = ',', value_parser = parse_draft_len)]
+    pub race: Option<Vec<DraftLenArg>>,
+    /// Times that the race goes through the suite
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), requires = "race")]
+    pub repeat: u32,
     /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,

@@ -15,7 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("speculate", &["model", "protocol"]),
     ("engine", &["speculate", "model", "protocol", "stream"]),
     ("trace", &["protocol", "stream"]),
-    ("session", &["protocol", "speculate::verify", "speculate::distribution"]),
+    ("session", &["protocol", "speculate::verify", "speculate::distribution", "speculate::policy"]),
     ("tui", &["protocol", "stream", "session", "config"]),
     ("headless", &["protocol", "stream", "session"]),
     ("cli", &[]),

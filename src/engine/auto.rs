@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{Costs, DraftLenMode, EventKind, Header, Lane};
-use crate::speculate::decoder::Decoder;
+use crate::speculate::decoder::{Decoder, MeasuredCosts};
 use crate::speculate::policy::{Choice, Policy, Seen};
 
 use super::control::Control;
@@ -37,21 +37,25 @@ impl Auto {
         if self.policy.is_some() {
             return;
         }
-        let remembered = self.memory.recall(&self.key).filter(Costs::is_usable);
-        let known = remembered.is_some();
-        let measured = remembered.or_else(|| decoder.measure_costs(LIMIT).ok().filter(Costs::is_usable));
-        self.untold = Some(match measured {
+        let recalled = self.memory.recall(&self.key).filter(Costs::is_usable);
+        let remembered = recalled.is_some();
+        self.untold = Some(match recalled.or_else(|| self.measure(decoder)) {
             Some(costs) => {
-                if !known {
-                    self.memory.remember(&self.key, &costs);
-                }
                 self.policy = Some(Policy::new(costs.clone(), from.into()));
-                EventKind::CostsKnown { costs, remembered: known }
+                EventKind::CostsKnown { costs, remembered }
             }
             None => EventKind::Notice {
                 message: format!("passes could not be timed here, so k stays {from}; choose another with -k"),
             },
         });
+    }
+
+    fn measure(&self, decoder: &mut Decoder) -> Option<Costs> {
+        let MeasuredCosts { costs, is_steady } = decoder.measure_costs(LIMIT).ok()?;
+        if is_steady && costs.is_usable() {
+            self.memory.remember(&self.key, &costs);
+        }
+        costs.is_usable().then_some(costs)
     }
 
     /// Tells what [`Auto::prepare`] found.

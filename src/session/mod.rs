@@ -6,8 +6,10 @@
 //! the front end's business, and so is every colour.
 
 pub mod account;
+pub mod classes;
 mod compare;
 mod findings;
+pub mod probe;
 mod round;
 mod stats;
 pub mod text;

@@ -56,6 +56,8 @@ pub struct Round {
     pub clock_us: u64,
     /// What the drafter would have proposed, in a probe run.
     pub probed: Vec<ProbedDraft>,
+    /// Time of that chain.
+    pub probe_us: u64,
     /// Whether the commit has been told.
     pub is_complete: bool,
 }

@@ -141,8 +141,10 @@ impl Answer {
                 let all_told = round.drafts.len() >= round.draft_len.into();
                 Some(if all_told { Phase::Verifying } else { Phase::Drafting })
             }
-            EventKind::Probed { round, drafts, .. } => {
-                self.round_mut(*round)?.probed.clone_from(drafts);
+            EventKind::Probed { round, drafts, took_us } => {
+                let round = self.round_mut(*round)?;
+                round.probed.clone_from(drafts);
+                round.probe_us = *took_us;
                 Some(Phase::Verifying)
             }
             EventKind::Scored { round, rows, verify_us, sample_us } => {

@@ -20,6 +20,8 @@ use super::verify::{Draft, RoundCtx, verifier};
 use crate::model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
 use crate::protocol::{EventKind, Sampling, Settings, TokenId, Verification, VerifyRule};
 
+pub use calibrate::MeasuredCosts;
+
 /// Hears what happens. The answer is the time it held the round on purpose (a pause), which no
 /// clock counts.
 pub type Emit<'a> = dyn FnMut(EventKind) -> Duration + 'a;

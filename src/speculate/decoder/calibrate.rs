@@ -12,6 +12,7 @@ use super::Decoder;
 use crate::model::{Checkpoint, LogitRows, Model};
 use crate::protocol::{Costs, EventKind, Settings, TokenId};
 use crate::speculate::SpecError;
+use crate::speculate::policy::rising;
 use crate::speculate::report::prediction;
 
 /// Most rows that are timed: drafts of 8.
@@ -26,6 +27,19 @@ const CHAIN: u8 = 4;
 const PLAIN: usize = 16;
 /// Cost of a draft relative to one row where it could not be timed.
 const DRAFT_GUESS: f64 = 0.1;
+
+/// A machine is steady when the slower half of its plain passes takes at most this much longer than the
+/// faster half.
+const STEADY: f64 = 1.5;
+
+/// Measured costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredCosts {
+    /// The costs.
+    pub costs: Costs,
+    /// Whether the machine did the same all the time, so that they are worth keeping.
+    pub is_steady: bool,
+}
 
 /// Times of all turns, in microseconds.
 #[derive(Default)]
@@ -42,13 +56,13 @@ impl Decoder {
     ///
     /// # Errors
     /// When the target cannot be run.
-    pub fn measure_costs(&mut self, limit: Duration) -> Result<Costs, SpecError> {
+    pub fn measure_costs(&mut self, limit: Duration) -> Result<MeasuredCosts, SpecError> {
         let (is_new, settings) = (self.committed.is_empty(), self.settings);
         let times = self.time_all(is_new, Instant::now() + limit);
         if is_new {
             self.forget(&settings)?; // also when timing failed half-way
         }
-        Ok(times?.costs())
+        Ok(times?.measured())
     }
 
     fn time_all(&mut self, is_new: bool, until: Instant) -> Result<Times, SpecError> {
@@ -116,7 +130,7 @@ impl Decoder {
             self.time_drafts(0)?;
             rounds += 1;
         }
-        let (Some(usual), Some(late)) = (median(usual), self.time_drafts(1)?) else {
+        let (Some(usual), Some(late)) = (lower(usual), self.time_drafts(1)?) else {
             return Ok(0.0);
         };
         Ok((late - usual).max(0.0) / rounds.max(1) as f64)
@@ -135,15 +149,17 @@ impl Decoder {
 }
 
 impl Times {
-    fn costs(mut self) -> Costs {
-        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| median(times)).collect();
+    fn measured(mut self) -> MeasuredCosts {
+        let is_steady = is_steady(&mut self.verify[0]);
+        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| lower(times)).collect();
         let plain = verify_us.first().copied().unwrap_or_default();
-        Costs {
-            draft_us: median(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
+        let costs = Costs {
+            draft_us: lower(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
             settle_us: self.settle,
-            overhead_us: median(&mut self.overhead).unwrap_or_default(),
-            verify_us,
-        }
+            overhead_us: lower(&mut self.overhead).unwrap_or_default(),
+            verify_us: rising(verify_us),
+        };
+        MeasuredCosts { costs, is_steady }
     }
 }
 
@@ -151,7 +167,14 @@ fn micros(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e6
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
+fn is_steady(times: &mut [f64]) -> bool {
+    times.sort_unstable_by(f64::total_cmp);
+    let quarter = times.len() / 4;
+    times.len() > 4 && times[times.len() - 1 - quarter] <= times[quarter] * STEADY
+}
+
+/// The lower quartile: what neighbours do to a machine only ever makes a pass slower.
+fn lower(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    values.get(values.len() / 4).copied()
 }

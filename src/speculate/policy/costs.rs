@@ -84,12 +84,27 @@ impl CostModel {
         let speed = self.speed.median(0);
         let corrected = |base: f64, recent: &Recent| base * speed * recent.median(START_VOTES).clamp(1.0 / MOST, MOST);
         Costs {
-            verify_us: self.base.verify_us.iter().zip(&self.verify).map(|(t, r)| corrected(*t, r)).collect(),
+            verify_us: rising(self.base.verify_us.iter().zip(&self.verify).map(|(t, r)| corrected(*t, r)).collect()),
             draft_us: corrected(self.base.draft_us.max(1.0), &self.draft),
             settle_us: self.base.settle_us * speed,
             overhead_us: corrected(self.base.overhead_us.max(1.0), &self.overhead),
         }
     }
+}
+
+/// The nearest curve that never falls (pool adjacent violators): more rows cannot cost less, so what
+/// looks like it is noise.
+pub(crate) fn rising(curve: Vec<f64>) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::with_capacity(curve.len());
+    for value in curve {
+        let mut pool = (value, 1);
+        while let Some(before) = pools.pop_if(|before| before.0 > pool.0) {
+            let count = before.1 + pool.1;
+            pool = ((before.0 * before.1 as f64 + pool.0 * pool.1 as f64) / count as f64, count);
+        }
+        pools.push(pool);
+    }
+    pools.into_iter().flat_map(|(value, count)| std::iter::repeat_n(value, count)).collect()
 }
 
 #[cfg(test)]
@@ -98,6 +113,13 @@ mod tests {
 
     fn base() -> Costs {
         Costs { verify_us: vec![1000.0, 1100.0, 1200.0], draft_us: 90.0, settle_us: 10.0, overhead_us: 20.0 }
+    }
+
+    #[test]
+    fn a_curve_that_falls_is_flattened() {
+        assert_eq!(rising(vec![1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]);
+        assert_eq!(rising(vec![1.0, 4.0, 2.0, 3.0, 9.0]), [1.0, 3.0, 3.0, 3.0, 9.0]);
+        assert!(rising(Vec::new()).is_empty());
     }
 
     #[test]

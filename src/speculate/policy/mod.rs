@@ -15,6 +15,8 @@ mod costs;
 use crate::protocol::{Costs, MAX_DRAFT_LEN};
 
 use acceptance::Acceptance;
+pub(crate) use costs::rising;
+
 use costs::CostModel;
 
 /// Part of the time that looks may cost.
