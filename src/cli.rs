@@ -1,12 +1,14 @@
 //! The command line as it is typed. Names and paths only: what they mean is decided by whoever
 //! wires the program together.
 
+mod identity;
 mod lab;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use identity::IdentityArgs;
 pub use lab::LabArgs;
 
 /// See speculative decoding happen, live in the terminal.
@@ -34,6 +36,10 @@ pub enum Action {
     Compare(CompareArgs),
     /// Account for the speed: what passes cost here, what drafts are worth, which k is best
     Explain(ExplainArgs),
+    /// Prove that speculation changes nothing: texts or laws compared, differences explained
+    ///
+    /// The exit status is 1 when the modes differ.
+    VerifyIdentity(IdentityArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.

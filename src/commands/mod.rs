@@ -4,6 +4,7 @@ pub(crate) mod chat;
 pub(crate) mod compare;
 mod costs;
 pub(crate) mod explain;
+pub(crate) mod identity;
 pub(crate) mod models;
 pub(crate) mod run;
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::protocol::{Costs, DraftLenMode, EventKind, Header, Lane};
+use crate::protocol::{Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Settings, VerifyRule};
 use crate::speculate::decoder::{Decoder, MeasuredCosts};
 use crate::speculate::policy::{Choice, Policy, Seen};
 
@@ -22,6 +22,11 @@ pub(super) struct Auto {
     memory: Arc<dyn CostMemory>,
     key: CostKey,
     policy: Option<Policy>,
+    costs: Option<Costs>,
+    /// Drafter and rule that the policy has seen.
+    learnt_of: Option<(DrafterKind, Drafting, VerifyRule)>,
+    /// Whether the engine chooses k at present.
+    active: bool,
     untold: Option<EventKind>,
     seen: Seen,
     clock_us: u64,
@@ -29,7 +34,17 @@ pub(super) struct Auto {
 
 impl Auto {
     pub(super) fn new(memory: Arc<dyn CostMemory>, header: &Header) -> Self {
-        Self { memory, key: CostKey::of(header), policy: None, untold: None, seen: Seen::default(), clock_us: 0 }
+        Self {
+            memory,
+            key: CostKey::of(header),
+            policy: None,
+            costs: None,
+            learnt_of: None,
+            active: false,
+            untold: None,
+            seen: Seen::default(),
+            clock_us: 0,
+        }
     }
 
     /// Learns what passes cost, once: from memory, or by timing them.
@@ -42,6 +57,7 @@ impl Auto {
         self.untold = Some(match recalled.or_else(|| self.measure(decoder)) {
             Some(costs) => {
                 self.policy = Some(Policy::new(costs.clone(), from.into()));
+                self.costs = Some(costs.clone());
                 EventKind::CostsKnown { costs, remembered }
             }
             None => EventKind::Notice {
@@ -76,9 +92,13 @@ impl Auto {
     /// Takes the k for the next round to the decoder, when the engine is to choose it.
     pub(super) fn choose(&mut self, decoder: &mut Decoder, control: &mut Control, outbox: &mut Outbox) {
         let settings = control.settings();
-        if settings.draft_len_mode != DraftLenMode::Auto {
+        // a tree's cost does not follow from its depth, and a person is no machine
+        let is_fixed = settings.draft_len_mode == DraftLenMode::Fixed || settings.drafting.tree.is_some();
+        self.active = !is_fixed && settings.drafter != DrafterKind::Human;
+        if !self.active {
             return;
         }
+        self.notice_change(&settings);
         self.prepare(decoder, settings.draft_len);
         self.tell(outbox);
         let Some(policy) = &mut self.policy else {
@@ -101,9 +121,20 @@ impl Auto {
         }
     }
 
+    /// Another drafter or rule: what was learnt of acceptance is of no use any more.
+    fn notice_change(&mut self, settings: &Settings) {
+        let learnt_of = (settings.drafter, settings.drafting, settings.rule);
+        if self.learnt_of.is_some_and(|before| before != learnt_of)
+            && let Some(costs) = &self.costs
+        {
+            self.policy = Some(Policy::new(costs.clone(), settings.draft_len.into()));
+        }
+        self.learnt_of = Some(learnt_of);
+    }
+
     /// Takes note of what a round showed.
     pub(super) fn hear(&mut self, lane: Lane, kind: &EventKind) {
-        let Some(policy) = &mut self.policy else {
+        let Some(policy) = self.policy.as_mut().filter(|_| self.active) else {
             return;
         };
         match (lane, kind) {

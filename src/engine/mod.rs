@@ -17,8 +17,9 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::load::Recipe;
+use crate::model::load::{Loaded, Recipe};
 use crate::protocol::{Costs, Header, Settings};
+use crate::speculate::drafter::Roster;
 use crate::stream::Source;
 
 /// What a run starts with.
@@ -87,6 +88,13 @@ impl CostMemory for NoMemory {
         None
     }
     fn remember(&self, _: &CostKey, _: &Costs) {}
+}
+
+/// All drafters that a loaded model has, and the rest of it.
+#[must_use]
+pub fn roster(loaded: Loaded) -> (Roster, Loaded) {
+    let (drafters, loaded) = worker::drafters(loaded);
+    (drafters.roster, loaded)
 }
 
 /// Starts the engine. Loading happens on its thread and is told by events.

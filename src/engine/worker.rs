@@ -89,8 +89,8 @@ fn serve(
 }
 
 /// All drafters of a run, and what is told of them.
-struct Drafters {
-    roster: Roster,
+pub(super) struct Drafters {
+    pub(super) roster: Roster,
     infos: Vec<DrafterInfo>,
 }
 
@@ -103,7 +103,7 @@ impl Drafters {
 }
 
 /// Takes the drafters out of what was loaded.
-fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
+pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     let vocab = loaded.target.spec().info.vocab;
     let free =
         [DrafterKind::Ngram, DrafterKind::EarlyExit, DrafterKind::Oracle, DrafterKind::Random, DrafterKind::Human];

@@ -17,11 +17,13 @@ pub mod llama;
 pub mod load;
 pub mod mtp;
 pub mod native;
+mod row_by_row;
 mod rows;
 pub mod template;
 pub mod tokenizer;
 
 pub use error::ModelError;
+pub use row_by_row::RowByRow;
 pub use rows::Rows;
 
 use crate::protocol::{ModelInfo, TokenId};
