@@ -1,9 +1,15 @@
 //! The command line as it is typed. Names and paths only: what they mean is decided by whoever
 //! wires the program together.
 
+mod identity;
+mod lab;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use identity::IdentityArgs;
+pub use lab::LabArgs;
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -26,10 +32,14 @@ pub enum Action {
     Run(RunArgs),
     /// Decode one prompt plainly and speculatively, interleaved on one device, and compare
     ///
-    /// The exit status is 1 when greedy outputs differ.
+    /// The exit status is 1 when greedy outputs differ under a lossless rule.
     Compare(CompareArgs),
     /// Account for the speed: what passes cost here, what drafts are worth, which k is best
     Explain(ExplainArgs),
+    /// Prove that speculation changes nothing: texts or laws compared, differences explained
+    ///
+    /// The exit status is 1 when the modes differ.
+    VerifyIdentity(IdentityArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.
@@ -60,9 +70,12 @@ pub struct ModelArgs {
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// Who proposes draft tokens
-    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = ["mtp", "none"])]
+    /// Who proposes draft tokens; whoever does, a lossless rule gives the same text
+    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
     pub drafter: String,
+    /// GGUF file of a second, smaller model with the same tokenizer, for the drafter draft-model
+    #[arg(long, value_name = "FILE")]
+    pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub mtp: Option<PathBuf>,
@@ -72,12 +85,15 @@ pub struct ModelArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Decoding")]
 pub struct DecodeArgs {
-    /// Draft length: tokens drafted per round, 0 (plain) to 15
-    #[arg(short, long = "draft-len", value_name = "K", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=15))]
-    pub k: u8,
-    /// How drafts are judged; both rules are lossless
-    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = ["exact", "rejection"])]
+    /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s
+    #[arg(short, long = "draft-len", value_name = "auto|K", default_value = "2", value_parser = parse_draft_len)]
+    pub k: DraftLenArg,
+    /// How drafts are judged; exact, rejection and block are lossless, the others change the text
+    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules())]
     pub verify: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub lab: LabArgs,
     /// 0 takes the most probable token
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub temperature: f32,
@@ -216,8 +232,14 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub turns: u32,
     /// Time passes only; run no prompts
-    #[arg(long, conflicts_with = "suite")]
+    #[arg(long, conflicts_with_all = ["suite", "race"])]
     pub costs_only: bool,
+    /// Only race these draft lengths over the suite, interleaved on one engine: 0,1,2,3,auto, say
+    #[arg(long, value_name = "K,…", value_delimiter = ',', value_parser = parse_draft_len)]
+    pub race: Option<Vec<DraftLenArg>>,
+    /// Times that the race goes through the suite
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), requires = "race")]
+    pub repeat: u32,
     /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
@@ -299,6 +321,23 @@ pub enum BackendArg {
     Native,
 }
 
+/// `--draft-len`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftLenArg {
+    /// The engine chooses, round by round.
+    Auto,
+    /// So many.
+    Fixed(u8),
+}
+
+pub(crate) fn parse_draft_len(text: &str) -> Result<DraftLenArg, String> {
+    match text.parse::<u8>() {
+        _ if text == "auto" => Ok(DraftLenArg::Auto),
+        Ok(k @ 0..=15) => Ok(DraftLenArg::Fixed(k)),
+        _ => Err("it must be auto or a number from 0 to 15".to_owned()),
+    }
+}
+
 /// `--threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
@@ -344,9 +383,11 @@ mod tests {
     fn chat_is_what_runs_without_a_subcommand() {
         let cli = Cli::try_parse_from(["draftscope", "-k", "4", "--split"]).unwrap();
         assert!(cli.command.is_none() && cli.chat.split);
-        assert_eq!(cli.chat.decode.k, 4);
+        assert_eq!(cli.chat.decode.k, DraftLenArg::Fixed(4));
         assert!(Cli::try_parse_from(["draftscope", "run"]).is_err(), "a prompt is needed");
         assert!(Cli::try_parse_from(["draftscope", "run", "--prompt", "a", "-k", "16"]).is_err());
+        let cli = Cli::try_parse_from(["draftscope", "-k", "auto"]).unwrap();
+        assert_eq!(cli.chat.decode.k, DraftLenArg::Auto);
         assert!(Cli::try_parse_from(["draftscope", "run", "-"]).is_ok());
     }
 }

@@ -19,6 +19,7 @@
 pub mod cli;
 pub mod engine;
 pub mod headless;
+pub mod identity;
 pub mod model;
 pub mod protocol;
 pub mod session;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use common::real;
 use draftscope::model::load::{Dtype, Loaded, MtpRecipe};
-use draftscope::model::{LogitRows, Rows};
-use draftscope::protocol::{DrafterKind, EventKind, Message, Settings, Speaker, TokenId};
+use draftscope::model::{LogitRows, Model, Rows};
+use draftscope::protocol::{DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
+use draftscope::speculate::drafter::{Drafter, ModelDrafter, MtpDrafter, NoDrafter, Roster};
 use safetensors::SafeTensors;
 
 fn ids(ids: &[u32]) -> Vec<TokenId> {
@@ -223,6 +223,69 @@ fn native_speculation_gives_the_plain_text_for_every_prompt_and_k() {
             assert_eq!(got[..len], want[..len], "{} at k = {k}", golden.prompt);
         }
     }
+}
+
+/// All drafters on the native backend; the draft model is the target's own file.
+fn roster() -> Option<(Box<dyn Model>, Roster)> {
+    let loaded = real::load_native_with_draft_model()?;
+    let mut roster = Roster::default();
+    roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(loaded.mtp.unwrap().0)));
+    roster.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(loaded.draft_model.unwrap().unwrap().0)));
+    Some((loaded.target, roster))
+}
+
+/// `DRAFTSCOPE_IDENTITY=long` takes all prompts and every k, which takes a good part of an hour.
+fn is_long() -> bool {
+    std::env::var("DRAFTSCOPE_IDENTITY").is_ok_and(|v| v == "long")
+}
+
+#[test]
+fn every_drafter_tree_and_lossless_rule_gives_the_plain_text_on_the_real_model() {
+    let Some((target, roster)) = roster() else { return };
+    let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(0));
+    let mut decoder = Decoder::new(target, Box::new(roster), &settings(1));
+    let (golden, long) = (real::golden(), is_long());
+    let (ks, every, len): (&[u8], _, _) = if long { (&[1, 2, 3, 4, 6, 8], 1, 96) } else { (&[2, 5], 8, 40) };
+    let rules = [VerifyRule::Exact, VerifyRule::Rejection, VerifyRule::Block];
+    let (mut answers, mut drafted) = (0, 0);
+    for (number, golden) in golden.iter().step_by(every).enumerate() {
+        let prompt = ids(&golden.prompt_ids);
+        let (want, _) = run(&mut plain, &prompt, len);
+        let kinds = DrafterKind::ALL.iter().map(|kind| (*kind, None));
+        let trees = [4, 15].map(|nodes| (DrafterKind::Mtp, Some(nodes)));
+        for (index, (drafter, tree)) in kinds.chain(trees).enumerate() {
+            for (i, k) in ks.iter().enumerate() {
+                let rule = rules[(number + index + i) % rules.len()]; // greedy: every rule is `exact`
+                let drafting = Drafting { tree, ..Drafting::default() };
+                decoder.set(&Settings { drafter, drafting, rule, ..settings(*k) });
+                let (got, rounds) = run(&mut decoder, &prompt, len);
+                let shared = want.len().min(got.len());
+                assert_eq!(got[..shared], want[..shared], "{}: {drafter}, tree {tree:?}, k = {k}", golden.prompt);
+                answers += 1;
+                drafted += rounds.iter().map(|(drafts, _)| drafts.len()).sum::<usize>();
+            }
+        }
+    }
+    println!("{answers} answers with {drafted} drafts, all as plain decoding");
+    assert!(decoder.take_notices().is_empty());
+}
+
+#[test]
+fn a_tree_and_the_own_file_as_draft_model_commit_more_per_round() {
+    let Some((target, roster)) = roster() else { return };
+    let mut decoder = Decoder::new(target, Box::new(roster), &settings(3));
+    let mut per_round = |settings: Settings| {
+        decoder.set(&settings);
+        let golden = real::golden();
+        let rounds = golden.iter().step_by(8).map(|golden| run(&mut decoder, &ids(&golden.prompt_ids), 48).1);
+        let accepted: Vec<usize> = rounds.flatten().map(|(_, accepted)| accepted + 1).collect();
+        accepted.iter().sum::<usize>() as f64 / accepted.len() as f64
+    };
+    let tree = |nodes| Settings { drafting: Drafting { tree: nodes, ..Drafting::default() }, ..settings(3) };
+    let (chain, wide) = (per_round(tree(None)), per_round(tree(Some(12))));
+    let own = per_round(Settings { drafter: DrafterKind::DraftModel, ..settings(3) });
+    println!("tokens per round at k = 3: chain {chain:.2}, tree of 12 nodes {wide:.2}, own file {own:.2}");
+    assert!(wide > chain + 0.1 && own > 3.9, "chain {chain}, tree {wide}, own file {own}");
 }
 
 #[test]

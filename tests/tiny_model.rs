@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use common::tiny::{self, Tiny};
 use draftscope::model::load::Loaded;
-use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, Rows};
-use draftscope::protocol::{EventKind, Sampling, Settings, TokenId, VerifyRule};
+use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
+use draftscope::protocol::{DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
-use draftscope::speculate::sampler::Sampler;
-use draftscope::speculate::verify::{Draft, RoundCtx};
+use draftscope::speculate::drafter::{DraftCtx, Drafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster};
+use draftscope::speculate::sampler::LogitRow;
+use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -37,26 +37,13 @@ struct RandomDrafter {
 }
 
 impl Drafter for RandomDrafter {
-    fn observe(&mut self, _: &[TokenId], _: &Rows) -> Result<(), ModelError> {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let spread = if self.wrong_length { 2 * ctx.round.draft_len + 3 } else { ctx.round.draft_len + 1 };
+        for _ in 0..self.rng.next_u32() as usize % spread {
+            // one id beyond the vocabulary: nonsense must not stop the run
+            ctx.propose(Draft::certain(TokenId(self.rng.next_u32() % (tiny::vocab_len() as u32 + 1))));
+        }
         Ok(())
-    }
-    fn rewind(&mut self, _: usize) -> Result<(), ModelError> {
-        Ok(())
-    }
-    fn draft(
-        &mut self,
-        ctx: &RoundCtx<'_>,
-        _: &Sampler,
-        on_draft: &mut dyn FnMut(&Draft),
-    ) -> Result<Vec<Draft>, ModelError> {
-        let spread = if self.wrong_length { 2 * ctx.draft_len + 3 } else { ctx.draft_len + 1 };
-        let len = self.rng.next_u32() as usize % spread;
-        // one id beyond the vocabulary: nonsense must not stop the run
-        let drafts: Vec<Draft> = (0..len)
-            .map(|_| Draft { token: TokenId(self.rng.next_u32() % (tiny::vocab_len() as u32 + 1)), q: None })
-            .collect();
-        drafts.iter().for_each(on_draft);
-        Ok(drafts)
     }
 }
 
@@ -64,15 +51,35 @@ impl Drafter for RandomDrafter {
 struct FailingDrafter(u32);
 
 impl Drafter for FailingDrafter {
-    fn observe(&mut self, _: &[TokenId], _: &Rows) -> Result<(), ModelError> {
-        Ok(())
-    }
-    fn rewind(&mut self, _: usize) -> Result<(), ModelError> {
-        Ok(())
-    }
-    fn draft(&mut self, _: &RoundCtx<'_>, _: &Sampler, _: &mut dyn FnMut(&Draft)) -> Result<Vec<Draft>, ModelError> {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        ctx.propose(Draft::certain(TokenId(5))); // what was told before it failed stands
         self.0 += 1;
-        if self.0 > 3 { Err(ModelError::NotFinite { position: 3 }) } else { Ok(Vec::new()) }
+        if self.0 > 3 { Err(ModelError::NotFinite { position: 3 }) } else { Ok(()) }
+    }
+}
+
+/// Proposes what the target finds second best, and in a tree the third best beside it.
+struct RunnerUp;
+
+impl Drafter for RunnerUp {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let since = ctx.target.checkpoint()?;
+        let mut token = *ctx.committed.last().unwrap();
+        for depth in 0..ctx.round.draft_len {
+            let out = ctx.target.forward_early(&[token], tiny::LAYERS)?;
+            let q = ctx.sampler.distribution(&LogitRow::of(&out, 0, None), None, 0)?;
+            let ranked: Vec<TokenId> = q.top(3).0.iter().map(|(token, _)| *token).collect();
+            token = ranked[1];
+            let is_tree = ctx.drafting.tree.is_some();
+            // in a tree each second best is the first draft of its row, and continued
+            let row = 2 * depth.saturating_sub(1) + usize::from(depth > 0);
+            let second = Draft::drawn(token, q.clone());
+            ctx.propose(if is_tree { second.at_row(row) } else { second });
+            if is_tree {
+                ctx.propose(Draft::drawn(ranked[2], q).at_row(row));
+            }
+        }
+        ctx.target.truncate(since.len, &since)
     }
 }
 
@@ -99,11 +106,14 @@ fn decode(
     (output, events)
 }
 
-const DRAFTERS: [&str; 4] = ["mtp", "random", "wrong length", "failing"];
+const DRAFTERS: [&str; 7] = ["mtp", "random", "wrong length", "failing", "stack", "draft model", "same model"];
 
 fn drafter(name: &str, files: &Tiny, seed: u64) -> Box<dyn Drafter> {
     match name {
         "mtp" => Box::new(MtpDrafter::new(files.load().mtp.unwrap().0)),
+        "stack" => Box::new(stack(files, 3)),
+        "draft model" => Box::new(ModelDrafter::new(Tiny::new(seed + 77).load().target)),
+        "same model" => Box::new(ModelDrafter::new(files.load().target)),
         "failing" => Box::new(FailingDrafter(0)),
         _ => Box::new(RandomDrafter { rng: ChaCha8Rng::seed_from_u64(seed), wrong_length: name == "wrong length" }),
     }
@@ -111,19 +121,250 @@ fn drafter(name: &str, files: &Tiny, seed: u64) -> Box<dyn Drafter> {
 
 #[test]
 fn every_drafter_and_k_gives_the_plain_greedy_text() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         let files = Tiny::new(seed);
         let Loaded { target, .. } = files.load();
         let prompt = tokens(seed, 9);
         let plain = Settings { draft_len: 0, ..Settings::default() };
         let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 60);
-        for (k, name) in (0..=8).flat_map(|k| DRAFTERS.map(|name| (k, name))) {
-            for rule in VerifyRule::ALL {
+        for (k, name) in [0, 1, 2, 3, 5, 8].into_iter().flat_map(|k| DRAFTERS.map(|name| (k, name))) {
+            for rule in VerifyRule::ALL.iter().filter(|rule| rule.is_lossless()) {
                 let settings = Settings { draft_len: k, rule: *rule, ..Settings::default() };
                 let drafter = drafter(name, &files, seed + u64::from(k));
                 let (got, _) = decode(target.fork().unwrap(), drafter, &settings, &prompt, 60);
                 assert_eq!(got, want, "seed {seed}, {name}, k = {k}, {rule}");
             }
+        }
+    }
+}
+
+fn stack(files: &Tiny, depths: usize) -> MtpDrafter {
+    let recipe = draftscope::model::load::Recipe { mtp: Some(tiny::mtp_stack(4, depths)), ..files.recipe() };
+    let loaded = draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap();
+    assert_eq!(loaded.deeper.len(), depths - 1);
+    MtpDrafter::stack(std::iter::once(loaded.mtp.unwrap().0).chain(loaded.deeper).collect())
+}
+
+/// All drafters there are, on a tiny model.
+fn roster(files: &Tiny) -> Roster {
+    let mut roster = Roster::default();
+    roster.add(DrafterKind::Mtp, Box::new(stack(files, 2)));
+    roster.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(Tiny::new(99).load().target)));
+    roster
+}
+
+#[test]
+fn every_kind_of_drafter_gives_the_plain_text_with_every_rule() {
+    let files = Tiny::new(6);
+    let Loaded { target, .. } = files.load();
+    let prompt = tokens(6, 9);
+    for temperature in [0.0, 0.9] {
+        let sampling = Sampling { temperature, seed: 3, ..Sampling::default() };
+        let plain = Settings { draft_len: 0, sampling, ..Settings::default() };
+        let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 40);
+        let rules = VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless());
+        // at a temperature the text of a seed is promised by `exact` alone
+        let rules: Vec<_> = rules.filter(|rule| temperature == 0.0 || *rule == VerifyRule::Exact).collect();
+        for (drafter, k) in DrafterKind::ALL.iter().flat_map(|kind| [1, 2, 5, 15].map(|k| (*kind, k))) {
+            for rule in &rules {
+                let settings = Settings { draft_len: k, drafter, rule: *rule, ..plain };
+                let (got, events) = decode(target.fork().unwrap(), Box::new(roster(&files)), &settings, &prompt, 40);
+                assert_eq!(got, want, "{drafter}, k = {k}, {rule}, temperature {temperature}");
+                let notices: Vec<_> = events.iter().filter(|e| matches!(e, EventKind::Notice { .. })).collect();
+                assert!(notices.is_empty(), "{drafter}: {notices:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn trees_give_the_plain_text_with_every_rule_budget_and_depth() {
+    let files = Tiny::new(8);
+    let Loaded { target, .. } = files.load();
+    let prompt = tokens(8, 9);
+    for temperature in [0.0, 0.9] {
+        let sampling = Sampling { temperature, seed: 5, ..Sampling::default() };
+        let plain = Settings { draft_len: 0, sampling, ..Settings::default() };
+        let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 40);
+        for (nodes, k) in [(1, 1), (3, 1), (3, 2), (8, 3), (15, 4), (15, 15)] {
+            for rule in VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless()) {
+                if temperature > 0.0 && rule != VerifyRule::Exact {
+                    continue;
+                }
+                for depths in [1, 2] {
+                    let drafting = Drafting { tree: Some(nodes), ..Drafting::default() };
+                    let settings = Settings { draft_len: k, rule, drafting, ..plain };
+                    let drafter = Box::new(stack(&files, depths));
+                    let (got, events) = decode(target.fork().unwrap(), drafter, &settings, &prompt, 40);
+                    assert_eq!(
+                        got, want,
+                        "{nodes} nodes, k = {k}, {rule}, {depths} modules, temperature {temperature}"
+                    );
+                    let rows = events.iter().filter_map(|event| match event {
+                        EventKind::Drafted { row, index, .. } => Some((*row, *index)),
+                        _ => None,
+                    });
+                    let rows: Vec<_> = rows.collect();
+                    assert!(rows.iter().all(|(row, index)| row.is_some_and(|row| row <= *index)), "{rows:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn drafter_and_rule_switch_between_rounds_and_the_text_stays() {
+    let files = Tiny::new(6);
+    let Loaded { target, .. } = files.load();
+    let prompt = tokens(6, 9);
+    let plain = Settings { draft_len: 0, ..Settings::default() };
+    let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 80);
+    let lossless: Vec<_> = VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless()).collect();
+    let base = Settings { draft_len: 3, ..Settings::default() };
+    let mut decoder = Decoder::new(target, Box::new(roster(&files)), &base);
+    let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
+    let (mut got, mut drafted) = (vec![first.id], 0);
+    for round in 0.. {
+        let drafter = DrafterKind::ALL[round * 7 % DrafterKind::ALL.len()];
+        let tree = (round % 3 == 0).then_some(6);
+        let rule = lossless[round % lossless.len()];
+        decoder.set(&Settings { drafter, rule, drafting: Drafting { tree, ..Drafting::default() }, ..base });
+        let committed = decoder.round(&mut |event| {
+            drafted += usize::from(matches!(event, EventKind::Drafted { .. }));
+            assert!(!matches!(event, EventKind::Notice { .. }), "{event:?}");
+            Duration::ZERO
+        });
+        got.extend(committed.unwrap());
+        if got.len() >= 80 {
+            break;
+        }
+    }
+    got.truncate(80);
+    assert_eq!(got, want);
+    assert!(drafted > 30, "{drafted}");
+}
+
+#[test]
+fn an_oracle_is_always_right_and_the_models_own_copy_too() {
+    let files = Tiny::new(6);
+    let Loaded { target, .. } = files.load();
+    let prompt = tokens(6, 9);
+    let plain = Settings { draft_len: 0, ..Settings::default() };
+    let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 41);
+    let answer: Vec<TokenId> = prompt.iter().chain(&want).copied().collect();
+    let mut oracle = OracleDrafter::default();
+    oracle.offer(&answer);
+    let settings = Settings { draft_len: 4, ..Settings::default() };
+    for drafter in [Box::new(oracle) as Box<dyn Drafter>, Box::new(ModelDrafter::new(files.load().target))] {
+        let (got, events) = decode(target.fork().unwrap(), drafter, &settings, &prompt, 41);
+        assert_eq!(got, want);
+        let rounds = events.iter().filter(|e| matches!(e, EventKind::Committed { .. })).count();
+        assert_eq!(rounds, 8, "40 tokens, five a round");
+    }
+}
+
+fn notices(events: &[EventKind]) -> Vec<&str> {
+    fn text(event: &EventKind) -> Option<&str> {
+        match event {
+            EventKind::Notice { message } => Some(message),
+            _ => None,
+        }
+    }
+    events.iter().filter_map(text).collect()
+}
+
+#[test]
+fn bad_input_means_plain_decoding_and_a_visible_reason() {
+    let files = Tiny::new(6);
+    let Loaded { target, .. } = files.load();
+    let prompt = tokens(6, 9);
+    let plain = Settings { draft_len: 0, ..Settings::default() };
+    let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 30);
+    let check = |drafter: Box<dyn Drafter>, settings: &Settings, reason: &str| {
+        let (got, events) = decode(target.fork().unwrap(), drafter, settings, &prompt, 30);
+        assert_eq!(got, want, "{reason}");
+        let notices = notices(&events);
+        assert!(notices.len() == 1 && notices[0].contains(reason), "{reason}: {notices:?}");
+    };
+    let base = Settings { draft_len: 4, ..Settings::default() };
+    let nan = draftscope::model::load::Recipe { mtp: Some(tiny::mtp_of_nan()), ..files.recipe() };
+    let module = || draftscope::model::load::load(&nan, &mut |_, _, _| {}).unwrap().mtp.unwrap().0;
+    check(Box::new(MtpDrafter::new(module())), &base, "not numbers");
+    let mut failing = Roster::default();
+    failing.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(module())));
+    check(Box::new(failing), &base, "not numbers");
+    let empty = Settings { drafting: Drafting { tree: Some(0), ..Drafting::default() }, ..base };
+    check(Box::new(stack(&files, 1)), &empty, "budget is 0 nodes");
+    let mut short = files.recipe();
+    short.ctx_len = Some(16);
+    let short = draftscope::model::load::load(&short, &mut |_, _, _| {}).unwrap().target;
+    check(Box::new(ModelDrafter::new(short)), &base, "the draft model's context of 16 is full");
+    let mut lacking = Roster::default();
+    lacking.lack(DrafterKind::DraftModel, "no draft model is loaded".into());
+    check(Box::new(lacking), &Settings { drafter: DrafterKind::DraftModel, ..base }, "no draft model is loaded");
+}
+
+#[test]
+fn a_draft_model_must_speak_the_targets_tokens() {
+    let files = Tiny::new(6);
+    let reason = |draft: &std::path::Path| {
+        let mut recipe = files.recipe();
+        recipe.draft_model = Some(draft.to_owned());
+        let loaded = draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap();
+        loaded.draft_model.unwrap().map(|(_, info)| info)
+    };
+    let info = reason(&Tiny::new(7).target).unwrap();
+    assert_eq!((info.kind, info.draft_vocab as usize), (DrafterKind::DraftModel, tiny::vocab_len()));
+    let other = Tiny::with(7, |parts| {
+        let names = parts.metadata.iter_mut().find(|(key, _)| key == "tokenizer.ggml.tokens").unwrap();
+        let candle_core::quantized::gguf_file::Value::Array(names) = &mut names.1 else { panic!() };
+        names.swap(5, 6);
+    });
+    let error = reason(&other.target).unwrap_err();
+    assert!(error.contains("another vocabulary") && error.contains("token 5 is"), "{error}");
+    let error = reason(std::path::Path::new("/nowhere/draft.gguf")).unwrap_err();
+    assert!(error.contains("no draft model, decoding plainly") && error.contains("/nowhere/draft.gguf"), "{error}");
+}
+
+#[test]
+fn lenient_rules_mark_every_token_that_the_target_would_not_have_written() {
+    let files = Tiny::new(8);
+    let prompt = tokens(8, 9);
+    let leniency = Leniency { epsilon: 0.0, delta: 0.0, top_k: 10, threshold: 0.0, confidence: 0.0 };
+    for rule in VerifyRule::ALL.iter().copied().filter(|rule| !rule.is_lossless()) {
+        for tree in [None, Some(6)] {
+            let drafting = Drafting { tree, ..Drafting::default() };
+            let settings = Settings { draft_len: 3, rule, leniency, drafting, ..Settings::default() };
+            let (text, events) = decode(files.load().target, Box::new(RunnerUp), &settings, &prompt, 60);
+            // row by row, what the target says behind the text that was written
+            let all: Vec<TokenId> = prompt.iter().chain(&text).copied().collect();
+            let rows = files.load().target.forward(&all, LogitRows::All).unwrap().logits;
+            let own = |at: usize| {
+                let row = rows.row(prompt.len() + at - 1);
+                TokenId(row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best }) as u32)
+            };
+            let (mut at, mut departed) = (1, 0);
+            for event in &events {
+                let EventKind::Verified { verdict, .. } = event else { continue };
+                assert!(!verdict.lossless);
+                for index in verdict.path() {
+                    let departure = verdict.departures.iter().find(|d| usize::from(d.index) == index);
+                    if at < text.len() {
+                        assert_eq!(
+                            departure.map(|d| d.instead),
+                            (own(at) != text[at]).then(|| own(at)),
+                            "{rule}, token {at}"
+                        );
+                    }
+                    departed += usize::from(departure.is_some());
+                    at += 1;
+                }
+                if at < text.len() {
+                    assert_eq!(text[at], own(at), "{rule}: the token after the drafts is the target's");
+                }
+                at += 1;
+            }
+            assert!(departed > 0, "{rule}, {tree:?}: nothing to see");
         }
     }
 }
@@ -286,6 +527,32 @@ proptest! {
             assert_close(got.logits.row(i), want.logits.row(cut + i), "logits");
             assert_close(got.hidden.row(i), want.hidden.row(cut + i), "hidden");
         }
+    }
+
+    #[test]
+    fn a_trees_rows_equal_their_chains(seed in 0u64..1000, n in 1usize..30, m in 2usize..17) {
+        let target = Tiny::new(8).load().target;
+        let (prefix, rows) = (tokens(seed, n), tokens(seed + 9000, m));
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let parents: Vec<usize> = (0..m).map(|row| if row == 0 { 0 } else { rng.next_u32() as usize % row }).collect();
+        let mut together = target.fork().unwrap();
+        together.forward(&prefix, LogitRows::Last).unwrap();
+        let fresh = together.fork().unwrap();
+        let got = together.forward_tree(&rows, &parents).unwrap();
+        let mut path = vec![m - 1];
+        while path[0] > 0 {
+            path.insert(0, parents[path[0]]);
+        }
+        let chain: Vec<TokenId> = path.iter().map(|row| rows[*row]).collect();
+        let mut alone = fresh.fork().unwrap();
+        let want = alone.forward(&chain, LogitRows::All).unwrap();
+        assert_close(got.logits.row(m - 1), want.logits.last().unwrap(), "logits");
+        assert_close(got.hidden.row(m - 1), want.hidden.last().unwrap(), "hidden");
+        together.retain(n, &path).unwrap();
+        assert_eq!(together.len(), alone.len());
+        let next = tokens(seed + 1, 2);
+        let (got, want) = (together.forward(&next, LogitRows::All).unwrap(), alone.forward(&next, LogitRows::All).unwrap());
+        assert_close(got.logits.row(1), want.logits.row(1), "behind the kept path");
     }
 
     #[test]

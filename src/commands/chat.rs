@@ -43,6 +43,7 @@ fn live(args: &ChatArgs) -> Result<ExitCode> {
 
 /// One prompt per line of standard input, answers as text, no escape codes.
 fn plain(args: &ChatArgs) -> Result<ExitCode> {
+    super::nobody_to_ask(&args.model)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);
     if let Some(recorder) = recorder {

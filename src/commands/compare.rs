@@ -9,10 +9,11 @@ use draftscope::cli::{CompareArgs, OutputArg};
 use draftscope::headless::{CompareSummary, Driver, Jsonl, Outcome, Spread, Summary};
 use draftscope::protocol::Baseline;
 
-/// Exit status when greedy outputs differ.
+/// Exit status when greedy outputs differ under a lossless rule.
 const DIFFERENT: u8 = 1;
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
+    super::nobody_to_ask(&args.model)?;
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Race)?);
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         OutputArg::Text => io::stdout().lock().write_all(report(&summary).as_bytes())?,
         OutputArg::Jsonl => {}
     }
-    let must_agree = args.decode.temperature <= 0.0;
+    let must_agree = args.decode.temperature <= 0.0 && summary.speculative.lossless;
     Ok(if must_agree && !summary.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }
 
@@ -59,6 +60,13 @@ fn report(summary: &CompareSummary) -> String {
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
         line(format!("by position  {}", shares.join("  ")));
     }
+    if let (false, tokens) = (s.lossless, s.output_tokens) {
+        let first = s.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
+        line(format!(
+            "rule         not lossless: {} of {tokens} tokens accepted that the target would not have picked{first}",
+            s.departures
+        ));
+    }
     match &summary.first_divergence {
         None => line(format!("identical    yes, {} tokens", s.output_tokens)),
         Some(d) => {
@@ -67,7 +75,8 @@ fn report(summary: &CompareSummary) -> String {
                 None => "the end".to_owned(),
             };
             line(format!(
-                "identical    no: token {} is {} plainly and {} speculatively",
+                "identical    no: {} places differ; token {} is {} plainly and {} speculatively",
+                summary.differing_tokens.unwrap_or(0),
                 d.index + 1,
                 text(&d.plain),
                 text(&d.speculative)

@@ -2,7 +2,9 @@
 
 pub(crate) mod chat;
 pub(crate) mod compare;
+mod costs;
 pub(crate) mod explain;
+pub(crate) mod identity;
 pub(crate) mod models;
 pub(crate) mod run;
 
@@ -11,11 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use draftscope::cli::{BackendArg, DecodeArgs, DeviceArg, DtypeArg, ModelArgs, PromptArgs, Threads, TraceArgs};
+use draftscope::cli::{
+    BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, Threads, TraceArgs,
+};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
-use draftscope::protocol::{Baseline, DrafterKind, Message, Prompt, Sampling, Settings, Speaker};
+use draftscope::protocol::{
+    Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
+};
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
 use draftscope::trace::Recorder;
@@ -37,14 +43,23 @@ pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) 
 
 /// Starts the engine on a recipe.
 pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
-    engine::spawn(EngineConfig { recipe, settings }).context("the system gives no thread for the engine")
+    let memory = costs::memory();
+    engine::spawn_with(EngineConfig { recipe, settings }, memory).context("the system gives no thread for the engine")
 }
 
 pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
+    let (draft_len, draft_len_mode) = match decode.k {
+        DraftLenArg::Fixed(k) => (k, DraftLenMode::Fixed),
+        DraftLenArg::Auto => (Settings::default().draft_len, DraftLenMode::Auto),
+    };
     let settings = Settings {
-        draft_len: decode.k,
+        draft_len,
+        draft_len_mode,
+        probe_depth: 0,
         drafter: model.drafter.parse()?,
+        drafting: drafting(&decode.lab)?,
         rule: decode.verify.parse()?,
+        leniency: leniency(&decode.lab),
         sampling: Sampling {
             temperature: decode.temperature,
             top_k: decode.top_k,
@@ -59,8 +74,40 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
     Ok(settings)
 }
 
+fn drafting(lab: &LabArgs) -> Result<Drafting> {
+    Ok(Drafting {
+        pick: lab.draft_pick.parse()?,
+        p_min: lab.p_min,
+        ngram_min: lab.ngram_min,
+        ngram_max: lab.ngram_max.max(lab.ngram_min),
+        exit_layers: lab.exit_layers,
+        tree: lab.tree,
+    })
+}
+
+const fn leniency(lab: &LabArgs) -> Leniency {
+    Leniency {
+        epsilon: lab.epsilon,
+        delta: lab.delta,
+        top_k: lab.lenient_top_k,
+        threshold: lab.threshold,
+        confidence: lab.confidence,
+    }
+}
+
+/// Without a screen nobody can be asked for drafts.
+pub(crate) fn nobody_to_ask(args: &ModelArgs) -> Result<()> {
+    if args.drafter == DrafterKind::Human.name() {
+        bail!(
+            "the drafter human needs the terminal view, where drafts are typed; run `draftscope chat --drafter human`"
+        );
+    }
+    Ok(())
+}
+
 pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
-    let mtp = if args.drafter == DrafterKind::Mtp.name() { Some(mtp_recipe(args.mtp.as_deref())?) } else { None };
+    // loaded whoever drafts, so that it can be switched to
+    let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
     let store = Store::from_env()?;
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
     Ok(Recipe {
@@ -90,6 +137,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
         },
         ctx_len: args.ctx.map(|ctx| ctx as usize),
         mtp,
+        draft_model: args.draft_model.clone(),
     })
 }
 

@@ -9,6 +9,7 @@ use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text};
 use draftscope::protocol::{Baseline, Lane};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    super::nobody_to_ask(&args.model)?;
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{Command, EventKind, Lane, Prompt, Settings};
+use crate::protocol::{Command, DraftLenMode, EventKind, Lane, Prompt, Settings};
 
 use super::outbox::Outbox;
 
@@ -32,6 +32,8 @@ pub(super) struct Control {
     changed: bool,
     stop: bool,
     shutdown: bool,
+    /// What the person drafted.
+    typed: Option<String>,
 }
 
 impl Control {
@@ -44,6 +46,7 @@ impl Control {
             changed: false,
             stop: false,
             shutdown: false,
+            typed: None,
         }
     }
 
@@ -54,6 +57,11 @@ impl Control {
     /// Whether the turn should end after this round.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop || self.shutdown
+    }
+
+    /// Notes the k that the engine chose itself: no change of settings.
+    pub(super) fn note_draft_len(&mut self, draft_len: u8) {
+        self.settings.draft_len = draft_len;
     }
 
     /// Settings that changed since the last call.
@@ -82,6 +90,12 @@ impl Control {
         }
     }
 
+    /// Takes waiting commands without holding; whether the turn should end.
+    pub(super) fn is_stopped_now(&mut self, outbox: &mut Outbox) -> bool {
+        self.poll(outbox);
+        self.is_stopped()
+    }
+
     /// Between two phases: takes waiting commands and, when paused, holds. Returns the time held.
     pub(super) fn between_phases(&mut self, end_of_round: bool, outbox: &mut Outbox) -> Duration {
         self.poll(outbox);
@@ -99,6 +113,19 @@ impl Control {
             }
         }
         since.elapsed()
+    }
+
+    /// Waits for the person's draft. None when the answer is to end, or the settings changed so that
+    /// there may be nobody to wait for.
+    pub(super) fn wait_for_draft(&mut self, outbox: &mut Outbox) -> Option<String> {
+        self.typed = None;
+        while self.typed.is_none() && !self.is_stopped() && !self.changed {
+            match self.inbox.recv() {
+                Ok(command) => self.obey(command, outbox),
+                Err(_) => self.shutdown = true,
+            }
+        }
+        self.typed.take()
     }
 
     fn poll(&mut self, outbox: &mut Outbox) {
@@ -127,9 +154,18 @@ impl Control {
                 self.open(outbox);
             }
             Command::Shutdown => self.shutdown = true,
-            Command::SetDraftLen { draft_len } => self.change(outbox, |s| s.draft_len = draft_len),
+            Command::SetDraftLen { draft_len } => self.change(outbox, |s| {
+                s.draft_len = draft_len;
+                s.draft_len_mode = DraftLenMode::Fixed;
+            }),
+            Command::SetAutoDraftLen => self.change(outbox, |s| s.draft_len_mode = DraftLenMode::Auto),
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
             Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
+            Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),
+            Command::SetDrafter { drafter } => self.change(outbox, |s| s.drafter = drafter),
+            Command::SetDrafting { drafting } => self.change(outbox, |s| s.drafting = drafting),
+            // one that nobody asked for is late: its round is over
+            Command::ProposeDraft { text } => self.typed = Some(text),
             Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
             Command::SetMaxTokens { max_tokens } => self.change(outbox, |s| s.max_tokens = max_tokens),
         }

@@ -4,6 +4,7 @@
 //! the terminal or a file and never ends without a word. Who listens is unknown here. What is added
 //! to the decoder's events: `seq`, `at_us` and the bytes of tokens.
 
+mod auto;
 mod control;
 pub mod measure;
 mod outbox;
@@ -11,11 +12,14 @@ mod turn;
 mod worker;
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-use crate::model::load::Recipe;
-use crate::protocol::Settings;
+use serde::{Deserialize, Serialize};
+
+use crate::model::load::{Loaded, Recipe};
+use crate::protocol::{Costs, Header, Settings};
+use crate::speculate::drafter::Roster;
 use crate::stream::Source;
 
 /// What a run starts with.
@@ -27,13 +31,87 @@ pub struct EngineConfig {
     pub settings: Settings,
 }
 
+/// On what measured costs depend: they are valid for an equal key only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostKey {
+    /// Name and version of the program.
+    pub program: String,
+    /// The target's file, and its sha256 when known.
+    pub model: String,
+    /// Bytes of its weights.
+    pub weight_bytes: u64,
+    /// The drafter, and its sha256 when known.
+    pub drafter: String,
+    /// Where it computes.
+    pub device: String,
+    /// What computes it.
+    pub backend: String,
+    /// In what weights are held.
+    pub dtype: String,
+    /// Threads that compute.
+    pub threads: u32,
+}
+
+impl CostKey {
+    /// The key of a run.
+    #[must_use]
+    pub fn of(header: &Header) -> Self {
+        let name = |name: &str, sha256: Option<&str>| format!("{name} {}", sha256.unwrap_or("unknown"));
+        let drafter = header.drafter.as_ref();
+        Self {
+            program: header.program.clone(),
+            model: name(&header.model.file, header.model.sha256.as_deref()),
+            weight_bytes: header.model.weight_bytes,
+            drafter: drafter
+                .map_or("none".to_owned(), |d| format!("{} {}", d.kind, name(&d.name, d.sha256.as_deref()))),
+            device: header.device.clone(),
+            backend: header.backend.clone(),
+            dtype: header.dtype.clone(),
+            threads: header.threads,
+        }
+    }
+}
+
+/// Keeps measured costs between runs. A memory that fails only costs another measurement.
+pub trait CostMemory: Send + Sync {
+    /// Costs measured under this very key.
+    fn recall(&self, key: &CostKey) -> Option<Costs>;
+    /// Keeps costs.
+    fn remember(&self, key: &CostKey, costs: &Costs);
+}
+
+/// Forgets everything.
+struct NoMemory;
+
+impl CostMemory for NoMemory {
+    fn recall(&self, _: &CostKey) -> Option<Costs> {
+        None
+    }
+    fn remember(&self, _: &CostKey, _: &Costs) {}
+}
+
+/// All drafters that a loaded model has, and the rest of it.
+#[must_use]
+pub fn roster(loaded: Loaded) -> (Roster, Loaded) {
+    let (drafters, loaded) = worker::drafters(loaded);
+    (drafters.roster, loaded)
+}
+
 /// Starts the engine. Loading happens on its thread and is told by events.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn spawn(config: EngineConfig) -> io::Result<Source> {
+    spawn_with(config, Arc::new(NoMemory))
+}
+
+/// The same, with a memory of what passes cost.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_with(config: EngineConfig, memory: Arc<dyn CostMemory>) -> io::Result<Source> {
     let (commands, inbox) = mpsc::channel();
     let (outbox, events) = tokio::sync::mpsc::unbounded_channel();
-    thread::Builder::new().name("engine".into()).spawn(move || worker::run(&config, inbox, outbox))?;
+    thread::Builder::new().name("engine".into()).spawn(move || worker::run(&config, memory, inbox, outbox))?;
     Ok(Source { commands, events })
 }

@@ -63,6 +63,12 @@ fn spell(kind: &mut EventKind, codec: &TextCodec) {
             piece(token);
             row(top);
         }
+        EventKind::Probed { drafts, .. } => {
+            for draft in drafts {
+                piece(&mut draft.token);
+                row(&mut draft.top);
+            }
+        }
         EventKind::Scored { rows, .. } => rows.iter_mut().for_each(row),
         EventKind::Committed { tokens, .. } => tokens.iter_mut().for_each(piece),
         _ => {}

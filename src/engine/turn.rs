@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use crate::model::tokenizer::TextCodec;
-use crate::protocol::{Baseline, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId};
+use crate::protocol::{Baseline, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 
+use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
 
@@ -26,6 +27,7 @@ struct Runner<'a> {
 pub(super) struct Turn<'a> {
     pub(super) number: u32,
     pub(super) codec: &'a TextCodec,
+    pub(super) auto: &'a mut Auto,
     pub(super) control: &'a mut Control,
     pub(super) outbox: &'a mut Outbox,
 }
@@ -36,6 +38,7 @@ impl Turn<'_> {
         let settings = self.control.settings();
         decoder.set(&settings);
         let prefilled = decoder.prefill(self.number, prompt)?;
+        self.auto.begin_answer();
         let mut plain = match settings.baseline {
             Baseline::Off => None,
             Baseline::Probe(_) | Baseline::Race => Some(decoder.fork_plain()?),
@@ -53,6 +56,7 @@ impl Turn<'_> {
         for lane in &mut lanes {
             self.commit(lane, &[first], settings.max_tokens);
         }
+        self.help_drafter(&mut lanes[0], &settings)?;
         self.race(&mut lanes, settings)
     }
 
@@ -65,6 +69,7 @@ impl Turn<'_> {
                 settings = changed;
                 self.outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
                 lanes.iter_mut().for_each(|lane| lane.set(&settings));
+                self.help_drafter(&mut lanes[0], &settings)?;
             }
             // a probe has measured what it can when the lane it is compared with is done
             let probing = matches!(settings.baseline, Baseline::Probe(_));
@@ -73,10 +78,49 @@ impl Turn<'_> {
             }
             let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
             match waiting.min_by_key(|lane| lane.due(probing)) {
-                Some(lane) => self.round(lane, settings.max_tokens)?,
+                Some(lane) => {
+                    if lane.lane == Lane::Speculative
+                        && settings.drafter == DrafterKind::Human
+                        && !self.ask(lane, &settings)?
+                    {
+                        continue; // stopped, or set otherwise
+                    }
+                    self.round(lane, settings.max_tokens)?;
+                }
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Asks the person for the round's draft; false when there is nothing to wait for any more.
+    fn ask(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<bool, SpecError> {
+        if settings.draft_len == 0 {
+            return Ok(true);
+        }
+        self.outbox.send(Lane::Speculative, EventKind::DraftAsked { draft_len: settings.draft_len });
+        let Some(text) = self.control.wait_for_draft(self.outbox) else {
+            return Ok(false);
+        };
+        let tokens = if text.is_empty() { Vec::new() } else { self.codec.encode(&text)? };
+        lane.decoder.offer(&tokens);
+        Ok(true)
+    }
+
+    /// The oracle replays the plain answer, so that is worked out first, on a copy and on nobody's clock.
+    fn help_drafter(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<(), SpecError> {
+        if settings.drafter != DrafterKind::Oracle || settings.draft_len == 0 || lane.finished.is_some() {
+            return Ok(());
+        }
+        let mut plain = lane.decoder.fork_plain()?;
+        let goal = plain.committed().len() + lane.limit.saturating_sub(lane.output) as usize;
+        while plain.has_room() && plain.committed().len() < goal && !self.control.is_stopped_now(self.outbox) {
+            let committed = plain.round(&mut |_| Duration::ZERO)?;
+            if committed.iter().any(|token| self.codec.is_end(*token)) {
+                break;
+            }
+        }
+        lane.decoder.offer(plain.committed());
+        Ok(())
     }
 
     fn round(&mut self, lane: &mut Runner<'_>, max_tokens: u32) -> Result<(), SpecError> {
@@ -85,8 +129,12 @@ impl Turn<'_> {
             return Ok(());
         }
         let name = lane.lane;
+        if name == Lane::Speculative {
+            self.auto.choose(lane.decoder, self.control, self.outbox);
+        }
         let left = lane.limit.min(max_tokens).saturating_sub(lane.output);
-        let (codec, control, outbox) = (self.codec, &mut *self.control, &mut *self.outbox);
+        let (codec, auto) = (self.codec, &mut *self.auto);
+        let (control, outbox) = (&mut *self.control, &mut *self.outbox);
         let committed = lane.decoder.round(&mut |mut kind| {
             let (pause_here, end) = match &mut kind {
                 EventKind::Committed { tokens, .. } => {
@@ -96,6 +144,7 @@ impl Turn<'_> {
                 EventKind::RoundStarted { .. } | EventKind::Notice { .. } => (false, false),
                 _ => (true, false),
             };
+            auto.hear(name, &kind);
             outbox.send(name, kind);
             if pause_here { control.between_phases(end, outbox) } else { Duration::ZERO }
         })?;
@@ -145,7 +194,7 @@ impl<'a> Runner<'a> {
             }
             Lane::Plain => {
                 self.limit = plain_limit(settings);
-                self.decoder.set(&Settings { draft_len: 0, ..*settings });
+                self.decoder.set(&Settings { draft_len: 0, probe_depth: 0, ..*settings });
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -13,23 +14,29 @@ use crate::model::template::ChatTemplate;
 use crate::model::tokenizer::TextCodec;
 use crate::model::{ModelError, ModelSpec};
 use crate::protocol::{
-    Capabilities, Command, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt, StopReason, TRACE_VERSION,
-    TokenId,
+    Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt, StopReason,
+    TRACE_VERSION, TokenId,
 };
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use crate::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
+use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster};
 
-use super::EngineConfig;
+use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
 use super::turn::Turn;
+use super::{CostMemory, EngineConfig};
 
 /// Runs the engine to its end.
-pub(super) fn run(config: &EngineConfig, inbox: Receiver<Command>, sender: UnboundedSender<Event>) {
+pub(super) fn run(
+    config: &EngineConfig,
+    memory: Arc<dyn CostMemory>,
+    inbox: Receiver<Command>,
+    sender: UnboundedSender<Event>,
+) {
     let mut outbox = Outbox::new(sender);
     let mut control = Control::new(inbox, config.settings);
-    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, &mut control, &mut outbox)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| serve(config, memory, &mut control, &mut outbox)));
     let message = match outcome {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
@@ -43,34 +50,86 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("no message").lines().next().unwrap_or_default().to_owned()
 }
 
-fn serve(config: &EngineConfig, control: &mut Control, outbox: &mut Outbox) -> Result<(), SpecError> {
+fn serve(
+    config: &EngineConfig,
+    memory: Arc<dyn CostMemory>,
+    control: &mut Control,
+    outbox: &mut Outbox,
+) -> Result<(), SpecError> {
     let loaded = load(&config.recipe, &mut |stage, done, total| {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: stage.to_owned(), done, total });
     })?;
-    let Loaded { target, codec, template, mtp, notice } = loaded;
+    let (drafters, Loaded { target, codec, template, .. }) = drafters(loaded);
     let codec = Rc::new(codec);
     outbox.know(Rc::clone(&codec));
-    let (drafter, drafter_info): (Box<dyn Drafter>, _) = match (config.settings.drafter, mtp) {
-        (DrafterKind::Mtp, Some((module, info))) => (Box::new(MtpDrafter::new(module)), Some(info)),
-        _ => (Box::new(NoDrafter), None),
-    };
-    let header = header(target.spec(), drafter_info, config, outbox.started_unix_ms());
+    let header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
+    let mut decoder = Decoder::new(target, Box::new(drafters.roster), &config.settings);
+    let mut auto = Auto::new(memory, &header);
+    if config.settings.draft_len_mode == DraftLenMode::Auto {
+        outbox.send(Lane::Speculative, EventKind::Loading { stage: "timing passes".to_owned(), done: 0, total: 1 });
+        auto.prepare(&mut decoder, config.settings.draft_len);
+    }
     outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
-    if let Some(message) = notice {
+    auto.tell(outbox);
+    for message in decoder.take_notices() {
         outbox.send(Lane::Speculative, EventKind::Notice { message });
     }
-    let mut decoder = Decoder::new(target, drafter, &config.settings);
     let mut number = 0;
     while let Some(prompt) = control.next_prompt(outbox) {
         number += 1;
         outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text: prompt.typed().to_owned() });
         match tokens_of(&prompt, &codec, template.as_ref(), &decoder) {
-            Ok(tokens) => Turn { number, codec: &codec, control, outbox }.run(&mut decoder, &tokens)?,
+            Ok(tokens) => {
+                Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &tokens)?
+            }
             Err(error) => refuse(outbox, &error),
         }
     }
     Ok(())
 }
+
+/// All drafters of a run, and what is told of them.
+pub(super) struct Drafters {
+    pub(super) roster: Roster,
+    infos: Vec<DrafterInfo>,
+}
+
+impl Drafters {
+    /// The last of a chain is the one with weights.
+    fn info(&self, kind: DrafterKind) -> Option<DrafterInfo> {
+        let own = self.infos.iter().find(|info| Some(&info.kind) == kind.chain().last());
+        own.map(|info| DrafterInfo { kind, ..info.clone() })
+    }
+}
+
+/// Takes the drafters out of what was loaded.
+pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
+    let vocab = loaded.target.spec().info.vocab;
+    let free =
+        [DrafterKind::Ngram, DrafterKind::EarlyExit, DrafterKind::Oracle, DrafterKind::Random, DrafterKind::Human];
+    let mut infos: Vec<_> = free.into_iter().map(|kind| DrafterInfo::weightless(kind, vocab)).collect();
+    let mut roster = Roster::default();
+    match loaded.mtp.take() {
+        Some((first, info)) => {
+            let modules = std::iter::once(first).chain(std::mem::take(&mut loaded.deeper)).collect();
+            roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::stack(modules)));
+            infos.insert(0, info);
+        }
+        None => roster.lack(DrafterKind::Mtp, loaded.notice.take().unwrap_or_else(|| NO_MTP.to_owned())),
+    }
+    match loaded.draft_model.take() {
+        Some(Ok((model, info))) => {
+            roster.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(model)));
+            infos.push(info);
+        }
+        Some(Err(reason)) => roster.lack(DrafterKind::DraftModel, reason),
+        None => roster.lack(DrafterKind::DraftModel, NO_DRAFT_MODEL.to_owned()),
+    }
+    (Drafters { roster, infos }, loaded)
+}
+
+const NO_MTP: &str = "no MTP module is loaded, decoding plainly: start again without --drafter none";
+const NO_DRAFT_MODEL: &str = "no draft model is loaded, decoding plainly: start again with --draft-model FILE";
 
 /// A prompt that cannot be answered is no reason to end the run.
 fn refuse(outbox: &mut Outbox, error: &SpecError) {
@@ -103,12 +162,14 @@ fn tokens_of(
     Ok(tokens)
 }
 
-fn header(spec: &ModelSpec, drafter: Option<DrafterInfo>, config: &EngineConfig, started_unix_ms: u64) -> Header {
+fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_unix_ms: u64) -> Header {
     Header {
         version: TRACE_VERSION,
         program: concat!("draftscope ", env!("CARGO_PKG_VERSION")).to_owned(),
         model: spec.info.clone(),
-        drafter,
+        drafter: drafters.info(config.settings.drafter),
+        drafters: drafters.infos.clone(),
+        lossless: config.settings.rule.is_lossless(),
         settings: config.settings,
         ctx_len: spec.ctx_len as u32,
         device: spec.device.clone(),

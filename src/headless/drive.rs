@@ -39,6 +39,12 @@ impl Driver {
         &self.session
     }
 
+    /// Asks something of the source that is no prompt.
+    pub fn send(&self, command: Command) {
+        // a source that is gone says why in its last event
+        let _ = self.source.commands.send(command);
+    }
+
     /// Sends a prompt and waits until its answer is complete.
     pub fn answer(&mut self, prompt: Prompt) -> Outcome {
         // a source that is gone says why in its last event

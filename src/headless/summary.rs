@@ -32,6 +32,12 @@ pub struct Summary {
     pub offered_per_pos: Vec<u64>,
     /// Rounds whose draft at each position was accepted.
     pub accepted_per_pos: Vec<u64>,
+    /// Whether every rule that judged drafts is lossless.
+    pub lossless: bool,
+    /// Output tokens that a lossless rule would not have committed behind the same tokens.
+    pub departures: u64,
+    /// Index of the first of them: there the text left the lossless path. Null under a lossless rule.
+    pub first_departure: Option<usize>,
     /// Time of the prompt's passes.
     pub prefill_seconds: f64,
     /// Time of all rounds.
@@ -69,6 +75,9 @@ impl Summary {
             acceptance_histogram: stats.acceptance_histogram().to_vec(),
             offered_per_pos: stats.offered_per_pos().to_vec(),
             accepted_per_pos: stats.accepted_per_pos().to_vec(),
+            lossless: answer.is_lossless(),
+            departures: answer.departures().count() as u64,
+            first_departure: answer.departures().next(),
             prefill_seconds: seconds(stats.prefill_us()),
             decode_seconds: seconds(decode),
             tokens_per_second: stats.tokens_per_second(),
@@ -127,6 +136,8 @@ pub struct CompareSummary {
     pub identical: bool,
     /// The first difference found.
     pub first_divergence: Option<Divergence>,
+    /// Places at which the answers of the last repeat do not hold the same token.
+    pub differing_tokens: Option<usize>,
 }
 
 impl CompareSummary {
@@ -149,6 +160,7 @@ impl CompareSummary {
             speedup_spread: ratios,
             identical: first_divergence.is_none(),
             first_divergence,
+            differing_tokens: turns.last()?.differing_tokens(),
         })
     }
 }

@@ -8,9 +8,9 @@
 use candle_core::quantized::{QMatMul, QTensor};
 use candle_core::{DType, Device, Module, Tensor};
 
-use super::ModelError;
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::{ModelError, tree_depths};
 
 /// Most rows for which attention goes row by row; prefill blocks are wider.
 pub const ROW_BY_ROW: usize = 16;
@@ -146,15 +146,41 @@ impl Rope {
     }
 
     /// Rotates `x [heads, m, head_dim]`, whose first row stands at position `start`.
-    fn rotate(&self, x: &Tensor, start: usize) -> Result<Tensor, ModelError> {
+    fn rotate(&self, x: &Tensor, start: usize, tree: Option<&TreeRows>) -> Result<Tensor, ModelError> {
         let m = x.dim(1)?;
-        let (cos, sin) = (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?);
+        let (cos, sin) = match tree {
+            None => (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?),
+            Some(tree) => {
+                let ids = tree.0.iter().map(|path| (start + path.len() - 1) as u32).collect::<Vec<_>>();
+                let ids = Tensor::from_vec(ids, m, x.device())?;
+                (self.cos.index_select(&ids, 0)?, self.sin.index_select(&ids, 0)?)
+            }
+        };
         let x = x.unsqueeze(0)?.contiguous()?;
         let rotated = match self.order {
             PairOrder::Interleaved => candle_nn::rotary_emb::rope_i(&x, &cos, &sin)?,
             PairOrder::HalfSplit => candle_nn::rotary_emb::rope(&x, &cos, &sin)?,
         };
         Ok(rotated.squeeze(0)?)
+    }
+}
+
+/// The rows of a tree: for each the rows from the root to it, itself included.
+#[derive(Clone, Debug)]
+pub struct TreeRows(Vec<Vec<usize>>);
+
+impl TreeRows {
+    /// The tree in which row `i` continues row `parents[i]`.
+    ///
+    /// # Errors
+    /// As [`tree_depths`].
+    pub fn new(parents: &[usize]) -> Result<Self, ModelError> {
+        let mut paths: Vec<Vec<usize>> = Vec::with_capacity(tree_depths(parents)?.len());
+        for (row, parent) in parents.iter().enumerate() {
+            let before = if row == 0 { &[][..] } else { &paths[*parent] };
+            paths.push(before.iter().copied().chain([row]).collect());
+        }
+        Ok(Self(paths))
     }
 }
 
@@ -182,7 +208,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Runs `m` rows at the positions behind the cache and appends them to it: `[m, d] -> [m, d]`.
+    /// Runs `m` rows at the positions behind the cache and appends them to it: `[m, d] -> [m, d]`. Rows of
+    /// a tree see their ancestors only, and stand where they would in a chain.
     ///
     /// # Errors
     /// When the cache is full or shapes do not fit.
@@ -190,7 +217,7 @@ impl Block {
         &self,
         x: &Tensor,
         config: &LlamaConfig,
-        rope: &Rope,
+        (rope, tree): (&Rope, Option<&TreeRows>),
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
         let m = x.dim(0)?;
@@ -200,15 +227,21 @@ impl Block {
         let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
             Ok(linear.forward(&normed)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
         };
-        let q = rope.rotate(&heads(&self.q, config.heads)?, start)?;
-        let k = rope.rotate(&heads(&self.k, config.kv_heads)?, start)?;
+        let q = rope.rotate(&heads(&self.q, config.heads)?, start, tree)?;
+        let k = rope.rotate(&heads(&self.k, config.kv_heads)?, start, tree)?;
         cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
         // 2. attend over everything up to each row
-        let attended = if m <= ROW_BY_ROW {
-            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache, start + i + 1));
+        let attended = if let Some(tree) = tree {
+            let rows = tree.0.iter().enumerate().map(|(i, path)| {
+                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
+                attend(&q.narrow(1, i, 1)?, cache.prefix_and(start, &seen)?)
+            });
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else if m <= ROW_BY_ROW {
+            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache.prefix(start + i + 1)?));
             Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
         } else {
-            attend(&q, cache, start + m)?
+            attend(&q, cache.prefix(start + m)?)?
         };
         let x = (x + self.o.forward(&attended)?)?;
         // 3. feed forward
@@ -224,13 +257,12 @@ impl Block {
     }
 }
 
-/// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over the first
-/// `n` cached positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
+/// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over keys and
+/// values of `n` positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
 /// heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
-fn attend(q: &Tensor, cache: &KvCache, n: usize) -> Result<Tensor, ModelError> {
+fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
     let (heads, m, head_dim) = q.dims3()?;
-    let (keys, values) = cache.prefix(n)?; // [kv, n, hd]
-    let kv_heads = keys.dim(0)?;
+    let (kv_heads, n, _) = keys.dims3()?; // [kv, n, hd]
     let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
     let scale = 1.0 / (head_dim as f64).sqrt();
     let scores = (stacked.matmul(&keys.t()?)? * scale)?.reshape((heads, m, n))?;

@@ -60,6 +60,29 @@ impl KvCache {
         Ok((self.keys.narrow(1, 0, len)?, self.values.narrow(1, 0, len)?))
     }
 
+    /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn prefix_and(&self, len: usize, positions: &[usize]) -> Result<(Tensor, Tensor), ModelError> {
+        let ids: Vec<u32> = (0..len).chain(positions.iter().copied()).map(|at| at as u32).collect();
+        let count = ids.len();
+        let ids = Tensor::from_vec(ids, count, self.keys.device())?;
+        Ok((self.keys.index_select(&ids, 1)?, self.values.index_select(&ids, 1)?))
+    }
+
+    /// Keeps the first `base` positions and then those of these rows behind them.
+    ///
+    /// # Errors
+    /// When there are no such rows.
+    pub fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
+        let rows: Vec<u32> = path.iter().map(|row| (base + row) as u32).collect();
+        let rows = Tensor::from_vec(rows, path.len(), self.keys.device())?;
+        let (keys, values) = (self.keys.index_select(&rows, 1)?, self.values.index_select(&rows, 1)?);
+        self.len = base;
+        self.append(&keys, &values)
+    }
+
     /// Drops positions `len..`; more than there are is no change.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::block::{Block, Linear, PairOrder, RmsNorm, Rope, WeightType};
+use super::block::{Block, Linear, PairOrder, RmsNorm, Rope, TreeRows, WeightType};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::gguf::GgufFile;
@@ -135,6 +135,14 @@ impl Reader<'_> {
     }
 }
 
+/// How far a pass goes, and in what shape.
+#[derive(Clone, Copy)]
+struct Course<'a> {
+    /// Blocks that run, from the first on.
+    layers: usize,
+    tree: Option<&'a TreeRows>,
+}
+
 /// A target: shared weights and its own cache.
 pub struct Llama {
     weights: Arc<LlamaWeights>,
@@ -176,23 +184,23 @@ impl Llama {
     }
 
     /// Runs one block of rows through all layers: final-normed states `[m, d]`.
-    fn hidden(&mut self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+    fn hidden(&mut self, tokens: &[TokenId], course: Course<'_>) -> Result<Tensor, ModelError> {
         let weights = Arc::clone(&self.weights);
         let mut x = weights.embed(tokens)?;
-        for (block, cache) in weights.blocks.iter().zip(&mut self.caches) {
-            x = block.forward(&x, &weights.config, &weights.rope, cache)?;
+        for (block, cache) in weights.blocks.iter().zip(&mut self.caches).take(course.layers) {
+            x = block.forward(&x, &weights.config, (&weights.rope, course.tree), cache)?;
         }
         self.len += tokens.len();
         weights.norm.forward(&x)
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
         let d = self.weights.config.d_model;
         let mut hidden = Vec::with_capacity(tokens.len() * d);
         let mut last = None;
         let widest = if rows == LogitRows::All { tokens.len() } else { PREFILL_ROWS };
         for block in tokens.chunks(widest) {
-            let states = self.hidden(block)?;
+            let states = self.hidden(block, course)?;
             hidden.extend(states.flatten_all()?.to_vec1::<f32>()?);
             last = Some(states);
         }
@@ -205,6 +213,19 @@ impl Llama {
             hidden: Rows::new(hidden, d),
             stats: Vec::new(),
         })
+    }
+
+    /// Runs at the end of the cache, which after an error is as before.
+    fn start(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
+        let (before, ctx_len) = (self.len, self.spec.ctx_len);
+        if before + tokens.len() > ctx_len {
+            return Err(ModelError::ContextFull { needed: before + tokens.len(), ctx_len });
+        }
+        let result = self.run(tokens, rows, course);
+        if result.is_err() {
+            self.cut(before);
+        }
+        result
     }
 
     fn cut(&mut self, len: usize) {
@@ -223,15 +244,28 @@ impl Model for Llama {
     }
 
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
-        let (before, ctx_len) = (self.len, self.spec.ctx_len);
-        if before + tokens.len() > ctx_len {
-            return Err(ModelError::ContextFull { needed: before + tokens.len(), ctx_len });
+        self.start(tokens, rows, Course { layers: self.caches.len(), tree: None })
+    }
+
+    fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
+        self.start(tokens, LogitRows::Last, Course { layers, tree: None })
+    }
+
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+        if parents.len() != tokens.len() {
+            return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
         }
-        let result = self.run(tokens, rows);
-        if result.is_err() {
-            self.cut(before);
+        let tree = TreeRows::new(parents)?;
+        self.start(tokens, LogitRows::All, Course { layers: self.caches.len(), tree: Some(&tree) })
+    }
+
+    fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
+        if path.iter().any(|row| base + row >= self.len) || !path.is_sorted_by(|a, b| a < b) {
+            return Err(ModelError::Rewind { len: base + path.len(), have: self.len, since: base });
         }
-        result
+        self.caches.iter_mut().try_for_each(|cache| cache.retain(base, path))?;
+        self.len = base + path.len();
+        Ok(())
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {

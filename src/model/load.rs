@@ -10,6 +10,7 @@ use candle_core::Device;
 
 use super::block::WeightType;
 use super::config::LlamaConfig;
+use super::draft_model;
 use super::gguf::GgufFile;
 use super::llama::{Llama, LlamaWeights, device_name, stored_dtype};
 use super::mtp::{CandleMtp, MtpConfig};
@@ -36,8 +37,10 @@ pub struct Recipe {
     pub threads: Option<usize>,
     /// Positions its cache holds; none takes what the model was made for, at most 4,096.
     pub ctx_len: Option<usize>,
-    /// The MTP module; none for plain decoding.
+    /// The MTP module, or the stack of them; none for plain decoding.
     pub mtp: Option<MtpRecipe>,
+    /// GGUF file of a second model that drafts.
+    pub draft_model: Option<PathBuf>,
 }
 
 /// Context length when none is asked for: enough for a long chat, small enough for a laptop.
@@ -135,9 +138,16 @@ pub struct Loaded {
     pub template: Option<ChatTemplate>,
     /// The MTP module, its cache empty, and what it is.
     pub mtp: Option<(Box<dyn MtpModule>, DrafterInfo)>,
+    /// Modules for depths 2, 3 …, when the module is a stack; their caches are empty.
+    pub deeper: Vec<Box<dyn MtpModule>>,
+    /// The draft model, its cache empty, and what it is; or why it was left out.
+    pub draft_model: Option<Result<DraftModel, String>>,
     /// What the user should know: a drafter that was left out, say.
     pub notice: Option<String>,
 }
+
+/// A second model that drafts.
+pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 
 /// Loads what a recipe names. `progress` hears (what, done, in all).
 ///
@@ -167,12 +177,21 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         }
         (mtp, _) => (mtp.transpose()?, None),
     };
-    Ok(Loaded { target, codec, template, mtp, notice })
+    let (mtp, deeper) = match mtp {
+        Some((mut modules, info)) if !modules.is_empty() => {
+            let first = modules.remove(0);
+            (Some((first, info)), modules)
+        }
+        _ => (None, Vec::new()),
+    };
+    let draft_model = draft_model::load(recipe, (&codec, ctx_len), progress);
+    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice })
 }
 
 /// Hears (what is being loaded, units done, units in all).
 type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
-type Drafting = (Box<dyn MtpModule>, DrafterInfo);
+/// One module per depth, the first first.
+type Drafting = (Vec<Box<dyn MtpModule>>, DrafterInfo);
 type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
 
 /// What a backend loads from.
@@ -236,17 +255,19 @@ fn load_native_mtp(
 ) -> Result<Drafting, ModelError> {
     let config = MtpConfig::from_json(&recipe.config)?;
     config.block_config(target_config)?; // refuses a module that was made for another target
-    let module = NativeMtp::load(&recipe.weights, &config, target)?;
+    let depths = 0..config.num_nextn_predict_layers;
+    let modules = depths.map(|depth| NativeMtp::load_depth(&recipe.weights, &config, target, depth));
+    let modules = modules.collect::<Result<Vec<_>, _>>()?;
     let info = DrafterInfo {
         kind: DrafterKind::Mtp,
         name: recipe.name.clone(),
         sha256: recipe.sha256.clone(),
         dtype: "q8_0".to_owned(),
-        weight_bytes: module.weight_bytes() as u64,
-        kv_bytes_per_token: module.kv_bytes_per_token(),
+        weight_bytes: modules.iter().map(|module| module.weight_bytes() as u64).sum(),
+        kv_bytes_per_token: modules.iter().map(NativeMtp::kv_bytes_per_token).sum(),
         draft_vocab: config.draft_vocab_size as u32,
     };
-    Ok((Box::new(module), info))
+    Ok((modules.into_iter().map(|module| Box::new(module) as _).collect(), info))
 }
 
 fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
@@ -272,17 +293,20 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
 
 fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usize) -> Result<Drafting, ModelError> {
     let config = MtpConfig::from_json(&recipe.config)?;
-    let module = CandleMtp::load(&recipe.weights, &config, Arc::clone(target), ctx_len)?;
+    let depths = 0..config.num_nextn_predict_layers;
+    let modules =
+        depths.map(|depth| CandleMtp::load_depth((&recipe.weights, depth), &config, Arc::clone(target), ctx_len));
+    let modules = modules.collect::<Result<Vec<_>, _>>()?;
     let info = DrafterInfo {
         kind: DrafterKind::Mtp,
         name: recipe.name.clone(),
         sha256: recipe.sha256.clone(),
         dtype: "f32".to_owned(),
-        weight_bytes: module.bytes(),
-        kv_bytes_per_token: module.kv_bytes_per_slot(),
+        weight_bytes: modules.iter().map(CandleMtp::bytes).sum(),
+        kv_bytes_per_token: modules.iter().map(CandleMtp::kv_bytes_per_slot).sum(),
         draft_vocab: config.draft_vocab_size as u32,
     };
-    Ok((Box::new(module), info))
+    Ok((modules.into_iter().map(|module| Box::new(module) as _).collect(), info))
 }
 
 /// How matrices are held, and what the header calls it.

@@ -10,17 +10,20 @@
 pub mod block;
 pub mod cache;
 pub mod config;
+mod draft_model;
 mod error;
 pub mod gguf;
 pub mod llama;
 pub mod load;
 pub mod mtp;
 pub mod native;
+mod row_by_row;
 mod rows;
 pub mod template;
 pub mod tokenizer;
 
 pub use error::ModelError;
+pub use row_by_row::RowByRow;
 pub use rows::Rows;
 
 use crate::protocol::{ModelInfo, TokenId};
@@ -62,6 +65,26 @@ pub struct RowStats {
     pub peaks: Vec<f32>,
 }
 
+/// Most rows of a tree.
+pub const MAX_TREE_ROWS: usize = 16;
+
+/// Depth of each row below row 0.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] when a parent does not stand before its child, or rows are too many.
+pub fn tree_depths(parents: &[usize]) -> Result<Vec<usize>, ModelError> {
+    let mut depths: Vec<usize> = Vec::with_capacity(parents.len());
+    for (row, parent) in parents.iter().enumerate() {
+        let depth = if row == 0 { Some(0) } else { depths.get(*parent).map(|depth| depth + 1) };
+        depths
+            .push(depth.ok_or_else(|| ModelError::Unsupported("a tree whose rows stand before their parents".into()))?);
+    }
+    if depths.len() > MAX_TREE_ROWS {
+        return Err(ModelError::Unsupported(format!("a tree of more than {MAX_TREE_ROWS} rows")));
+    }
+    Ok(depths)
+}
+
 /// Where a rewind may return to.
 ///
 /// For attention caches a length says it all; recurrent layers will add a copy of their state.
@@ -90,6 +113,37 @@ pub trait Model {
     /// [`ModelError::ContextFull`] when `n + m` exceeds the cache (which then is unchanged), or what
     /// the backend reports.
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError>;
+
+    /// Runs positions `n..n + m` through the first `layers` blocks only, then the final norm and the
+    /// head; logits come for the last row. The positions count as cached until they are truncated, which
+    /// must happen before anything else runs: the other blocks know nothing of them.
+    ///
+    /// # Errors
+    /// As [`Model::forward`]; [`ModelError::Unsupported`] from backends that cannot stop early.
+    fn forward_early(&mut self, _tokens: &[TokenId], _layers: usize) -> Result<Forward, ModelError> {
+        Err(ModelError::Unsupported("this backend cannot stop after the first layers".into()))
+    }
+
+    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows behind the cache, logits for all of them. Row `i`
+    /// continues row `parents[i]`, which stands before it; row 0 continues the cache, whatever its
+    /// entry says. A row sees the cache and its ancestors, at the positions they would have in a chain.
+    /// The rows count as cached until [`Model::retain`] cuts them to one path.
+    ///
+    /// # Errors
+    /// As [`Model::forward`]; [`ModelError::Unsupported`] from backends without trees, and for parents
+    /// that are no tree.
+    fn forward_tree(&mut self, _tokens: &[TokenId], _parents: &[usize]) -> Result<Forward, ModelError> {
+        Err(ModelError::Unsupported("this backend verifies no trees".into()))
+    }
+
+    /// Keeps of the rows behind position `base` those of one path, ascending; the cache then is as if
+    /// they had run as a chain.
+    ///
+    /// # Errors
+    /// [`ModelError::Rewind`] when there are no such rows.
+    fn retain(&mut self, base: usize, _path: &[usize]) -> Result<(), ModelError> {
+        Err(ModelError::Rewind { len: base, have: self.len(), since: base })
+    }
 
     /// Remembers the present state for [`Model::truncate`].
     ///

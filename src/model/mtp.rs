@@ -20,7 +20,10 @@ use super::llama::{LlamaWeights, to_tensor};
 use super::{Forward, ModelError, MtpModule, Rows};
 use crate::protocol::TokenId;
 
-/// `config.json` of a module.
+/// Most modules of a stack.
+const MAX_DEPTHS: usize = 8;
+
+/// `config.json` of a module, or of a stack of them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MtpConfig {
     /// d; must be the target's.
@@ -37,7 +40,7 @@ pub struct MtpConfig {
     pub vocab_size: usize,
     /// Tokens it can propose.
     pub draft_vocab_size: usize,
-    /// Modules; this version runs one, used again at every depth.
+    /// Modules, one for each depth; the last is used again at every depth behind.
     pub num_nextn_predict_layers: usize,
     /// RMSNorm epsilon.
     pub rms_norm_eps: f32,
@@ -55,10 +58,13 @@ impl MtpConfig {
     pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
         let config: Self = serde_json::from_slice(json)
             .map_err(|error| ModelError::Metadata(format!("the MTP module's config.json: {error}")))?;
-        if config.num_nextn_predict_layers != 1 || config.concat_order != ["embedding", "hidden"] {
-            return Err(ModelError::Unsupported(
-                "this MTP module stacks several layers or concatenates in another order; one layer with the embedding first is supported".into(),
-            ));
+        if !(1..=MAX_DEPTHS).contains(&config.num_nextn_predict_layers)
+            || config.concat_order != ["embedding", "hidden"]
+        {
+            return Err(ModelError::Unsupported(format!(
+                "this MTP stack has {} modules or concatenates in another order; 1 to {MAX_DEPTHS} with the embedding first are supported",
+                config.num_nextn_predict_layers
+            )));
         }
         Ok(config)
     }
@@ -117,9 +123,22 @@ impl CandleMtp {
         target: Arc<LlamaWeights>,
         ctx_len: usize,
     ) -> Result<Self, ModelError> {
+        Self::load_depth((weights, 0), config, target, ctx_len)
+    }
+
+    /// The same for the module of one depth of a stack, counted from 0.
+    ///
+    /// # Errors
+    /// As [`CandleMtp::load`].
+    pub fn load_depth(
+        (weights, depth): (&[u8], usize),
+        config: &MtpConfig,
+        target: Arc<LlamaWeights>,
+        ctx_len: usize,
+    ) -> Result<Self, ModelError> {
         let device = target.device().clone();
         let c = config.block_config(&target.config)?;
-        let file = MtpFile::parse(weights, &device)?;
+        let file = MtpFile::parse(weights, &device, depth)?;
         let vocab = file.draft_vocab(config)?;
         let d = c.d_model;
         let block = Block {
@@ -165,7 +184,7 @@ impl CandleMtp {
         let embedded = self.embedding_norm.forward(&self.target.embed(tokens)?)?;
         let states = self.hidden_norm.forward(&to_tensor(hidden, self.target.device())?)?;
         let z = self.project.forward(&Tensor::cat(&[embedded, states], 1)?)?; // [m, 2d] -> [m, d]
-        let x = self.block.forward(&z, &self.config, &self.rope, &mut self.cache)?;
+        let x = self.block.forward(&z, &self.config, (&self.rope, None), &mut self.cache)?;
         let y = self.norm.forward(&x)?; // [m, d]
         let last = y.narrow(0, tokens.len() - 1, 1)?.contiguous()?;
         let logits = self.head.forward(&last)?.flatten_all()?.to_vec1::<f32>()?;
@@ -213,13 +232,14 @@ impl MtpModule for CandleMtp {
 struct MtpFile<'a> {
     tensors: SafeTensors<'a>,
     device: Device,
+    depth: usize,
 }
 
 impl<'a> MtpFile<'a> {
-    fn parse(bytes: &'a [u8], device: &Device) -> Result<Self, ModelError> {
+    fn parse(bytes: &'a [u8], device: &Device, depth: usize) -> Result<Self, ModelError> {
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| ModelError::Metadata(format!("the MTP module's weights are damaged: {error}")))?;
-        Ok(Self { tensors, device: device.clone() })
+        Ok(Self { tensors, device: device.clone(), depth })
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
@@ -235,12 +255,13 @@ impl<'a> MtpFile<'a> {
     }
 
     fn norm(&self, name: &str, config: &LlamaConfig) -> Result<RmsNorm, ModelError> {
-        RmsNorm::new(&self.tensor(&format!("mtp.layers.0.{name}.weight"), &[config.d_model])?, config.norm_eps)
+        let name = format!("mtp.layers.{}.{name}.weight", self.depth);
+        RmsNorm::new(&self.tensor(&name, &[config.d_model])?, config.norm_eps)
     }
 
     /// weight = stored × scale of its row, when there is a scale.
     fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        let name = format!("mtp.layers.0.{name}.weight");
+        let name = format!("mtp.layers.{}.{name}.weight", self.depth);
         let weight = self.tensor(&name, &[out, input])?.to_dtype(DType::F32)?;
         let scale = format!("{name}_scale");
         if self.tensors.tensor(&scale).is_err() {

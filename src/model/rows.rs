@@ -83,6 +83,35 @@ impl Rows {
         self.data.extend_from_slice(&other.data[..count * other.width]);
     }
 
+    /// Appends all rows of `other`; the first ones appended give the width.
+    ///
+    /// # Panics
+    /// When widths differ.
+    pub fn append(&mut self, other: &Self) {
+        if self.data.is_empty() {
+            self.width = other.width;
+        }
+        self.extend(other, other.len());
+    }
+
+    /// A copy of some rows.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        Self { data: self.data[rows.start * self.width..rows.end * self.width].to_vec(), width: self.width }
+    }
+
+    /// A copy of some rows, in this order.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self { data: rows.iter().flat_map(|row| self.row(*row)).copied().collect(), width: self.width }
+    }
+
     /// Removes all rows.
     pub fn clear(&mut self) {
         self.data.clear();

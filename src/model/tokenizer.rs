@@ -78,6 +78,18 @@ impl TextCodec {
         self.pieces.get(id.index()).cloned().unwrap_or_else(|| Piece::new(id, Vec::new()))
     }
 
+    /// How another vocabulary differs from this one; none when every token has the same bytes.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let (own, theirs) = (self.pieces.len(), other.pieces.len());
+        if own != theirs {
+            return Some(format!("{theirs} tokens, the target has {own}"));
+        }
+        let (a, b) = self.pieces.iter().zip(&other.pieces).find(|(a, b)| a != b)?;
+        // quoted as Rust does: whatever a file holds, no control character gets out
+        Some(format!("token {} is {:?} there and {:?} in the target", a.id, b.lossy(), a.lossy()))
+    }
+
     /// Whether the token ends an answer.
     #[must_use]
     pub fn is_end(&self, id: TokenId) -> bool {

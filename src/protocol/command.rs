@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Baseline, Sampling, VerifyRule};
+use super::{Baseline, DrafterKind, Drafting, Leniency, Sampling, VerifyRule};
 
 /// A request to a source; obeyed between two phases of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,11 +21,13 @@ pub enum Command {
     StepPhase,
     /// Run to the end of the round, then hold.
     StepRound,
-    /// Change k from the next round on.
+    /// Fix k from the next round on.
     SetDraftLen {
         /// 0 to [`super::MAX_DRAFT_LEN`].
         draft_len: u8,
     },
+    /// Let the engine choose k from the next round on; [`Command::SetDraftLen`] takes that back.
+    SetAutoDraftLen,
     /// Change how the target picks from the next round on.
     SetSampling {
         /// The new values.
@@ -35,6 +37,26 @@ pub enum Command {
     SetRule {
         /// The new rule.
         rule: VerifyRule,
+    },
+    /// Change where the rules that are not lossless draw the line, from the next round on.
+    SetLeniency {
+        /// The new values.
+        leniency: Leniency,
+    },
+    /// Change who drafts from the next round on.
+    SetDrafter {
+        /// The new drafter.
+        drafter: DrafterKind,
+    },
+    /// Change how drafters draft from the next round on.
+    SetDrafting {
+        /// The new values.
+        drafting: Drafting,
+    },
+    /// The draft that [`super::EventKind::DraftAsked`] asked for; empty text drafts nothing.
+    ProposeDraft {
+        /// What the person thinks comes next, leading space included.
+        text: String,
     },
     /// Change how plain decoding is measured, from the next turn on.
     SetBaseline {

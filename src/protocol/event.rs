@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Header, Piece, Prediction, Settings, Verification};
+use super::{Costs, Header, Piece, Prediction, Settings, Verification};
 
 /// One thing that happened. Order is `seq`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,18 @@ pub enum StopReason {
     Refused,
 }
 
+/// One token of a chain that was drafted for the record only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbedDraft {
+    /// The proposal.
+    pub token: Piece,
+    /// Drafter's probability of it; none when it has no distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<f32>,
+    /// What it was drawn from.
+    pub top: Prediction,
+}
+
 /// The kinds of event. All `*_us` are microseconds of measured work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -99,6 +111,11 @@ pub enum EventKind {
         /// Time of the prompt's passes, target and drafter.
         took_us: u64,
     },
+    /// The person drafts: the engine waits for [`super::Command::ProposeDraft`].
+    DraftAsked {
+        /// Most tokens of it that will be drafted.
+        draft_len: u8,
+    },
     /// A round begins.
     RoundStarted {
         /// 1, 2, 3 … per lane, over all turns.
@@ -107,6 +124,36 @@ pub enum EventKind {
         base_len: u32,
         /// k asked of the drafter.
         draft_len: u8,
+    },
+    /// What passes cost here: measured before the first answer for which the engine chooses k, or
+    /// remembered from an earlier run on the same machine and model.
+    CostsKnown {
+        /// The costs.
+        costs: Costs,
+        /// Whether they were remembered.
+        remembered: bool,
+    },
+    /// The engine chose another k, in force from the next round on.
+    DraftLenChosen {
+        /// k before.
+        from: u8,
+        /// k now.
+        draft_len: u8,
+        /// Tokens per second that each k promises, index 0 is plain decoding.
+        expected: Vec<f64>,
+        /// Whether this is a short look at a k that may have become better.
+        exploring: bool,
+        /// Why, one sentence.
+        reason: String,
+    },
+    /// The drafter showed what it would propose; nothing of it is verified or output.
+    Probed {
+        /// Which round.
+        round: u32,
+        /// The chain, up to [`Settings::probe_depth`] tokens.
+        drafts: Vec<ProbedDraft>,
+        /// Time of the chain.
+        took_us: u64,
     },
     /// The drafter proposed one token.
     Drafted {
@@ -121,6 +168,10 @@ pub enum EventKind {
         q: Option<f32>,
         /// What it was drawn from.
         top: Prediction,
+        /// In a tree, the row of the target's pass that judges it: 0 is the row of the anchor, i + 1
+        /// that of draft i, which it continues. Absent in a chain, where it is `index`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        row: Option<u8>,
         /// Time of this draft step.
         took_us: u64,
     },
@@ -185,7 +236,7 @@ pub enum EventKind {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Judgement, NextKind, Outcome, TokenId};
+    use super::super::{Departure, Judgement, NextKind, Outcome, TokenId};
     use super::*;
 
     fn round_trip(event: &Event) -> String {
@@ -197,10 +248,8 @@ mod tests {
     #[test]
     fn a_verdict_is_flat_json() {
         let verdict = Verification {
-            judgements: vec![Judgement { p: 0.5, q: 0.25, u: Some(0.1), outcome: Outcome::Accepted }],
-            next: TokenId(7),
-            next_kind: NextKind::Bonus,
-            next_u: None,
+            judgements: vec![Judgement { p: 0.5, q: 0.25, u: Some(0.1), limit: None, outcome: Outcome::Accepted }],
+            ..Verification::new(Vec::new(), TokenId(7), NextKind::Bonus, None)
         };
         let json = round_trip(&Event {
             seq: 3,
@@ -212,6 +261,28 @@ mod tests {
             json,
             r#"{"seq":3,"at_us":120,"type":"verified","round":1,"judgements":[{"p":0.5,"q":0.25,"u":0.1,"outcome":"accepted"}],"next":7,"next_kind":"bonus"}"#
         );
+    }
+
+    #[test]
+    fn trees_and_departures_survive_json() {
+        let departures = vec![Departure { index: 1, instead: TokenId(4) }];
+        let verdict = Verification {
+            lossless: false,
+            departures,
+            ..Verification::new(Vec::new(), TokenId(7), NextKind::Recovered, Some(0.5))
+        };
+        let drafted = EventKind::Drafted {
+            round: 1,
+            index: 2,
+            token: Piece::default(),
+            q: None,
+            top: Prediction::default(),
+            row: Some(0),
+            took_us: 3,
+        };
+        for kind in [EventKind::Verified { round: 1, verdict }, drafted, EventKind::DraftAsked { draft_len: 3 }] {
+            round_trip(&Event { seq: 3, at_us: 120, lane: Lane::Speculative, kind });
+        }
     }
 
     #[test]
@@ -229,6 +300,28 @@ mod tests {
                 sample_us: 2,
             },
         });
+    }
+
+    #[test]
+    fn what_the_engine_chose_and_probed_round_trips() {
+        let draft = ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default() };
+        let kinds = [
+            EventKind::CostsKnown {
+                costs: Costs { verify_us: vec![100.0, 101.5], draft_us: 9.0, settle_us: 0.5, overhead_us: 2.0 },
+                remembered: true,
+            },
+            EventKind::DraftLenChosen {
+                from: 0,
+                draft_len: 2,
+                expected: vec![300.0, 310.5, 320.25],
+                exploring: false,
+                reason: "drafts pay".into(),
+            },
+            EventKind::Probed { round: 3, drafts: vec![draft], took_us: 7 },
+        ];
+        for kind in kinds {
+            round_trip(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+        }
     }
 
     #[test]

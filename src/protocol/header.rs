@@ -16,8 +16,14 @@ pub struct Header {
     pub program: String,
     /// The target.
     pub model: ModelInfo,
-    /// The drafter; none for a plain run.
+    /// The drafter at the start; none for a plain run.
     pub drafter: Option<DrafterInfo>,
+    /// All drafters that can be switched to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drafters: Vec<DrafterInfo>,
+    /// Whether the rule at the start is lossless.
+    #[serde(default = "yes")]
+    pub lossless: bool,
     /// Settings at the start; changes follow as events.
     pub settings: Settings,
     /// Positions the target's cache can hold.
@@ -34,6 +40,10 @@ pub struct Header {
     pub started_unix_ms: u64,
     /// What this source can do.
     pub capabilities: Capabilities,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// The target model.
@@ -70,7 +80,7 @@ pub struct DrafterInfo {
     pub name: String,
     /// Of its weights, lower-case hex.
     pub sha256: Option<String>,
-    /// How its weights are stored, e.g. `f8_e4m3`.
+    /// How its weights are stored, e.g. `f8_e4m3`; `none` when it has none.
     pub dtype: String,
     /// Bytes that its own weights take in memory (what it shares with the target not counted).
     pub weight_bytes: u64,
@@ -78,6 +88,22 @@ pub struct DrafterInfo {
     pub kv_bytes_per_token: u64,
     /// Tokens it can propose.
     pub draft_vocab: u32,
+}
+
+impl DrafterInfo {
+    /// A drafter without weights of its own.
+    #[must_use]
+    pub fn weightless(kind: DrafterKind, draft_vocab: u32) -> Self {
+        Self {
+            kind,
+            name: kind.name().to_owned(),
+            sha256: None,
+            dtype: "none".to_owned(),
+            weight_bytes: 0,
+            kv_bytes_per_token: 0,
+            draft_vocab,
+        }
+    }
 }
 
 /// What a source can do beyond sending events.

@@ -6,15 +6,21 @@
 //! knows a tensor, a terminal, a file or a clock.
 
 mod command;
+mod costs;
+mod drafting;
 mod event;
 mod header;
+mod rule;
 mod settings;
 mod token;
 mod verdict;
 
 pub use command::{Command, Message, Prompt, Speaker};
-pub use event::{Event, EventKind, Lane, StopReason};
+pub use costs::Costs;
+pub use drafting::{DraftPick, DrafterKind, Drafting};
+pub use event::{Event, EventKind, Lane, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
-pub use settings::{Baseline, DrafterKind, MAX_DRAFT_LEN, PROBE_WEIGHT, Sampling, Settings, SettingsError, VerifyRule};
+pub use rule::{Departure, Leniency, VerifyRule};
+pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Sampling, Settings, SettingsError};
 pub use token::{Candidate, Piece, Prediction, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};

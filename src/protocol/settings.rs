@@ -1,9 +1,8 @@
 //! What a run can be set to, and the limits of each setting.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+
+use super::{DrafterKind, Drafting, Leniency, VerifyRule};
 
 /// Longest draft a round may carry. Verification runs one row more.
 pub const MAX_DRAFT_LEN: u8 = 15;
@@ -43,105 +42,9 @@ impl Sampling {
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let check = |name, value: f32, low, high| {
-            if value.is_finite() && (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(SettingsError::OutOfRange {
-                    name,
-                    value: f64::from(value),
-                    low: f64::from(low),
-                    high: f64::from(high),
-                })
-            }
-        };
-        check("temperature", self.temperature, 0.0, 100.0)?;
-        check("top-p", self.top_p, 0.0, 1.0)?;
-        check("min-p", self.min_p, 0.0, 1.0)
-    }
-}
-
-/// How drafts are judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum VerifyRule {
-    /// A draft must equal the token the target picks at its position.
-    #[default]
-    Exact,
-    /// Speculative sampling: accept with probability min(1, p/q), else draw from max(0, p − q).
-    Rejection,
-}
-
-impl VerifyRule {
-    /// Every rule, in the order help lists them.
-    pub const ALL: &'static [Self] = &[Self::Exact, Self::Rejection];
-
-    /// Name in flags, JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Rejection => "rejection",
-        }
-    }
-
-    /// Whether the output follows the target's own distribution under this rule.
-    #[must_use]
-    pub const fn is_lossless(self) -> bool {
-        match self {
-            Self::Exact | Self::Rejection => true,
-        }
-    }
-}
-
-impl fmt::Display for VerifyRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for VerifyRule {
-    type Err = SettingsError;
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |rule| rule.name(), "verification rule")
-    }
-}
-
-/// Who proposes the draft tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DrafterKind {
-    /// The multi-token-prediction module.
-    #[default]
-    Mtp,
-    /// Nobody: plain decoding.
-    None,
-}
-
-impl DrafterKind {
-    /// Every kind, in the order help lists them.
-    pub const ALL: &'static [Self] = &[Self::Mtp, Self::None];
-
-    /// Name in flags, JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mtp => "mtp",
-            Self::None => "none",
-        }
-    }
-}
-
-impl fmt::Display for DrafterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for DrafterKind {
-    type Err = SettingsError;
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |kind| kind.name(), "drafter")
+        within("temperature", self.temperature.into(), 0.0, 100.0)?;
+        within("top-p", self.top_p.into(), 0.0, 1.0)?;
+        within("min-p", self.min_p.into(), 0.0, 1.0)
     }
 }
 
@@ -166,15 +69,40 @@ impl Baseline {
     pub const PROBE: Self = Self::Probe(64);
 }
 
+/// Who decides about k.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DraftLenMode {
+    /// The user: k stays as it was set.
+    #[default]
+    Fixed,
+    /// The engine: the k, plain decoding included, that promises the most tokens per second.
+    Auto,
+}
+
 /// Everything that can change between rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// k: draft tokens per round, 0 (plain) to [`MAX_DRAFT_LEN`].
+    /// k: draft tokens per round, 0 (plain) to [`MAX_DRAFT_LEN`]; when the engine decides, the k it
+    /// chose last.
     pub draft_len: u8,
+    /// Who decides about k.
+    #[serde(default)]
+    pub draft_len_mode: DraftLenMode,
+    /// Above 0, every round is plain and the drafter shows a chain of this depth at each position,
+    /// which nobody verifies: a probe run, from which every k can be simulated.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub probe_depth: u8,
     /// Who drafts.
     pub drafter: DrafterKind,
+    /// How it drafts.
+    #[serde(default, skip_serializing_if = "Drafting::is_default")]
+    pub drafting: Drafting,
     /// How drafts are judged.
     pub rule: VerifyRule,
+    /// Where the rules that are not lossless draw the line.
+    #[serde(default, skip_serializing_if = "Leniency::is_default")]
+    pub leniency: Leniency,
     /// How the target picks.
     pub sampling: Sampling,
     /// Longest answer, in tokens.
@@ -187,8 +115,12 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             draft_len: 3,
+            draft_len_mode: DraftLenMode::Fixed,
+            probe_depth: 0,
             drafter: DrafterKind::default(),
+            drafting: Drafting::default(),
             rule: VerifyRule::default(),
+            leniency: Leniency::default(),
             sampling: Sampling::default(),
             max_tokens: 512,
             baseline: Baseline::PROBE,
@@ -200,17 +132,24 @@ impl Settings {
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        let range = |name, value: u32, low: u32, high: u32| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(SettingsError::OutOfRange { name, value: value.into(), low: low.into(), high: high.into() })
-            }
-        };
-        range("draft length k", self.draft_len.into(), 0, MAX_DRAFT_LEN.into())?;
-        range("max-tokens", self.max_tokens, 1, 1_000_000)?;
+        within("draft length k", self.draft_len.into(), 0.0, MAX_DRAFT_LEN.into())?;
+        within("probe depth", self.probe_depth.into(), 0.0, MAX_DRAFT_LEN.into())?;
+        within("max-tokens", self.max_tokens.into(), 1.0, 1e6)?;
+        self.drafting.validate()?;
+        self.leniency.validate()?;
         self.sampling.validate()
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+/// # Errors
+/// [`SettingsError::OutOfRange`] when the value lies outside, or is no number.
+pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<(), SettingsError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(SettingsError::OutOfRange { name, value, low, high }) }
 }
 
 /// A setting that cannot be taken.
@@ -241,7 +180,7 @@ pub enum SettingsError {
 }
 
 /// Looks a name up in a closed list.
-fn named<T: Copy>(
+pub(super) fn named<T: Copy>(
     all: &[T],
     name: &str,
     name_of: impl Fn(T) -> &'static str,
@@ -259,17 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_through_text_and_json() {
-        for rule in VerifyRule::ALL {
-            assert_eq!(rule.name().parse(), Ok(*rule));
-            assert_eq!(serde_json::to_string(rule).unwrap(), format!("\"{rule}\""));
-        }
-        for kind in DrafterKind::ALL {
-            assert_eq!(kind.name().parse(), Ok(*kind));
-            assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
-        }
-        let error = "exakt".parse::<VerifyRule>().unwrap_err().to_string();
-        assert_eq!(error, "there is no verification rule 'exakt'; there are: exact, rejection");
+    fn settings_of_an_older_writer_have_a_fixed_k() {
+        let old = r#"{"draft_len":2,"drafter":"mtp","rule":"exact","sampling":{"temperature":0.0},"max_tokens":9,"baseline":"off"}"#;
+        let read: Settings = serde_json::from_str(old).unwrap();
+        assert_eq!((read.draft_len, read.draft_len_mode, read.probe_depth), (2, DraftLenMode::Fixed, 0));
+        let auto = Settings { draft_len_mode: DraftLenMode::Auto, probe_depth: 4, ..read };
+        let json = serde_json::to_string(&auto).unwrap();
+        assert!(json.contains(r#""draft_len_mode":"auto""#), "{json}");
+        assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), auto);
     }
 
     #[test]
@@ -279,5 +215,14 @@ mod tests {
         let sampling = Sampling { top_p: f32::NAN, ..Sampling::default() };
         assert!(sampling.validate().is_err());
         assert!(Settings::default().validate().is_ok());
+    }
+
+    #[test]
+    fn settings_of_older_traces_are_read() {
+        let old = r#"{"draft_len":2,"drafter":"mtp","rule":"exact","sampling":{},"max_tokens":64,"baseline":"off"}"#;
+        let settings: Settings = serde_json::from_str(old).unwrap();
+        assert_eq!((settings.drafting, settings.leniency), (Drafting::default(), Leniency::default()));
+        let json = serde_json::to_string(&Settings::default()).unwrap();
+        assert!(!json.contains("leniency") && !json.contains("drafting"), "{json}");
     }
 }

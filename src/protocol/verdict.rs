@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TokenId;
+use super::{Departure, TokenId};
 
 /// What became of one draft token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,10 @@ pub struct Judgement {
     /// The uniform draw `p / q` was compared with; none when nothing was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub u: Option<f32>,
+    /// What `u` had to stay below, where that is not p/q: the share of drafts like these that `block`
+    /// accepts up to here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f32>,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -43,7 +47,8 @@ pub struct Judgement {
 /// The verdict on a round: one judgement per draft, then the token that follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// In draft order: accepted ones, at most one rejected, the rest not reached.
+    /// In draft order. In a chain: accepted ones, at most one rejected, the rest not reached. In a
+    /// tree the accepted ones are a path, and several that stood beside it may be rejected.
     pub judgements: Vec<Judgement>,
     /// The token the target added.
     pub next: TokenId,
@@ -52,18 +57,40 @@ pub struct Verification {
     /// The uniform draw `next` was picked with; none for the largest probability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_u: Option<f32>,
+    /// Whether the rule that judged is lossless.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub lossless: bool,
+    /// Accepted drafts that a lossless rule would not have accepted, in draft order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<Departure>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 impl Verification {
-    /// Length of the accepted prefix, 0 to k.
+    /// A verdict of a lossless rule.
     #[must_use]
-    pub fn accepted(&self) -> usize {
-        self.judgements.iter().take_while(|j| j.outcome == Outcome::Accepted).count()
+    pub const fn new(judgements: Vec<Judgement>, next: TokenId, next_kind: NextKind, next_u: Option<f32>) -> Self {
+        Self { judgements, next, next_kind, next_u, lossless: true, departures: Vec::new() }
     }
 
-    /// Drafts that were compared with the target: the accepted ones and the rejected one.
+    /// How many drafts were accepted, 0 to k: the accepted prefix, or the accepted path of a tree.
+    #[must_use]
+    pub fn accepted(&self) -> usize {
+        self.path().count()
+    }
+
+    /// Indices of the accepted drafts, in the order of the text.
+    pub fn path(&self) -> impl Iterator<Item = usize> {
+        let indexed = self.judgements.iter().enumerate();
+        indexed.filter(|(_, judgement)| judgement.outcome == Outcome::Accepted).map(|(index, _)| index)
+    }
+
+    /// Drafts that were compared with the target: the accepted ones and the rejected.
     #[must_use]
     pub fn tested(&self) -> usize {
-        self.judgements.iter().take_while(|j| j.outcome != Outcome::NotReached).count()
+        self.judgements.iter().filter(|j| j.outcome != Outcome::NotReached).count()
     }
 }

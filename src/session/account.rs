@@ -7,18 +7,9 @@
 
 use serde::Serialize;
 
-use super::LaneStats;
+use crate::protocol::{Costs, Lane};
 
-/// Measured times of one machine, model and context, in microseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Costs {
-    /// T(m): one target pass over m rows, all logits computed; index 0 is m = 1.
-    pub verify_us: Vec<f64>,
-    /// d: one drafted token.
-    pub draft_us: f64,
-    /// o: what a round takes outside model passes.
-    pub overhead_us: f64,
-}
+use super::{LaneStats, Round, Turn};
 
 /// What one draft length is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -36,6 +27,50 @@ pub struct Worth {
     pub break_even: Option<f64>,
 }
 
+/// What holds the speed back most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "what")]
+pub enum Factor {
+    /// Drafts that are not accepted at a position.
+    Acceptance {
+        /// 1 = the first draft.
+        position: usize,
+    },
+    /// Rows beyond the first in the target's pass.
+    Verify,
+    /// Drafting.
+    Draft,
+    /// Work outside model passes.
+    Overhead,
+}
+
+/// The factor whose loss, if it were half of what it is, would bring the most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    /// Which.
+    #[serde(flatten)]
+    pub factor: Factor,
+    /// Speedup over today's plain decoding at the k that would then be best.
+    pub speedup_if_halved: f64,
+}
+
+/// Predictions, and what follows from them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Account {
+    /// What passes cost.
+    pub costs: Costs,
+    /// `a_j`: the share of drafts accepted at position j when all before it were.
+    pub acceptance: Vec<f64>,
+    /// Every k that was both timed and tried, 1 and up.
+    pub worths: Vec<Worth>,
+    /// k of the largest speedup; 0 when plain decoding is fastest.
+    pub best: usize,
+    /// What holds the speed back; none when nothing was drafted.
+    pub limit: Option<Limit>,
+    /// All of this in one sentence.
+    pub sentence: String,
+}
+
 /// `Π_{j ≤ i} a_j` for i = 1, 2, …: the share of rounds in which draft i was accepted.
 #[must_use]
 pub fn reach(stats: &LaneStats) -> Vec<f64> {
@@ -43,16 +78,92 @@ pub fn reach(stats: &LaneStats) -> Vec<f64> {
     pairs.map(|(accepted, offered)| *accepted as f64 / (*offered).max(1) as f64).collect()
 }
 
+/// `a_j` from the shares that were reached.
+#[must_use]
+pub fn acceptance(reach: &[f64]) -> Vec<f64> {
+    let before = std::iter::once(1.0).chain(reach.iter().copied());
+    reach.iter().zip(before).map(|(now, before)| if before > 0.0 { (now / before).min(1.0) } else { 0.0 }).collect()
+}
+
+impl Account {
+    /// Draws up the account of measured costs and the shares of drafts accepted at each position when
+    /// all before them were.
+    #[must_use]
+    pub fn new(costs: Costs, acceptance: Vec<f64>) -> Self {
+        let worths = worths(&costs, &acceptance);
+        let best = worths.iter().copied().max_by(|a, b| a.speedup.total_cmp(&b.speedup));
+        let limit = limit(&costs, &acceptance);
+        Self {
+            sentence: sentence(&costs, &acceptance, best, limit),
+            best: best.filter(|best| best.speedup > 1.0).map_or(0, |best| best.draft_len),
+            limit,
+            worths,
+            acceptance,
+            costs,
+        }
+    }
+
+    /// The account of one turn: medians of its own rounds in both lanes. None until rounds of one row
+    /// and rounds with drafts were measured.
+    #[must_use]
+    pub fn of_turn(turn: &Turn) -> Option<Self> {
+        let stats = turn.answer(Lane::Speculative).stats();
+        let rounds = [Lane::Speculative, Lane::Plain].into_iter().flat_map(|lane| &turn.answer(lane).rounds);
+        let rounds: Vec<&Round> = rounds.filter(|round| round.is_complete).collect();
+        let drafted = stats.drafted();
+        if drafted == 0 {
+            return None;
+        }
+        let costs = Costs {
+            verify_us: by_width(&rounds)?,
+            draft_us: stats.draft_us() as f64 / drafted as f64,
+            settle_us: 0.0, // contained in the drafts' own time
+            overhead_us: stats.other_us() as f64 / stats.rounds().max(1) as f64,
+        };
+        Some(Self::new(costs, acceptance(&reach(stats))))
+    }
+
+    /// The prediction for a k.
+    #[must_use]
+    pub fn worth(&self, draft_len: usize) -> Option<&Worth> {
+        self.worths.iter().find(|worth| worth.draft_len == draft_len)
+    }
+}
+
+/// Median T(m) of rounds by width; widths between measured ones are interpolated, none are added behind.
+fn by_width(rounds: &[&Round]) -> Option<Vec<f64>> {
+    let widest = rounds.iter().map(|round| round.rows.len()).max()?;
+    let median = |rows: usize| {
+        let mut times: Vec<u64> = rounds.iter().filter(|r| r.rows.len() == rows).map(|r| r.verify_us).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).map(|us| *us as f64)
+    };
+    let known: Vec<(usize, f64)> = (1..=widest).filter_map(|rows| Some((rows, median(rows)?))).collect();
+    (known.first()?.0 == 1).then(|| (1..=widest).map(|rows| interpolated(&known, rows)).collect())
+}
+
+/// The value at `rows` of a curve whose points surround it.
+fn interpolated(known: &[(usize, f64)], rows: usize) -> f64 {
+    let above = known.iter().position(|(at, _)| *at >= rows).unwrap_or(known.len() - 1);
+    let (to, high) = known[above];
+    let (from, low) = known[above.saturating_sub(1)];
+    if to == rows || to == from {
+        return high;
+    }
+    low + (high - low) * (rows - from) as f64 / (to - from) as f64
+}
+
 /// The worth of every k that was both timed and tried, 1 and up.
 #[must_use]
-pub fn worths(costs: &Costs, reach: &[f64]) -> Vec<Worth> {
-    let Some(plain) = costs.verify_us.first().map(|t| t + costs.overhead_us).filter(|t| *t > 0.0) else {
+pub fn worths(costs: &Costs, acceptance: &[f64]) -> Vec<Worth> {
+    let Some(plain) = costs.round_us(0).filter(|us| *us > 0.0) else {
         return Vec::new();
     };
-    let timed = costs.verify_us.len() - 1;
-    let worth = |k: usize| {
-        let round = costs.verify_us[k] + k as f64 * costs.draft_us + costs.overhead_us;
-        let (cost, tokens) = (round / plain, 1.0 + reach[..k].iter().sum::<f64>());
+    let (mut reach, mut tokens) = (1.0, 1.0);
+    let worth = |(k, round): (usize, f64)| {
+        reach *= acceptance[k - 1];
+        tokens += reach;
+        let cost = round / plain;
         Worth {
             draft_len: k,
             tokens_per_round: tokens,
@@ -61,7 +172,7 @@ pub fn worths(costs: &Costs, reach: &[f64]) -> Vec<Worth> {
             break_even: break_even(k, cost),
         }
     };
-    (1..=timed.min(reach.len())).map(worth).collect()
+    (1..=acceptance.len()).map_while(|k| Some((k, costs.round_us(k)?))).map(worth).collect()
 }
 
 /// The a in [0, 1] with `1 + a + a² + … + a^k = cost`, by bisection; the left side rises with a.
@@ -78,11 +189,35 @@ fn break_even(k: usize, cost: f64) -> Option<f64> {
     Some(high)
 }
 
-/// One sentence that names what limits the speed.
-#[must_use]
-pub fn sentence(costs: &Costs, reach: &[f64], worths: &[Worth]) -> String {
-    let best = worths.iter().copied().max_by(|a, b| a.speedup.total_cmp(&b.speedup));
-    let (Some(best), Some(first)) = (best, reach.first()) else {
+/// Halves each loss in turn and looks which brings the most.
+fn limit(costs: &Costs, acceptance: &[f64]) -> Option<Limit> {
+    let plain = costs.round_us(0)?;
+    let fastest = |costs: &Costs, acceptance: &[f64]| {
+        let own = costs.round_us(0).unwrap_or(plain);
+        // against today's plain decoding, which cheaper overhead would speed up too
+        worths(costs, acceptance).iter().map(|w| w.speedup * plain / own).fold(0.0, f64::max)
+    };
+    let one = costs.verify_us[0];
+    let rows = costs.verify_us.iter().map(|t| one + (t - one) / 2.0).collect();
+    let cheaper = [
+        (Factor::Verify, Costs { verify_us: rows, ..costs.clone() }),
+        (Factor::Draft, Costs { draft_us: costs.draft_us / 2.0, ..costs.clone() }),
+        (Factor::Overhead, Costs { overhead_us: costs.overhead_us / 2.0, ..costs.clone() }),
+    ];
+    let cheaper = cheaper.map(|(factor, costs)| (factor, fastest(&costs, acceptance)));
+    let better = (0..acceptance.len()).map(|i| {
+        let mut better = acceptance.to_vec();
+        better[i] += (1.0 - better[i]) / 2.0;
+        (Factor::Acceptance { position: i + 1 }, fastest(costs, &better))
+    });
+    let all = better.chain(cheaper);
+    let most = all.reduce(|most, this| if this.1 > most.1 { this } else { most })?;
+    (!acceptance.is_empty()).then_some(Limit { factor: most.0, speedup_if_halved: most.1 })
+}
+
+/// One sentence that names the best k and what limits the speed.
+fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Option<Limit>) -> String {
+    let (Some(best), Some(first), Some(limit)) = (best, acceptance.first(), limit) else {
         return "nothing was drafted, so there is nothing to explain".to_owned();
     };
     let plain = costs.verify_us[0];
@@ -95,21 +230,14 @@ pub fn sentence(costs: &Costs, reach: &[f64], worths: &[Worth]) -> String {
     } else {
         format!("k = {k} is best here, {:.2}× plain", best.speedup)
     };
-    format!("{rows}, {drafts}; {accepted}: {end}; {}", limit(costs, &best))
-}
-
-/// What would help most: a cheaper pass, cheaper drafts, or better ones.
-fn limit(costs: &Costs, best: &Worth) -> &'static str {
-    let extra = costs.verify_us[best.draft_len] - costs.verify_us[0];
-    let drafts = best.draft_len as f64 * costs.draft_us;
-    let missed = (best.draft_len as f64 + 1.0 - best.tokens_per_round) / (best.draft_len as f64 + 1.0);
-    if missed > (extra + drafts + costs.overhead_us) / (costs.verify_us[0] + extra + drafts) {
-        "what limits it is acceptance"
-    } else if extra > drafts {
-        "what limits it is the cost of the additional rows"
-    } else {
-        "what limits it is the cost of drafting"
-    }
+    let halved = limit.speedup_if_halved;
+    let what = match limit.factor {
+        Factor::Acceptance { position } => format!("acceptance at position {position} (half the misses: {halved:.2}×)"),
+        Factor::Verify => format!("the cost of verifying (half of what rows add: {halved:.2}×)"),
+        Factor::Draft => format!("the cost of drafting (half of it: {halved:.2}×)"),
+        Factor::Overhead => format!("the work outside model passes (half of it: {halved:.2}×)"),
+    };
+    format!("{rows}, {drafts}; {accepted}: {end}; what limits it most is {what}")
 }
 
 #[cfg(test)]
@@ -117,12 +245,16 @@ mod tests {
     use super::*;
 
     fn costs() -> Costs {
-        Costs { verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0], draft_us: 240.0, overhead_us: 60.0 }
+        Costs { verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0], draft_us: 240.0, settle_us: 0.0, overhead_us: 60.0 }
     }
 
     #[test]
     fn tokens_cost_and_speedup_follow_the_formula() {
-        let worths = worths(&costs(), &[0.6, 0.3, 0.1, 0.05]);
+        let acceptance = acceptance(&[0.6, 0.3, 0.1, 0.05]);
+        for (got, want) in acceptance.iter().zip([0.6, 0.5, 1.0 / 3.0, 0.5]) {
+            assert!((got - want).abs() < 1e-12);
+        }
+        let worths = worths(&costs(), &acceptance);
         assert_eq!(worths.len(), 3, "k = 4 was not timed");
         let two = worths[1];
         assert!((two.tokens_per_round - 1.9).abs() < 1e-12);
@@ -135,12 +267,32 @@ mod tests {
 
     #[test]
     fn the_sentence_names_the_best_k_and_the_limit() {
-        let reach = [0.6, 0.3, 0.1];
-        let text = sentence(&costs(), &reach, &worths(&costs(), &reach));
-        assert!(text.contains("k = 2 is best here, 1.51× plain") && text.ends_with("acceptance"), "{text}");
-        let never = [0.01, 0.0, 0.0];
-        let text = sentence(&costs(), &never, &worths(&costs(), &never));
-        assert!(text.contains("use plain decoding"), "{text}");
-        assert!(sentence(&costs(), &[], &[]).contains("nothing was drafted"));
+        let account = Account::new(costs(), acceptance(&[0.6, 0.3, 0.1]));
+        let text = &account.sentence;
+        assert!(text.contains("k = 2 is best here, 1.51× plain"), "{text}");
+        assert_eq!((account.best, account.limit.unwrap().factor), (2, Factor::Acceptance { position: 1 }));
+        assert!(text.contains("what limits it most is acceptance at position 1"), "{text}");
+        let never = Account::new(costs(), vec![0.01, 0.0, 0.0]);
+        assert!(never.sentence.contains("use plain decoding") && never.best == 0, "{}", never.sentence);
+        assert!(Account::new(costs(), Vec::new()).sentence.contains("nothing was drafted"));
+    }
+
+    #[test]
+    fn each_factor_can_be_the_limit() {
+        let factor = |costs: Costs, acceptance: [f64; 3]| Account::new(costs, acceptance.into()).limit.unwrap().factor;
+        let dear_rows = Costs { verify_us: vec![1000.0, 2000.0, 3000.0, 4000.0], draft_us: 10.0, ..costs() };
+        assert_eq!(factor(dear_rows, [0.95; 3]), Factor::Verify);
+        let dear_drafts = Costs { draft_us: 3000.0, ..costs() };
+        assert_eq!(factor(dear_drafts, [0.97; 3]), Factor::Draft);
+        let busy = Costs { overhead_us: 9000.0, ..costs() };
+        assert_eq!(factor(busy, [0.99; 3]), Factor::Overhead);
+        assert_eq!(factor(costs(), [0.95, 0.2, 0.9]), Factor::Acceptance { position: 2 });
+    }
+
+    #[test]
+    fn widths_that_no_round_had_are_interpolated() {
+        assert_eq!(interpolated(&[(1, 100.0), (4, 130.0)], 1), 100.0);
+        assert_eq!(interpolated(&[(1, 100.0), (4, 130.0)], 3), 120.0);
+        assert_eq!(interpolated(&[(1, 100.0), (4, 130.0)], 4), 130.0);
     }
 }

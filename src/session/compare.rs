@@ -38,6 +38,18 @@ impl Turn {
         Some(fast / plain)
     }
 
+    /// Places at which the two answers do not hold the same token; none while one of them has written
+    /// nothing.
+    #[must_use]
+    pub fn differing_tokens(&self) -> Option<usize> {
+        let (fast, plain) = (self.answer(Lane::Speculative), self.answer(Lane::Plain));
+        if fast.tokens.is_empty() || plain.tokens.is_empty() {
+            return None;
+        }
+        let same = fast.tokens.iter().zip(&plain.tokens).filter(|(a, b)| a.piece.id == b.piece.id).count();
+        Some(fast.tokens.len().max(plain.tokens.len()) - same)
+    }
+
     /// How far both lanes wrote the same; none while one of them has written nothing.
     #[must_use]
     pub fn agreement(&self) -> Option<Agreement> {

@@ -24,7 +24,7 @@ pub struct Finding {
 /// None for a column the round does not have or of which nothing is known yet.
 #[must_use]
 pub fn explain(round: &Round, index: usize) -> Option<Finding> {
-    let row = round.rows.get(index);
+    let row = round.prediction(index);
     let margin = row.and_then(margin);
     let near_tie = margin.is_some_and(|m| m < NEAR_TIE);
     let mut text = match round.drafts.get(index) {
@@ -61,14 +61,23 @@ fn draft_text(round: &Round, index: usize) -> Option<String> {
 
 fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
     let Judgement { p, q, u, .. } = *judgement;
+    if round.departure(index).is_some() {
+        return departed(round, index, name, p);
+    }
     match (round.rule, u) {
+        (VerifyRule::Block, Some(_)) => {
+            format!("drafts are judged together: up to {name} (p {p:.2}, q {q:.2}) they are accepted")
+        }
+        (VerifyRule::Rejection, Some(_)) if round.is_tree() => {
+            format!("draft {name} (p {p:.2}, q {q:.2}) accepted against what the drafts beside it left of p")
+        }
         (VerifyRule::Rejection, Some(_)) if p >= q => {
             format!("p {p:.2} ≥ q {q:.2}, so draft {name} is always accepted")
         }
         (VerifyRule::Rejection, Some(u)) => {
             format!("u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted", over(p, q))
         }
-        (VerifyRule::Exact, Some(u)) => {
+        (_, Some(u)) => {
             format!("the target's own draw (u {u:.2}) is {name} {p:.2} too; draft accepted")
         }
         (_, None) => match best(round, index).filter(|best| quoted(&best.piece) != name) {
@@ -81,10 +90,25 @@ fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     }
 }
 
+/// A lenient rule took what the target would not have.
+fn departed(round: &Round, index: usize, name: &str, p: f32) -> String {
+    let best = best(round, index)
+        .map_or(String::new(), |best| format!(" (its best was {} {:.2})", quoted(&best.piece), best.prob));
+    format!("{} is not lossless: draft {name} {p:.2} accepted, the target's own pick is another{best}", round.rule)
+}
+
 fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
     let Judgement { p, q, u, .. } = *judgement;
     let next = round.next_piece().unwrap_or_default();
     let chosen = quoted(&next);
+    if round.is_tree() {
+        return format!("draft {name} {p:.2} rejected; another continues the text");
+    }
+    if let (VerifyRule::Block, Some(u), Some(limit)) = (round.rule, u, judgement.limit) {
+        return format!(
+            "u {u:.2} ≥ {limit:.2}, and no longer prefix passed; draft {name} rejected, {chosen} committed"
+        );
+    }
     if let (VerifyRule::Rejection, Some(u)) = (round.rule, u) {
         return format!(
             "u {u:.2} ≥ p/q {:.2} ({p:.2}/{q:.2}); draft {name} rejected, {chosen} drawn from max(0, p − q)",
@@ -105,6 +129,9 @@ fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
 }
 
 fn not_reached(round: &Round, index: usize, name: &str) -> String {
+    if round.is_tree() {
+        return format!("the text does not lead to {name}, so it was never judged and is discarded");
+    }
     let at = round.accepted() + 1;
     let would = best(round, index).map_or(String::new(), |best| {
         format!("; behind it the target would say {} {:.2}", quoted(&best.piece), best.prob)
@@ -119,6 +146,10 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
         return None;
     }
     let best = best(round, index);
+    if round.is_tree() {
+        let next = quoted(&round.next_piece().unwrap_or_default());
+        return Some(format!("behind {} accepted drafts the target's own {next} is committed", round.accepted()));
+    }
     if verdict.next_kind == NextKind::Recovered {
         let best = best?;
         return Some(format!(
@@ -138,11 +169,11 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
 }
 
 fn best(round: &Round, index: usize) -> Option<&Candidate> {
-    round.rows.get(index)?.best()
+    round.prediction(index)?.best()
 }
 
 fn prob_of(round: &Round, index: usize, piece: &Piece) -> Option<f32> {
-    round.rows.get(index)?.find(piece.id).map(|(_, prob)| prob)
+    round.prediction(index)?.find(piece.id).map(|(_, prob)| prob)
 }
 
 fn over(p: f32, q: f32) -> f32 {

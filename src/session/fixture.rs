@@ -28,6 +28,8 @@ pub(crate) fn header() -> Header {
             kv_bytes_per_token: 768,
             draft_vocab: 16_384,
         }),
+        drafters: Vec::new(),
+        lossless: true,
         settings: Settings { baseline: Baseline::Race, ..Settings::default() },
         ctx_len: 2048,
         device: "cpu".to_owned(),
@@ -120,6 +122,7 @@ impl Script {
                     token: piece(text),
                     q: Some(*q),
                     top: row((text, *q), "…"),
+                    row: None,
                     took_us: 900,
                 },
             );
@@ -139,6 +142,7 @@ impl Script {
             p: rows[index].find(piece(draft.0).id).map_or(0.0, |(_, p)| p),
             q: draft.1,
             u: None,
+            limit: None,
             outcome: match index {
                 _ if index < accepted => Outcome::Accepted,
                 _ if index == accepted => Outcome::Rejected,
@@ -150,7 +154,7 @@ impl Script {
             judgements: judgements.collect(),
             next: next.id,
             next_kind: if accepted == drafts.len() { NextKind::Bonus } else { NextKind::Recovered },
-            next_u: None,
+            ..Verification::new(Vec::new(), next.id, NextKind::Bonus, None)
         };
         let mut tokens: Vec<_> = drafts[..accepted].iter().map(|draft| piece(draft.0)).collect();
         tokens.push(next);
@@ -165,8 +169,7 @@ impl Script {
         self.rounds[1] += 1;
         let round = self.rounds[1];
         self.clocks[1] += 11_200;
-        let verdict =
-            Verification { judgements: Vec::new(), next: piece(text).id, next_kind: NextKind::Bonus, next_u: None };
+        let verdict = Verification::new(Vec::new(), piece(text).id, NextKind::Bonus, None);
         let kinds = [
             EventKind::RoundStarted { round, base_len: 40 + round, draft_len: 0 },
             EventKind::Scored { round, rows: vec![row((text, 0.8), " not")], verify_us: 10_800, sample_us: 300 },

@@ -6,8 +6,10 @@
 //! the front end's business, and so is every colour.
 
 pub mod account;
+pub mod classes;
 mod compare;
 mod findings;
+pub mod probe;
 mod round;
 mod stats;
 pub mod text;
@@ -15,7 +17,7 @@ mod turn;
 
 use std::collections::VecDeque;
 
-use crate::protocol::{Event, EventKind, Header, Lane, Settings};
+use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
 pub use compare::{Agreement, Divergence};
 pub use findings::{Finding, NEAR_TIE, explain};
@@ -89,6 +91,23 @@ pub struct Session {
     notices: VecDeque<String>,
     notices_seen: u64,
     events: u64,
+    costs: Option<Costs>,
+    chosen: Option<ChosenDraftLen>,
+}
+
+/// The k that the engine chose last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChosenDraftLen {
+    /// k before.
+    pub from: u8,
+    /// k now.
+    pub draft_len: u8,
+    /// Tokens per second that each k promised, index 0 is plain decoding.
+    pub expected: Vec<f64>,
+    /// Whether it is a short look at a k that may have become better.
+    pub exploring: bool,
+    /// Why, one sentence.
+    pub reason: String,
 }
 
 /// Where a lane stands.
@@ -126,12 +145,28 @@ impl Session {
                 self.loading = None;
             }
             EventKind::SettingsChanged { settings } => self.settings = *settings,
+            EventKind::CostsKnown { costs, .. } => self.costs = Some(costs.clone()),
+            EventKind::DraftLenChosen { .. } => self.choose(&event.kind),
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
             EventKind::Notice { message } => self.note(message.clone()),
             EventKind::Failed { message } => self.fail(message.clone()),
             _ => self.apply_to_lane(event.lane, &event.kind),
         }
+    }
+
+    fn choose(&mut self, kind: &EventKind) {
+        let EventKind::DraftLenChosen { from, draft_len, expected, exploring, reason } = kind else {
+            return;
+        };
+        self.settings.draft_len = *draft_len;
+        self.chosen = Some(ChosenDraftLen {
+            from: *from,
+            draft_len: *draft_len,
+            expected: expected.clone(),
+            exploring: *exploring,
+            reason: reason.clone(),
+        });
     }
 
     fn apply_to_lane(&mut self, lane: Lane, kind: &EventKind) {
@@ -205,6 +240,28 @@ impl Session {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The drafter that was asked for, if it is there; none for plain decoding.
+    #[must_use]
+    pub fn drafter(&self) -> Option<DrafterKind> {
+        let asked = self.settings.drafter;
+        let header = self.header.as_ref()?;
+        let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
+        let own = asked.chain().last()?;
+        there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
+    }
+
+    /// What passes cost, once the engine has told it.
+    #[must_use]
+    pub fn costs(&self) -> Option<&Costs> {
+        self.costs.as_ref()
+    }
+
+    /// The k that the engine chose last; none when the user sets it.
+    #[must_use]
+    pub fn chosen(&self) -> Option<&ChosenDraftLen> {
+        self.chosen.as_ref().filter(|_| self.settings.draft_len_mode == DraftLenMode::Auto)
     }
 
     /// All turns, oldest first.

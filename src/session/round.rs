@@ -1,10 +1,12 @@
 //! One round of a lane, filled in as its events arrive.
 //!
 //! Invariant: a round may be incomplete at any point (live, or a torn trace); every field that has
-//! not been told is empty or `None`, and nothing here guesses it. `rows[i]` judges `drafts[i]`, row
-//! `drafts.len()` yields the bonus.
+//! not been told is empty or `None`, and nothing here guesses it. In a chain `rows[i]` judges
+//! `drafts[i]` and row `drafts.len()` yields the bonus; in a tree [`Round::row_of`] knows.
 
-use crate::protocol::{Judgement, NextKind, Outcome, Piece, Prediction, Verification, VerifyRule};
+use crate::protocol::{
+    Judgement, NextKind, Outcome, Piece, Prediction, ProbedDraft, TokenId, Verification, VerifyRule,
+};
 
 /// One proposed token.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,8 @@ pub struct DraftCell {
     pub q: Option<f32>,
     /// What it was drawn from.
     pub top: Prediction,
+    /// In a tree, the row that judges it; none in a chain.
+    pub row: Option<u8>,
     /// Time of this draft step.
     pub took_us: u64,
 }
@@ -50,12 +54,57 @@ pub struct Round {
     pub rollback_us: u64,
     /// The lane's clock in this turn after the round.
     pub clock_us: u64,
+    /// What the drafter would have proposed, in a probe run.
+    pub probed: Vec<ProbedDraft>,
+    /// Time of that chain.
+    pub probe_us: u64,
     /// Whether the commit has been told.
     pub is_complete: bool,
 }
 
 impl Round {
-    /// Length of the accepted prefix, 0 until judged.
+    /// Whether the drafts form a tree.
+    #[must_use]
+    pub fn is_tree(&self) -> bool {
+        self.drafts.iter().any(|draft| draft.row.is_some())
+    }
+
+    /// The row of the target's pass that judges draft `index`: 0 is the anchor's, i + 1 that of draft i.
+    /// For the column behind the drafts, the row that the target's own token came from.
+    #[must_use]
+    pub fn row_of(&self, index: usize) -> usize {
+        match self.drafts.get(index) {
+            Some(draft) => draft.row.map_or(index, usize::from),
+            None if self.is_tree() => self.path().last().map_or(0, |last| last + 1),
+            None => index,
+        }
+    }
+
+    /// What the target said where draft `index` (or the token behind the drafts) stands.
+    #[must_use]
+    pub fn prediction(&self, index: usize) -> Option<&Prediction> {
+        self.rows.get(self.row_of(index))
+    }
+
+    /// The draft that draft `index` continues; none for the anchor.
+    #[must_use]
+    pub fn parent(&self, index: usize) -> Option<usize> {
+        self.row_of(index).checked_sub(1).filter(|parent| *parent < index)
+    }
+
+    /// Drafts between the anchor and draft `index`.
+    #[must_use]
+    pub fn depth(&self, index: usize) -> usize {
+        std::iter::successors(self.parent(index), |at| self.parent(*at)).count()
+    }
+
+    /// Indices of the accepted drafts, in the order of the text; empty until judged.
+    pub fn path(&self) -> impl Iterator<Item = usize> {
+        let drafts = self.drafts.len();
+        self.verdict.iter().flat_map(|verdict| verdict.path()).filter(move |index| *index < drafts)
+    }
+
+    /// Length of the accepted prefix or path, 0 until judged.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.verdict.as_ref().map_or(0, |v| v.accepted().min(self.drafts.len()))
@@ -73,10 +122,19 @@ impl Round {
         self.judgement(index).map(|judgement| judgement.outcome)
     }
 
-    /// Column in which the target added its own token; none until judged.
+    /// Column in which the target added its own token; none until judged. In a tree it is the column
+    /// behind the drafts.
     #[must_use]
     pub fn next_index(&self) -> Option<usize> {
-        self.verdict.as_ref().map(|_| self.accepted())
+        let column = if self.is_tree() { self.drafts.len() } else { self.accepted() };
+        self.verdict.as_ref().map(|_| column)
+    }
+
+    /// What a lossless rule would have committed in place of accepted draft `index`, if something else.
+    #[must_use]
+    pub fn departure(&self, index: usize) -> Option<TokenId> {
+        let departures = &self.verdict.as_ref()?.departures;
+        departures.iter().find(|departure| usize::from(departure.index) == index).map(|departure| departure.instead)
     }
 
     /// Bonus or recovered; none until judged.
@@ -89,7 +147,7 @@ impl Round {
     #[must_use]
     pub fn next_piece(&self) -> Option<Piece> {
         let verdict = self.verdict.as_ref()?;
-        let row = self.rows.get(self.accepted());
+        let row = self.prediction(self.next_index()?);
         let in_row = row.and_then(|row| row.top.iter().find(|c| c.piece.id == verdict.next));
         let piece = match in_row {
             Some(candidate) => candidate.piece.clone(),
@@ -101,8 +159,12 @@ impl Round {
     /// Whether the token of a column was accepted or added, and then cut off by a stop rule.
     #[must_use]
     pub fn is_cut(&self, index: usize) -> bool {
-        let kept = self.outcome(index) == Some(Outcome::Accepted) || self.next_index() == Some(index);
-        self.is_complete && kept && index >= self.committed.len()
+        let place = if self.next_index() == Some(index) {
+            Some(self.accepted())
+        } else {
+            self.path().position(|accepted| accepted == index)
+        };
+        self.is_complete && place.is_some_and(|place| place >= self.committed.len())
     }
 
     /// Time of all draft steps.
@@ -130,21 +192,23 @@ impl Round {
     /// Forgets candidates beyond what the round table shows: the best two and the token judged.
     pub(super) fn shrink(&mut self) {
         let drafts: Vec<_> = self.drafts.iter().map(|d| d.piece.id).collect();
-        for (index, row) in self.rows.iter_mut().enumerate() {
-            keep_best(row, drafts.get(index).copied());
+        let judged: Vec<usize> = (0..drafts.len()).map(|index| self.row_of(index)).collect();
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            let here = judged.iter().zip(&drafts).filter(|(row, _)| **row == number).map(|(_, draft)| *draft);
+            keep_best(row, &here.collect::<Vec<_>>());
         }
         for cell in &mut self.drafts {
-            keep_best(&mut cell.top, None);
+            keep_best(&mut cell.top, &[]);
         }
     }
 }
 
-fn keep_best(row: &mut Prediction, also: Option<crate::protocol::TokenId>) {
+fn keep_best(row: &mut Prediction, also: &[TokenId]) {
     let mut rank = 0;
     let mut dropped = 0.0;
     row.top.retain(|candidate| {
         rank += 1;
-        let keep = rank <= 2 || Some(candidate.piece.id) == also;
+        let keep = rank <= 2 || also.contains(&candidate.piece.id);
         if !keep {
             dropped += candidate.prob;
         }

@@ -4,8 +4,6 @@
 //! whose divisor is zero is `None`, never a made-up number. Only complete rounds count. Which lane
 //! or turn a value belongs to, and how it is drawn, is the caller's choice.
 
-use crate::protocol::Outcome;
-
 use super::{Answer, Round};
 
 /// Sums over the complete rounds of a lane.
@@ -80,18 +78,19 @@ impl LaneStats {
         self.rounds_with_drafts += 1;
         self.drafted += drafted as u64;
         self.accepted += round.accepted() as u64;
+        // of a tree, how deep it goes
+        let depth = (0..drafted).map(|index| round.depth(index) + 1).max().unwrap_or(0);
         count(&mut self.histogram, round.accepted());
-        if self.histogram.len() <= drafted {
-            self.histogram.resize(drafted + 1, 0);
+        if self.histogram.len() <= depth {
+            self.histogram.resize(depth + 1, 0);
         }
-        for index in 0..drafted {
-            let outcome = round.outcome(index);
-            count(&mut self.offered_per_pos, index);
-            if self.accepted_per_pos.len() <= index {
+        self.tested += round.verdict.as_ref().map_or(0, |verdict| verdict.tested().min(drafted) as u64);
+        for position in 0..depth {
+            count(&mut self.offered_per_pos, position);
+            if self.accepted_per_pos.len() <= position {
                 self.accepted_per_pos.push(0);
             }
-            self.accepted_per_pos[index] += u64::from(outcome == Some(Outcome::Accepted));
-            self.tested += u64::from(matches!(outcome, Some(Outcome::Accepted | Outcome::Rejected)));
+            self.accepted_per_pos[position] += u64::from(position < round.accepted());
         }
     }
 

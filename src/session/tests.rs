@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::fixture::{Script, conversation, first_turn, piece};
 use super::*;
 use crate::protocol::{
-    Candidate, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification, VerifyRule,
+    Candidate, Departure, DrafterInfo, DrafterKind, Judgement, NextKind, Outcome, Piece, Prediction, Settings,
+    StopReason, TokenId, Verification, VerifyRule,
 };
 
 pub(crate) fn fold(events: &[Event]) -> Session {
@@ -125,6 +126,93 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     assert!(!answer.rounds[0].is_cut(0) && answer.rounds[0].is_cut(2));
 }
 
+/// A tree: anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); a lenient rule took ' sea' for ' sky'.
+fn tree_round(script: &mut Script) {
+    let round = 1;
+    let drafts = [(" a", 0), (" the", 0), (" sky", 2), (" sea", 2)];
+    script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
+    for (index, (text, row)) in (0..).zip(drafts) {
+        let (token, top) = (piece(text), Prediction::default());
+        let kind = EventKind::Drafted { round, index, token, q: Some(0.4), top, row: Some(row), took_us: 5 };
+        script.push(Lane::Speculative, kind);
+    }
+    let row = |best: &str| Prediction { top: vec![Candidate { piece: piece(best), prob: 0.6 }], tail: 0.4 };
+    let rows = [" the", " b", " moon", " x", " is"].map(row).into();
+    script.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 9, sample_us: 1 });
+    let outcomes = [Outcome::Rejected, Outcome::Accepted, Outcome::Rejected, Outcome::Accepted];
+    let judgement = |outcome| Judgement { p: 0.2, q: 0.4, u: None, limit: None, outcome };
+    let verdict = Verification {
+        lossless: false,
+        departures: vec![Departure { index: 3, instead: piece(" moon").id }],
+        ..Verification::new(outcomes.map(judgement).into(), piece(" is").id, NextKind::Bonus, None)
+    };
+    script.push(Lane::Speculative, EventKind::Verified { round, verdict });
+    let tokens = [" the", " sea", " is"].map(piece).into();
+    script.push(Lane::Speculative, EventKind::Committed { round, tokens, rollback_us: 1, clock_us: 40 });
+}
+
+#[test]
+fn a_tree_round_knows_its_branches_its_path_and_where_it_left_the_lossless_path() {
+    let mut script = Script::started();
+    script.prompt("hi", "Look");
+    tree_round(&mut script);
+    let session = fold(&script.events);
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    let round = &answer.rounds[0];
+    assert!(round.is_tree());
+    let of = |f: fn(&Round, usize) -> Option<usize>| (0..5).map(|i| f(round, i)).collect::<Vec<_>>();
+    assert_eq!(of(|r, i| Some(r.row_of(i))), [0, 0, 2, 2, 4].map(Some));
+    assert_eq!(of(Round::parent)[..4], [None, None, Some(1), Some(1)]);
+    assert_eq!((round.depth(1), round.depth(3)), (0, 1));
+    assert_eq!(round.path().collect::<Vec<_>>(), [1, 3]);
+    assert_eq!((round.next_index(), round.next_piece()), (Some(4), Some(piece(" is"))));
+    assert_eq!((round.departure(1), round.departure(3)), (None, Some(piece(" moon").id)));
+    assert!(!round.is_cut(3) && (0..5).all(|column| explain(round, column).is_some()));
+    assert!(explain(round, 3).unwrap().text.contains("not lossless"));
+    // Look, the, sea, is
+    assert_eq!(answer.departures().collect::<Vec<_>>(), [2]);
+    assert!(!answer.is_lossless());
+    assert_eq!(answer.tokens[2].instead, Some(piece(" moon").id));
+    let strands: Vec<_> = answer.strands().map(|s| (s.piece.lossy().into_owned(), s.fate)).collect();
+    let accepted = Fate::Committed(Provenance::Accepted);
+    assert_eq!(
+        strands[1..],
+        [
+            (" the".into(), accepted),
+            (" sea".into(), accepted),
+            (" a".into(), Fate::Rejected),
+            (" sky".into(), Fate::Rejected),
+            (" is".into(), Fate::Committed(Provenance::Bonus)),
+        ]
+    );
+    let stats = answer.stats();
+    assert_eq!((stats.drafted(), stats.accepted(), stats.tested()), (4, 2, 4));
+    assert_eq!((stats.offered_per_pos(), stats.accepted_per_pos()), (&[1, 1][..], &[1, 1][..]));
+    assert_eq!(stats.acceptance_histogram(), [0, 0, 1]);
+}
+
+#[test]
+fn the_drafter_at_work_is_one_that_is_there() {
+    let mut script = Script::started();
+    let drafter = |script: &Script| fold(&script.events).drafter();
+    assert_eq!(drafter(&script), Some(DrafterKind::Mtp));
+    let settings = Settings { drafter: DrafterKind::DraftModel, ..Settings::default() };
+    script.push(Lane::Speculative, EventKind::SettingsChanged { settings });
+    assert_eq!(drafter(&script), None);
+    let EventKind::Started { header } = &mut script.events[0].kind else { panic!() };
+    header.drafters.push(DrafterInfo::weightless(DrafterKind::DraftModel, 9));
+    assert_eq!(drafter(&script), Some(DrafterKind::DraftModel));
+}
+
+#[test]
+fn places_that_differ_are_counted_to_the_longer_end() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
+    script.plain(" you");
+    assert_eq!(fold(&script.events).turns()[0].differing_tokens(), Some(2));
+}
+
 #[test]
 fn lanes_agree_until_they_do_not() {
     let mut script = Script::started();
@@ -172,12 +260,10 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
 fn the_rejection_rule_is_explained_with_p_q_and_u() {
     let mut round = Round {
         rule: VerifyRule::Rejection,
-        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), took_us: 1 }],
+        drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), row: None, took_us: 1 }],
         verdict: Some(Verification {
-            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), outcome: Outcome::Rejected }],
-            next: piece(" the").id,
-            next_kind: NextKind::Recovered,
-            next_u: Some(0.1),
+            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), limit: None, outcome: Outcome::Rejected }],
+            ..Verification::new(Vec::new(), piece(" the").id, NextKind::Recovered, Some(0.1))
         }),
         committed: vec![piece(" the")],
         ..Round::default()
@@ -242,10 +328,10 @@ fn verdict() -> impl Strategy<Value = Verification> {
     let outcome = prop_oneof![Just(Outcome::Accepted), Just(Outcome::Rejected), Just(Outcome::NotReached)];
     let judgement = (any::<f32>(), any::<f32>(), any::<Option<f32>>(), outcome);
     (proptest::collection::vec(judgement, 0..6), any::<bool>()).prop_map(|(list, bonus)| Verification {
-        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, outcome }).collect(),
-        next: TokenId(3),
-        next_kind: if bonus { NextKind::Bonus } else { NextKind::Recovered },
-        next_u: None,
+        lossless: bonus,
+        departures: vec![Departure { index: list.len() as u8 / 2, instead: TokenId(4) }],
+        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, limit: u, outcome }).collect(),
+        ..Verification::new(Vec::new(), TokenId(3), if bonus { NextKind::Bonus } else { NextKind::Recovered }, None)
     })
 }
 
@@ -269,13 +355,14 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
             base_len: u32::MAX,
             draft_len
         }),
-        (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>()).prop_map(
-            |(round, index, pieces, q, took_us)| EventKind::Drafted {
+        (id.clone(), 0u8..5, pieces(), any::<Option<f32>>(), any::<u64>(), any::<Option<u8>>()).prop_map(
+            |(round, index, pieces, q, took_us, row)| EventKind::Drafted {
                 round,
                 index,
                 token: pieces.first().cloned().unwrap_or_default(),
                 q,
                 top: Prediction::default(),
+                row,
                 took_us
             }
         ),

@@ -4,7 +4,7 @@
 //! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
 //! may have cut it). Discarded drafts are not stored twice: [`Answer::strands`] interleaves them.
 
-use crate::protocol::{EventKind, Lane, NextKind, Outcome, Piece, Prediction, StopReason, VerifyRule};
+use crate::protocol::{EventKind, Lane, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, VerifyRule};
 
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, slot, text};
 
@@ -47,6 +47,9 @@ pub struct Token {
     pub round: u32,
     /// Position in the whole sequence, prompt included.
     pub position: usize,
+    /// What a lossless rule would have committed behind the same tokens, where that is another token:
+    /// here the text left the lossless path.
+    pub instead: Option<TokenId>,
 }
 
 /// One token of a transcript in which discarded drafts stand beside their place.
@@ -119,7 +122,7 @@ impl Answer {
             stats: LaneStats::prefilled(*took_us),
             ..Self::default()
         };
-        answer.push(first.clone(), Provenance::Prefill, 0);
+        answer.push(first.clone(), (Provenance::Prefill, None), 0);
         answer
     }
 
@@ -131,12 +134,18 @@ impl Answer {
                     Round { round: *round, base_len: *base_len, draft_len: *draft_len, rule, ..Round::default() };
                 Some(self.start_round(round))
             }
-            EventKind::Drafted { round, index, token, q, top, took_us } => {
-                let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), took_us: *took_us };
+            EventKind::Drafted { round, index, token, q, top, row, took_us } => {
+                let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), row: *row, took_us: *took_us };
                 let round = self.round_mut(*round)?;
                 round.draft((*index).into(), cell);
                 let all_told = round.drafts.len() >= round.draft_len.into();
                 Some(if all_told { Phase::Verifying } else { Phase::Drafting })
+            }
+            EventKind::Probed { round, drafts, took_us } => {
+                let round = self.round_mut(*round)?;
+                round.probed.clone_from(drafts);
+                round.probe_us = *took_us;
+                Some(Phase::Verifying)
             }
             EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let round = self.round_mut(*round)?;
@@ -180,9 +189,11 @@ impl Answer {
         round.rollback_us = *rollback_us;
         round.clock_us = *clock_us;
         round.is_complete = true;
-        let provenances: Vec<_> = (0..tokens.len()).map(|i| provenance(round, i)).collect();
-        for (piece, provenance) in tokens.iter().zip(provenances) {
-            self.push(piece.clone(), provenance, *number);
+        let path: Vec<usize> = round.path().collect();
+        let origin = |i: usize| (provenance(round, i), path.get(i).and_then(|index| round.departure(*index)));
+        let origins: Vec<_> = (0..tokens.len()).map(origin).collect();
+        for (piece, origin) in tokens.iter().zip(origins) {
+            self.push(piece.clone(), origin, *number);
         }
         if let Some(round) = self.rounds.last() {
             self.stats.add(round);
@@ -190,8 +201,21 @@ impl Answer {
         Some(Phase::Between)
     }
 
-    fn push(&mut self, piece: Piece, provenance: Provenance, round: u32) {
-        self.tokens.push(Token { piece, provenance, round, position: self.prompt_len + self.tokens.len() });
+    fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
+        let position = self.prompt_len + self.tokens.len();
+        self.tokens.push(Token { piece, provenance, round, position, instead });
+    }
+
+    /// Indices of the tokens that a lossless rule would not have committed behind the same tokens; the
+    /// first is where the text left the lossless path. Empty under a lossless rule.
+    pub fn departures(&self) -> impl Iterator<Item = usize> {
+        self.tokens.iter().enumerate().filter(|(_, token)| token.instead.is_some()).map(|(index, _)| index)
+    }
+
+    /// Whether every rule that judged drafts of this answer is lossless.
+    #[must_use]
+    pub fn is_lossless(&self) -> bool {
+        self.rounds.iter().filter_map(|round| round.verdict.as_ref()).all(|verdict| verdict.lossless)
     }
 
     /// Statistics of this answer, over its complete rounds.
@@ -221,8 +245,8 @@ impl Answer {
         let own = self.tokens.get(round.first_token..).unwrap_or_default();
         let own = &own[..round.committed.len().min(own.len())];
         let (before, after) = own.split_at(round.accepted().min(own.len()));
-        let skip = if round.is_complete { round.accepted() } else { 0 };
-        let rest = round.drafts.iter().enumerate().skip(skip);
+        let is_out = |index: usize| round.is_complete && round.outcome(index) == Some(Outcome::Accepted);
+        let rest = round.drafts.iter().enumerate().filter(move |(index, _)| !is_out(*index));
         before
             .iter()
             .map(strand)

@@ -5,19 +5,22 @@
 //! in it), and the drafter has observed all committed tokens but the first. A drafter that fails or
 //! proposes nonsense costs speed, never text. Stop rules (end of answer, max tokens) are the caller's.
 
+mod calibrate;
+mod probe;
+
 use std::time::{Duration, Instant};
 
 use super::SpecError;
 use super::distribution::Distribution;
-use super::drafter::{Drafter, NoDrafter};
-use super::draws::{Draws, Purpose, SeededDraws};
+use super::drafter::{DraftCtx, Drafter, NoDrafter};
+use super::draws::SeededDraws;
+use super::report::{Stopwatch, bare, drafted, drafter_failed, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};
-use crate::model::{Forward, LogitRows, Model};
-use crate::protocol::{Candidate, EventKind, Piece, Prediction, Settings, TokenId, VerifyRule};
+use crate::model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
+use crate::protocol::{EventKind, Sampling, Settings, TokenId, Verification, VerifyRule};
 
-/// Candidates that an event carries per position; the rest is its tail.
-pub const TOP_N: usize = 8;
+pub use calibrate::MeasuredCosts;
 
 /// Hears what happens. The answer is the time it held the round on purpose (a pause), which no
 /// clock counts.
@@ -27,40 +30,64 @@ pub type Emit<'a> = dyn FnMut(EventKind) -> Duration + 'a;
 pub struct Decoder {
     target: Box<dyn Model>,
     drafter: Box<dyn Drafter>,
-    rule: VerifyRule,
+    settings: Settings,
     sampler: Sampler,
     draws: SeededDraws,
-    draft_len: usize,
     committed: Vec<TokenId>,
     round: u32,
     clock: Duration,
+    /// What the user should know, told when the next round begins.
+    notices: Vec<String>,
 }
 
 impl Decoder {
     /// A decoder with nothing committed. The target's cache must be empty.
     #[must_use]
     pub fn new(target: Box<dyn Model>, drafter: Box<dyn Drafter>, settings: &Settings) -> Self {
-        Self {
+        let mut decoder = Self {
             target,
             drafter,
-            rule: settings.rule,
+            settings: *settings,
             sampler: Sampler { sampling: settings.sampling },
             draws: SeededDraws::new(settings.sampling.seed),
-            draft_len: settings.draft_len.into(),
             committed: Vec::new(),
             round: 0,
             clock: Duration::ZERO,
-        }
+            notices: Vec::new(),
+        };
+        decoder.configure(None);
+        decoder
     }
 
     /// Takes new settings; in force from the next round on.
     pub fn set(&mut self, settings: &Settings) {
-        self.rule = settings.rule;
-        if self.sampler.sampling.seed != settings.sampling.seed {
+        let before = std::mem::replace(&mut self.settings, *settings);
+        if before.sampling.seed != settings.sampling.seed {
             self.draws = SeededDraws::new(settings.sampling.seed);
         }
         self.sampler.sampling = settings.sampling;
-        self.draft_len = settings.draft_len.into();
+        self.configure(Some(&before));
+    }
+
+    fn configure(&mut self, before: Option<&Settings>) {
+        self.drafter.configure(&self.settings);
+        self.hear_drafter();
+        let emptied = |settings: &Settings| settings.drafting.tree == Some(0) && settings.draft_len > 0;
+        if emptied(&self.settings) && !before.is_some_and(emptied) {
+            let message = "the draft tree's budget is 0 nodes, so nothing is drafted: plain decoding goes on";
+            self.notices.push(message.to_owned());
+        }
+    }
+
+    /// Takes another k; in force from the next round on.
+    pub fn set_draft_len(&mut self, draft_len: u8) {
+        self.settings.draft_len = draft_len;
+    }
+
+    /// Hands the drafter tokens that somebody else worked out: the person's draft, or the plain answer
+    /// behind all that is committed.
+    pub fn offer(&mut self, tokens: &[TokenId]) {
+        self.drafter.offer(tokens);
     }
 
     /// A plain decoder (k = 0) at the same place: same weights, same committed tokens, own cache.
@@ -71,13 +98,13 @@ impl Decoder {
         Ok(Self {
             target: self.target.fork()?,
             drafter: Box::new(NoDrafter),
-            rule: self.rule,
+            settings: Settings { draft_len: 0, probe_depth: 0, ..self.settings },
             sampler: self.sampler,
             draws: self.draws.clone(),
-            draft_len: 0,
             committed: self.committed.clone(),
             round: 0,
             clock: Duration::ZERO,
+            notices: Vec::new(),
         })
     }
 
@@ -85,6 +112,12 @@ impl Decoder {
     #[must_use]
     pub fn target(&self) -> &dyn Model {
         self.target.as_ref()
+    }
+
+    /// Prompt and answer, the anchor last.
+    #[must_use]
+    pub fn committed(&self) -> &[TokenId] {
+        &self.committed
     }
 
     /// Measured time of the rounds since the last prefill, pauses not counted.
@@ -112,15 +145,15 @@ impl Decoder {
         self.committed.truncate(cached);
         let out = self.target.forward(&prompt[cached..], LogitRows::Last)?;
         let p = self.sampler.distribution(&LogitRow::of(&out, 0, None), None, prompt.len() - 1)?;
-        let first = self.pick(&p, prompt.len());
-        self.committed.clear();
-        self.committed.extend_from_slice(prompt);
+        self.committed.extend_from_slice(&prompt[cached..]);
+        let (first, _) = self.round_ctx(0).pick(&p, 0);
         self.committed.push(first);
         // hidden row i stands at position cached + i and predicted the token behind it
         let learnt = self.drafter.observe(&self.committed[cached + 1..], &out.hidden);
-        if learnt.and_then(|()| self.drafter.settle()).is_err() {
-            self.drafter = Box::new(NoDrafter);
+        if let Err(error) = learnt.and_then(|()| self.drafter.settle(&self.committed)) {
+            self.dismiss(&error);
         }
+        self.hear_drafter();
         self.clock = Duration::ZERO;
         Ok(EventKind::Prefilled {
             turn,
@@ -143,13 +176,6 @@ impl Decoder {
         Ok(cached)
     }
 
-    fn pick(&self, p: &Distribution, position: usize) -> TokenId {
-        if self.sampler.sampling.is_greedy() {
-            return p.argmax();
-        }
-        p.pick(self.draws.uniform(Purpose::Next, position))
-    }
-
     /// One round. Plain decoding is this with k = 0.
     ///
     /// # Errors
@@ -159,153 +185,171 @@ impl Decoder {
         self.round += 1;
         let round = self.round;
         let base = self.target.checkpoint()?; // base.len = committed - 1: the anchor is not cached yet
-        let draft_len = self.draft_len.min(self.target.spec().ctx_len.saturating_sub(base.len + 1));
+        let room = self.target.spec().ctx_len.saturating_sub(base.len + 1);
+        let is_probe = self.settings.probe_depth > 0;
+        let draft_len = if is_probe { 0 } else { usize::from(self.settings.draft_len).min(room) };
+        self.tell_notices(&mut watch, emit);
         watch.held(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
-        let drafts = self.draft(draft_len, &mut watch, emit);
+        self.probe(room, &mut watch, emit);
+        let drafts = self.draft(draft_len, room, &mut watch, emit);
         let mut input = vec![self.committed[base.len]];
         input.extend(drafts.iter().map(|d| d.token)); // m = k + 1
 
         watch.lap();
-        let out = self.target.forward(&input, LogitRows::All)?;
+        let out = self.run_target(&input, &drafts)?;
         let verify_us = watch.lap();
         let target = self.distributions(&drafts, &out, base.len)?;
         let rows = target.iter().map(prediction).collect();
         let sample_us = watch.lap();
         watch.held(emit(EventKind::Scored { round, rows, verify_us, sample_us }));
 
-        let verdict = verifier(self.rule).verify(&self.ctx(draft_len), &drafts, &target);
-        let keep = 1 + verdict.accepted(); // anchor + accepted drafts stay
-        let mut committed = input[1..keep].to_vec();
+        let verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
+        let kept = kept_rows(&verdict); // anchor + accepted drafts stay
+        let mut committed: Vec<TokenId> = kept[1..].iter().map(|row| input[*row]).collect();
         committed.push(verdict.next);
         watch.held(emit(EventKind::Verified { round, verdict }));
 
         watch.lap();
-        self.target.truncate(base.len + keep, &base)?;
-        self.learn(&committed, &out, emit);
+        if is_tree(&drafts) {
+            self.target.retain(base.len, &kept)?;
+        } else {
+            self.target.truncate(base.len + kept.len(), &base)?;
+        }
+        self.learn(&committed, &out, &kept);
         self.committed.extend_from_slice(&committed);
         let rollback_us = watch.lap();
+        self.tell_notices(&mut watch, emit);
         self.clock += watch.total();
         let tokens = committed.iter().map(|id| bare(*id)).collect();
         emit(EventKind::Committed { round, tokens, rollback_us, clock_us: micros(self.clock) });
         Ok(committed)
     }
 
-    fn ctx(&self, draft_len: usize) -> RoundCtx<'_> {
-        RoundCtx {
-            round: self.round,
-            position: self.committed.len(),
-            draft_len,
-            greedy: self.sampler.sampling.is_greedy(),
-            draws: &self.draws,
-        }
+    fn round_ctx(&self, draft_len: usize) -> RoundCtx<'_> {
+        round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len))
     }
 
     /// Asks the drafter. One that fails is replaced by nobody, with a notice.
-    fn draft(&mut self, draft_len: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
-        let mut drafter = std::mem::replace(&mut self.drafter, Box::new(NoDrafter));
-        let (round, vocab) = (self.round, self.target.spec().info.vocab);
-        let mut index = 0;
+    fn draft(&mut self, draft_len: usize, room: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
+        let round = self.round;
+        let limit = match self.settings.drafting.tree {
+            Some(nodes) if draft_len > 0 => usize::from(nodes).min(room).min(MAX_TREE_ROWS - 1),
+            _ => draft_len,
+        };
         watch.lap();
-        let result = drafter.draft(&self.ctx(draft_len), &self.sampler, &mut |draft| {
-            if usize::from(index) < draft_len {
-                let took_us = watch.lap();
-                watch.held(emit(drafted(round, index, draft, took_us)));
-                index += 1;
-            }
-        });
-        match result {
-            Ok(mut drafts) => {
-                self.drafter = drafter;
-                let valid = drafts.iter().take_while(|d| d.token.0 < vocab).count();
-                drafts.truncate(valid.min(draft_len));
-                drafts
-            }
-            Err(error) => {
-                watch.held(emit(drafter_failed(&error)));
-                Vec::new()
-            }
+        self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
+            let took_us = watch.lap();
+            watch.held(emit(drafted(round, index, draft, took_us)));
+        })
+    }
+
+    /// Has the drafter propose a chain of `draft_len` or, with another `limit`, a tree of so many nodes.
+    fn ask(&mut self, draft_len: usize, limit: usize, tell: &mut dyn FnMut(usize, &Draft)) -> Vec<Draft> {
+        let round_ctx = round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len));
+        let mut ctx = DraftCtx {
+            round: round_ctx,
+            drafting: self.settings.drafting,
+            committed: &self.committed,
+            sampler: &self.sampler,
+            target: self.target.as_mut(),
+            on_draft: tell,
+            limit,
+            drafts: Vec::new(),
+        };
+        let result = self.drafter.draft(&mut ctx);
+        let drafts = ctx.drafts;
+        if let Err(error) = result {
+            self.dismiss(&error);
+        }
+        self.hear_drafter();
+        drafts
+    }
+
+    /// The one pass over anchor and drafts.
+    fn run_target(&mut self, input: &[TokenId], drafts: &[Draft]) -> Result<Forward, SpecError> {
+        if !is_tree(drafts) {
+            return Ok(self.target.forward(input, LogitRows::All)?);
+        }
+        let rows = drafts.iter().enumerate().map(|(index, draft)| draft.row_at(index));
+        let parents: Vec<usize> = std::iter::once(0).chain(rows).collect();
+        Ok(self.target.forward_tree(input, &parents)?)
+    }
+
+    /// Shows the drafter what was committed; `kept` names the rows that predicted it.
+    fn learn(&mut self, committed: &[TokenId], out: &Forward, kept: &[usize]) {
+        let is_prefix = kept.iter().enumerate().all(|(i, row)| i == *row);
+        let learnt = if is_prefix {
+            self.drafter.observe(committed, &out.hidden)
+        } else {
+            self.drafter.observe(committed, &out.hidden.select(kept))
+        };
+        if let Err(error) = learnt {
+            self.dismiss(&error);
+        }
+        self.hear_drafter();
+    }
+
+    fn dismiss(&mut self, error: &dyn std::fmt::Display) {
+        self.drafter = Box::new(NoDrafter);
+        self.notices.push(drafter_failed(error));
+    }
+
+    /// What the user should know and has not been told: why the drafter is not there, say.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn hear_drafter(&mut self) {
+        self.notices.extend(std::iter::from_fn(|| self.drafter.notice()));
+    }
+
+    fn tell_notices(&mut self, watch: &mut Stopwatch, emit: &mut Emit<'_>) {
+        for message in self.notices.drain(..) {
+            watch.held(emit(EventKind::Notice { message }));
         }
     }
 
-    fn learn(&mut self, committed: &[TokenId], out: &Forward, emit: &mut Emit<'_>) {
-        if let Err(error) = self.drafter.observe(committed, &out.hidden) {
-            self.drafter = Box::new(NoDrafter);
-            emit(drafter_failed(&error));
-        }
-    }
-
-    /// One distribution per row; row i judges draft i, the last yields the bonus.
+    /// One distribution per row; row 0 judges what continues the anchor, row i + 1 what continues draft i.
     fn distributions(&self, drafts: &[Draft], out: &Forward, base: usize) -> Result<Vec<Distribution>, SpecError> {
-        let rows = (0..out.logits.len()).map(|i| {
-            let judged = drafts.get(i).map(|d| d.token);
-            Ok(self.sampler.distribution(&LogitRow::of(out, i, None), judged, base + i)?)
+        let rows = (0..out.logits.len()).map(|row| {
+            let judged = drafts.iter().enumerate().filter(|(index, draft)| draft.row_at(*index) == row);
+            let judged = judged.map(|(_, draft)| draft.token);
+            Ok(self.judging_sampler().distribution(&LogitRow::of(out, row, None), judged, base + row)?)
         });
         rows.collect()
     }
-}
 
-/// Time of a round, in laps, without what listeners held on purpose.
-struct Stopwatch {
-    started: Instant,
-    mark: Instant,
-    held: Duration,
-}
-
-impl Stopwatch {
-    fn start() -> Self {
-        let now = Instant::now();
-        Self { started: now, mark: now, held: Duration::ZERO }
-    }
-
-    /// Microseconds since the last lap or hold; a new lap begins.
-    fn lap(&mut self) -> u64 {
-        let now = Instant::now();
-        let lap = now - self.mark;
-        self.mark = now;
-        micros(lap)
-    }
-
-    /// Leaves out time that a listener held; a new lap begins.
-    fn held(&mut self, held: Duration) {
-        self.held += held;
-        self.mark = Instant::now();
-    }
-
-    fn total(&self) -> Duration {
-        self.started.elapsed().saturating_sub(self.held)
+    /// `typical` needs all of p; what greedy decoding lists is not enough for an entropy.
+    fn judging_sampler(&self) -> Sampler {
+        if self.settings.rule == VerifyRule::Typical && self.sampler.sampling.is_greedy() {
+            return Sampler { sampling: Sampling { temperature: 1.0, ..Sampling::default() } };
+        }
+        self.sampler
     }
 }
 
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// A piece without bytes: the engine fills them in.
-fn bare(id: TokenId) -> Piece {
-    Piece::new(id, Vec::new())
-}
-
-fn prediction(p: &Distribution) -> Prediction {
-    let (top, unlisted) = p.top(TOP_N);
-    let top = top.into_iter().map(|(id, prob)| Candidate { piece: bare(id), prob }).collect();
-    Prediction { top, tail: unlisted }
-}
-
-fn drafted(round: u32, index: u8, draft: &Draft, took_us: u64) -> EventKind {
-    let top = draft.q.as_ref().map(prediction).unwrap_or_default();
-    EventKind::Drafted {
+fn round_ctx<'a>(
+    settings: &Settings,
+    draws: &'a SeededDraws,
+    (round, position, draft_len): (u32, usize, usize),
+) -> RoundCtx<'a> {
+    RoundCtx {
         round,
-        index,
-        token: bare(draft.token),
-        q: draft.q.as_ref().map(|_| draft.q_prob()),
-        top,
-        took_us,
+        position,
+        draft_len,
+        greedy: settings.sampling.is_greedy(),
+        fresh: settings.rule == VerifyRule::Block || settings.drafting.tree.is_some(),
+        leniency: settings.leniency,
+        draws,
     }
 }
 
-fn drafter_failed(error: &dyn std::fmt::Display) -> EventKind {
-    EventKind::Notice {
-        message: format!("the drafter failed and is off from here on, plain decoding goes on: {error}"),
-    }
+fn is_tree(drafts: &[Draft]) -> bool {
+    drafts.iter().any(|draft| draft.row.is_some())
+}
+
+/// Rows of the pass that stay in the cache: the anchor's and the accepted drafts'.
+fn kept_rows(verdict: &Verification) -> Vec<usize> {
+    std::iter::once(0).chain(verdict.path().map(|index| index + 1)).collect()
 }

@@ -89,13 +89,30 @@ impl Distribution {
     /// Chen et al., 2023). `p` itself when nothing is left, which happens only when p equals q.
     #[must_use]
     pub fn residual(&self, q: &Self) -> Self {
-        let left: Vec<_> = self
-            .entries
-            .iter()
-            .map(|(token, p)| (*token, (p - q.prob(*token)).max(0.0)))
-            .filter(|(_, p)| *p > 0.0)
-            .collect();
+        self.scaled_residual(1.0, q)
+    }
+
+    /// max(0, weight·p − q), normalised; `p` itself when nothing is left.
+    #[must_use]
+    pub fn scaled_residual(&self, weight: f64, q: &Self) -> Self {
+        let over = |p: f32, q: f32| (weight * f64::from(p) - f64::from(q)).max(0.0) as f32;
+        let left = self.entries.iter().map(|(token, p)| (*token, over(*p, q.prob(*token))));
+        let left: Vec<_> = left.filter(|(_, p)| *p > 0.0).collect();
         if left.is_empty() { self.clone() } else { Self::normalised(left) }
+    }
+
+    /// The rest, normalised, when one token is taken out; unchanged when nothing else has mass.
+    #[must_use]
+    pub fn without(&self, token: TokenId) -> Self {
+        let left: Vec<_> = self.entries.iter().copied().filter(|(t, p)| *t != token && *p > 0.0).collect();
+        if left.is_empty() { self.clone() } else { Self::normalised(left) }
+    }
+
+    /// −Σ p ln p in nats, of the tokens that are listed.
+    #[must_use]
+    pub fn entropy(&self) -> f64 {
+        let listed = self.entries.iter().map(|(_, p)| f64::from(*p)).filter(|p| *p > 0.0);
+        listed.map(|p| -p * p.ln()).sum()
     }
 
     /// The `n` most probable tokens, best first, equal ones by id; and the mass of all others.

@@ -24,6 +24,14 @@ pub enum Purpose {
 pub trait Draws {
     /// The draw for the token at `position` of the context.
     fn uniform(&self, purpose: Purpose, position: usize) -> f32;
+
+    /// A draw that belongs to draft `index` of one round and never comes again. Rules need it that look
+    /// at draws behind the position they decide on: those draws are no longer uniform given the verdict.
+    fn fresh(&self, purpose: Purpose, round: u32, index: usize) -> f32 {
+        // no context is so long that a position lies here
+        let address = 1 << (usize::BITS - 1) | (round as usize) << 8 | index & 0xff;
+        self.uniform(purpose, address)
+    }
 }
 
 /// Draws from the ChaCha8 stream cipher, which can be read at any place.

@@ -9,6 +9,8 @@ pub mod decoder;
 pub mod distribution;
 pub mod drafter;
 pub mod draws;
+pub mod policy;
+pub mod report;
 pub mod sampler;
 pub mod verify;
 

@@ -53,14 +53,14 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// The distribution of one row; `also` is listed even when it is none of the best.
+    /// The distribution of one row; tokens in `also` are listed even when they are none of the best.
     ///
     /// # Errors
     /// [`ModelError::NotFinite`] when a logit is no number; `position` is named in it.
     pub fn distribution(
         &self,
         row: &LogitRow<'_>,
-        also: Option<TokenId>,
+        also: impl IntoIterator<Item = TokenId>,
         position: usize,
     ) -> Result<Distribution, ModelError> {
         let found = if row.stats.is_none() { survey(row.logits) } else { None };
@@ -153,10 +153,10 @@ fn largest(block: &[f32]) -> f32 {
     lanes.into_iter().fold(rest, f32::max)
 }
 
-/// Probabilities at temperature 1 of the best candidates (and one more token), for display.
-fn listed(row: &LogitRow<'_>, stats: &RowStats, also: Option<TokenId>) -> Distribution {
+/// Probabilities at temperature 1 of the best candidates (and those in `also`), for display.
+fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = TokenId>) -> Distribution {
     let mut listed = best_indices(row.logits, &stats.peaks, LISTED);
-    listed.extend(also.and_then(|token| row.index(token)));
+    listed.extend(also.into_iter().filter_map(|token| row.index(token)));
     listed.push(stats.argmax as usize);
     listed.sort_unstable();
     listed.dedup();

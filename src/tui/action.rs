@@ -53,6 +53,7 @@ actions! {
     DraftLenUp = "k + 1: one more draft token per round",
     DraftLenDown = "k − 1: one draft token fewer per round",
     NextRule = "Next verification rule",
+    ToggleLossless = "Hold a lossless rule against one that is not, and back",
     TemperatureUp = "Temperature + 0.1",
     TemperatureDown = "Temperature − 0.1",
     NextBaseline = "How plain decoding is measured: off, probe, race (from the next turn on)",

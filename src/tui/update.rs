@@ -61,6 +61,7 @@ pub fn update(app: &mut App, session: &Session, action: Action) -> Vec<Command> 
         Action::DraftLenUp
         | Action::DraftLenDown
         | Action::NextRule
+        | Action::ToggleLossless
         | Action::TemperatureUp
         | Action::TemperatureDown
         | Action::NextBaseline => return change(app, session, action),
@@ -83,6 +84,7 @@ fn settles(action: Action) -> bool {
             | Action::DraftLenUp
             | Action::DraftLenDown
             | Action::NextRule
+            | Action::ToggleLossless
             | Action::TemperatureUp
             | Action::TemperatureDown
             | Action::NextBaseline
@@ -237,6 +239,10 @@ fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
         Action::DraftLenDown => draft_len(&mut settings, -1),
         Action::NextRule => {
             settings.rule = next_rule(settings.rule);
+            Command::SetRule { rule: settings.rule }
+        }
+        Action::ToggleLossless => {
+            settings.rule = settings.rule.counterpart();
             Command::SetRule { rule: settings.rule }
         }
         Action::TemperatureUp => temperature(&mut settings.sampling, 0.1),

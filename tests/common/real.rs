@@ -46,12 +46,31 @@ pub fn load_native() -> Option<Loaded> {
     load_on(Backend::Native, Dtype::Auto, mtp_fp8())
 }
 
+/// The same with the target's own file as draft model: its drafts are always right.
+pub fn load_native_with_draft_model() -> Option<Loaded> {
+    let recipe = recipe(Backend::Native, Dtype::Auto, mtp_fp8())?;
+    let recipe = Recipe { draft_model: Some(recipe.target.clone()), ..recipe };
+    Some(load(&recipe, &mut |_, _, _| {}).unwrap())
+}
+
 fn load_on(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
+    Some(load(&recipe(backend, dtype, mtp)?, &mut |_, _, _| {}).unwrap())
+}
+
+fn recipe(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Recipe> {
     let target = target_file()?;
     let device = DeviceChoice::Cpu;
-    let recipe =
-        Recipe { target, sha256: None, dtype, device, backend, threads: None, ctx_len: Some(1024), mtp: Some(mtp) };
-    Some(load(&recipe, &mut |_, _, _| {}).unwrap())
+    Some(Recipe {
+        target,
+        sha256: None,
+        dtype,
+        device,
+        backend,
+        threads: None,
+        ctx_len: Some(1024),
+        mtp: Some(mtp),
+        draft_model: None,
+    })
 }
 
 /// One entry of `golden.json`.

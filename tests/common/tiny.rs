@@ -55,6 +55,7 @@ impl Tiny {
             threads: None,
             ctx_len: None,
             mtp: Some(mtp(9)),
+            draft_model: None,
         }
     }
 
@@ -165,6 +166,20 @@ fn write_gguf(path: &Path, parts: &Parts) {
 
 /// A random MTP module for the tiny target; every second token is in its draft vocabulary.
 pub fn mtp(seed: u64) -> MtpRecipe {
+    mtp_stack(seed, 1)
+}
+
+/// One module for each depth.
+pub fn mtp_stack(seed: u64, depths: usize) -> MtpRecipe {
+    mtp_with(seed, depths, 1.0)
+}
+
+/// A module that computes nothing but values that are no numbers.
+pub fn mtp_of_nan() -> MtpRecipe {
+    mtp_with(1, 1, f32::NAN)
+}
+
+fn mtp_with(seed: u64, depths: usize, norm: f32) -> MtpRecipe {
     let mut random = Random::new(seed);
     let kv = KV_HEADS * HEAD_DIM;
     let matrices = [
@@ -178,19 +193,19 @@ pub fn mtp(seed: u64) -> MtpRecipe {
         ("mlp.down_proj", D, FFN),
     ];
     let mut tensors = HashMap::new();
-    for (name, out, input) in matrices {
-        let weight = random.tensor(&[out, input], 1.0 / (input as f32).sqrt());
-        tensors.insert(format!("mtp.layers.0.{name}.weight"), weight);
-    }
-    for name in ["enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"] {
-        tensors.insert(
-            format!("mtp.layers.0.{name}.weight"),
-            Tensor::ones(D, candle_core::DType::F32, &Device::Cpu).unwrap(),
-        );
+    for depth in 0..depths {
+        for (name, out, input) in matrices {
+            let weight = random.tensor(&[out, input], 1.0 / (input as f32).sqrt());
+            tensors.insert(format!("mtp.layers.{depth}.{name}.weight"), weight);
+        }
+        for name in ["enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"] {
+            let weight = Tensor::full(norm, D, &Device::Cpu).unwrap();
+            tensors.insert(format!("mtp.layers.{depth}.{name}.weight"), weight);
+        }
     }
     let vocab: Vec<i64> = (0..vocab_len() as i64).step_by(2).collect();
     let config = format!(
-        r#"{{"hidden_size":{D},"num_attention_heads":{HEADS},"num_key_value_heads":{KV_HEADS},"head_dim":{HEAD_DIM},"intermediate_size":{FFN},"vocab_size":{},"draft_vocab_size":{},"num_nextn_predict_layers":1,"rms_norm_eps":1e-5,"rope_theta":10000.0,"concat_order":["embedding","hidden"]}}"#,
+        r#"{{"hidden_size":{D},"num_attention_heads":{HEADS},"num_key_value_heads":{KV_HEADS},"head_dim":{HEAD_DIM},"intermediate_size":{FFN},"vocab_size":{},"draft_vocab_size":{},"num_nextn_predict_layers":{depths},"rms_norm_eps":1e-5,"rope_theta":10000.0,"concat_order":["embedding","hidden"]}}"#,
         vocab_len(),
         vocab.len()
     );

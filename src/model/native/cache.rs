@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::kernel::{Angles, LANES};
+use super::tree::{put_row, take_row};
 use crate::model::ModelError;
 
 /// Sizes that cache and attention share.
@@ -85,6 +86,18 @@ impl KvCache {
         let all = slab * self.shape.kv_heads;
         let range = layer * all..(layer + 1) * all;
         LayerCache { slab, keys: &mut self.keys[range.clone()], values: &mut self.values[range] }
+    }
+
+    /// Keeps of the rows behind `base` those of `path`, which ascends, and nothing behind them.
+    pub(super) fn retain(&mut self, base: usize, path: &[usize]) {
+        let (slab, head_dim) = (self.shape.slab(), self.shape.head_dim);
+        for (keys, values) in self.keys.chunks_exact_mut(slab).zip(self.values.chunks_exact_mut(slab)) {
+            // a row never lies before the place it goes to, so none is overwritten before it is read
+            for (depth, row) in path.iter().enumerate().filter(|(depth, row)| depth != *row) {
+                put_row(keys, values, base + depth, &take_row(keys, values, base + row, head_dim));
+            }
+        }
+        self.set_len(base + path.len());
     }
 
     /// A copy; only what is used is copied.

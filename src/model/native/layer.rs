@@ -11,6 +11,7 @@ use super::{
         StoreKeys, StoreValues, Stretch, attend, rows_at_once,
     },
     matrix::{Cpu, Matrix},
+    tree::{Tree, attend_tree},
 };
 
 /// Sizes of a block.
@@ -74,6 +75,8 @@ pub(super) struct Pass<'a> {
     /// First position.
     pub(super) base: usize,
     pub(super) m: usize,
+    /// None where every row continues the one before it.
+    pub(super) tree: Option<&'a Tree>,
 }
 
 /// Where the outputs of a head go.
@@ -94,7 +97,7 @@ impl Layer {
     pub(super) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         let before = pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts);
         self.project(pass, &mut cache, scratch);
-        self.attend(pass, &cache, scratch);
+        self.attend(pass, &mut cache, scratch);
         pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
         let operand = self.gate.operand().and(self.up.operand());
         let between = pass.norm(&scratch.x, &self.ffn_norm, operand, &mut scratch.acts);
@@ -123,8 +126,16 @@ impl Layer {
     }
 
     /// Attention outputs, ready for the output projection, to `scratch.attended`.
-    fn attend(&self, pass: Pass<'_>, cache: &LayerCache<'_>, scratch: &mut Scratch) {
+    fn attend(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
         let (shape, m) = (pass.shape, pass.m);
+        scratch.attended.shape(m, shape.heads * shape.head_dim, self.out.operand());
+        if let Some(tree) = pass.tree {
+            let segments = (pass.base + m).div_ceil(SEGMENT);
+            scratch.partials.resize(shape.heads * m * segments * (shape.head_dim + PARTIAL_EXTRA), 0.0);
+            attend_tree(pass, tree, cache, (&scratch.heads, &mut scratch.partials));
+            return pass.join(&scratch.partials, Teams { segments, rows: 1 }, &mut scratch.attended);
+        }
+        let cache = &*cache;
         let segments = (pass.base + m).div_ceil(SEGMENT);
         let group = shape.heads / shape.kv_heads;
         let partial = group * (shape.head_dim + PARTIAL_EXTRA);
@@ -142,7 +153,6 @@ impl Layer {
                 attend(pass.cpu.isa, queries, stretch, &mut out[..(end - first) * partial]);
             }
         });
-        scratch.attended.shape(m, shape.heads * shape.head_dim, self.out.operand());
         pass.join(&scratch.partials, Teams { segments, rows }, &mut scratch.attended);
     }
 
@@ -192,7 +202,7 @@ impl Pass<'_> {
     /// Finishes a head's outputs: queries stay, keys and values go to the cache.
     fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>) {
         let (m, position, isa) = (self.m, self.base, self.cpu.isa);
-        let angles = self.angles.at(position, m);
+        let angles = self.tree.map_or_else(|| self.angles.at(position, m), Tree::angles);
         match place {
             Place::Query => {
                 let scale = 1.0 / (self.shape.head_dim as f32).sqrt();
@@ -241,7 +251,7 @@ impl Pass<'_> {
                 self.cpu.isa.run(Join {
                     partials: &partials[first..],
                     stride: rows * group * partial,
-                    segments: (self.base + row + 1).div_ceil(SEGMENT),
+                    segments: (self.base + self.tree.map_or(row + 1, |tree| tree.seen(row))).div_ceil(SEGMENT),
                     head_dim,
                     out: &mut *columns,
                     row,

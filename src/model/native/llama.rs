@@ -15,6 +15,7 @@ use super::{
     load,
     matrix::{Cpu, Matrix},
     threads,
+    tree::Tree,
 };
 use crate::{
     model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, gguf::GgufFile},
@@ -54,6 +55,14 @@ impl Weights {
             None => Ok(()),
         }
     }
+}
+
+/// How far a pass goes, and in what shape.
+#[derive(Clone, Copy)]
+struct Course<'a> {
+    /// Blocks that run, from the first on.
+    layers: usize,
+    tree: Option<&'a Tree>,
 }
 
 /// A target of `general.architecture = llama`, read from a GGUF file.
@@ -100,10 +109,10 @@ impl NativeLlama {
     }
 
     /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`.
-    fn pass(&mut self, tokens: &[TokenId], hidden: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+    fn pass(&mut self, tokens: &[TokenId], hidden: &mut [[f32; LANES]], course: Course<'_>) -> Result<(), ModelError> {
         let weights = &*self.weights;
         let (base, m) = (self.cache.len(), tokens.len());
-        let pass = Pass { cpu: &weights.cpu, shape: &weights.shape, angles: &self.angles, base, m };
+        let pass = Pass { cpu: &weights.cpu, shape: &weights.shape, angles: &self.angles, base, m, tree: course.tree };
         // 1. Embedding: [m, d] -> [d / 16][m]
         let tiles = weights.shape.d_model / LANES;
         self.scratch.x.resize(tiles * m, [0.0; LANES]);
@@ -116,7 +125,7 @@ impl NativeLlama {
         }
         // 2. Blocks
         let mut finite = true;
-        for (index, layer) in weights.layers.iter().enumerate() {
+        for (index, layer) in weights.layers.iter().enumerate().take(course.layers) {
             finite &= layer.forward(pass, self.cache.layer(index), &mut self.scratch);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]
@@ -142,12 +151,19 @@ impl NativeLlama {
         head::logits(&weights.cpu, &weights.head, &self.head_acts, logits, stats);
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+    /// Runs at the end of the cache, which after an error is as before.
+    fn start(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
+        let base = self.cache.room(tokens.len())?;
+        self.weights.check(tokens)?;
+        self.run(tokens, rows, course).inspect_err(|_| self.cache.set_len(base))
+    }
+
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
         let (d, vocab) = (self.weights.shape.d_model, self.weights.head.rows());
         let tiles = d / LANES;
         let mut hidden = vec![[0.0; LANES]; tokens.len() * tiles];
         for (tokens, hidden) in tokens.chunks(MAX_ROWS).zip(hidden.chunks_mut(MAX_ROWS * tiles)) {
-            self.pass(tokens, hidden)?;
+            self.pass(tokens, hidden, course)?;
         }
         let from = match rows {
             LogitRows::All => 0,
@@ -173,9 +189,31 @@ impl Model for NativeLlama {
     }
 
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let layers = self.weights.layers.len();
+        self.start(tokens, rows, Course { layers, tree: None })
+    }
+
+    fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
+        self.start(tokens, LogitRows::Last, Course { layers, tree: None })
+    }
+
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+        if parents.len() != tokens.len() {
+            return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
+        }
         let base = self.cache.room(tokens.len())?;
-        self.weights.check(tokens)?;
-        self.run(tokens, rows).inspect_err(|_| self.cache.set_len(base))
+        let tree = Tree::new(parents, &self.angles, base)?;
+        let layers = self.weights.layers.len();
+        self.start(tokens, LogitRows::All, Course { layers, tree: Some(&tree) })
+    }
+
+    fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
+        let have = self.len();
+        if path.iter().any(|row| base + row >= have) || !path.is_sorted_by(|a, b| a < b) {
+            return Err(ModelError::Rewind { len: base + path.len(), have, since: base });
+        }
+        self.cache.retain(base, path);
+        Ok(())
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
@@ -275,6 +313,66 @@ mod tests {
         for pair in outs.windows(2) {
             assert!(pair[0].1.logits == pair[1].1.logits, "{} and {}", pair[0].0, pair[1].0);
         }
+    }
+
+    /// Rows of a tree that branches at the root and below, over both ends of a segment.
+    const PARENTS: [usize; 9] = [0, 0, 0, 1, 1, 2, 3, 6, 7];
+
+    #[test]
+    fn a_trees_rows_have_the_bits_of_their_chains_and_any_path_can_be_kept() {
+        let Some(mut model) = load(2, Isa::detect()) else {
+            return;
+        };
+        let start = Checkpoint { len: 0 };
+        let text = token_ids(320);
+        for base in [5, 31, 200, 252, 255, 256, 300] {
+            model.truncate(0, &start).unwrap();
+            model.forward(&text[..base], LogitRows::Last).unwrap();
+            let tokens = &text[base + 3..base + 3 + PARENTS.len()];
+            let tree = model.forward_tree(tokens, &PARENTS).unwrap();
+            let mut whole = model.fork().unwrap();
+            model.truncate(base, &start).unwrap();
+            for row in 0..PARENTS.len() {
+                let mut path = vec![row];
+                while path[0] > 0 {
+                    path.insert(0, PARENTS[path[0]]);
+                }
+                let chain: Vec<_> = path.iter().map(|row| tokens[*row]).collect();
+                let mut alone = model.fork().unwrap();
+                let want = alone.forward(&chain, LogitRows::All).unwrap();
+                assert!(tree.logits.row(row) == want.logits.last().unwrap(), "logits of row {row} behind {base}");
+                assert!(tree.hidden.row(row) == want.hidden.last().unwrap(), "hidden of row {row} behind {base}");
+                let mut kept = whole.fork().unwrap();
+                kept.retain(base, &path).unwrap();
+                assert_eq!(kept.len(), base + path.len());
+                let next = kept.forward(&text[..2], LogitRows::All).unwrap();
+                assert!(next.logits == alone.forward(&text[..2], LogitRows::All).unwrap().logits, "kept {path:?}");
+            }
+            assert!(matches!(whole.retain(base, &[0, 9]), Err(ModelError::Rewind { .. })));
+        }
+        assert!(model.forward_tree(&text[..2], &[0, 1]).is_err() && model.forward_tree(&text[..2], &[0]).is_err());
+    }
+
+    #[test]
+    fn an_early_exit_leaves_no_trace_and_all_layers_are_the_model() {
+        let Some(mut model) = load(2, Isa::detect()) else {
+            return;
+        };
+        let tokens = token_ids(40);
+        let mut untouched = model.fork().unwrap();
+        for model in [&mut model as &mut dyn Model, untouched.as_mut()] {
+            model.forward(&tokens[..30], LogitRows::Last).unwrap();
+        }
+        let since = model.checkpoint().unwrap();
+        let early = model.forward_early(&tokens[5..9], 10).unwrap();
+        assert_eq!((early.logits.len(), model.len()), (1, 34));
+        model.truncate(since.len, &since).unwrap();
+        let whole = model.forward_early(&tokens[30..], 30).unwrap();
+        model.truncate(since.len, &since).unwrap();
+        let got = model.forward(&tokens[30..], LogitRows::All).unwrap();
+        let want = untouched.forward(&tokens[30..], LogitRows::All).unwrap();
+        assert!(got.logits == want.logits && got.hidden == want.hidden);
+        assert!(whole.logits.row(0) == want.logits.last().unwrap());
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod mtp_file;
 #[cfg(test)]
 mod testing;
 mod threads;
+mod tree;
 
 pub use llama::NativeLlama;
 pub use mtp::{MtpStorage, NativeMtp};

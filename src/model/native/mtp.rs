@@ -109,6 +109,28 @@ impl NativeMtp {
         target: &NativeLlama,
         storage: MtpStorage,
     ) -> Result<Self, ModelError> {
+        Self::build((safetensors, 0), config, target, storage)
+    }
+
+    /// The module of one depth of a stack, counted from 0.
+    ///
+    /// # Errors
+    /// As [`NativeMtp::load`].
+    pub fn load_depth(
+        safetensors: &[u8],
+        config: &MtpConfig,
+        target: &NativeLlama,
+        depth: usize,
+    ) -> Result<Self, ModelError> {
+        Self::build((safetensors, depth), config, target, MtpStorage::default())
+    }
+
+    fn build(
+        (safetensors, depth): (&[u8], usize),
+        config: &MtpConfig,
+        target: &NativeLlama,
+        storage: MtpStorage,
+    ) -> Result<Self, ModelError> {
         let shape = block_shape(config);
         check_shape(&shape)?;
         let shared = Arc::clone(&target.weights);
@@ -117,7 +139,8 @@ impl NativeMtp {
             let what = format!("a draft module of width {ours} does not fit a target of width {theirs}");
             return Err(ModelError::Unsupported(what));
         }
-        let file = MtpFile::new(safetensors, &shape, &shared.cpu, storage)?;
+        let mut file = MtpFile::new(safetensors, &shape, &shared.cpu, storage)?;
+        file.depth = depth;
         let vocab = file.draft_vocab(shared.head.rows())?;
         let rows: Vec<_> = vocab.iter().map(|token| token.index()).collect();
         let head = draft_head(&shared, &rows, storage)?;
@@ -162,7 +185,7 @@ impl NativeMtp {
         out: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
         let (base, m) = (self.cache.len(), tokens.len());
-        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, m };
+        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, m, tree: None };
         let tiles = self.shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
         self.rows.resize(tiles * m, [0.0; LANES]);

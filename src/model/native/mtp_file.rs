@@ -20,6 +20,8 @@ pub(super) struct MtpFile<'a> {
     shape: &'a BlockShape,
     cpu: &'a Cpu,
     storage: MtpStorage,
+    /// Which module of a stack, from 0.
+    pub(super) depth: usize,
 }
 
 impl<'a> MtpFile<'a> {
@@ -32,7 +34,7 @@ impl<'a> MtpFile<'a> {
         let tensors = SafeTensors::deserialize(bytes);
         let tensors =
             tensors.map_err(|error| ModelError::Unsupported(format!("the draft module is damaged: {error}")))?;
-        Ok(Self { tensors, shape, cpu, storage })
+        Ok(Self { tensors, shape, cpu, storage, depth: 0 })
     }
 
     /// Tokens that the module proposes, ascending.
@@ -101,14 +103,14 @@ impl<'a> MtpFile<'a> {
     }
 
     fn norm(&self, part: &str) -> Result<NormWeight, ModelError> {
-        let name = format!("mtp.layers.0.{part}.weight");
+        let name = format!("mtp.layers.{}.{part}.weight", self.depth);
         let numbers = self.numbers(&name, &[self.shape.d_model])?;
         Ok(numbers.as_chunks::<LANES>().0.to_vec())
     }
 
     /// Rows of plain numbers, scales applied.
     fn matrix(&self, part: &str, rows: usize, k: usize) -> Result<Vec<f32>, ModelError> {
-        let name = format!("mtp.layers.0.{part}.weight");
+        let name = format!("mtp.layers.{}.{part}.weight", self.depth);
         let mut numbers = self.numbers(&name, &[rows, k])?;
         if self.tensor(&name)?.dtype() == Dtype::F8_E4M3 {
             let scales = self.numbers(&format!("{name}_scale"), &[rows])?;

@@ -1,30 +1,51 @@
-//! Who proposes tokens. One trait; each kind is a file of its own.
+//! Who proposes tokens. One trait; each kind is a file of its own, and a [`Roster`] holds them all.
+//!
+//! Invariant: a drafter decides how fast the text comes, never which text. It may propose nothing, too
+//! much or nonsense, and it may fail.
 
+mod draft_model;
+mod early_exit;
 mod mtp;
+mod ngram;
+mod oracle;
+mod random;
+mod roster;
+#[cfg(test)]
+mod tests;
+mod tree;
 
+pub use draft_model::ModelDrafter;
+pub use early_exit::EarlyExitDrafter;
 pub use mtp::MtpDrafter;
+pub use ngram::NgramDrafter;
+pub use oracle::{HumanDrafter, OracleDrafter};
+pub use random::RandomDrafter;
+pub use roster::Roster;
 
-use super::sampler::Sampler;
+use super::draws::Purpose;
+use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
-use crate::model::{ModelError, Rows};
-use crate::protocol::TokenId;
+use crate::model::{Forward, Model, ModelError, Rows};
+use crate::protocol::{DraftPick, Drafting, Settings, TokenId};
 
 /// Proposes tokens that may follow what is committed.
 pub trait Drafter {
     /// Learns newly committed tokens. `hidden` row `i` is the target state that predicted
     /// `tokens[i]`. Committed rows only, so nothing observed is ever taken back but by
-    /// [`Drafter::rewind`].
+    /// [`Drafter::rewind`]. Drafters that need no hidden states read [`DraftCtx::committed`] instead.
     ///
     /// # Errors
     /// When the drafter cannot take them.
-    fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError>;
+    fn observe(&mut self, _tokens: &[TokenId], _hidden: &Rows) -> Result<(), ModelError> {
+        Ok(())
+    }
 
     /// Works off what was observed, so that the next draft does not pay for it. Called after a
     /// prompt, whose cost belongs to the prefill.
     ///
     /// # Errors
     /// As [`Drafter::draft`].
-    fn settle(&mut self) -> Result<(), ModelError> {
+    fn settle(&mut self, _committed: &[TokenId]) -> Result<(), ModelError> {
         Ok(())
     }
 
@@ -32,34 +53,102 @@ pub trait Drafter {
     ///
     /// # Errors
     /// When the cache cannot be cut.
-    fn rewind(&mut self, len: usize) -> Result<(), ModelError>;
+    fn rewind(&mut self, _len: usize) -> Result<(), ModelError> {
+        Ok(())
+    }
 
-    /// Proposes at most `ctx.draft_len` tokens; fewer, or none, is a valid answer. Each is told to
-    /// `on_draft` as soon as it is known.
+    /// Proposes tokens with [`DraftCtx::propose`]; none is a valid answer.
     ///
     /// # Errors
-    /// When a model behind it fails.
-    fn draft(
-        &mut self,
-        ctx: &RoundCtx<'_>,
-        sampler: &Sampler,
-        on_draft: &mut dyn FnMut(&Draft),
-    ) -> Result<Vec<Draft>, ModelError>;
+    /// When a model behind it fails. What was proposed before stands.
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError>;
+
+    /// Takes tokens that somebody else worked out: the person's draft, or the plain answer.
+    fn offer(&mut self, _tokens: &[TokenId]) {}
+
+    /// Takes new settings; in force from the next round on.
+    fn configure(&mut self, _settings: &Settings) {}
+
+    /// Something the user should know, once: why nothing is drafted, say.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
+}
+
+/// What a drafter works with in a round.
+pub struct DraftCtx<'a> {
+    /// The round: its draws, its draft length.
+    pub round: RoundCtx<'a>,
+    /// How to draft.
+    pub drafting: Drafting,
+    /// All committed tokens; the last is the anchor.
+    pub committed: &'a [TokenId],
+    /// Turns logits into q.
+    pub sampler: &'a Sampler,
+    /// The target, for drafters that use its layers; they leave its cache as long as it was.
+    pub target: &'a mut dyn Model,
+    /// Hears each proposal with its index as soon as it is known.
+    pub on_draft: &'a mut dyn FnMut(usize, &Draft),
+    /// Most drafts that are taken: k in a chain, the nodes of a tree.
+    pub(super) limit: usize,
+    /// What was proposed so far.
+    pub(super) drafts: Vec<Draft>,
+}
+
+impl DraftCtx<'_> {
+    /// Adds a draft; the answer is whether another one is welcome. A token that is none ends the draft,
+    /// and so does a tree node that continues nothing.
+    pub fn propose(&mut self, draft: Draft) -> bool {
+        let index = self.drafts.len();
+        let is_token = draft.token.0 < self.target.spec().info.vocab;
+        if index >= self.limit || !is_token || draft.row_at(index) > index {
+            self.limit = index;
+            return false;
+        }
+        (self.on_draft)(index, &draft);
+        self.drafts.push(draft);
+        index + 1 < self.limit
+    }
+
+    /// What was proposed so far.
+    #[must_use]
+    pub fn drafts(&self) -> &[Draft] {
+        &self.drafts
+    }
+
+    /// Most drafts that are taken.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// What row 0 of a drafter's logits proposes for depth `depth`; none where the drafter is not sure
+    /// enough (p-min). `vocab` names the tokens, none = all of them in order.
+    ///
+    /// # Errors
+    /// [`ModelError::NotFinite`].
+    pub fn pick(&self, out: &Forward, vocab: Option<&[TokenId]>, depth: usize) -> Result<Option<Draft>, ModelError> {
+        let position = self.round.position + depth;
+        let q = self.sampler.distribution(&LogitRow::of(out, 0, vocab), None, position)?;
+        // the largest probability, not the draft's own: that must not decide whether it is proposed
+        if q.prob(q.argmax()) < self.drafting.p_min {
+            return Ok(None);
+        }
+        let certain = self.drafting.pick == DraftPick::Argmax;
+        let draft = if self.round.greedy || certain {
+            Draft { drawn: !certain, ..Draft::drawn(q.argmax(), q) }
+        } else {
+            Draft::drawn(q.pick(self.round.draw(Purpose::Draft, depth)), q)
+        };
+        Ok(Some(draft))
+    }
 }
 
 /// Proposes nothing: plain decoding.
 pub struct NoDrafter;
 
 impl Drafter for NoDrafter {
-    fn observe(&mut self, _: &[TokenId], _: &Rows) -> Result<(), ModelError> {
+    fn draft(&mut self, _: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         Ok(())
-    }
-
-    fn rewind(&mut self, _: usize) -> Result<(), ModelError> {
-        Ok(())
-    }
-
-    fn draft(&mut self, _: &RoundCtx<'_>, _: &Sampler, _: &mut dyn FnMut(&Draft)) -> Result<Vec<Draft>, ModelError> {
-        Ok(Vec::new())
     }
 }

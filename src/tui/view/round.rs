@@ -189,7 +189,7 @@ fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, 
 
 /// The target's own token: the one it added, the draft it agreed to, else its best.
 fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
-    let row = round.rows.get(index);
+    let row = round.prediction(index);
     let added = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece());
     if let Some(piece) = added {
         let prob = row.and_then(|row| row.find(piece.id)).map(|found| found.1);

@@ -43,7 +43,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     if let Some(header) = screen.session.header() {
         parts.push((4, text::one_line(&header.model.name).into_owned()));
         parts.push((5, format!("{} {}", header.dtype, header.device)));
-        let drafter = header.drafter.as_ref().map_or("no drafter", |d| d.kind.name());
+        let drafter = screen.session.drafter().map_or("no drafter", |kind| kind.name());
         parts.push((2, drafter.to_owned()));
     } else {
         parts.push((2, "draftscope".to_owned()));
@@ -57,8 +57,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
 }
 
 fn rule(settings: &Settings) -> String {
-    let label = if settings.rule.is_lossless() { "lossless" } else { "lossy" };
-    format!("{} ({label})", settings.rule)
+    format!("{} ({})", settings.rule, settings.rule.label())
 }
 
 fn baseline(baseline: Baseline) -> String {

@@ -145,10 +145,13 @@ fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
 fn meter(screen: Screen) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement()?;
     let settings = screen.session.settings();
-    let may_differ = settings.rule == VerifyRule::Rejection && !settings.sampling.is_greedy();
+    let may_differ = settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy();
     let count = agreement.identical;
     let (text, role) = match agreement.divergence {
         None => (format!(" identical so far: {count} tokens "), Role::Good),
+        Some(_) if !settings.rule.is_lossless() => {
+            (format!(" {} is not lossless: differ after {count} tokens ", settings.rule), Role::Warning)
+        }
         Some(_) if may_differ => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
         Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };

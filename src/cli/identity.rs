@@ -1,0 +1,60 @@
+//! Options of `verify-identity`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ModelArgs, OutputArg};
+
+/// Options of `verify-identity`.
+#[derive(Clone, Debug, Args)]
+pub struct IdentityArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    /// Prompts by category (TOML) [default: the built-in 200]
+    #[arg(long, value_name = "FILE")]
+    pub prompts: Option<PathBuf>,
+    /// Take so many prompts, spread over the file; 0 takes all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u32,
+    /// Draft lengths to try
+    #[arg(short, long = "draft-len", value_name = "K,…", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub k: Vec<u8>,
+    /// Drafters to try; all takes every one that is there [default: the one of --drafter]
+    #[arg(long, value_name = "NAME,…|all", value_delimiter = ',')]
+    pub drafters: Vec<String>,
+    /// Draft trees of at most N nodes, -k deep, where the drafter can
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub tree: Option<u8>,
+    /// Rule to prove: exact, rejection or block
+    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = ["exact", "rejection", "block"])]
+    pub verify: String,
+    /// Run verification one row at a time: bit-equal to plain decoding by construction
+    #[arg(long)]
+    pub row_by_row: bool,
+    /// Longest answer, in tokens
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub max_tokens: u32,
+    /// Above 0, compare the laws of sampled tokens instead of greedy texts
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    pub temperature: f32,
+    /// Keep the smallest set of tokens whose probabilities add up to P
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub top_p: f32,
+    /// Keep the K most probable tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    pub top_k: u32,
+    /// Continuations drawn in each of the two modes, for each prompt, drafter and k
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
+    pub samples: u32,
+    /// Tokens of a drawn continuation
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub sample_len: u32,
+    /// Send prompts as they stand, without the model's chat template
+    #[arg(long)]
+    pub raw: bool,
+    /// What to write: a report or one JSON object
+    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
+    pub output: OutputArg,
+}

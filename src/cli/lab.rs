@@ -1,0 +1,82 @@
+//! Flags of the lab: how drafters draft, and where the rules that are not lossless draw the line.
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+
+/// Drafters and rules in detail.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Lab")]
+pub struct LabArgs {
+    /// Draft a tree of at most N nodes, -k deep, instead of a chain (MTP module only)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub tree: Option<u8>,
+    /// How a drafter picks at a temperature
+    #[arg(long, value_name = "HOW", default_value = "sample", value_parser = picks())]
+    pub draft_pick: String,
+    /// Stop drafting where the drafter's largest probability falls below P
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    pub p_min: f32,
+    /// Shortest n-gram that is looked up
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub ngram_min: u8,
+    /// Longest n-gram that is looked up
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub ngram_max: u8,
+    /// Layers of the target that early-exit drafts with; 0 takes a third of them
+    #[arg(long, value_name = "L", default_value_t = 0)]
+    pub exit_layers: u16,
+    /// typical: accept drafts of p above this …
+    #[arg(long, value_name = "P", default_value_t = 0.3)]
+    pub epsilon: f32,
+    /// … or above this times e^(-entropy of p)
+    #[arg(long, value_name = "X", default_value_t = 0.3)]
+    pub delta: f32,
+    /// top-k: accept drafts among so many best tokens of the target
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10))]
+    pub lenient_top_k: u8,
+    /// threshold: accept drafts of at least this p
+    #[arg(long, value_name = "P", default_value_t = 0.1)]
+    pub threshold: f32,
+    /// confidence: accept drafts of at least this q unverified
+    #[arg(long, value_name = "Q", default_value_t = 0.6)]
+    pub confidence: f32,
+}
+
+fn named(values: &[(&'static str, &'static str)]) -> PossibleValuesParser {
+    values.iter().map(|(name, help)| PossibleValue::new(*name).help(*help)).collect::<Vec<_>>().into()
+}
+
+/// Names of `--drafter`.
+pub(super) fn drafters() -> PossibleValuesParser {
+    named(&[
+        ("mtp", "the MTP module, or a stack of them"),
+        ("draft-model", "a second model: --draft-model"),
+        ("ngram", "prompt lookup: what followed the last tokens when they last stood in the text"),
+        ("early-exit", "the target's own first layers"),
+        ("oracle", "replays the plain answer, computed first: the ceiling"),
+        ("random", "random tokens: the floor"),
+        ("human", "you type the draft (in the terminal view)"),
+        ("ngram+mtp", "ngram first, mtp when it finds nothing"),
+        ("ngram+draft-model", "ngram first, draft-model when it finds nothing"),
+        ("ngram+early-exit", "ngram first, early-exit when it finds nothing"),
+        ("none", "nobody: plain decoding"),
+    ])
+}
+
+/// Names of `--verify`.
+pub(super) fn rules() -> PossibleValuesParser {
+    named(&[
+        ("exact", "lossless: a draft must equal the target's own pick"),
+        ("rejection", "lossless: speculative sampling, min(1, p/q)"),
+        ("block", "lossless: speculative sampling, the drafts of a round judged together"),
+        ("typical", "NOT lossless: p > min(epsilon, delta e^-entropy)"),
+        ("top-k", "NOT lossless: among the target's best tokens"),
+        ("threshold", "NOT lossless: p at least --threshold"),
+        ("confidence", "NOT lossless: q at least --confidence, unverified"),
+    ])
+}
+
+/// Names of `--draft-pick`.
+fn picks() -> PossibleValuesParser {
+    named(&[("sample", "drawn from q"), ("argmax", "the most probable; certain to the rules")])
+}

@@ -1,0 +1,388 @@
+//! `draftscope explain`: the account of speed, measured on this machine.
+//!
+//! Passes are timed alone (the cost curve); one probe run over a suite of prompts records what the
+//! drafter would propose at every position, from which every k, p-min and the automatic choice are
+//! simulated; and the prediction is held against a real race at the best k.
+
+mod race;
+mod text;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use draftscope::cli::{ExplainArgs, OutputArg};
+use draftscope::engine::measure::{self, CostCurve};
+use draftscope::headless::{Driver, Outcome, Spread};
+use draftscope::model::load::Recipe;
+use draftscope::protocol::{Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Lane, Prompt, Settings, VerifyRule};
+use draftscope::session::account::{Account, acceptance};
+use draftscope::session::classes::{ClassTally, by_class};
+use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
+use draftscope::session::{LaneStats, Turn};
+use serde::{Deserialize, Serialize};
+
+/// Depth of the probe run's chains, and the longest k that is simulated.
+const LONGEST: u8 = 8;
+
+/// Longest answer to a prompt of the suite.
+const ANSWER_TOKENS: u32 = 128;
+
+/// Confidence stops that are simulated at the best k.
+const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
+
+/// Prompts by category.
+#[derive(Deserialize)]
+struct Category {
+    prompts: Vec<String>,
+}
+
+/// (Category, prompt) pairs.
+type Suite = Vec<(String, String)>;
+
+/// Everything that was measured, and what follows from it.
+#[derive(Serialize)]
+struct Report {
+    cost: CostCurve,
+    /// The formulas on measured costs and the acceptance of the probe run.
+    account: Account,
+    /// Every k as it would have run, from the probe run.
+    simulated: Vec<Point>,
+    /// The k that the engine would have chosen, round by round.
+    automatic: Point,
+    /// The best k with a confidence stop.
+    p_min: Vec<Confidence>,
+    /// How often the drafter's candidates held the target's choice, by depth.
+    ranks: Vec<RankTally>,
+    /// First drafts by class of the target's token.
+    by_class: Vec<ClassTally>,
+    by_category: BTreeMap<String, InCategory>,
+    measured: Option<Measured>,
+}
+
+/// One k over the whole suite.
+#[derive(Serialize)]
+struct Point {
+    /// k; none when it changes.
+    draft_len: Option<usize>,
+    tokens_per_round: Option<f64>,
+    tokens_per_second: Option<f64>,
+    /// Over k = 0 at the same costs.
+    speedup: Option<f64>,
+    counts: Simulated,
+}
+
+/// The best k, stopped where q falls below a threshold.
+#[derive(Serialize)]
+struct Confidence {
+    p_min: f32,
+    drafted: u64,
+    accepted: u64,
+    tokens_per_second: Option<f64>,
+}
+
+/// One category of the suite.
+#[derive(Serialize)]
+struct InCategory {
+    /// First drafts that the target agreed with ÷ positions.
+    first_draft: Option<f64>,
+    /// The k with the most tokens per second at measured costs.
+    best_draft_len: Option<usize>,
+    tokens_per_round: Option<f64>,
+    speedup: Option<f64>,
+}
+
+/// A race at one k over the suite.
+#[derive(Serialize)]
+struct Measured {
+    draft_len: u8,
+    prompts: usize,
+    plain_tokens_per_second: Option<f64>,
+    speculative_tokens_per_second: Option<f64>,
+    /// Tokens per second of all prompts together, speculative ÷ plain.
+    speedup: Option<f64>,
+    /// The same per prompt.
+    speedup_by_prompt: Option<Spread>,
+    tokens_per_round: Option<f64>,
+    /// What the account says for this k from the acceptance of this very race.
+    predicted_speedup: Option<f64>,
+    /// Where the time of a round went, in microseconds.
+    waterfall: Waterfall,
+    /// Time outside model passes ÷ time of rounds.
+    overhead_share: f64,
+    /// Prompts whose plain and speculative answers were the same.
+    identical: usize,
+}
+
+/// Where the mean round's time went, in microseconds.
+#[derive(Serialize)]
+struct Waterfall {
+    /// One row, as the plain lane measured it.
+    first_row: f64,
+    /// What the other rows of the pass added.
+    more_rows: f64,
+    drafts: f64,
+    /// Sampling, verdict, rollback, events.
+    overhead: f64,
+    /// All of it.
+    round: f64,
+    /// The round ÷ its tokens.
+    per_token: f64,
+    /// A plain token.
+    plain_token: f64,
+}
+
+pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
+    super::nobody_to_ask(&args.model)?;
+    if args.model.drafter == DrafterKind::None.name() {
+        bail!("there is nothing to explain without a drafter; leave out --drafter none");
+    }
+    if args.decode.temperature > 0.0 {
+        bail!("the account rests on greedy decoding; leave out --temperature");
+    }
+    let suite = suite(args.suite.as_deref())?;
+    let recipe = super::recipe(&args.model)?;
+    let settings = settings(args)?;
+    if let Some(choices) = &args.race {
+        return race::run(args, choices, recipe, settings, &suite);
+    }
+    say("timing passes");
+    let cost = measure::measure(&recipe, args.at as usize, args.turns as usize)?;
+    if args.costs_only {
+        return write(args.output, &cost, text::cost);
+    }
+    say("probing: a chain of drafts at every position");
+    let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
+    let probed = answer(&recipe, probe, args, &suite)?;
+    let mut report = report(cost, &probed)?;
+    if report.account.best > 0 {
+        let k = report.account.best as u8;
+        say(&format!("racing plain decoding at k = {k}"));
+        let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
+        report.measured = Some(raced(k, &answer(&recipe, race, args, &suite)?, &report.cost)?);
+    }
+    write(args.output, &report, text::report)
+}
+
+fn say(what: &str) {
+    eprintln!("draftscope: {what}");
+}
+
+fn write<T: Serialize>(output: OutputArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
+    match output {
+        OutputArg::Text => io::stdout().lock().write_all(as_text(value).as_bytes())?,
+        OutputArg::Summary | OutputArg::Jsonl => super::run::print_json(value)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Greedy chains under the rule that commits what plain decoding does: what a probe run can stand for.
+fn settings(args: &ExplainArgs) -> Result<Settings> {
+    let base = super::settings(&args.model, &args.decode, Baseline::Off)?;
+    Ok(Settings {
+        max_tokens: base.max_tokens.min(ANSWER_TOKENS),
+        draft_len_mode: DraftLenMode::Fixed,
+        rule: VerifyRule::Exact,
+        drafting: Drafting { tree: None, p_min: 0.0, ..base.drafting },
+        ..base
+    })
+}
+
+fn suite(path: Option<&Path>) -> Result<Suite> {
+    let text = match path {
+        None => include_str!("../../../assets/prompts/suite.toml").to_owned(),
+        Some(path) => {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read the suite {}", path.display()))?
+        }
+    };
+    parse_suite(&text)
+}
+
+/// Prompts by category, as `[category]` tables with a list `prompts` each.
+pub(crate) fn parse_suite(text: &str) -> Result<Suite> {
+    let suite: BTreeMap<String, Category> = toml::from_str(text).context("the suite is not as it should be")?;
+    let pairs = suite.into_iter().flat_map(|(name, category)| {
+        category.prompts.into_iter().map(move |prompt| (name.clone(), prompt)).collect::<Vec<_>>()
+    });
+    let pairs: Vec<_> = pairs.collect();
+    if pairs.is_empty() {
+        bail!("the suite holds no prompts");
+    }
+    Ok(pairs)
+}
+
+fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
+    if args.decode.raw {
+        Prompt::Raw(text.to_owned())
+    } else {
+        Prompt::Chat(super::conversation(&args.decode, text.to_owned()))
+    }
+}
+
+/// Answers every prompt; (category, turn) each. One prompt runs first as warm-up.
+fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Vec<(String, Turn)>> {
+    let mut driver = Driver::new(super::spawn(recipe.clone(), settings)?);
+    for (_, text) in suite.iter().take(1).chain(suite) {
+        if let Outcome::Failed(message) = driver.answer(prompt(args, text)) {
+            bail!(message);
+        }
+    }
+    super::tell_notices(&driver, &Outcome::Answered);
+    let turns = driver.session().turns().iter().skip(1).cloned();
+    Ok(suite.iter().map(|(category, _)| category.clone()).zip(turns).collect())
+}
+
+fn total<'a>(turns: impl Iterator<Item = &'a Turn>, lane: Lane) -> LaneStats {
+    let mut sum = LaneStats::default();
+    turns.for_each(|turn| sum.merge(turn.answer(lane).stats()));
+    sum
+}
+
+/// Medians of the curve. Overhead is what the probe's plain rounds had outside passes and chains; drafts
+/// cost what the curve says, or, for drafters without a module, what the chains took.
+fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
+    let answers = || probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative));
+    let rounds: usize = answers().map(|answer| answer.rounds.len()).sum();
+    let outside: u64 = answers().flat_map(|a| &a.rounds).map(|r| r.sample_us + r.rollback_us).sum();
+    let (drafted, took) = answers()
+        .flat_map(|answer| &answer.rounds)
+        .fold((0u64, 0u64), |(n, us), round| (n + round.probed.len() as u64, us + round.probe_us));
+    let chained = took as f64 / drafted.max(1) as f64;
+    Costs {
+        verify_us: cost.verify.iter().map(|t| t.median_us).collect(),
+        draft_us: cost.draft.map_or(chained, |draft| draft.median_us),
+        settle_us: 0.0,
+        overhead_us: outside as f64 / rounds.max(1) as f64,
+    }
+}
+
+fn recordings<'a>(turns: impl Iterator<Item = &'a Turn>) -> Result<Vec<Recording>> {
+    let recordings = turns.map(|turn| Recording::of(turn.answer(Lane::Speculative)));
+    recordings.collect::<Option<_>>().context("the probe run was cut short; please report this")
+}
+
+fn all(recordings: &[Recording], play: impl Fn(&Recording) -> Simulated) -> Simulated {
+    let mut sum = Simulated::default();
+    recordings.iter().for_each(|recording| sum.merge(&play(recording)));
+    sum
+}
+
+/// Every k from 0 on, at these costs.
+fn curve(recordings: &[Recording], costs: &Costs) -> Vec<Point> {
+    let plain = all(recordings, |r| r.fixed(0, 0.0)).tokens_per_second(costs);
+    let counts = (0..=usize::from(LONGEST)).map(|k| (Some(k), all(recordings, |r| r.fixed(k, 0.0))));
+    counts.map(|(k, counts)| point(k, counts, costs, plain)).collect()
+}
+
+fn point(draft_len: Option<usize>, counts: Simulated, costs: &Costs, plain: Option<f64>) -> Point {
+    let speed = counts.tokens_per_second(costs);
+    let speedup = speed.zip(plain).map(|(speed, plain)| speed / plain);
+    Point { draft_len, tokens_per_round: counts.tokens_per_round(), tokens_per_second: speed, speedup, counts }
+}
+
+fn fastest(curve: &[Point]) -> Option<&Point> {
+    curve.iter().max_by(|a, b| a.speedup.unwrap_or(0.0).total_cmp(&b.speedup.unwrap_or(0.0)))
+}
+
+fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
+    let costs = costs(&cost, probed);
+    let all_recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
+    let simulated = curve(&all_recordings, &costs);
+    let longest = &simulated[usize::from(LONGEST)].counts;
+    let shares = longest.accepted_per_pos.iter().zip(&longest.offered_per_pos);
+    let reach: Vec<f64> = shares.map(|(accepted, offered)| *accepted as f64 / (*offered).max(1) as f64).collect();
+    let best = fastest(&simulated).and_then(|point| point.draft_len).unwrap_or(0);
+    let p_min = P_MINS.map(|p_min| {
+        let counts = all(&all_recordings, |recording| recording.fixed(best.max(1), p_min));
+        let tokens_per_second = counts.tokens_per_second(&costs);
+        Confidence { p_min, drafted: counts.drafted, accepted: counts.accepted, tokens_per_second }
+    });
+    let plain = simulated[0].tokens_per_second;
+    Ok(Report {
+        automatic: point(None, automatic(&all_recordings, &costs), &costs, plain),
+        p_min: p_min.into(),
+        ranks: ranks(&all_recordings),
+        by_class: by_class(probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative))),
+        by_category: by_category(probed, &costs)?,
+        account: Account { best, ..Account::new(costs, acceptance(&reach)) },
+        simulated,
+        cost,
+        measured: None,
+    })
+}
+
+fn ranks(recordings: &[Recording]) -> Vec<RankTally> {
+    let mut sum = vec![RankTally::default(); LONGEST.into()];
+    for recording in recordings {
+        for (sum, part) in sum.iter_mut().zip(recording.ranks()) {
+            sum.reached += part.reached;
+            sum.by_rank.iter_mut().zip(part.by_rank).for_each(|(sum, part)| *sum += part);
+        }
+    }
+    sum
+}
+
+fn by_category(probed: &[(String, Turn)], costs: &Costs) -> Result<BTreeMap<String, InCategory>> {
+    let mut turns: BTreeMap<&String, Vec<&Turn>> = BTreeMap::new();
+    probed.iter().for_each(|(category, turn)| turns.entry(category).or_default().push(turn));
+    let one = |(category, turns): (&String, Vec<&Turn>)| {
+        let recordings = recordings(turns.into_iter())?;
+        let curve = curve(&recordings, costs);
+        let best = fastest(&curve);
+        let first = ranks(&recordings);
+        let first_draft = first.first().map(|tally| tally.by_rank[0] as f64 / tally.reached.max(1) as f64);
+        let tokens_per_round = best.and_then(|best| best.tokens_per_round);
+        let in_category = InCategory {
+            first_draft,
+            best_draft_len: best.and_then(|best| best.draft_len),
+            tokens_per_round,
+            speedup: best.and_then(|best| best.speedup),
+        };
+        Ok((category.clone(), in_category))
+    };
+    turns.into_iter().map(one).collect()
+}
+
+fn raced(k: u8, turns: &[(String, Turn)], cost: &CostCurve) -> Result<Measured> {
+    let lane = |lane| total(turns.iter().map(|(_, turn)| turn), lane);
+    let (plain, fast) = (lane(Lane::Plain), lane(Lane::Speculative));
+    let costs = Costs {
+        verify_us: cost.verify.iter().map(|t| t.median_us).collect(),
+        draft_us: cost.draft.map_or(fast.draft_us() as f64 / fast.drafted().max(1) as f64, |draft| draft.median_us),
+        settle_us: 0.0,
+        overhead_us: fast.other_us() as f64 / fast.rounds().max(1) as f64,
+    };
+    let predicted = Account::new(costs, acceptance(&draftscope::session::account::reach(&fast)));
+    let (plain_speed, fast_speed) = (plain.tokens_per_second(), fast.tokens_per_second());
+    let same = |turn: &&(String, Turn)| turn.1.agreement().is_some_and(|a| a.divergence.is_none());
+    Ok(Measured {
+        draft_len: k,
+        prompts: turns.len(),
+        plain_tokens_per_second: plain_speed,
+        speculative_tokens_per_second: fast_speed,
+        speedup: fast_speed.zip(plain_speed).map(|(fast, plain)| fast / plain),
+        speedup_by_prompt: Spread::of(turns.iter().filter_map(|(_, turn)| turn.speedup()).collect()),
+        tokens_per_round: fast.mean_tokens_per_round(),
+        predicted_speedup: predicted.worth(k.into()).map(|worth| worth.speedup),
+        waterfall: waterfall(&plain, &fast),
+        overhead_share: fast.other_us() as f64 / fast.decode_us().max(1) as f64,
+        identical: turns.iter().filter(same).count(),
+    })
+}
+
+fn waterfall(plain: &LaneStats, fast: &LaneStats) -> Waterfall {
+    let mean = |us: u64, stats: &LaneStats| us as f64 / stats.rounds().max(1) as f64;
+    let first_row = mean(plain.verify_us(), plain);
+    let round = mean(fast.decode_us(), fast);
+    Waterfall {
+        first_row,
+        more_rows: mean(fast.verify_us(), fast) - first_row,
+        drafts: mean(fast.draft_us(), fast),
+        overhead: mean(fast.other_us(), fast),
+        round,
+        per_token: fast.decode_us() as f64 / fast.committed().max(1) as f64,
+        plain_token: plain.decode_us() as f64 / plain.committed().max(1) as f64,
+    }
+}

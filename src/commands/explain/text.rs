@@ -1,0 +1,183 @@
+//! The account as a report of plain text.
+
+use std::fmt::Write as _;
+
+use draftscope::engine::measure::CostCurve;
+
+use super::{Measured, Report};
+
+/// Lines of a report.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, line: impl AsRef<str>) {
+        let _ = writeln!(self.0, "{}", line.as_ref()); // writing to a String cannot fail
+    }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "–".to_owned() } else { format!("{:.0} %", part as f64 / whole as f64 * 100.0) }
+}
+
+pub(super) fn cost(cost: &CostCurve) -> String {
+    let mut out = Lines(String::new());
+    let plain = cost.verify[0];
+    out.add(format!(
+        "{}, {} thread{}, {} positions in the cache",
+        cost.backend,
+        cost.threads,
+        if cost.threads == 1 { "" } else { "s" },
+        cost.ctx
+    ));
+    out.add(format!(
+        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s, {:.0} % of the {:.1} GB/s that memory gives; a loop that only reads the same bytes takes {:.0} % of the time; prefill {:.0} tokens/s",
+        plain.median_us / 1e3,
+        plain.p10_us / 1e3,
+        plain.p90_us / 1e3,
+        1e6 / plain.median_us,
+        cost.bandwidth_share * 100.0,
+        cost.memory_bandwidth / 1e9,
+        cost.read_share * 100.0,
+        cost.prefill_tokens_per_second,
+    ));
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    out.add(format!(
+        "memory: target weights {:.1} MB, drafter weights {:.1} MB, KV cache {:.1} kB a position",
+        mb(cost.weight_bytes),
+        mb(cost.draft_weight_bytes),
+        cost.kv_bytes_per_token as f64 / 1e3,
+    ));
+    let curve =
+        cost.verify.iter().enumerate().map(|(i, t)| format!("T({}) {:.2}", i + 1, t.median_us / plain.median_us));
+    out.add(format!("in units of T(1):  {}", curve.collect::<Vec<_>>().join("  ")));
+    if let Some(draft) = cost.draft {
+        let (ms, share) = (draft.median_us / 1e3, draft.median_us / plain.median_us * 100.0);
+        out.add(format!("one drafted token {ms:.2} ms, {share:.1} % of T(1)"));
+    }
+    out.0
+}
+
+pub(super) fn report(report: &Report) -> String {
+    let mut out = Lines(cost(&report.cost));
+    acceptance(report, &mut out);
+    draft_lengths(report, &mut out);
+    candidates(report, &mut out);
+    kinds(report, &mut out);
+    if let Some(measured) = &report.measured {
+        race(measured, &mut out);
+    }
+    out.add("");
+    out.add(&report.account.sentence);
+    out.0
+}
+
+fn acceptance(report: &Report, out: &mut Lines) {
+    let shares = report.account.acceptance.iter().map(|a| format!("{:.0} %", a * 100.0));
+    out.add("");
+    out.add(format!("accepted at position 1, 2, … when all before were:  {}", shares.collect::<Vec<_>>().join("  ")));
+}
+
+fn draft_lengths(report: &Report, out: &mut Lines) {
+    out.add("tokens per round = 1 + Σ_i Π_{j ≤ i} a_j; simulated: every round of the probe run, exactly");
+    out.add("  k   by formula   simulated   round in plain tokens   predicted speedup   break-even acceptance");
+    for point in &report.simulated {
+        let Some(k) = point.draft_len else { continue };
+        let worth = report.account.worth(k);
+        out.add(format!(
+            "{:>3} {:>12} {:>11} {:>23} {:>18}× {:>23}",
+            k,
+            number(worth.map(|w| w.tokens_per_round), 2),
+            number(point.tokens_per_round, 2),
+            number(worth.map(|w| w.round_cost), 2),
+            number(point.speedup, 2),
+            worth.map_or(String::new(), |w| w.break_even.map_or("never".to_owned(), |a| format!("{:.0} %", a * 100.0))),
+        ));
+    }
+    out.add(format!(
+        "auto {:>11} {:>11} {:>23} {:>18}×",
+        "",
+        number(report.automatic.tokens_per_round, 2),
+        "",
+        number(report.automatic.speedup, 2)
+    ));
+    let plain = report.simulated.first().and_then(|p| p.tokens_per_second);
+    let stops = report.p_min.iter().map(|c| {
+        let speedup = c.tokens_per_second.zip(plain).map(|(speed, plain)| speed / plain);
+        format!("{:.1}: {}× ({} of {} drafts accepted)", c.p_min, number(speedup, 2), c.accepted, c.drafted)
+    });
+    let k = report.account.best.max(1);
+    out.add(format!("k = {k} with p-min  {}", stops.collect::<Vec<_>>().join("  ")));
+}
+
+fn candidates(report: &Report, out: &mut Lines) {
+    out.add("");
+    out.add("the target's choice among the drafter's candidates (what wider drafts could gain):");
+    out.add("  depth   reached    best   second    third   fourth   none of them");
+    for (depth, tally) in report.ranks.iter().enumerate().filter(|(_, tally)| tally.reached > 0) {
+        let [first, second, third, fourth] = tally.by_rank.map(|count| percent(count, tally.reached));
+        let none = percent(tally.reached - tally.by_rank.iter().sum::<u64>(), tally.reached);
+        out.add(format!(
+            "{:>7} {:>9} {:>7} {:>8} {:>8} {:>8} {:>14}",
+            depth + 1,
+            tally.reached,
+            first,
+            second,
+            third,
+            fourth,
+            none
+        ));
+    }
+}
+
+fn kinds(report: &Report, out: &mut Lines) {
+    let classes = report.by_class.iter();
+    let classes = classes.map(|t| format!("{} {} of {}", t.class.name(), percent(t.accepted, t.tested), t.tested));
+    out.add("");
+    out.add(format!("first drafts accepted by class of token:  {}", classes.collect::<Vec<_>>().join("  ")));
+    out.add("category      first draft   best k   tokens per round   predicted speedup");
+    for (name, category) in &report.by_category {
+        out.add(format!(
+            "{:<13} {:>11} {:>8} {:>18} {:>18}×",
+            name,
+            category.first_draft.map_or("–".to_owned(), |a| format!("{:.0} %", a * 100.0)),
+            category.best_draft_len.map_or("–".to_owned(), |k| k.to_string()),
+            number(category.tokens_per_round, 2),
+            number(category.speedup, 2),
+        ));
+    }
+}
+
+fn race(m: &Measured, out: &mut Lines) {
+    let w = &m.waterfall;
+    let ms = |us: f64| format!("{:.2} ms", us / 1e3);
+    out.add("");
+    out.add(format!(
+        "a round at k = {}:  {} first row + {} more rows + {} drafts + {} rest = {}; ÷ {} tokens = {} a token (plain {})",
+        m.draft_len,
+        ms(w.first_row),
+        ms(w.more_rows),
+        ms(w.drafts),
+        ms(w.overhead),
+        ms(w.round),
+        number(m.tokens_per_round, 2),
+        ms(w.per_token),
+        ms(w.plain_token),
+    ));
+    out.add(format!(
+        "measured at k = {} over {} prompts: plain {} tokens/s, speculative {} tokens/s, {}× (predicted {}×), {} tokens per round, overhead {:.1} %, {} of {} answers identical",
+        m.draft_len,
+        m.prompts,
+        number(m.plain_tokens_per_second, 1),
+        number(m.speculative_tokens_per_second, 1),
+        number(m.speedup, 2),
+        number(m.predicted_speedup, 2),
+        number(m.tokens_per_round, 2),
+        m.overhead_share * 100.0,
+        m.identical,
+        m.prompts,
+    ));
+}

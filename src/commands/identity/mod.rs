@@ -1,0 +1,137 @@
+//! `draftscope verify-identity`: is the output really the same? Measured, and explained where it is not.
+
+mod greedy;
+mod laws;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use draftscope::cli::{IdentityArgs, OutputArg};
+use draftscope::engine;
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::template::ChatTemplate;
+use draftscope::model::tokenizer::TextCodec;
+use draftscope::model::{Model, RowByRow};
+use draftscope::protocol::{Baseline, DrafterKind, Drafting, Message, Sampling, Settings, Speaker, TokenId};
+use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::drafter::NoDrafter;
+use serde::Serialize;
+
+/// Exit status when the modes differ.
+const DIFFERENT: u8 = 1;
+
+/// 200 prompts in all categories.
+const PROMPTS: &str = include_str!("../../../assets/prompts/identity.toml");
+
+/// Both modes over one model, and what to try on them.
+struct Bench {
+    plain: Decoder,
+    speculative: Decoder,
+    /// The same model with an empty cache, for computing positions again.
+    fresh: Box<dyn Model>,
+    codec: TextCodec,
+    template: Option<ChatTemplate>,
+    drafters: Vec<DrafterKind>,
+    settings: Settings,
+}
+
+pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
+    let prompts = prompts(args)?;
+    let mut bench = bench(args)?;
+    eprintln!(
+        "draftscope: {} prompts × {} draft lengths × {} drafters",
+        prompts.len(),
+        args.k.len(),
+        bench.drafters.len()
+    );
+    if args.temperature > 0.0 {
+        let report = laws::run(args, &mut bench, &prompts)?;
+        return write(args.output, &report, &laws::text(&report), report.is_consistent());
+    }
+    let report = greedy::run(args, &mut bench, &prompts)?;
+    let text = greedy::text(&report, &bench.codec);
+    write(args.output, &report, &text, report.divergence.count == 0)
+}
+
+fn write(output: OutputArg, report: &impl Serialize, text: &str, is_same: bool) -> Result<ExitCode> {
+    match output {
+        OutputArg::Text => io::stdout().lock().write_all(text.as_bytes())?,
+        OutputArg::Summary | OutputArg::Jsonl => super::run::print_json(report)?,
+    }
+    Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+/// So many prompts, evenly spread, so that every category is there.
+fn prompts(args: &IdentityArgs) -> Result<Vec<String>> {
+    let text = match &args.prompts {
+        None => PROMPTS.to_owned(),
+        Some(path) => {
+            std::fs::read_to_string(path).with_context(|| format!("cannot read the prompts {}", path.display()))?
+        }
+    };
+    let all = super::explain::parse_suite(&text)?;
+    let count = if args.limit == 0 { all.len() } else { all.len().min(args.limit as usize) };
+    Ok((0..count).map(|i| all[i * all.len() / count].1.clone()).collect())
+}
+
+fn bench(args: &IdentityArgs) -> Result<Bench> {
+    super::nobody_to_ask(&args.model)?;
+    let settings = settings(args)?;
+    let recipe = super::recipe(&args.model)?;
+    let loaded = load(&recipe, &mut |_, _, _| {})?;
+    let drafters = drafters(args, &loaded)?;
+    let (roster, Loaded { target, codec, template, .. }) = engine::roster(loaded);
+    let target: Box<dyn Model> = if args.row_by_row { Box::new(RowByRow::new(target)) } else { target };
+    let fresh = target.fork()?;
+    let plain = Settings { draft_len: 0, ..settings };
+    let plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
+    let mut speculative = Decoder::new(target, Box::new(roster), &settings);
+    speculative.take_notices().iter().for_each(|notice| eprintln!("draftscope: {notice}"));
+    Ok(Bench { plain, speculative, fresh, codec, template, drafters, settings })
+}
+
+fn settings(args: &IdentityArgs) -> Result<Settings> {
+    let sampling =
+        Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, ..Sampling::default() };
+    let settings = Settings {
+        rule: args.verify.parse()?,
+        drafting: Drafting { tree: args.tree, ..Drafting::default() },
+        sampling,
+        max_tokens: args.max_tokens,
+        baseline: Baseline::Off,
+        ..Settings::default()
+    };
+    settings.validate()?;
+    Ok(settings)
+}
+
+/// The drafters asked for; `all` leaves out those that need files that are not there, and a person.
+fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
+    let is_there = |kind: &DrafterKind| match kind {
+        DrafterKind::Mtp => loaded.mtp.is_some(),
+        DrafterKind::DraftModel => matches!(loaded.draft_model, Some(Ok(_))),
+        DrafterKind::Human | DrafterKind::None => false,
+        _ => true,
+    };
+    if args.drafters.iter().any(|name| name == "all") {
+        let all = DrafterKind::ALL.iter().filter(|kind| **kind != DrafterKind::None);
+        return Ok(all.filter(|kind| kind.chain().iter().all(is_there)).copied().collect());
+    }
+    let names = if args.drafters.is_empty() { vec![args.model.drafter.clone()] } else { args.drafters.clone() };
+    let kinds: Vec<DrafterKind> = names.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+    if let Some(kind) = kinds.iter().find(|kind| kind.chain().is_empty() || !kind.chain().iter().all(is_there)) {
+        bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose another");
+    }
+    Ok(kinds)
+}
+
+impl Bench {
+    fn tokens(&self, text: &str, raw: bool) -> Result<Vec<TokenId>> {
+        let text = match &self.template {
+            Some(template) if !raw => template.render(&[Message { role: Speaker::User, content: text.to_owned() }])?,
+            _ => text.to_owned(),
+        };
+        Ok(self.codec.encode(&text)?)
+    }
+}

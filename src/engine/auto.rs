@@ -1,0 +1,160 @@
+//! The draft length that the engine chooses itself: measures, listens, tells what it changed and why.
+//!
+//! Which k is best is [`Policy`]'s to decide; what it must know comes from the very events that everyone
+//! else sees. Invariant: without a usable measurement nothing is chosen and k stays as it was set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::protocol::{Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Settings, VerifyRule};
+use crate::speculate::decoder::{Decoder, MeasuredCosts};
+use crate::speculate::policy::{Choice, Policy, Seen};
+
+use super::control::Control;
+use super::outbox::Outbox;
+use super::{CostKey, CostMemory};
+
+/// Longest that passes are timed at the start.
+const LIMIT: Duration = Duration::from_millis(2_500);
+
+/// Chooses k for a run.
+pub(super) struct Auto {
+    memory: Arc<dyn CostMemory>,
+    key: CostKey,
+    policy: Option<Policy>,
+    costs: Option<Costs>,
+    /// Drafter and rule that the policy has seen.
+    learnt_of: Option<(DrafterKind, Drafting, VerifyRule)>,
+    /// Whether the engine chooses k at present.
+    active: bool,
+    untold: Option<EventKind>,
+    seen: Seen,
+    clock_us: u64,
+}
+
+impl Auto {
+    pub(super) fn new(memory: Arc<dyn CostMemory>, header: &Header) -> Self {
+        Self {
+            memory,
+            key: CostKey::of(header),
+            policy: None,
+            costs: None,
+            learnt_of: None,
+            active: false,
+            untold: None,
+            seen: Seen::default(),
+            clock_us: 0,
+        }
+    }
+
+    /// Learns what passes cost, once: from memory, or by timing them.
+    pub(super) fn prepare(&mut self, decoder: &mut Decoder, from: u8) {
+        if self.policy.is_some() {
+            return;
+        }
+        let recalled = self.memory.recall(&self.key).filter(Costs::is_usable);
+        let remembered = recalled.is_some();
+        self.untold = Some(match recalled.or_else(|| self.measure(decoder)) {
+            Some(costs) => {
+                self.policy = Some(Policy::new(costs.clone(), from.into()));
+                self.costs = Some(costs.clone());
+                EventKind::CostsKnown { costs, remembered }
+            }
+            None => EventKind::Notice {
+                message: format!("passes could not be timed here, so k stays {from}; choose another with -k"),
+            },
+        });
+    }
+
+    fn measure(&self, decoder: &mut Decoder) -> Option<Costs> {
+        let MeasuredCosts { costs, is_steady } = decoder.measure_costs(LIMIT).ok()?;
+        if is_steady && costs.is_usable() {
+            self.memory.remember(&self.key, &costs);
+        }
+        costs.is_usable().then_some(costs)
+    }
+
+    /// Tells what [`Auto::prepare`] found.
+    pub(super) fn tell(&mut self, outbox: &mut Outbox) {
+        if let Some(kind) = self.untold.take() {
+            outbox.send(Lane::Speculative, kind);
+        }
+    }
+
+    /// Another answer begins.
+    pub(super) fn begin_answer(&mut self) {
+        self.clock_us = 0;
+        if let Some(policy) = &mut self.policy {
+            policy.begin_answer();
+        }
+    }
+
+    /// Takes the k for the next round to the decoder, when the engine is to choose it.
+    pub(super) fn choose(&mut self, decoder: &mut Decoder, control: &mut Control, outbox: &mut Outbox) {
+        let settings = control.settings();
+        // a tree's cost does not follow from its depth, and a person is no machine
+        let is_fixed = settings.draft_len_mode == DraftLenMode::Fixed || settings.drafting.tree.is_some();
+        self.active = !is_fixed && settings.drafter != DrafterKind::Human;
+        if !self.active {
+            return;
+        }
+        self.notice_change(&settings);
+        self.prepare(decoder, settings.draft_len);
+        self.tell(outbox);
+        let Some(policy) = &mut self.policy else {
+            return;
+        };
+        let Choice { draft_len, change } = policy.next();
+        decoder.set_draft_len(draft_len as u8);
+        if let Some(change) = change {
+            control.note_draft_len(draft_len as u8);
+            outbox.send(
+                Lane::Speculative,
+                EventKind::DraftLenChosen {
+                    from: change.from as u8,
+                    draft_len: draft_len as u8,
+                    expected: change.expected,
+                    exploring: change.exploring,
+                    reason: change.reason,
+                },
+            );
+        }
+    }
+
+    /// Another drafter or rule: what was learnt of acceptance is of no use any more.
+    fn notice_change(&mut self, settings: &Settings) {
+        let learnt_of = (settings.drafter, settings.drafting, settings.rule);
+        if self.learnt_of.is_some_and(|before| before != learnt_of)
+            && let Some(costs) = &self.costs
+        {
+            self.policy = Some(Policy::new(costs.clone(), settings.draft_len.into()));
+        }
+        self.learnt_of = Some(learnt_of);
+    }
+
+    /// Takes note of what a round showed.
+    pub(super) fn hear(&mut self, lane: Lane, kind: &EventKind) {
+        let Some(policy) = self.policy.as_mut().filter(|_| self.active) else {
+            return;
+        };
+        match (lane, kind) {
+            (Lane::Plain, EventKind::Scored { rows, verify_us, .. }) => policy.verified(rows.len(), *verify_us as f64),
+            (Lane::Plain, _) => {}
+            (_, EventKind::RoundStarted { draft_len, .. }) => {
+                self.seen = Seen { asked: (*draft_len).into(), ..Seen::default() };
+            }
+            (_, EventKind::Drafted { took_us, .. }) => {
+                self.seen.drafted += 1;
+                self.seen.draft_us += *took_us as f64;
+            }
+            (_, EventKind::Scored { verify_us, .. }) => self.seen.verify_us = *verify_us as f64,
+            (_, EventKind::Verified { verdict, .. }) => self.seen.accepted = verdict.accepted(),
+            (_, EventKind::Committed { clock_us, .. }) => {
+                self.seen.round_us = clock_us.saturating_sub(self.clock_us) as f64;
+                self.clock_us = *clock_us;
+                policy.observe(&self.seen);
+            }
+            _ => {}
+        }
+    }
+}

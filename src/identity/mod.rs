@@ -1,0 +1,150 @@
+//! Proof of identity: speculative against plain decoding, and the reason where they part.
+//!
+//! Invariant: nothing is judged by looking at text alone. Two greedy answers are compared token by token;
+//! at a first difference the position is computed again from a fresh cache, one row at a time and in a
+//! pass as wide as the one in question, and the cause follows from these numbers. Laws of sampled tokens
+//! are compared by permutation tests in [`law`].
+
+mod diagnose;
+pub mod law;
+mod rate;
+
+use std::time::Duration;
+
+use crate::model::Model;
+use crate::protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
+use crate::speculate::SpecError;
+use crate::speculate::decoder::Decoder;
+
+pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose};
+pub use rate::Rate;
+
+/// One answer with everything that a diagnosis needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The prompt's tokens.
+    pub prompt: Vec<TokenId>,
+    /// Output, cut at its end token or the limit.
+    pub tokens: Vec<TokenId>,
+    /// What the first token was picked from.
+    pub first_row: Prediction,
+    /// Rounds in order.
+    pub rounds: Vec<RoundRecord>,
+}
+
+/// One round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RoundRecord {
+    /// Index of its first committed token in the output.
+    pub first: usize,
+    /// What was drafted.
+    pub drafts: Vec<TokenId>,
+    /// What the target said, row by row of the pass.
+    pub rows: Vec<Prediction>,
+    /// Drafts that were accepted.
+    pub accepted: usize,
+    /// Whether a draft was discarded, so that the cache was rolled back.
+    pub rolled_back: bool,
+    /// How many tokens it committed.
+    pub committed: usize,
+}
+
+/// How long an answer may be, and where it ends by itself.
+#[derive(Clone, Copy)]
+pub struct Ending<'a> {
+    /// Longest answer in tokens.
+    pub limit: usize,
+    /// Whether a token ends an answer.
+    pub is_end: &'a dyn Fn(TokenId) -> bool,
+}
+
+impl Record {
+    /// The round that committed output token `index`; none for the first, which comes from the prompt.
+    #[must_use]
+    pub fn round_of(&self, index: usize) -> Option<usize> {
+        self.rounds.iter().position(|round| (round.first..round.first + round.committed).contains(&index))
+    }
+
+    /// What the target said where output token `index` was picked.
+    #[must_use]
+    pub fn row_of(&self, index: usize) -> Option<&Prediction> {
+        match self.round_of(index) {
+            Some(round) => self.rounds[round].rows.get(index - self.rounds[round].first),
+            None => (index == 0).then_some(&self.first_row),
+        }
+    }
+
+    /// First index at which two answers differ; none when they are the same.
+    #[must_use]
+    pub fn first_difference(&self, other: &Self) -> Option<usize> {
+        let same = self.tokens.iter().zip(&other.tokens).take_while(|(a, b)| a == b).count();
+        (same < self.tokens.len().max(other.tokens.len())).then_some(same)
+    }
+}
+
+/// Answers a prompt and keeps the record.
+///
+/// # Errors
+/// When the target fails.
+pub fn answer(decoder: &mut Decoder, prompt: &[TokenId], ending: Ending<'_>) -> Result<Record, SpecError> {
+    let mut record = Record { prompt: prompt.to_vec(), ..Record::default() };
+    if let EventKind::Prefilled { first, row, .. } = decoder.prefill(1, prompt)? {
+        record.tokens.push(first.id);
+        record.first_row = row;
+    }
+    while record.tokens.len() < ending.limit && !record.tokens.iter().any(|t| (ending.is_end)(*t)) && decoder.has_room()
+    {
+        let mut round = RoundRecord { first: record.tokens.len(), ..RoundRecord::default() };
+        let committed = decoder.round(&mut |event| {
+            hear(&mut round, event);
+            Duration::ZERO
+        })?;
+        round.committed = committed.len();
+        record.tokens.extend(committed);
+        record.rounds.push(round);
+    }
+    let end = record.tokens.iter().position(|token| (ending.is_end)(*token)).map_or(usize::MAX, |end| end + 1);
+    record.tokens.truncate(end.min(ending.limit));
+    Ok(record)
+}
+
+fn hear(round: &mut RoundRecord, event: EventKind) {
+    match event {
+        EventKind::Drafted { token, .. } => round.drafts.push(token.id),
+        EventKind::Scored { rows, .. } => round.rows = rows,
+        EventKind::Verified { verdict, .. } => {
+            round.accepted = verdict.accepted();
+            round.rolled_back = verdict.judgements.iter().any(|j| j.outcome != Outcome::Accepted);
+        }
+        _ => {}
+    }
+}
+
+/// Draws a continuation of `len` tokens for each seed; (whose draws, its tokens). For comparing laws.
+///
+/// # Errors
+/// When the target fails.
+pub fn sample(
+    decoder: &mut Decoder,
+    prompt: &[TokenId],
+    settings: &Settings,
+    (seeds, len): (std::ops::Range<u64>, usize),
+) -> Result<Vec<Vec<TokenId>>, SpecError> {
+    let ending = Ending { limit: len, is_end: &|_| false };
+    let mut continuations = Vec::new();
+    for seed in seeds {
+        let mut seeded = *settings;
+        seeded.sampling.seed = seed;
+        decoder.set(&seeded);
+        continuations.push(answer(decoder, prompt, ending)?.tokens);
+    }
+    Ok(continuations)
+}
+
+/// A copy of a model that has run nothing, for computing a position again.
+///
+/// # Errors
+/// When the cache cannot be allocated.
+pub fn pristine(model: &dyn Model) -> Result<Box<dyn Model>, SpecError> {
+    Ok(model.fork()?)
+}

@@ -1,0 +1,134 @@
+//! Attention of a tree's rows: each sees the cache and its ancestors only.
+//!
+//! Row by row, its ancestors' keys and values are laid behind the cache at the positions they would have
+//! in a chain, and the kernels run as ever; at the end every row lies in its own place again, so that one
+//! path can be kept. Invariant: a row's bits are those it would have in a chain of its ancestors, since
+//! the very same numbers lie in the very same places. KV heads share the work; nothing depends on who
+//! does which.
+
+use super::{
+    cache::{AngleTable, LayerCache},
+    kernel::{Angles, LANES, PARTIAL_EXTRA, Queries, SEGMENT, Stretch, attend},
+    layer::Pass,
+};
+use crate::model::{ModelError, tree_depths};
+
+/// Who stands behind whom, and where.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// Rows from the root to each row, itself included.
+    paths: Vec<Vec<usize>>,
+    cos: Vec<[f32; LANES]>, // [m][head_dim / 32]
+    sin: Vec<[f32; LANES]>,
+}
+
+impl Tree {
+    /// The tree in which row `i` continues row `parents[i]`, behind `base` positions.
+    ///
+    /// # Errors
+    /// As [`tree_depths`].
+    pub(super) fn new(parents: &[usize], angles: &AngleTable, base: usize) -> Result<Self, ModelError> {
+        let depths = tree_depths(parents)?;
+        let mut paths: Vec<Vec<usize>> = Vec::with_capacity(parents.len());
+        for (row, parent) in parents.iter().enumerate() {
+            let mut path = if row == 0 { Vec::new() } else { paths[*parent].clone() };
+            path.push(row);
+            paths.push(path);
+        }
+        let of = |depth: &usize| angles.at(base + depth, 1);
+        let cos = depths.iter().flat_map(|depth| of(depth).cos.to_vec()).collect();
+        let sin = depths.iter().flat_map(|depth| of(depth).sin.to_vec()).collect();
+        Ok(Self { paths, cos, sin })
+    }
+
+    /// Of all rows, each at its depth.
+    pub(super) fn angles(&self) -> Angles<'_> {
+        Angles { cos: &self.cos, sin: &self.sin }
+    }
+
+    /// Positions behind the cache that a row sees, its own included.
+    pub(super) fn seen(&self, row: usize) -> usize {
+        self.paths[row].len()
+    }
+}
+
+/// One KV head's part of a layer.
+struct Head<'a> {
+    keys: &'a mut [[u16; LANES]],
+    values: &'a mut [[u16; LANES]],
+    partials: &'a mut [f32], // [m][segments][group][head_dim + PARTIAL_EXTRA]
+}
+
+/// Partial attention of all rows, `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
+pub(super) fn attend_tree(
+    pass: Pass<'_>,
+    tree: &Tree,
+    cache: &mut LayerCache<'_>,
+    (queries, partials): (&[[f32; LANES]], &mut [f32]),
+) {
+    let shape = pass.shape;
+    let group_tiles = shape.heads / shape.kv_heads * shape.head_dim / LANES * pass.m;
+    let slabs = cache.keys.chunks_exact_mut(cache.slab).zip(cache.values.chunks_exact_mut(cache.slab));
+    let parts = partials.chunks_exact_mut(partials.len() / shape.kv_heads);
+    let heads = slabs.zip(parts).map(|((keys, values), partials)| Head { keys, values, partials });
+    pass.cpu.pool.each(&mut heads.collect::<Vec<_>>(), |index, head| {
+        head.attend(pass, tree, &queries[index * group_tiles..(index + 1) * group_tiles]);
+    });
+}
+
+impl Head<'_> {
+    fn attend(&mut self, pass: Pass<'_>, tree: &Tree, tiles: &[[f32; LANES]]) {
+        let (m, base, head_dim) = (pass.m, pass.base, pass.shape.head_dim);
+        let rows: Vec<Row> = (0..m).map(|row| self.take(base + row, head_dim)).collect();
+        let partial = pass.shape.heads / pass.shape.kv_heads * (head_dim + PARTIAL_EXTRA);
+        let per_row = self.partials.len() / m;
+        for (row, path) in tree.paths.iter().enumerate() {
+            for (depth, ancestor) in path.iter().enumerate() {
+                self.put(base + depth, &rows[*ancestor]);
+            }
+            let seen = base + path.len();
+            let (keys, values) = (&*self.keys, &*self.values);
+            let outs = self.partials[row * per_row..(row + 1) * per_row].chunks_exact_mut(partial);
+            for (out, start) in outs.zip((0..seen).step_by(SEGMENT)) {
+                let from = start * head_dim / LANES;
+                let stretch = Stretch { keys: &keys[from..], values: &values[from..], seen: seen - start, head_dim };
+                attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
+            }
+        }
+        for (row, kept) in rows.iter().enumerate() {
+            self.put(base + row, kept);
+        }
+    }
+
+    fn take(&self, position: usize, head_dim: usize) -> Row {
+        take_row(self.keys, self.values, position, head_dim)
+    }
+
+    fn put(&mut self, position: usize, row: &Row) {
+        put_row(self.keys, self.values, position, row);
+    }
+}
+
+/// Keys and values of one position and KV head.
+pub(super) struct Row {
+    keys: Vec<u16>,            // [head_dim]
+    values: Vec<[u16; LANES]>, // [head_dim / 16]
+}
+
+/// A position's keys and values out of a slab.
+pub(super) fn take_row(keys: &[[u16; LANES]], values: &[[u16; LANES]], position: usize, head_dim: usize) -> Row {
+    let lines = &keys[position / LANES * head_dim..][..head_dim];
+    Row {
+        keys: lines.iter().map(|line| line[position % LANES]).collect(),
+        values: values[position * head_dim / LANES..][..head_dim / LANES].to_vec(),
+    }
+}
+
+/// A position's keys and values into a slab.
+pub(super) fn put_row(keys: &mut [[u16; LANES]], values: &mut [[u16; LANES]], position: usize, row: &Row) {
+    let head_dim = row.keys.len();
+    for (line, key) in keys[position / LANES * head_dim..].iter_mut().zip(&row.keys) {
+        line[position % LANES] = *key;
+    }
+    values[position * head_dim / LANES..][..row.values.len()].copy_from_slice(&row.values);
+}

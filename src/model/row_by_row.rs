@@ -1,0 +1,75 @@
+//! A target that runs every row in a pass of its own.
+//!
+//! Invariant: whatever is asked, the inner model only ever sees one row at a time behind its prompt, so
+//! that verification computes bit for bit what plain decoding does. It shows that nothing but arithmetic
+//! differs where a pass over several rows gives another token.
+
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
+use crate::protocol::TokenId;
+
+/// Wraps a model.
+pub struct RowByRow(Box<dyn Model>);
+
+impl RowByRow {
+    /// Runs this model row by row.
+    #[must_use]
+    pub fn new(inner: Box<dyn Model>) -> Self {
+        Self(inner)
+    }
+}
+
+impl Model for RowByRow {
+    fn spec(&self) -> &ModelSpec {
+        self.0.spec()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Prompts (the last row's logits only) run as they always do; both kinds of decoding read them alike.
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        if rows == LogitRows::Last || tokens.len() < 2 {
+            return self.0.forward(tokens, rows);
+        }
+        let since = self.0.checkpoint()?;
+        let mut all: Option<Forward> = None;
+        for token in tokens {
+            match self.0.forward(&[*token], LogitRows::All) {
+                Ok(row) => append(&mut all, row),
+                Err(error) => {
+                    self.0.truncate(since.len, &since)?;
+                    return Err(error);
+                }
+            }
+        }
+        all.ok_or_else(|| ModelError::Unsupported("a pass over no rows".into()))
+    }
+
+    fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
+        self.0.forward_early(tokens, layers)
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        self.0.checkpoint()
+    }
+
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        self.0.truncate(len, since)
+    }
+
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        Ok(Box::new(Self(self.0.fork()?)))
+    }
+}
+
+fn append(all: &mut Option<Forward>, row: Forward) {
+    let Some(all) = all else {
+        *all = Some(row);
+        return;
+    };
+    let join = |into: &mut Rows, rows: &Rows| into.extend(rows, rows.len());
+    join(&mut all.logits, &row.logits);
+    join(&mut all.hidden, &row.hidden);
+    all.stats.extend(row.stats);
+}

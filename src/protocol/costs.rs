@@ -1,0 +1,57 @@
+//! What the parts of a round cost on one machine: the numbers that predict a draft length's speed.
+//!
+//! Invariant: all values are microseconds of measured time, finite and not negative once
+//! [`Costs::is_usable`] holds. How they were measured is the engine's business.
+
+use serde::{Deserialize, Serialize};
+
+/// Measured times of one machine, model and context, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// T(m): one target pass over m rows, all logits computed; index 0 is m = 1.
+    pub verify_us: Vec<f64>,
+    /// d: one drafted token.
+    pub draft_us: f64,
+    /// What the drafter pays to catch up on one token that was committed while it did not draft.
+    #[serde(default)]
+    pub settle_us: f64,
+    /// o: what a round takes outside model passes.
+    pub overhead_us: f64,
+}
+
+impl Costs {
+    /// Whether one row was timed and every number is one.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        let fine = |x: &f64| x.is_finite() && *x >= 0.0;
+        let rest = [self.draft_us, self.settle_us, self.overhead_us];
+        self.verify_us.first().is_some_and(|t| *t > 0.0) && self.verify_us.iter().chain(&rest).all(fine)
+    }
+
+    /// Longest draft whose verification was timed.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.verify_us.len().saturating_sub(1)
+    }
+
+    /// Time of a round of k drafts: `T(k + 1) + k · d + o`. None when k + 1 rows were not timed.
+    #[must_use]
+    pub fn round_us(&self, draft_len: usize) -> Option<f64> {
+        Some(self.verify_us.get(draft_len)? + draft_len as f64 * self.draft_us + self.overhead_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_adds_up_and_nonsense_is_not_usable() {
+        let costs = Costs { verify_us: vec![100.0, 110.0], draft_us: 9.0, settle_us: 1.0, overhead_us: 2.0 };
+        assert_eq!((costs.round_us(0), costs.round_us(1), costs.round_us(2)), (Some(102.0), Some(121.0), None));
+        assert!(costs.is_usable() && costs.longest() == 1);
+        assert!(!Costs::default().is_usable());
+        assert!(!Costs { draft_us: f64::NAN, ..costs.clone() }.is_usable());
+        assert!(!Costs { verify_us: vec![100.0, -1.0], ..costs }.is_usable());
+    }
+}

@@ -1,0 +1,212 @@
+//! Who drafts, and how.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::{named, within};
+use super::{MAX_DRAFT_LEN, SettingsError};
+
+/// Who proposes the draft tokens. All of them are lossless under a lossless rule: who drafts decides
+/// the speed, the rule decides the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrafterKind {
+    /// The multi-token-prediction module, or a stack of them.
+    #[default]
+    Mtp,
+    /// A second, smaller model with the same tokenizer and its own cache.
+    DraftModel,
+    /// Prompt lookup: what followed the last n tokens when they last stood in the text.
+    Ngram,
+    /// The target's first layers with its final norm and head.
+    EarlyExit,
+    /// Replays the plain answer, computed first: the ceiling on this machine.
+    Oracle,
+    /// Random tokens: the floor.
+    Random,
+    /// The person types the draft.
+    Human,
+    /// N-gram first, the MTP module when it finds nothing.
+    #[serde(rename = "ngram+mtp")]
+    NgramMtp,
+    /// N-gram first, the draft model when it finds nothing.
+    #[serde(rename = "ngram+draft-model")]
+    NgramDraftModel,
+    /// N-gram first, the target's first layers when it finds nothing.
+    #[serde(rename = "ngram+early-exit")]
+    NgramEarlyExit,
+    /// Nobody: plain decoding.
+    None,
+}
+
+impl DrafterKind {
+    /// Every kind, in the order help lists them.
+    pub const ALL: &'static [Self] = &[
+        Self::Mtp,
+        Self::DraftModel,
+        Self::Ngram,
+        Self::EarlyExit,
+        Self::Oracle,
+        Self::Random,
+        Self::Human,
+        Self::NgramMtp,
+        Self::NgramDraftModel,
+        Self::NgramEarlyExit,
+        Self::None,
+    ];
+
+    /// Name in flags, JSON and on screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mtp => "mtp",
+            Self::DraftModel => "draft-model",
+            Self::Ngram => "ngram",
+            Self::EarlyExit => "early-exit",
+            Self::Oracle => "oracle",
+            Self::Random => "random",
+            Self::Human => "human",
+            Self::NgramMtp => "ngram+mtp",
+            Self::NgramDraftModel => "ngram+draft-model",
+            Self::NgramEarlyExit => "ngram+early-exit",
+            Self::None => "none",
+        }
+    }
+
+    /// The simple drafters that are asked, the first one first; the next is asked when one finds
+    /// nothing.
+    #[must_use]
+    pub const fn chain(self) -> &'static [Self] {
+        match self {
+            Self::Mtp => &[Self::Mtp],
+            Self::DraftModel => &[Self::DraftModel],
+            Self::Ngram => &[Self::Ngram],
+            Self::EarlyExit => &[Self::EarlyExit],
+            Self::Oracle => &[Self::Oracle],
+            Self::Random => &[Self::Random],
+            Self::Human => &[Self::Human],
+            Self::NgramMtp => &[Self::Ngram, Self::Mtp],
+            Self::NgramDraftModel => &[Self::Ngram, Self::DraftModel],
+            Self::NgramEarlyExit => &[Self::Ngram, Self::EarlyExit],
+            Self::None => &[],
+        }
+    }
+}
+
+impl fmt::Display for DrafterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DrafterKind {
+    type Err = SettingsError;
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        named(Self::ALL, name, |kind| kind.name(), "drafter")
+    }
+}
+
+/// How a drafter picks from its distribution q.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DraftPick {
+    /// Drawn from q at the run's temperature; at temperature 0 the most probable.
+    #[default]
+    Sample,
+    /// Always the most probable; the rules then count the drafter as certain.
+    Argmax,
+}
+
+impl DraftPick {
+    /// Both.
+    pub const ALL: &'static [Self] = &[Self::Sample, Self::Argmax];
+
+    /// Name in flags and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sample => "sample",
+            Self::Argmax => "argmax",
+        }
+    }
+}
+
+impl FromStr for DraftPick {
+    type Err = SettingsError;
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        named(Self::ALL, name, |pick| pick.name(), "way to pick drafts")
+    }
+}
+
+/// How drafters draft.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Drafting {
+    /// How a drafter picks from q.
+    pub pick: DraftPick,
+    /// Drafting stops where the largest probability of q falls below this; 0 never stops, 0 to 1.
+    pub p_min: f32,
+    /// Shortest n-gram that is looked up, 1 to `ngram_max`.
+    pub ngram_min: u8,
+    /// Longest n-gram that is looked up, to 64.
+    pub ngram_max: u8,
+    /// Layers of the target that `early-exit` drafts with; 0 takes a third of them.
+    pub exit_layers: u16,
+    /// Nodes of a draft tree, 0 to [`MAX_DRAFT_LEN`]; none drafts a chain. In a tree k is its depth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<u8>,
+}
+
+impl Default for Drafting {
+    fn default() -> Self {
+        Self { pick: DraftPick::Sample, p_min: 0.0, ngram_min: 2, ngram_max: 5, exit_layers: 0, tree: None }
+    }
+}
+
+impl Drafting {
+    /// Whether nothing was changed.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// # Errors
+    /// Names the first value outside its range.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        within("p-min", self.p_min.into(), 0.0, 1.0)?;
+        within("ngram-max", self.ngram_max.into(), 1.0, 64.0)?;
+        within("ngram-min", self.ngram_min.into(), 1.0, self.ngram_max.into())?;
+        within("tree", self.tree.unwrap_or(0).into(), 0.0, MAX_DRAFT_LEN.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_through_text_and_json() {
+        for kind in DrafterKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(*kind));
+            assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
+            assert!(kind.chain().iter().all(|simple| simple.chain() == [*simple]));
+            let joined = kind.chain().iter().map(|simple| simple.name()).collect::<Vec<_>>().join("+");
+            assert!(joined == kind.name() || *kind == DrafterKind::None);
+        }
+        for pick in DraftPick::ALL {
+            assert_eq!(pick.name().parse(), Ok(*pick));
+            assert_eq!(serde_json::to_string(pick).unwrap(), format!("\"{}\"", pick.name()));
+        }
+    }
+
+    #[test]
+    fn values_outside_their_range_are_named() {
+        let drafting = Drafting { ngram_min: 6, ..Drafting::default() };
+        assert_eq!(drafting.validate().unwrap_err().to_string(), "ngram-min is 6; it must lie between 1 and 5");
+        assert!(Drafting { tree: Some(16), ..Drafting::default() }.validate().is_err());
+        assert!(Drafting { tree: Some(0), ..Drafting::default() }.validate().is_ok());
+        assert!(Drafting { p_min: f32::NAN, ..Drafting::default() }.validate().is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! How drafts are judged: the rules, whether each is lossless, and where the lenient ones draw the line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::settings::{named, within};
+use super::{SettingsError, TokenId};
+
+/// How drafts are judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerifyRule {
+    /// A draft must equal the token the target picks at its position.
+    #[default]
+    Exact,
+    /// Speculative sampling: accept with probability min(1, p/q), else draw from max(0, p − q).
+    Rejection,
+    /// Speculative sampling that judges the drafts of a round together.
+    Block,
+    /// Not lossless: accept what the target finds typical, p > min(ε, δ·e^(−entropy)).
+    Typical,
+    /// Not lossless: accept what is among the target's most probable tokens.
+    TopK,
+    /// Not lossless: accept what the target gives at least so much probability.
+    Threshold,
+    /// Not lossless: accept unverified what the drafter is sure of.
+    Confidence,
+}
+
+impl VerifyRule {
+    /// Every rule, in the order help lists them: the lossless ones first.
+    pub const ALL: &'static [Self] =
+        &[Self::Exact, Self::Rejection, Self::Block, Self::Typical, Self::TopK, Self::Threshold, Self::Confidence];
+
+    /// Name in flags, JSON and on screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Rejection => "rejection",
+            Self::Block => "block",
+            Self::Typical => "typical",
+            Self::TopK => "top-k",
+            Self::Threshold => "threshold",
+            Self::Confidence => "confidence",
+        }
+    }
+
+    /// Whether the output follows the target's own distribution under this rule.
+    #[must_use]
+    pub const fn is_lossless(self) -> bool {
+        match self {
+            Self::Exact | Self::Rejection | Self::Block => true,
+            Self::Typical | Self::TopK | Self::Threshold | Self::Confidence => false,
+        }
+    }
+
+    /// `lossless` or `not lossless`: stands wherever the rule is named.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        if self.is_lossless() { "lossless" } else { "not lossless" }
+    }
+
+    /// The rule to hold this one against: a lenient one for a lossless one, and `exact` for the others.
+    #[must_use]
+    pub const fn counterpart(self) -> Self {
+        if self.is_lossless() { Self::Typical } else { Self::Exact }
+    }
+}
+
+impl fmt::Display for VerifyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for VerifyRule {
+    type Err = SettingsError;
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        named(Self::ALL, name, |rule| rule.name(), "verification rule")
+    }
+}
+
+/// Where the rules that are not lossless draw the line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Leniency {
+    /// ε of `typical`: a draft of more probability than this is accepted, 0 to 1.
+    pub epsilon: f32,
+    /// δ of `typical`: so is one of more than δ·e^(−entropy of p), 0 to 1.
+    pub delta: f32,
+    /// `top-k` accepts a draft among so many of the target's most probable tokens, 1 to 10.
+    pub top_k: u8,
+    /// `threshold` accepts a draft of at least this p, 0 to 1.
+    pub threshold: f32,
+    /// `confidence` accepts a draft of at least this q without asking the target, 0 to 1.
+    pub confidence: f32,
+}
+
+impl Default for Leniency {
+    fn default() -> Self {
+        Self { epsilon: 0.3, delta: 0.3, top_k: 3, threshold: 0.1, confidence: 0.6 }
+    }
+}
+
+impl Leniency {
+    /// Whether nothing was changed.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// # Errors
+    /// Names the first value outside its range.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        let share = |name, value: f32| within(name, value.into(), 0.0, 1.0);
+        share("epsilon", self.epsilon)?;
+        share("delta", self.delta)?;
+        within("lenient top-k", self.top_k.into(), 1.0, 10.0)?;
+        share("threshold", self.threshold)?;
+        share("confidence", self.confidence)
+    }
+}
+
+/// Where a text left the lossless path: a rule that is not lossless committed one token, and a lossless
+/// one would have committed another behind the same tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    /// Index of the draft in its round.
+    pub index: u8,
+    /// What the target itself would have picked there.
+    pub instead: TokenId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_through_text_and_json() {
+        for rule in VerifyRule::ALL {
+            assert_eq!(rule.name().parse(), Ok(*rule));
+            assert_eq!(serde_json::to_string(rule).unwrap(), format!("\"{rule}\""));
+            assert_ne!(rule.is_lossless(), rule.counterpart().is_lossless());
+        }
+        let error = "exakt".parse::<VerifyRule>().unwrap_err().to_string();
+        assert!(error.starts_with("there is no verification rule 'exakt'; there are: exact, rejection, block"));
+    }
+
+    #[test]
+    fn lines_outside_their_range_are_named() {
+        let leniency = Leniency { top_k: 11, ..Leniency::default() };
+        assert_eq!(leniency.validate().unwrap_err().to_string(), "lenient top-k is 11; it must lie between 1 and 10");
+        assert!(Leniency { epsilon: f32::NAN, ..Leniency::default() }.validate().is_err());
+    }
+}

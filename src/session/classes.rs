@@ -1,0 +1,202 @@
+//! Kinds of tokens, because drafts fare differently: a word's second half is easy, its beginning hard.
+//!
+//! Invariant: a token's class follows from its text, the character before it and whether a fenced code
+//! block is open; nothing is looked up in a vocabulary.
+
+use serde::Serialize;
+
+use crate::protocol::Piece;
+
+use super::Answer;
+
+/// What a token is, as a reader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenClass {
+    /// Begins a word: letters behind a space or anything that is no letter.
+    WordStart,
+    /// Goes on within a word.
+    Continuation,
+    /// Nothing but spaces and line breaks.
+    Whitespace,
+    /// Digits, a space before them or not.
+    Digits,
+    /// Anything else outside code.
+    Punctuation,
+    /// Anything between the fences of a code block.
+    Code,
+    /// A control token: the end of an answer.
+    Control,
+}
+
+impl TokenClass {
+    /// Every class, in the order tables list them.
+    pub const ALL: &'static [Self] = &[
+        Self::WordStart,
+        Self::Continuation,
+        Self::Whitespace,
+        Self::Digits,
+        Self::Punctuation,
+        Self::Code,
+        Self::Control,
+    ];
+
+    /// Name on screen and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WordStart => "word start",
+            Self::Continuation => "continuation",
+            Self::Whitespace => "whitespace",
+            Self::Digits => "digits",
+            Self::Punctuation => "punctuation",
+            Self::Code => "code",
+            Self::Control => "control",
+        }
+    }
+}
+
+/// Classifies the tokens of one text in order.
+#[derive(Clone, Debug, Default)]
+pub struct Classifier {
+    last: Option<char>,
+    /// The line so far, as far as a fence may stand in it.
+    line: String,
+    in_code: bool,
+}
+
+/// What opens and closes a code block at the beginning of a line.
+const FENCE: &str = "```";
+
+impl Classifier {
+    /// The class of the next token.
+    pub fn push(&mut self, piece: &Piece) -> TokenClass {
+        if piece.special {
+            return TokenClass::Control;
+        }
+        let text = piece.lossy();
+        let was_in_code = self.in_code;
+        let last = self.last;
+        self.last = text.chars().next_back().or(last);
+        text.chars().for_each(|c| self.follow(c));
+        if was_in_code && self.in_code { TokenClass::Code } else { class_of(&text, last) }
+    }
+
+    fn follow(&mut self, c: char) {
+        if c == '\n' {
+            self.line.clear();
+        } else if self.line.len() < 16 {
+            let before = self.line.trim_start() == FENCE;
+            self.line.push(c);
+            if !before && self.line.trim_start() == FENCE {
+                self.in_code = !self.in_code;
+            }
+        }
+    }
+}
+
+fn class_of(text: &str, last: Option<char>) -> TokenClass {
+    let word = text.trim_start();
+    let begins_apart = word.len() < text.len() || !last.is_some_and(char::is_alphabetic);
+    match word.chars().next() {
+        None => TokenClass::Whitespace,
+        Some(_) if word.trim_end().chars().all(char::is_numeric) => TokenClass::Digits,
+        // a character that later tokens complete is part of a word in most scripts
+        Some(char::REPLACEMENT_CHARACTER) => TokenClass::Continuation,
+        Some(c) if c.is_alphabetic() && begins_apart => TokenClass::WordStart,
+        Some(c) if c.is_alphabetic() => TokenClass::Continuation,
+        Some(_) => TokenClass::Punctuation,
+    }
+}
+
+/// Acceptance within one class.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ClassTally {
+    /// Which class the target's token is of.
+    pub class: TokenClass,
+    /// Drafts that were compared with such a token.
+    pub tested: u64,
+    /// Drafts among them that were accepted.
+    pub accepted: u64,
+}
+
+impl ClassTally {
+    /// Accepted ÷ tested.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        (self.tested > 0).then(|| self.accepted as f64 / self.tested as f64)
+    }
+}
+
+/// Tested and accepted drafts by the class of the token that the target wrote there. In a probe run the
+/// first draft of every position is tested.
+#[must_use]
+pub fn by_class<'a>(answers: impl Iterator<Item = &'a Answer>) -> Vec<ClassTally> {
+    let mut tallies: Vec<_> =
+        TokenClass::ALL.iter().map(|class| ClassTally { class: *class, tested: 0, accepted: 0 }).collect();
+    for answer in answers {
+        let mut classifier = Classifier::default();
+        let classes: Vec<_> = answer.tokens.iter().map(|token| classifier.push(&token.piece)).collect();
+        for round in answer.rounds.iter().filter(|round| round.is_complete) {
+            let probed = round.probed.first().zip(round.committed.first());
+            let probed = probed.map(|(draft, token)| draft.token.id == token.id);
+            let drafted = !round.drafts.is_empty();
+            let tested = round.committed.len().min(round.drafts.len());
+            let outcomes = probed.into_iter().chain((0..tested).filter(|_| drafted).map(|i| i < round.accepted()));
+            for (class, accepted) in classes.iter().skip(round.first_token).zip(outcomes) {
+                if let Some(tally) = tallies.iter_mut().find(|tally| tally.class == *class) {
+                    tally.tested += 1;
+                    tally.accepted += u64::from(accepted);
+                }
+            }
+        }
+    }
+    tallies.retain(|tally| tally.tested > 0);
+    tallies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::TokenId;
+
+    fn classes(pieces: &[&str]) -> Vec<TokenClass> {
+        let mut classifier = Classifier::default();
+        pieces.iter().map(|text| classifier.push(&Piece::new(TokenId(1), *text))).collect()
+    }
+
+    #[test]
+    fn classes_follow_text_and_context() {
+        use TokenClass::{Continuation, Digits, Punctuation, Whitespace, WordStart};
+        let pieces = ["The", " quick", "ly", ",", " 42", "7", "\n\n", "(", "see", ")", " ", "é", " -", "th"];
+        let want = [
+            WordStart,
+            WordStart,
+            Continuation,
+            Punctuation,
+            Digits,
+            Digits,
+            Whitespace,
+            Punctuation,
+            WordStart,
+            Punctuation,
+            Whitespace,
+            WordStart,
+            Punctuation,
+            WordStart,
+        ];
+        assert_eq!(classes(&pieces), want);
+        let end = Classifier::default().push(&Piece::special(TokenId(2), "<|im_end|>"));
+        assert_eq!(end, TokenClass::Control);
+    }
+
+    #[test]
+    fn what_stands_between_fences_is_code() {
+        use TokenClass::{Code, Punctuation, Whitespace, WordStart};
+        let pieces = ["So", ":\n", "``", "`", "python", "\n", "x", " =", " 1", "\n", "```", "\n", "Done"];
+        let got = classes(&pieces);
+        assert_eq!(got[0], WordStart);
+        assert_eq!(got[4..10], [Code; 6]);
+        assert_eq!((got[10], got[11], got[12]), (Punctuation, Whitespace, WordStart));
+    }
+}

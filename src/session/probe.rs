@@ -1,0 +1,303 @@
+//! A probe run as a basis for simulations: what every k, p-min and policy would have done.
+//!
+//! A probe run holds the plain answer and, at each of its positions, the chain that the drafter would
+//! have proposed there. Under greedy decoding a lossless rule commits the plain answer whatever is
+//! drafted, so a round that begins at a position drafts exactly the recorded chain and accepts exactly
+//! the part that agrees with the answer. Invariant: counts are those of a real run, not estimates; time
+//! is not simulated but summed up from measured [`Costs`].
+
+use serde::Serialize;
+
+use crate::protocol::{Costs, ProbedDraft, TokenId};
+use crate::speculate::policy::{Policy, Seen};
+
+use super::Answer;
+
+/// Ranks that are told apart: 1 to 4.
+pub const RANKS: usize = 4;
+
+/// The plain answer and a chain per position.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    tokens: Vec<TokenId>,
+    /// `chains[i]` was drafted when `tokens[i]` was the anchor.
+    chains: Vec<Vec<ProbedDraft>>,
+}
+
+/// What one simulated round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Played {
+    /// k asked.
+    pub asked: usize,
+    /// Drafts that the chain held, up to k and p-min.
+    pub drafted: usize,
+    /// Drafts that agree with the answer.
+    pub accepted: usize,
+    /// Tokens committed.
+    pub committed: usize,
+}
+
+/// Sums over simulated rounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Simulated {
+    /// Rounds.
+    pub rounds: u64,
+    /// Draft tokens proposed.
+    pub drafted: u64,
+    /// Draft tokens accepted and output.
+    pub accepted: u64,
+    /// Tokens committed.
+    pub committed: u64,
+    /// Rounds that drafted a token at position `i` (0 = first).
+    pub offered_per_pos: Vec<u64>,
+    /// Rounds that accepted and output the token at position `i`.
+    pub accepted_per_pos: Vec<u64>,
+    /// Rounds by rows verified: index 0 is one row.
+    pub rounds_by_rows: Vec<u64>,
+    /// Tokens that the drafter had to catch up on because a round before drafted nothing.
+    pub settled: u64,
+}
+
+/// How often the target's choice was the drafter's first, second … at one depth.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RankTally {
+    /// Positions of the chain that were reached: all drafts before were right.
+    pub reached: u64,
+    /// By rank, the drafter's best first.
+    pub by_rank: [u64; RANKS],
+}
+
+impl Recording {
+    /// From an answer of a probe run; none when it is another kind of run or was cut short.
+    #[must_use]
+    pub fn of(answer: &Answer) -> Option<Self> {
+        let rounds: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete).collect();
+        let is_probe = !answer.tokens.is_empty() && rounds.iter().all(|round| round.drafts.is_empty());
+        (is_probe && rounds.len() + 1 == answer.tokens.len()).then(|| Self {
+            tokens: answer.tokens.iter().map(|token| token.piece.id).collect(),
+            chains: rounds.iter().map(|round| round.probed.clone()).collect(),
+        })
+    }
+
+    /// From the answer's tokens and the chain at each of them but the last.
+    #[must_use]
+    pub fn new(tokens: Vec<TokenId>, mut chains: Vec<Vec<ProbedDraft>>) -> Self {
+        chains.resize(tokens.len().saturating_sub(1), Vec::new());
+        Self { tokens, chains }
+    }
+
+    /// Longest chain.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.chains.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Plays the answer with the k that `choose` gives for each round, told what the last one did.
+    pub fn play(&self, p_min: f32, choose: &mut dyn FnMut(Option<Played>) -> usize) -> Simulated {
+        let mut sum = Simulated::default();
+        let (mut at, mut last, mut waiting) = (0, None, 0);
+        while at + 1 < self.tokens.len() {
+            let played = self.round(at, choose(last), p_min);
+            sum.add(&played, &mut waiting);
+            at += played.committed;
+            last = Some(played);
+        }
+        sum
+    }
+
+    /// Plays the answer with one k.
+    #[must_use]
+    pub fn fixed(&self, draft_len: usize, p_min: f32) -> Simulated {
+        self.play(p_min, &mut |_| draft_len)
+    }
+
+    fn round(&self, at: usize, asked: usize, p_min: f32) -> Played {
+        let sure = |draft: &&ProbedDraft| draft.q.is_none_or(|q| q >= p_min);
+        let drafts = self.chains[at].iter().take(asked).take_while(sure);
+        let drafted = drafts.clone().count();
+        let rest = &self.tokens[at + 1..];
+        let accepted = drafts.zip(rest).take_while(|(draft, token)| draft.token.id == **token).count();
+        Played { asked, drafted, accepted, committed: (accepted + 1).min(rest.len()) }
+    }
+
+    /// How often the drafter's candidates held the target's choice, by depth.
+    #[must_use]
+    pub fn ranks(&self) -> Vec<RankTally> {
+        let mut tallies = vec![RankTally::default(); self.depth()];
+        for (at, chain) in self.chains.iter().enumerate() {
+            for (tally, (draft, token)) in tallies.iter_mut().zip(chain.iter().zip(&self.tokens[at + 1..])) {
+                tally.reached += 1;
+                let rank = match draft.top.find(*token) {
+                    _ if draft.token.id == *token => Some(0),
+                    Some((rank, _)) => Some(rank),
+                    None => None,
+                };
+                if let Some(count) = rank.and_then(|rank| tally.by_rank.get_mut(rank)) {
+                    *count += 1;
+                }
+                if draft.token.id != *token {
+                    break;
+                }
+            }
+        }
+        tallies
+    }
+}
+
+impl Simulated {
+    fn add(&mut self, played: &Played, waiting: &mut u64) {
+        self.rounds += 1;
+        self.drafted += played.drafted as u64;
+        self.accepted += played.accepted as u64;
+        self.committed += played.committed as u64;
+        let positions = self.offered_per_pos.len().max(played.drafted);
+        self.offered_per_pos.resize(positions, 0);
+        self.accepted_per_pos.resize(positions, 0);
+        self.offered_per_pos[..played.drafted].iter_mut().for_each(|count| *count += 1);
+        self.accepted_per_pos[..played.accepted].iter_mut().for_each(|count| *count += 1);
+        let rows = self.rounds_by_rows.len().max(played.drafted + 1);
+        self.rounds_by_rows.resize(rows, 0);
+        self.rounds_by_rows[played.drafted] += 1;
+        if played.asked > 0 {
+            self.settled += std::mem::take(waiting);
+        } else {
+            *waiting += played.committed as u64;
+        }
+    }
+
+    /// Adds another answer's sums.
+    pub fn merge(&mut self, other: &Self) {
+        self.rounds += other.rounds;
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
+        self.committed += other.committed;
+        self.settled += other.settled;
+        let lists = [
+            (&mut self.offered_per_pos, &other.offered_per_pos),
+            (&mut self.accepted_per_pos, &other.accepted_per_pos),
+            (&mut self.rounds_by_rows, &other.rounds_by_rows),
+        ];
+        for (sum, part) in lists {
+            sum.resize(sum.len().max(part.len()), 0);
+            sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+        }
+    }
+
+    /// Committed ÷ rounds.
+    #[must_use]
+    pub fn tokens_per_round(&self) -> Option<f64> {
+        (self.rounds > 0).then(|| self.committed as f64 / self.rounds as f64)
+    }
+
+    /// Committed tokens ÷ the seconds that these rounds take at measured costs. None when a width was
+    /// not timed.
+    #[must_use]
+    pub fn tokens_per_second(&self, costs: &Costs) -> Option<f64> {
+        let mut us = self.rounds as f64 * costs.overhead_us
+            + self.drafted as f64 * costs.draft_us
+            + self.settled as f64 * costs.settle_us;
+        for (index, rounds) in self.rounds_by_rows.iter().enumerate().filter(|(_, rounds)| **rounds > 0) {
+            us += *rounds as f64 * costs.verify_us.get(index)?;
+        }
+        (us > 0.0).then(|| self.committed as f64 * 1e6 / us)
+    }
+}
+
+/// Plays recordings one after the other with a k that the policy chooses, as one run would.
+#[must_use]
+pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
+    let mut policy = Policy::new(costs.clone(), 0);
+    let mut sum = Simulated::default();
+    for recording in recordings {
+        policy.begin_answer();
+        let mut waiting = 0.0;
+        let mut observe = |policy: &mut Policy, played: Played| {
+            let late = if played.asked > 0 { std::mem::take(&mut waiting) * costs.settle_us } else { 0.0 };
+            waiting += if played.asked > 0 { 0.0 } else { 1.0 };
+            let draft_us = played.drafted as f64 * costs.draft_us + late;
+            let verify_us = costs.verify_us.get(played.drafted).copied().unwrap_or_default();
+            let round_us = draft_us + verify_us + costs.overhead_us;
+            let Played { asked, drafted, accepted, .. } = played;
+            policy.observe(&Seen { asked, drafted, accepted, draft_us, verify_us, round_us });
+        };
+        let played = recording.play(0.0, &mut |last| {
+            if let Some(last) = last {
+                observe(&mut policy, last);
+            }
+            policy.next().draft_len
+        });
+        sum.merge(&played);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Candidate, Piece, Prediction};
+
+    /// An answer 0, 1, 2, … in which the chain at each position is right for so many tokens; the wrong
+    /// one behind them has the right token as second best.
+    fn recording(right: &[usize], depth: usize) -> Recording {
+        let tokens: Vec<TokenId> = (0..=right.len() as u32).map(TokenId).collect();
+        let draft = |at: usize, i: usize, good: bool| {
+            let truth = TokenId((at + 1 + i) as u32);
+            let token = if good { truth } else { TokenId(999) };
+            let candidate = |id| Candidate { piece: Piece::new(id, ""), prob: 0.4 };
+            let top = if good { vec![candidate(truth)] } else { vec![candidate(token), candidate(truth)] };
+            let q = Some(if i == 0 { 0.9 } else { 0.5 });
+            ProbedDraft { token: Piece::new(token, ""), q, top: Prediction { top, tail: 0.2 } }
+        };
+        let chain = |(at, right): (usize, &usize)| (0..depth).map(|i| draft(at, i, i < *right)).collect();
+        Recording::new(tokens, right.iter().enumerate().map(chain).collect())
+    }
+
+    #[test]
+    fn rounds_follow_the_recorded_chains() {
+        // anchors 0, 3, 4 for k = 3: 2 + 1, 0 + 1, then the last two with the answer's end
+        let recording = recording(&[2, 3, 0, 0, 3, 3], 3);
+        let three = recording.fixed(3, 0.0);
+        assert_eq!((three.rounds, three.drafted, three.accepted, three.committed), (3, 9, 4, 6));
+        assert_eq!((three.offered_per_pos, three.accepted_per_pos), (vec![3, 3, 3], vec![2, 2, 0]));
+        assert_eq!(three.rounds_by_rows, [0, 0, 0, 3]);
+        let plain = recording.fixed(0, 0.0);
+        assert_eq!((plain.rounds, plain.committed, plain.drafted), (6, 6, 0));
+        let sure = recording.fixed(3, 0.6);
+        assert_eq!(sure.drafted, sure.rounds, "only the first of a chain is sure enough");
+        assert_eq!(recording.fixed(1, 0.0), sure);
+    }
+
+    #[test]
+    fn ranks_count_what_was_reached() {
+        let ranks = recording(&[1, 0, 1], 2).ranks();
+        assert_eq!((ranks[0].reached, ranks[0].by_rank), (3, [2, 1, 0, 0]));
+        assert_eq!((ranks[1].reached, ranks[1].by_rank), (1, [0, 1, 0, 0]), "the last answer token ends a chain");
+    }
+
+    #[test]
+    fn time_is_the_sum_of_measured_costs() {
+        let costs = Costs { verify_us: vec![100.0, 110.0], draft_us: 10.0, settle_us: 1.0, overhead_us: 5.0 };
+        let one = recording(&[1, 1, 1, 1], 1).fixed(1, 0.0);
+        assert_eq!((one.rounds, one.committed), (2, 4));
+        assert!((one.tokens_per_second(&costs).unwrap() - 4e6 / 250.0).abs() < 1e-6);
+        assert_eq!(recording(&[1, 1, 1], 2).fixed(2, 0.0).tokens_per_second(&costs), None, "3 rows were not timed");
+    }
+
+    #[test]
+    fn the_policy_is_played_like_any_other_choice() {
+        let costs = Costs {
+            verify_us: vec![1000.0, 1020.0, 1040.0, 1060.0],
+            draft_us: 50.0,
+            settle_us: 5.0,
+            overhead_us: 10.0,
+        };
+        let good = vec![recording(&[3; 300], 3), recording(&[3; 300], 3)];
+        let auto = automatic(&good, &costs).tokens_per_second(&costs).unwrap();
+        let best = good[0].fixed(3, 0.0).tokens_per_second(&costs).unwrap();
+        assert!(auto > 0.95 * best, "{auto} of {best}");
+        let bad = vec![recording(&[0; 300], 3)];
+        let auto = automatic(&bad, &costs).tokens_per_second(&costs).unwrap();
+        let plain = bad[0].fixed(0, 0.0).tokens_per_second(&costs).unwrap();
+        assert!(auto > 0.97 * plain, "{auto} of {plain}");
+    }
+}

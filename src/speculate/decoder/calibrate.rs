@@ -1,0 +1,180 @@
+//! Timing the parts of a round before the first one, in seconds.
+//!
+//! Every turn times all widths and a round of drafts one after the other, so that a machine that changes
+//! its speed changes all of them; the first turn is a warm-up and dropped. Invariant: target and drafter
+//! are as they were before. Drafts are timed only while nothing is committed, because a drafter cannot
+//! be forked; later their cost is learnt from rounds.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::Decoder;
+use crate::model::{Checkpoint, LogitRows, Model};
+use crate::protocol::{Costs, EventKind, Settings, TokenId};
+use crate::speculate::SpecError;
+use crate::speculate::policy::rising;
+use crate::speculate::report::prediction;
+
+/// Most rows that are timed: drafts of 8.
+const ROWS: usize = 9;
+/// Tokens of the prompt that is read for the purpose, when nothing is committed.
+const PROMPT: usize = 96;
+/// Turns at most; time runs out first on slow machines.
+const TURNS: usize = 25;
+/// Drafts of one timed round.
+const CHAIN: u8 = 4;
+/// Plain rounds that the drafter then catches up on.
+const PLAIN: usize = 16;
+/// Cost of a draft relative to one row where it could not be timed.
+const DRAFT_GUESS: f64 = 0.1;
+
+/// A machine is steady when the slower half of its plain passes takes at most this much longer than the
+/// faster half.
+const STEADY: f64 = 1.5;
+
+/// Measured costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredCosts {
+    /// The costs.
+    pub costs: Costs,
+    /// Whether the machine did the same all the time, so that they are worth keeping.
+    pub is_steady: bool,
+}
+
+/// Times of all turns, in microseconds.
+#[derive(Default)]
+struct Times {
+    verify: [Vec<f64>; ROWS],
+    draft: Vec<f64>,
+    overhead: Vec<f64>,
+    settle: f64,
+}
+
+impl Decoder {
+    /// Measures what passes, drafts and the work around them cost here; stops after `limit`, after at
+    /// least two turns.
+    ///
+    /// # Errors
+    /// When the target cannot be run.
+    pub fn measure_costs(&mut self, limit: Duration) -> Result<MeasuredCosts, SpecError> {
+        let (is_new, settings) = (self.committed.is_empty(), self.settings);
+        let times = self.time_all(is_new, Instant::now() + limit);
+        if is_new {
+            self.forget(&settings)?; // also when timing failed half-way
+        }
+        Ok(times?.measured())
+    }
+
+    fn time_all(&mut self, is_new: bool, until: Instant) -> Result<Times, SpecError> {
+        let vocab = self.target.spec().info.vocab;
+        let tokens: Vec<TokenId> = (0..PROMPT.max(ROWS)).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
+        if is_new {
+            self.prefill(0, &tokens[..PROMPT.min(self.target.spec().ctx_len / 4).max(1)])?;
+        }
+        let mut target = self.target.fork()?;
+        let mut times = Times::default();
+        for turn in 0..TURNS {
+            if turn > 1 && Instant::now() >= until {
+                break;
+            }
+            self.time_passes(target.as_mut(), &tokens, &mut times)?;
+            if is_new {
+                times.draft.extend(self.time_drafts(CHAIN)?);
+            }
+            if turn == 0 {
+                times = Times::default();
+            }
+        }
+        if is_new {
+            times.settle = self.time_settling(&mut times.draft.clone(), until)?;
+        }
+        Ok(times)
+    }
+
+    fn time_passes(&self, target: &mut dyn Model, tokens: &[TokenId], times: &mut Times) -> Result<(), SpecError> {
+        let since = target.checkpoint()?;
+        for rows in 1..=ROWS.min(target.spec().ctx_len.saturating_sub(since.len)) {
+            let started = Instant::now();
+            let out = black_box(target.forward(&tokens[..rows], LogitRows::All)?);
+            times.verify[rows - 1].push(micros(started));
+            let started = Instant::now();
+            let target_rows = self.distributions(&[], &out, since.len)?;
+            black_box(target_rows.iter().map(prediction).collect::<Vec<_>>());
+            target.truncate(since.len, &since)?;
+            times.overhead.push(micros(started));
+        }
+        Ok(())
+    }
+
+    /// Runs a round of `draft_len` drafts; microseconds per draft, none when nothing was proposed.
+    fn time_drafts(&mut self, draft_len: u8) -> Result<Option<f64>, SpecError> {
+        if !self.has_room() {
+            return Ok(None);
+        }
+        self.settings = Settings { draft_len, probe_depth: 0, ..self.settings };
+        let (mut count, mut took) = (0u32, 0u64);
+        self.round(&mut |event| {
+            if let EventKind::Drafted { took_us, .. } = event {
+                count += 1;
+                took += took_us;
+            }
+            Duration::ZERO
+        })?;
+        Ok((count > 0).then(|| took as f64 / f64::from(count)))
+    }
+
+    /// What the drafter pays for each token that it has to catch up on.
+    fn time_settling(&mut self, usual: &mut [f64], until: Instant) -> Result<f64, SpecError> {
+        let mut rounds = 0;
+        while rounds < PLAIN && self.has_room() && (rounds < 2 || Instant::now() < until) {
+            self.time_drafts(0)?;
+            rounds += 1;
+        }
+        let (Some(usual), Some(late)) = (lower(usual), self.time_drafts(1)?) else {
+            return Ok(0.0);
+        };
+        Ok((late - usual).max(0.0) / rounds.max(1) as f64)
+    }
+
+    /// As if nothing had been read.
+    fn forget(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        self.settings = *settings;
+        self.target.truncate(0, &Checkpoint { len: 0 })?;
+        self.drafter.rewind(0)?;
+        self.committed.clear();
+        self.round = 0;
+        self.clock = Duration::ZERO;
+        Ok(())
+    }
+}
+
+impl Times {
+    fn measured(mut self) -> MeasuredCosts {
+        let is_steady = is_steady(&mut self.verify[0]);
+        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| lower(times)).collect();
+        let plain = verify_us.first().copied().unwrap_or_default();
+        let costs = Costs {
+            draft_us: lower(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
+            settle_us: self.settle,
+            overhead_us: lower(&mut self.overhead).unwrap_or_default(),
+            verify_us: rising(verify_us),
+        };
+        MeasuredCosts { costs, is_steady }
+    }
+}
+
+fn micros(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
+}
+
+fn is_steady(times: &mut [f64]) -> bool {
+    times.sort_unstable_by(f64::total_cmp);
+    let quarter = times.len() / 4;
+    times.len() > 4 && times[times.len() - 1 - quarter] <= times[quarter] * STEADY
+}
+
+/// The lower quartile: what neighbours do to a machine only ever makes a pass slower.
+fn lower(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 4).copied()
+}

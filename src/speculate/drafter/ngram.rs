@@ -1,0 +1,68 @@
+//! Prompt lookup: what followed the last n tokens when they last stood in the text, prompt and answer
+//! alike (Saxena, "Prompt Lookup Decoding", 2023).
+//!
+//! One backward pass over the committed tokens; no state, so nothing to catch up or roll back.
+
+use super::{DraftCtx, Drafter};
+use crate::model::ModelError;
+use crate::protocol::TokenId;
+use crate::speculate::verify::Draft;
+
+/// Looks up the longest n-gram between the set bounds; among equally long ones the latest.
+pub struct NgramDrafter;
+
+impl Drafter for NgramDrafter {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let (min, max) = (ctx.drafting.ngram_min.into(), ctx.drafting.ngram_max.into());
+        let Some(mut from) = find(ctx.committed, min, max) else {
+            return Ok(());
+        };
+        for _ in 0..ctx.limit().min(ctx.round.draft_len) {
+            // a repetition shorter than the draft goes on into the draft itself
+            let token = match ctx.committed.get(from) {
+                Some(token) => *token,
+                None => ctx.drafts()[from - ctx.committed.len()].token,
+            };
+            from += 1;
+            if !ctx.propose(Draft::certain(token)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the text went on when its last `min` to `max` tokens stood there before.
+fn find(tokens: &[TokenId], min: usize, max: usize) -> Option<usize> {
+    let mut best = (0, None);
+    for end in (1..tokens.len()).rev() {
+        let equal = tokens[..end].iter().rev().zip(tokens.iter().rev()).take(max).take_while(|(a, b)| a == b).count();
+        if equal > best.0 && equal >= min {
+            best = (equal, Some(end));
+            if equal == max {
+                break;
+            }
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str, min: usize, max: usize) -> Option<usize> {
+        find(&text.bytes().map(|b| TokenId(b.into())).collect::<Vec<_>>(), min, max)
+    }
+
+    #[test]
+    fn the_longest_and_then_the_latest_match_wins() {
+        assert_eq!(found("abcXabcYab", 2, 5), Some(6));
+        assert_eq!(found("zabcXYabQzabc", 2, 5), Some(4));
+        assert_eq!(found("abcd", 1, 3), None);
+        assert_eq!(found("a b", 2, 3), None);
+        assert_eq!(found("", 1, 3), None);
+        assert_eq!(found("xx", 1, 1), Some(1));
+        assert_eq!(found("ababab", 2, 4), Some(4));
+    }
+}

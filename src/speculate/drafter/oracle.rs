@@ -1,0 +1,63 @@
+//! Drafts that come from outside: the plain answer, worked out before (the ceiling), or a person's.
+
+use super::{DraftCtx, Drafter};
+use crate::model::ModelError;
+use crate::protocol::{Settings, TokenId};
+use crate::speculate::verify::Draft;
+
+/// Replays the plain answer that it was offered. Where the text left that answer (sampling, a lenient
+/// rule) there is nothing to replay, and it says so.
+#[derive(Default)]
+pub struct OracleDrafter {
+    /// Prompt and plain answer.
+    answer: Vec<TokenId>,
+    notice: Option<String>,
+}
+
+impl Drafter for OracleDrafter {
+    fn offer(&mut self, tokens: &[TokenId]) {
+        self.answer = tokens.to_vec();
+    }
+
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let Some(rest) = self.answer.strip_prefix(ctx.committed) else {
+            if !std::mem::take(&mut self.answer).is_empty() {
+                let text = "the text left the plain answer, so the oracle has nothing more to draft in this turn";
+                self.notice = Some(text.to_owned());
+            }
+            return Ok(());
+        };
+        for token in rest.iter().take(ctx.limit().min(ctx.round.draft_len)) {
+            ctx.propose(Draft::certain(*token));
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+}
+
+/// Proposes what a person typed, once.
+#[derive(Default)]
+pub struct HumanDrafter {
+    typed: Vec<TokenId>,
+}
+
+impl Drafter for HumanDrafter {
+    fn offer(&mut self, tokens: &[TokenId]) {
+        self.typed = tokens.to_vec();
+    }
+
+    fn configure(&mut self, _: &Settings) {
+        self.typed.clear(); // typed for another round
+    }
+
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let limit = ctx.limit().min(ctx.round.draft_len);
+        for token in std::mem::take(&mut self.typed).into_iter().take(limit) {
+            ctx.propose(Draft::certain(token));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! Random tokens: what speculation costs when no draft is any good. The floor.
+
+use super::{DraftCtx, Drafter};
+use crate::model::ModelError;
+use crate::protocol::TokenId;
+use crate::speculate::draws::Purpose;
+use crate::speculate::verify::Draft;
+
+/// Every token of the vocabulary is as likely as any other; the run's seed decides.
+pub struct RandomDrafter;
+
+impl Drafter for RandomDrafter {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let vocab = ctx.target.spec().info.vocab;
+        for depth in 0..ctx.limit().min(ctx.round.draft_len) {
+            let u = ctx.round.draw(Purpose::Draft, depth);
+            let token = ((f64::from(u) * f64::from(vocab)) as u32).min(vocab.saturating_sub(1));
+            ctx.propose(Draft::certain(TokenId(token)));
+        }
+        Ok(())
+    }
+}

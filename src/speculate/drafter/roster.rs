@@ -1,0 +1,133 @@
+//! All drafters of a run, one of them (or a chain of them) at work.
+//!
+//! Invariant: every member is told all that is committed, so that any of them can take over at the next
+//! round; those that run a model do so only when they draft. A member that fails is off from then on,
+//! with a notice; who asks for one that is not there gets plain decoding and the reason.
+
+use std::collections::VecDeque;
+
+use super::{DraftCtx, Drafter, EarlyExitDrafter, HumanDrafter, NgramDrafter, OracleDrafter, RandomDrafter};
+use crate::model::{ModelError, Rows};
+use crate::protocol::{DrafterKind, Settings, TokenId};
+
+/// A drafter, or why there is none.
+struct Member {
+    kind: DrafterKind,
+    drafter: Result<Box<dyn Drafter>, String>,
+}
+
+/// Drafters by kind.
+pub struct Roster {
+    members: Vec<Member>,
+    kind: DrafterKind,
+    notices: VecDeque<String>,
+}
+
+impl Default for Roster {
+    /// Those that need nothing but the target.
+    fn default() -> Self {
+        let mut roster = Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new() };
+        roster.add(DrafterKind::Ngram, Box::new(NgramDrafter));
+        roster.add(DrafterKind::EarlyExit, Box::new(EarlyExitDrafter));
+        roster.add(DrafterKind::Oracle, Box::new(OracleDrafter::default()));
+        roster.add(DrafterKind::Random, Box::new(RandomDrafter));
+        roster.add(DrafterKind::Human, Box::new(HumanDrafter::default()));
+        roster
+    }
+}
+
+impl Roster {
+    /// Adds a drafter, in place of one of the same kind.
+    pub fn add(&mut self, kind: DrafterKind, drafter: Box<dyn Drafter>) {
+        self.put(kind, Ok(drafter));
+    }
+
+    /// Notes why a drafter is not there: one sentence with the next step.
+    pub fn lack(&mut self, kind: DrafterKind, reason: String) {
+        self.put(kind, Err(reason));
+    }
+
+    fn put(&mut self, kind: DrafterKind, drafter: Result<Box<dyn Drafter>, String>) {
+        self.members.retain(|member| member.kind != kind);
+        self.members.push(Member { kind, drafter });
+    }
+
+    /// Whether one of the drafters at work is of this kind.
+    fn is_at_work(&self, kind: DrafterKind) -> bool {
+        self.kind.chain().contains(&kind)
+    }
+
+    /// Does something with all members, or with those at work; one that fails is off from then on.
+    fn each(&mut self, at_work_only: bool, mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        let at_work = self.kind.chain();
+        for member in &mut self.members {
+            let is_at_work = at_work.contains(&member.kind);
+            let Ok(drafter) = &mut member.drafter else {
+                continue;
+            };
+            if at_work_only && !is_at_work {
+                continue;
+            }
+            if let Err(error) = act(drafter.as_mut()) {
+                let reason = format!("the drafter {} failed and is off from here on: {error}", member.kind);
+                if is_at_work {
+                    self.notices.push_back(format!("{reason}; plain decoding goes on"));
+                }
+                member.drafter = Err(reason);
+            }
+        }
+    }
+}
+
+impl Drafter for Roster {
+    fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        self.each(false, |drafter| drafter.observe(tokens, hidden));
+        Ok(())
+    }
+
+    fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
+        self.each(true, |drafter| drafter.settle(committed));
+        Ok(())
+    }
+
+    fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
+        self.each(false, |drafter| drafter.rewind(len));
+        Ok(())
+    }
+
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        for kind in self.kind.chain() {
+            if !ctx.drafts().is_empty() {
+                break;
+            }
+            let work = std::mem::replace(&mut self.kind, *kind);
+            self.each(true, |drafter| drafter.draft(ctx));
+            self.kind = work;
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, tokens: &[TokenId]) {
+        self.each(true, |drafter| {
+            drafter.offer(tokens);
+            Ok(())
+        });
+    }
+
+    fn configure(&mut self, settings: &Settings) {
+        let changed = self.kind != settings.drafter;
+        self.kind = settings.drafter;
+        let lacking = self.members.iter().filter(|member| changed && self.is_at_work(member.kind));
+        let reasons: Vec<String> = lacking.filter_map(|member| member.drafter.as_ref().err().cloned()).collect();
+        self.notices.extend(reasons);
+        self.each(true, |drafter| {
+            drafter.configure(settings);
+            Ok(())
+        });
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        let own = self.notices.pop_front();
+        own.or_else(|| self.members.iter_mut().find_map(|member| member.drafter.as_mut().ok()?.notice()))
+    }
+}

@@ -1,0 +1,345 @@
+//! Drafters behind fake models whose numbers can be worked out by hand.
+
+use super::*;
+use crate::model::{Checkpoint, LogitRows, ModelSpec, MtpModule};
+use crate::protocol::{DrafterKind, ModelInfo, Sampling};
+use crate::speculate::draws::SeededDraws;
+
+const VOCAB: u32 = 16;
+
+/// A target that is never run.
+struct Idle(ModelSpec);
+
+fn idle() -> Idle {
+    let info = ModelInfo { vocab: VOCAB, layers: 3, ..ModelInfo::default() };
+    Idle(ModelSpec { info, ctx_len: 64, backend: "fake", device: "cpu".into(), dtype: "none".into(), threads: 1 })
+}
+
+impl Model for Idle {
+    fn spec(&self) -> &ModelSpec {
+        &self.0
+    }
+    fn len(&self) -> usize {
+        0
+    }
+    fn forward(&mut self, _: &[TokenId], _: LogitRows) -> Result<Forward, ModelError> {
+        Err(ModelError::Unsupported("never run".into()))
+    }
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: 0 })
+    }
+    fn truncate(&mut self, _: usize, _: &Checkpoint) -> Result<(), ModelError> {
+        Ok(())
+    }
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        Err(ModelError::Unsupported("never run".into()))
+    }
+}
+
+/// What a module makes of a slot: a small whole number, so that nothing is rounded.
+fn mixed(number: usize, token: TokenId, state: f32, before: f32) -> f32 {
+    (state * 5.0 + token.0 as f32 * 3.0 + before * 7.0 + number as f32 * 11.0 + 1.0) % 101.0
+}
+
+/// A module whose output depends on all slots in its cache, so that a wrong one shows.
+struct Fake {
+    number: usize,
+    slots: Vec<f32>,
+    vocab: Vec<TokenId>,
+}
+
+fn fake(number: usize) -> Box<dyn MtpModule> {
+    Box::new(Fake { number, slots: Vec::new(), vocab: (0..VOCAB).map(TokenId).collect() })
+}
+
+fn logits(value: f32) -> Vec<f32> {
+    (0..VOCAB).map(|t| ((value + t as f32 * 13.0) % 17.0) / 4.0).collect()
+}
+
+impl MtpModule for Fake {
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
+        assert_eq!(tokens.len(), hidden.len());
+        let start = self.slots.len();
+        for (token, state) in tokens.iter().zip(hidden.iter()) {
+            let before = self.slots.iter().sum::<f32>() % 101.0;
+            self.slots.push(mixed(self.number, *token, state[0], before));
+        }
+        let last = *self.slots.last().unwrap();
+        if last == 13.0 && self.number == 9 {
+            return Err(ModelError::NotFinite { position: start });
+        }
+        Ok(Forward {
+            logits: Rows::new(logits(last), VOCAB as usize),
+            hidden: Rows::new(self.slots[start..].to_vec(), 1),
+            stats: Vec::new(),
+        })
+    }
+    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
+        assert!(len <= self.slots.len());
+        self.slots.truncate(len);
+        Ok(())
+    }
+    fn draft_vocab(&self) -> &[TokenId] {
+        &self.vocab
+    }
+}
+
+/// Runs the drafter once; greedy unless there is a temperature.
+fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &Settings) -> Vec<Draft> {
+    let draws = SeededDraws::new(settings.sampling.seed);
+    let mut target = idle();
+    let round = RoundCtx {
+        round: 1,
+        position: committed.len(),
+        draft_len: k,
+        greedy: settings.sampling.is_greedy(),
+        fresh: false,
+        leniency: settings.leniency,
+        draws: &draws,
+    };
+    let mut told = 0;
+    let mut ctx = DraftCtx {
+        round,
+        drafting: settings.drafting,
+        committed,
+        sampler: &Sampler { sampling: settings.sampling },
+        target: &mut target,
+        on_draft: &mut |_, _| told += 1,
+        limit: settings.drafting.tree.map_or(k, usize::from),
+        drafts: Vec::new(),
+    };
+    drafter.draft(&mut ctx).unwrap();
+    let drafts = ctx.drafts;
+    assert_eq!(told, drafts.len());
+    drafts
+}
+
+/// The chain by the book: module d reads module d − 1's outputs and the tokens d places further on.
+fn by_the_book(modules: usize, tokens: &[TokenId], states: &[f32], k: usize) -> Vec<TokenId> {
+    let mut text = tokens.to_vec();
+    let mut inputs = states.to_vec();
+    let mut drafted = Vec::new();
+    let mut last = (0.0, Vec::new());
+    for depth in 0..k {
+        if depth < modules {
+            let mut slots: Vec<f32> = Vec::new();
+            for (slot, state) in inputs.iter().enumerate() {
+                slots.push(mixed(depth, text[slot + 1 + depth], *state, slots.iter().sum::<f32>() % 101.0));
+            }
+            last = (*slots.last().unwrap(), slots.clone());
+            inputs = slots;
+        } else {
+            let (state, mut slots) = last;
+            slots.push(mixed(modules - 1, *text.last().unwrap(), state, slots.iter().sum::<f32>() % 101.0));
+            last = (*slots.last().unwrap(), slots);
+        }
+        let row = logits(last.0);
+        let best = row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best });
+        drafted.push(TokenId(best as u32));
+        text.push(TokenId(best as u32));
+    }
+    drafted
+}
+
+fn numbers(count: usize, seed: usize) -> (Vec<TokenId>, Vec<f32>) {
+    let tokens = (0..=count).map(|i| TokenId(((i * i * 7 + seed * 3 + i) % VOCAB as usize) as u32)).collect();
+    (tokens, (0..count).map(|i| ((i * 31 + seed) % 97) as f32).collect())
+}
+
+#[test]
+fn a_stack_drafts_by_the_book_after_any_history() {
+    for modules in 1..=4 {
+        for k in [1, 2, 3, 5, 7] {
+            let settings = Settings::default();
+            let mut drafter = MtpDrafter::stack((0..modules).map(fake).collect());
+            let (tokens, states) = numbers(30, 1);
+            let mut known = 0;
+            // in steps of 1 to 4 tokens, a draft now and then, a rewind in the middle
+            for (step, size) in [6, 1, 3, 2, 4, 1, 1, 5].into_iter().enumerate() {
+                if step == 5 {
+                    known -= 4;
+                    drafter.rewind(known).unwrap();
+                }
+                let to = known + size;
+                drafter.observe(&tokens[known + 1..=to], &Rows::new(states[known..to].to_vec(), 1)).unwrap();
+                known = to;
+                if step != 2 {
+                    let got = draft(&mut drafter, &tokens[..=known], k, &settings);
+                    let got: Vec<TokenId> = got.iter().map(|draft| draft.token).collect();
+                    let want = by_the_book(modules, &tokens[..=known], &states[..known], k);
+                    assert_eq!(got, want, "{modules} modules, k = {k}, {known} known");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_too_short_for_a_deep_module_gets_a_shorter_draft() {
+    let mut drafter = MtpDrafter::stack((0..4).map(fake).collect());
+    let (tokens, states) = numbers(1, 2);
+    drafter.observe(&tokens[1..], &Rows::new(states, 1)).unwrap();
+    assert_eq!(draft(&mut drafter, &tokens, 6, &Settings::default()).len(), 2);
+}
+
+fn with_tree(nodes: u8, sampling: Sampling) -> Settings {
+    Settings { sampling, drafting: Drafting { tree: Some(nodes), ..Drafting::default() }, ..Settings::default() }
+}
+
+#[test]
+fn trees_keep_their_budget_and_every_path_is_what_the_module_says() {
+    let (tokens, states) = numbers(12, 3);
+    for modules in 1..=3 {
+        for (nodes, k) in [(1, 1), (2, 1), (4, 2), (7, 3), (15, 4), (15, 9)] {
+            let mut drafter = MtpDrafter::stack((0..modules).map(fake).collect());
+            drafter.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
+            let drafts = draft(&mut drafter, &tokens, k, &with_tree(nodes, Sampling::default()));
+            assert_eq!(drafts.len(), usize::from(nodes).min(15), "{modules} modules");
+            let depth = |mut at: usize| {
+                let mut depth = 0;
+                while drafts[at].row.unwrap() > 0 {
+                    at = drafts[at].row.unwrap() - 1;
+                    depth += 1;
+                }
+                depth
+            };
+            assert!((0..drafts.len()).all(|at| drafts[at].row.unwrap() <= at && depth(at) < k));
+            // the first choices of all rows are the chain
+            let chain = by_the_book(modules, &tokens, &states, k);
+            let mut row = 0;
+            for token in chain {
+                let Some(first) = drafts.iter().position(|draft| draft.row == Some(row)) else { break };
+                assert_eq!(drafts[first].token, token);
+                row = first + 1;
+            }
+            // no row proposes a token twice
+            for row in 0..=drafts.len() {
+                let mut tokens: Vec<_> = drafts.iter().filter(|d| d.row == Some(row)).map(|d| d.token).collect();
+                let all = tokens.len();
+                tokens.sort_unstable();
+                tokens.dedup();
+                assert_eq!(tokens.len(), all);
+            }
+            // and nothing drafted is left behind
+            let again = draft(&mut drafter, &tokens, k, &Settings::default());
+            let again: Vec<_> = again.iter().map(|draft| draft.token).collect();
+            assert_eq!(again, by_the_book(modules, &tokens, &states, k));
+        }
+    }
+}
+
+#[test]
+fn an_unsure_drafter_stops_and_argmax_is_certain_to_the_rules() {
+    let (tokens, states) = numbers(12, 3);
+    let drafts = |drafting: Drafting, temperature: f32| {
+        let mut drafter = MtpDrafter::new(fake(0));
+        drafter.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
+        let sampling = Sampling { temperature, ..Sampling::default() };
+        draft(&mut drafter, &tokens, 6, &Settings { sampling, drafting, ..Settings::default() })
+    };
+    let free = drafts(Drafting::default(), 0.0);
+    let largest = free.iter().map(|d| d.confidence().unwrap()).fold(0.0, f32::max);
+    assert_eq!(free.len(), 6);
+    let stopped = drafts(Drafting { p_min: 0.99, ..Drafting::default() }, 0.0);
+    assert!(stopped.is_empty() && largest < 0.99);
+    let p_min = free[0].confidence().unwrap();
+    let some = drafts(Drafting { p_min, ..Drafting::default() }, 0.0);
+    assert_eq!(some.len(), free.iter().take_while(|d| d.confidence().unwrap() >= p_min).count());
+    let argmax = drafts(Drafting { pick: crate::protocol::DraftPick::Argmax, ..Drafting::default() }, 1.0);
+    assert!(argmax.iter().all(|d| !d.drawn && d.q_prob() == 1.0 && d.confidence().unwrap() < 1.0));
+    assert!(drafts(Drafting::default(), 1.0).iter().all(|d| d.drawn && Some(d.q_prob()) == d.confidence()));
+}
+
+#[test]
+fn ngrams_repeat_themselves_into_the_draft() {
+    let text = |text: &str| text.bytes().map(|b| TokenId(u32::from(b - b'a'))).collect::<Vec<_>>();
+    let tokens = |drafts: Vec<Draft>| drafts.iter().map(|d| d.token).collect::<Vec<_>>();
+    let got = draft(&mut NgramDrafter, &text("abcdabc"), 3, &Settings::default());
+    assert_eq!(tokens(got), text("dab"));
+    let got = draft(&mut NgramDrafter, &text("xabab"[1..].into()), 5, &Settings::default());
+    assert_eq!(tokens(got), text("ababa"));
+    assert!(draft(&mut NgramDrafter, &text("abcdefg"), 3, &Settings::default()).is_empty());
+}
+
+#[test]
+fn a_chain_asks_the_next_only_when_the_first_finds_nothing() {
+    let settings = |drafter| Settings { drafter, ..Settings::default() };
+    let (tokens, states) = numbers(12, 5);
+    let mut roster = Roster::default();
+    roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
+    roster.lack(DrafterKind::DraftModel, "no draft model".into());
+    roster.configure(&settings(DrafterKind::NgramMtp));
+    roster.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
+    let fresh: Vec<TokenId> = (0..4).map(TokenId).collect();
+    let by_module = draft(&mut roster, &fresh, 2, &Settings::default());
+    assert!(by_module.iter().all(|draft| draft.q.is_some()) && by_module.len() == 2);
+    let repeated: Vec<TokenId> = [1, 2, 3, 1, 2].map(TokenId).into();
+    let by_lookup = draft(&mut roster, &repeated, 2, &Settings::default());
+    assert!(by_lookup.iter().all(|draft| draft.q.is_none()) && by_lookup[0].token == TokenId(3));
+    // one that is not there: plain decoding and the reason, once
+    roster.configure(&settings(DrafterKind::DraftModel));
+    roster.configure(&settings(DrafterKind::DraftModel));
+    assert!(draft(&mut roster, &repeated, 2, &Settings::default()).is_empty());
+    assert_eq!(roster.notice().as_deref(), Some("no draft model"));
+    assert_eq!(roster.notice(), None);
+    // a drafter that was not at work has been told everything
+    roster.configure(&settings(DrafterKind::Mtp));
+    let late: Vec<_> = draft(&mut roster, &tokens, 3, &Settings::default()).iter().map(|d| d.token).collect();
+    assert_eq!(late, by_the_book(1, &tokens, &states, 3));
+    roster.configure(&settings(DrafterKind::None));
+    assert!(draft(&mut roster, &repeated, 2, &Settings::default()).is_empty());
+}
+
+/// Fails at its second draft.
+struct Shaky(u32);
+
+impl Drafter for Shaky {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        self.0 += 1;
+        if self.0 > 1 {
+            return Err(ModelError::NotFinite { position: 7 });
+        }
+        ctx.propose(Draft::certain(TokenId(1)));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_member_that_fails_is_off_and_the_others_stay() {
+    let mut roster = Roster::default();
+    roster.add(DrafterKind::Mtp, Box::new(Shaky(0)));
+    let settings = |drafter| Settings { drafter, ..Settings::default() };
+    roster.configure(&settings(DrafterKind::Mtp));
+    let text = [TokenId(3)];
+    assert_eq!(draft(&mut roster, &text, 2, &Settings::default()).len(), 1);
+    for _ in 0..3 {
+        assert!(draft(&mut roster, &text, 2, &Settings::default()).is_empty());
+    }
+    let notice = roster.notice().unwrap();
+    assert!(notice.contains("mtp failed") && notice.contains("plain decoding goes on"), "{notice}");
+    assert_eq!(roster.notice(), None);
+    roster.configure(&settings(DrafterKind::Random));
+    assert_eq!(draft(&mut roster, &text, 2, &Settings::default()).len(), 2);
+    roster.configure(&settings(DrafterKind::Mtp));
+    assert!(roster.notice().unwrap().contains("off from here on"));
+}
+
+#[test]
+fn oracle_and_human_propose_what_they_were_offered() {
+    let text: Vec<TokenId> = (0..6).map(TokenId).collect();
+    let mut oracle = OracleDrafter::default();
+    oracle.offer(&text);
+    let tokens = |drafts: Vec<Draft>| drafts.iter().map(|d| d.token.0).collect::<Vec<_>>();
+    assert_eq!(tokens(draft(&mut oracle, &text[..2], 3, &Settings::default())), [2, 3, 4]);
+    assert_eq!(tokens(draft(&mut oracle, &text[..5], 3, &Settings::default())), [5]);
+    assert!(oracle.notice().is_none());
+    assert!(draft(&mut oracle, &[TokenId(9)], 3, &Settings::default()).is_empty());
+    assert!(oracle.notice().unwrap().contains("left the plain answer"));
+    let mut human = HumanDrafter::default();
+    human.offer(&text);
+    assert_eq!(tokens(draft(&mut human, &text[..1], 2, &Settings::default())), [0, 1]);
+    assert!(draft(&mut human, &text[..1], 2, &Settings::default()).is_empty(), "typed for one round");
+}

@@ -1,0 +1,140 @@
+//! How often drafts are accepted, by position, with the past fading.
+//!
+//! Two memories per position: a quick one follows the text at hand, a slow one knows the drafter and
+//! stands in where the quick one has seen little. Invariant: every estimate lies in [0, 1] and depends
+//! on nothing but what was observed, in order.
+
+use crate::protocol::MAX_DRAFT_LEN;
+
+const POSITIONS: usize = MAX_DRAFT_LEN as usize;
+
+/// What a count keeps of itself at the next one: the last 30 or so weigh.
+const QUICK: f64 = 0.97;
+/// The same for the slow memory: the last 300 or so.
+const SLOW: f64 = 0.997;
+/// What both memories keep over a round that drafted nothing: what is not looked at gets uncertain.
+const UNSEEN: f64 = 0.995;
+/// Observations that the slow memory counts for in the quick one's estimate.
+const SLOW_WEIGHT: f64 = 10.0;
+/// Observations that a guess counts for in the slow memory's estimate.
+const GUESS_WEIGHT: f64 = 2.0;
+/// Guess for the first position, before anything was drafted.
+const FIRST_GUESS: f64 = 0.5;
+/// Guess for a later position as a part of the one before it.
+const NEXT_GUESS: f64 = 0.9;
+
+/// Faded counts of one kind of event.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Share {
+    hits: f64,
+    seen: f64,
+}
+
+impl Share {
+    fn count(&mut self, hit: bool, keep: f64) {
+        self.hits = self.hits * keep + f64::from(u8::from(hit));
+        self.seen = self.seen * keep + 1.0;
+    }
+
+    fn fade(&mut self, keep: f64) {
+        self.hits *= keep;
+        self.seen *= keep;
+    }
+
+    /// The share, with a guess that counts for `weight` observations.
+    fn estimate(&self, guess: f64, weight: f64) -> f64 {
+        (self.hits + guess * weight) / (self.seen + weight)
+    }
+}
+
+/// Acceptance by position of a draft.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Acceptance {
+    quick: [Share; POSITIONS],
+    slow: [Share; POSITIONS],
+    offered: [Share; POSITIONS],
+}
+
+impl Acceptance {
+    /// A round that asked for `asked` drafts, got `drafted` and accepted `accepted` of them. A position
+    /// that was reached but not offered counts as not accepted there.
+    pub(super) fn observe(&mut self, asked: usize, drafted: usize, accepted: usize) {
+        if asked == 0 {
+            self.quick.iter_mut().chain(&mut self.slow).for_each(|share| share.fade(UNSEEN));
+        }
+        for i in 0..asked.min(POSITIONS) {
+            self.offered[i].count(drafted > i, QUICK);
+            if accepted >= i {
+                self.quick[i].count(accepted > i, QUICK);
+                self.slow[i].count(accepted > i, SLOW);
+            }
+        }
+    }
+
+    /// Another text begins: the quick memory counts for less.
+    pub(super) fn begin_answer(&mut self) {
+        self.quick.iter_mut().for_each(|share| share.fade(0.5));
+    }
+
+    /// `a_i` for i = 1, 2, …: the share of drafts accepted at a position when all before it were. With
+    /// `hope` above 0, as large as it may be by that many standard errors.
+    pub(super) fn by_position(&self, hope: f64) -> [f64; POSITIONS] {
+        let mut guess = FIRST_GUESS;
+        let mut estimates = [0.0; POSITIONS];
+        for (i, estimate) in estimates.iter_mut().enumerate() {
+            let known = self.slow[i].estimate(guess, GUESS_WEIGHT);
+            let mean = self.quick[i].estimate(known, SLOW_WEIGHT);
+            guess = known * NEXT_GUESS;
+            // one of each outcome added, so that a share of 0 is not taken for certain
+            let seen = self.quick[i].seen + SLOW_WEIGHT.min(self.slow[i].seen);
+            let smoothed = (mean * seen + 1.0) / (seen + 2.0);
+            let error = (smoothed * (1.0 - smoothed) / (seen + 2.0)).sqrt();
+            *estimate = (mean + hope * error).clamp(0.0, 1.0);
+        }
+        estimates
+    }
+
+    /// Drafts that a round of k is given on average, for k = 0, 1, 2, …
+    pub(super) fn drafted(&self) -> [f64; POSITIONS + 1] {
+        let mut sums = [0.0; POSITIONS + 1];
+        for (i, share) in self.offered.iter().enumerate() {
+            sums[i + 1] = sums[i] + share.estimate(1.0, GUESS_WEIGHT);
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_follow_the_counts_and_hope_lies_above() {
+        let mut acceptance = Acceptance::default();
+        for round in 0..400 {
+            acceptance.observe(3, 3, if round % 2 == 0 { 2 } else { 0 });
+        }
+        let mean = acceptance.by_position(0.0);
+        assert!((mean[0] - 0.5).abs() < 0.03 && mean[1] > 0.97 && mean[2] < 0.03, "{mean:?}");
+        let hope = acceptance.by_position(2.0);
+        assert!((0..4).all(|i| hope[i] > mean[i] || mean[i] == 1.0) && hope.iter().all(|a| *a <= 1.0));
+        assert!(hope[2] < 0.2, "what was seen often leaves little hope: {}", hope[2]);
+        assert!((acceptance.drafted()[3] - 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn drafts_that_were_not_offered_are_not_accepted() {
+        let mut acceptance = Acceptance::default();
+        (0..100).for_each(|_| acceptance.observe(2, 0, 0));
+        assert!(acceptance.by_position(0.0)[0] < 0.02);
+        assert!(acceptance.drafted()[2] < 0.2, "{:?}", acceptance.drafted());
+    }
+
+    #[test]
+    fn the_past_fades() {
+        let mut acceptance = Acceptance::default();
+        (0..200).for_each(|_| acceptance.observe(1, 1, 1));
+        (0..60).for_each(|_| acceptance.observe(1, 1, 0));
+        assert!(acceptance.by_position(0.0)[0] < 0.35, "{}", acceptance.by_position(0.0)[0]);
+    }
+}

@@ -1,0 +1,391 @@
+//! Which k promises the most tokens per second, from measured costs and faded acceptance.
+//!
+//! Invariant: pure. What is observed goes in, the next round's k comes out; no clock, no chance: the
+//! same observations give the same choices. k = 0 is plain decoding and a choice like any other. The
+//! model is the account's: a round of k yields `E(k) = 1 + Σ_i Π_{j ≤ i} a_j` tokens and takes
+//! `T(k + 1) + k · d + o`, with T and d for the drafts that the drafter really gives.
+//!
+//! Looking at another k costs time. A short look is taken only when that k might win by what is not
+//! known yet, and all looks together may cost [`LOOK_SHARE`] of the time, what the drafter then has to
+//! catch up on included.
+
+mod acceptance;
+mod costs;
+
+use crate::protocol::{Costs, MAX_DRAFT_LEN};
+
+use acceptance::Acceptance;
+pub(crate) use costs::rising;
+
+use costs::CostModel;
+
+/// Part of the time that looks may cost.
+const LOOK_SHARE: f64 = 0.02;
+/// Rounds between two looks, at least.
+const LOOK_PAUSE: u32 = 32;
+/// Rounds of a look.
+const LOOK_ROUNDS: u32 = 4;
+/// Standard errors by which a k may be better than its estimate when a look is considered.
+const HOPE: f64 = 1.5;
+/// A k must promise this much more than the one in force.
+const MARGIN: f64 = 1.025;
+/// Plain tokens over which a change from plain decoding must earn what catching up costs.
+const HORIZON: f64 = 64.0;
+
+/// What a round showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Drafts asked of the drafter.
+    pub asked: usize,
+    /// Drafts it gave.
+    pub drafted: usize,
+    /// Drafts accepted.
+    pub accepted: usize,
+    /// Time of all draft steps.
+    pub draft_us: f64,
+    /// Time of the target's pass.
+    pub verify_us: f64,
+    /// Time of the whole round.
+    pub round_us: f64,
+}
+
+/// The k for the next round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// k.
+    pub draft_len: usize,
+    /// What changed; none when k is as before.
+    pub change: Option<Change>,
+}
+
+/// Why k is another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// k before.
+    pub from: usize,
+    /// Tokens per second that each k promises, index 0 is plain decoding.
+    pub expected: Vec<f64>,
+    /// Whether this is a look.
+    pub exploring: bool,
+    /// One sentence.
+    pub reason: String,
+}
+
+/// A look under way.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    draft_len: usize,
+    left: u32,
+}
+
+/// Chooses k round by round.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    costs: CostModel,
+    acceptance: Acceptance,
+    longest: usize,
+    /// The k in force between looks; none before the first choice.
+    settled: Option<usize>,
+    look: Option<Look>,
+    /// k of the last round that was chosen.
+    last: usize,
+    /// Tokens committed since the drafter last ran: it has to catch up on them.
+    waiting: f64,
+    /// Rounds since the last look.
+    since_look: u32,
+    total_us: f64,
+    spent_us: f64,
+}
+
+impl Policy {
+    /// A policy that knows what passes cost and nothing of the drafter. `from` is the k in force so far.
+    #[must_use]
+    pub fn new(costs: Costs, from: usize) -> Self {
+        Self {
+            longest: costs.longest().min(MAX_DRAFT_LEN.into()),
+            costs: CostModel::new(costs),
+            acceptance: Acceptance::default(),
+            settled: None,
+            look: None,
+            last: from,
+            waiting: 0.0,
+            since_look: 0,
+            total_us: 0.0,
+            spent_us: 0.0,
+        }
+    }
+
+    /// Another answer begins; its prompt has brought the drafter up to date.
+    pub fn begin_answer(&mut self) {
+        self.acceptance.begin_answer();
+        self.waiting = 0.0;
+        self.look = None;
+    }
+
+    /// A pass of the target elsewhere: the plain lane's, say.
+    pub fn verified(&mut self, rows: usize, took_us: f64) {
+        self.costs.verified(rows, took_us);
+    }
+
+    /// Takes what the last round showed.
+    pub fn observe(&mut self, seen: &Seen) {
+        let rows = seen.drafted + 1;
+        self.costs.verified(rows, seen.verify_us);
+        self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us);
+        let caught_up = self.waiting > HORIZON / 4.0;
+        if seen.drafted > 0 && !caught_up {
+            self.costs.drafted(seen.draft_us / seen.drafted as f64);
+        }
+        self.acceptance.observe(seen.asked, seen.drafted, seen.accepted);
+        self.waiting = if seen.asked > 0 { 0.0 } else { self.waiting + 1.0 };
+        self.total_us += seen.round_us;
+        if let (Some(_), Some(settled)) = (self.look, self.settled) {
+            let usual = (1.0 + seen.accepted as f64) / self.rates(0.0)[settled];
+            self.spent_us = (self.spent_us + seen.round_us - usual).max(0.0);
+        }
+    }
+
+    /// The k for the next round.
+    pub fn next(&mut self) -> Choice {
+        if let Some(look) = &mut self.look
+            && look.left > 0
+        {
+            look.left -= 1;
+            return Choice { draft_len: look.draft_len, change: None };
+        }
+        self.look = None;
+        let rates = self.rates(0.0);
+        let best = best(&rates);
+        let Some(settled) = self.settled else {
+            self.settled = Some(best);
+            return self.change(best, &rates, false);
+        };
+        if best != settled && self.is_worth_it(settled, best, &rates) {
+            self.settled = Some(best);
+            return self.change(best, &rates, false);
+        }
+        self.since_look += 1;
+        if let Some(draft_len) = self.worth_a_look(settled, &rates) {
+            self.since_look = 0;
+            self.look = Some(Look { draft_len, left: LOOK_ROUNDS - 1 });
+            return self.change(draft_len, &rates, true);
+        }
+        self.change(settled, &rates, false)
+    }
+
+    /// Tokens per microsecond for k = 0, 1, 2, … with acceptance `hope` standard errors above its mean.
+    fn rates(&self, hope: f64) -> Vec<f64> {
+        let costs = self.costs.now();
+        let acceptance = self.acceptance.by_position(hope);
+        let drafted = self.acceptance.drafted();
+        let (mut reach, mut tokens) = (1.0, 1.0);
+        let rate = |k: usize| {
+            if k > 0 {
+                reach *= acceptance[k - 1];
+                tokens += reach;
+            }
+            tokens / round_us(&costs, drafted[k])
+        };
+        (0..=self.longest).map(rate).collect()
+    }
+
+    fn is_worth_it(&self, settled: usize, best: usize, rates: &[f64]) -> bool {
+        let gained_us = HORIZON * (1.0 / rates[settled] - 1.0 / rates[best]);
+        let catch_up_us = if settled == 0 { self.waiting * self.costs.now().settle_us } else { 0.0 };
+        rates[best] > rates[settled] * MARGIN && gained_us > catch_up_us
+    }
+
+    /// The k that may be better than the one in force, if a look at it can be afforded.
+    fn worth_a_look(&self, settled: usize, rates: &[f64]) -> Option<usize> {
+        if self.since_look < LOOK_PAUSE {
+            return None;
+        }
+        let hoped = self.rates(HOPE);
+        let candidate = best(&hoped);
+        if candidate == settled || candidate == 0 || hoped[candidate] < rates[settled] * MARGIN {
+            return None;
+        }
+        let costs = self.costs.now();
+        let round = round_us(&costs, self.acceptance.drafted()[candidate]);
+        // a round at the candidate's own mean, against the same tokens at the k in force
+        let loss = round * (1.0 - rates[candidate] / rates[settled]);
+        let catch_up_us = if settled == 0 { self.waiting * costs.settle_us } else { 0.0 };
+        let price = loss.max(0.0) * f64::from(LOOK_ROUNDS) + catch_up_us;
+        (self.spent_us + price <= LOOK_SHARE * self.total_us).then_some(candidate)
+    }
+
+    fn change(&mut self, draft_len: usize, rates: &[f64], exploring: bool) -> Choice {
+        let from = std::mem::replace(&mut self.last, draft_len);
+        if from == draft_len {
+            return Choice { draft_len, change: None };
+        }
+        let expected: Vec<f64> = rates.iter().map(|rate| rate * 1e6).collect();
+        let reason = self.reason(from, draft_len, &expected, exploring);
+        Choice { draft_len, change: Some(Change { from, expected, exploring, reason }) }
+    }
+
+    fn reason(&self, from: usize, to: usize, expected: &[f64], exploring: bool) -> String {
+        if exploring {
+            return format!(
+                "k {from} → {to} for {LOOK_ROUNDS} rounds: too little is known of it, and it may be faster than k = {from}"
+            );
+        }
+        let acceptance = self.acceptance.by_position(0.0);
+        let shown = acceptance.iter().take(from.max(to).clamp(1, 4)).map(|a| format!("{:.0} %", a * 100.0));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let speed = |k: usize| expected.get(k).copied().unwrap_or_default();
+        let meant = |k: usize| if k == 0 { "plain decoding".to_owned() } else { format!("k = {k}") };
+        format!(
+            "k {from} → {to}: {} promises {:.0} tokens/s, {} {:.0}, with acceptance by position {shown}",
+            meant(to),
+            speed(to),
+            meant(from),
+            speed(from),
+        )
+    }
+}
+
+/// Time of a round with so many drafts on average; widths in between are interpolated.
+fn round_us(costs: &Costs, drafted: f64) -> f64 {
+    let below = (drafted.floor() as usize).min(costs.longest());
+    let above = (below + 1).min(costs.longest());
+    let part = drafted - below as f64;
+    let verify = costs.verify_us[below] * (1.0 - part) + costs.verify_us[above] * part;
+    verify + drafted * costs.draft_us + costs.overhead_us
+}
+
+/// Index of the largest rate; the smallest of equal ones.
+fn best(rates: &[f64]) -> usize {
+    (0..rates.len()).fold(0, |best, k| if rates[k] > rates[best] { k } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As measured on two cores: a draft costs 9 % of a row, rows are cheap.
+    fn costs() -> Costs {
+        let shape = [1.0, 1.03, 1.07, 1.11, 1.16, 1.22, 1.29, 1.37, 1.46];
+        let verify_us = shape.iter().map(|t| t * 3000.0).collect();
+        Costs { verify_us, draft_us: 270.0, settle_us: 45.0, overhead_us: 60.0 }
+    }
+
+    /// Reproducible draws in [0, 1).
+    struct Lcg(u64);
+
+    impl Lcg {
+        fn next(&mut self) -> f64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        }
+    }
+
+    struct World {
+        costs: Costs,
+        acceptance: [f64; 8],
+        chance: Lcg,
+        waiting: f64,
+    }
+
+    impl World {
+        fn new(acceptance: [f64; 8]) -> Self {
+            Self { costs: costs(), acceptance, chance: Lcg(7), waiting: 0.0 }
+        }
+
+        fn round(&mut self, k: usize) -> Seen {
+            let accepted = (0..k).take_while(|i| self.chance.next() < self.acceptance[*i]).count();
+            let settle = if k > 0 { std::mem::take(&mut self.waiting) * self.costs.settle_us } else { 0.0 };
+            self.waiting += if k > 0 { 0.0 } else { 1.0 };
+            let draft_us = k as f64 * self.costs.draft_us + settle;
+            let verify_us = self.costs.verify_us[k];
+            let round_us = draft_us + verify_us + self.costs.overhead_us;
+            Seen { asked: k, drafted: k, accepted, draft_us, verify_us, round_us }
+        }
+
+        /// Tokens per microsecond over `rounds` rounds of one k.
+        fn fixed(&mut self, k: usize, rounds: usize) -> f64 {
+            let seen: Vec<Seen> = (0..rounds).map(|_| self.round(k)).collect();
+            speed(&seen)
+        }
+    }
+
+    fn speed(seen: &[Seen]) -> f64 {
+        let tokens: f64 = seen.iter().map(|s| 1.0 + s.accepted as f64).sum();
+        tokens / seen.iter().map(|s| s.round_us).sum::<f64>()
+    }
+
+    fn play(world: &mut World, policy: &mut Policy, rounds: usize) -> (Vec<Seen>, Vec<Change>) {
+        let (mut all, mut changes) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let choice = policy.next();
+            changes.extend(choice.change);
+            let seen = world.round(choice.draft_len);
+            policy.observe(&seen);
+            all.push(seen);
+        }
+        (all, changes)
+    }
+
+    #[test]
+    fn it_comes_near_the_best_fixed_k() {
+        let drafters = [
+            [0.4, 0.3, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2],
+            [0.75, 0.7, 0.7, 0.65, 0.65, 0.6, 0.6, 0.6],
+            [0.95; 8],
+            [0.6, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05],
+        ];
+        for acceptance in drafters {
+            let mut world = World::new(acceptance);
+            let best = (0..=8).map(|k| world.fixed(k, 4000)).fold(0.0, f64::max);
+            let mut policy = Policy::new(costs(), 0);
+            let (seen, changes) = play(&mut World::new(acceptance), &mut policy, 600);
+            let share = speed(&seen) / best;
+            assert!(share > 0.95, "{acceptance:?}: {share:.3} of the best fixed k");
+            assert!(changes.len() < 60, "{acceptance:?}: changed {} times", changes.len());
+        }
+    }
+
+    #[test]
+    fn hopeless_drafts_cost_less_than_three_percent() {
+        for rounds in [128, 400, 2000] {
+            let mut policy = Policy::new(costs(), 3);
+            let (seen, changes) = play(&mut World::new([0.0; 8]), &mut policy, rounds);
+            let share = speed(&seen) * (3000.0 + 60.0);
+            assert!(share > 0.97, "{rounds} rounds: {share:.4} of plain");
+            assert_eq!(policy.settled, Some(0));
+            assert!(changes.iter().any(|c| c.reason.contains("plain decoding promises")), "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn it_finds_out_when_drafts_begin_to_pay() {
+        let mut policy = Policy::new(costs(), 0);
+        let mut world = World::new([0.0; 8]);
+        play(&mut world, &mut policy, 300);
+        assert_eq!(policy.settled, Some(0));
+        world.acceptance = [0.9; 8];
+        let (_, changes) = play(&mut world, &mut policy, 1200);
+        assert!(changes[0].exploring, "a look comes first: {changes:?}");
+        assert!(policy.settled.unwrap() >= 3, "{:?}", policy.settled);
+    }
+
+    #[test]
+    fn the_same_observations_give_the_same_choices() {
+        let run = || {
+            let mut policy = Policy::new(costs(), 2);
+            let (seen, changes) = play(&mut World::new([0.5; 8]), &mut policy, 300);
+            (seen, changes)
+        };
+        assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn costly_rows_make_it_decode_plainly() {
+        // every row costs a pass of its own: no acceptance can pay
+        let verify_us = (1..=9).map(|m| f64::from(m) * 3000.0).collect();
+        let costs = Costs { verify_us, ..costs() };
+        let mut world = World { costs: costs.clone(), ..World::new([0.9; 8]) };
+        let (seen, _) = play(&mut world, &mut Policy::new(costs, 4), 200);
+        assert!(seen.iter().all(|s| s.asked == 0));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a round tells: drafts and distributions as events carry them, and the clock of its phases.
+//!
+//! Invariant: time that a listener held on purpose is in no figure. Token bytes are filled in later.
+
+use std::time::{Duration, Instant};
+
+use super::distribution::Distribution;
+use super::verify::Draft;
+use crate::protocol::{Candidate, EventKind, Piece, Prediction, TokenId};
+
+/// Candidates that an event carries per position; the rest is its tail.
+pub const TOP_N: usize = 8;
+
+/// Time of a round, in laps, without what listeners held on purpose.
+pub(super) struct Stopwatch {
+    started: Instant,
+    mark: Instant,
+    held: Duration,
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Self {
+        let now = Instant::now();
+        Self { started: now, mark: now, held: Duration::ZERO }
+    }
+
+    /// Microseconds since the last lap or hold; a new lap begins.
+    pub(super) fn lap(&mut self) -> u64 {
+        let now = Instant::now();
+        let lap = now - self.mark;
+        self.mark = now;
+        micros(lap)
+    }
+
+    /// Leaves out time that a listener held; a new lap begins.
+    pub(super) fn held(&mut self, held: Duration) {
+        self.held += held;
+        self.mark = Instant::now();
+    }
+
+    pub(super) fn total(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.held)
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A piece without bytes: the engine fills them in.
+pub(super) fn bare(id: TokenId) -> Piece {
+    Piece::new(id, Vec::new())
+}
+
+pub(super) fn prediction(p: &Distribution) -> Prediction {
+    let (top, unlisted) = p.top(TOP_N);
+    let top = top.into_iter().map(|(id, prob)| Candidate { piece: bare(id), prob }).collect();
+    Prediction { top, tail: unlisted }
+}
+
+pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> EventKind {
+    EventKind::Drafted {
+        round,
+        index: index as u8,
+        token: bare(draft.token),
+        q: draft.confidence(),
+        top: draft.q.as_ref().map(prediction).unwrap_or_default(),
+        row: draft.row.map(|row| row as u8),
+        took_us,
+    }
+}
+
+pub(super) fn drafter_failed(error: &dyn std::fmt::Display) -> String {
+    format!("the drafter failed and is off from here on, plain decoding goes on: {error}")
+}

@@ -1,0 +1,91 @@
+//! Block verification: the drafts of a chain are judged together, which accepts more of them than one
+//! by one and keeps the law of `p` (Sun et al., "Block Verification Accelerates Speculative Decoding",
+//! ICLR 2025, arXiv:2403.10444, algorithm 2).
+//!
+//! Invariant: whether a prefix is accepted depends on the drafts and draws behind it, so draws must be
+//! fresh in every round; one that was looked at and discarded may not come again.
+
+use super::walk::unjudged;
+use super::{Draft, Exact, Rejection, RoundCtx, Verifier, is_tree};
+use crate::protocol::{NextKind, Outcome, Verification};
+use crate::speculate::distribution::Distribution;
+use crate::speculate::draws::Purpose;
+
+/// The rule. At temperature 0 it is [`Exact`], on a tree [`Rejection`].
+pub struct Block;
+
+impl Verifier for Block {
+    fn verify(&self, ctx: &RoundCtx<'_>, drafts: &[Draft], target: &[Distribution]) -> Verification {
+        if ctx.greedy {
+            return Exact.verify(ctx, drafts, target);
+        }
+        if is_tree(drafts) || target.len() <= drafts.len() {
+            return Rejection.verify(ctx, drafts, target);
+        }
+        together(ctx, drafts, target)
+    }
+}
+
+fn together(ctx: &RoundCtx<'_>, drafts: &[Draft], target: &[Distribution]) -> Verification {
+    let laws: Vec<Distribution> = drafts.iter().map(law).collect();
+    let mut verdict = Verification::new(unjudged(drafts, target), target[0].argmax(), NextKind::Recovered, None);
+    let mut weights = vec![1.0]; // p_0, p_1, … of the paper
+    let mut accepted = 0;
+    for (i, draft) in drafts.iter().enumerate() {
+        let ratio = f64::from(target[i].prob(draft.token)) / f64::from(laws[i].prob(draft.token));
+        let weight = (weights[i] * ratio).min(1.0);
+        weights.push(weight);
+        let limit = match laws.get(i + 1) {
+            Some(q) => share(weight, &target[i + 1], q),
+            None => weight,
+        };
+        let u = ctx.draw(Purpose::Accept, i);
+        (verdict.judgements[i].u, verdict.judgements[i].limit) = (Some(u), Some(limit as f32));
+        if f64::from(u) < limit {
+            accepted = i + 1;
+        }
+    }
+    settle(&mut verdict, accepted);
+    let p = &target[accepted];
+    let u = ctx.draws.uniform(Purpose::Next, ctx.position + accepted);
+    verdict.next_u = Some(u);
+    verdict.next = match laws.get(accepted) {
+        Some(q) => p.scaled_residual(weights[accepted], q).pick(u),
+        None => p.pick(u),
+    };
+    verdict
+}
+
+/// What the draft was drawn from.
+fn law(draft: &Draft) -> Distribution {
+    match &draft.q {
+        Some(q) if draft.drawn => q.clone(),
+        _ => Distribution::certain(draft.token),
+    }
+}
+
+/// h of the paper: Σ max(w p − q, 0) over that sum plus 1 − w. With nothing in either, p equals q and
+/// the prefix stands or falls with what follows.
+fn share(weight: f64, p: &Distribution, q: &Distribution) -> f64 {
+    let over = p.entries().iter().map(|(token, p)| (weight * f64::from(*p) - f64::from(q.prob(*token))).max(0.0));
+    let over: f64 = over.sum();
+    let all = over + 1.0 - weight;
+    if all > 0.0 { over / all } else { 1.0 }
+}
+
+/// The longest accepted prefix counts; what was looked at behind it keeps no draw.
+fn settle(verdict: &mut Verification, accepted: usize) {
+    for (i, judgement) in verdict.judgements.iter_mut().enumerate() {
+        judgement.outcome = match i {
+            _ if i < accepted => Outcome::Accepted,
+            _ if i == accepted => Outcome::Rejected,
+            _ => Outcome::NotReached,
+        };
+        if i > accepted {
+            (judgement.u, judgement.limit) = (None, None);
+        }
+    }
+    if accepted == verdict.judgements.len() {
+        verdict.next_kind = NextKind::Bonus;
+    }
+}

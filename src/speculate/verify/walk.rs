@@ -1,0 +1,97 @@
+//! The walk that most rules share: from the anchor down, at each row ask the rule which of the drafts
+//! that continue it is accepted. A chain is a tree in which every row has one.
+
+use super::{Draft, RoundCtx, Verifier};
+use crate::protocol::{Departure, Judgement, NextKind, Outcome, TokenId, Verification};
+use crate::speculate::distribution::Distribution;
+
+/// One row of the target with the drafts that continue it, in the order in which they are tried.
+pub(super) struct Branch<'a> {
+    /// 0 = behind the anchor.
+    pub(super) depth: usize,
+    pub(super) p: &'a Distribution,
+    /// Index in the round, and the draft; never empty.
+    pub(super) drafts: Vec<(usize, &'a Draft)>,
+}
+
+/// What a rule says of a branch.
+pub(super) struct Choice {
+    /// Draws of the drafts that were tried, in order.
+    pub(super) tried: Vec<Option<f32>>,
+    pub(super) taken: Taken,
+}
+
+/// How a branch goes on.
+pub(super) enum Taken {
+    /// With the last draft that was tried; `instead` is what a lossless rule would have committed, if
+    /// that is another token.
+    Draft { instead: Option<TokenId> },
+    /// With none of them, but with this token, picked with this draw.
+    Own { token: TokenId, u: Option<f32> },
+}
+
+/// A rule that looks at one row at a time.
+pub(super) trait Rule {
+    const LOSSLESS: bool;
+
+    fn choose(&self, ctx: &RoundCtx<'_>, branch: &Branch<'_>) -> Choice;
+}
+
+impl<R: Rule> Verifier for R {
+    fn verify(&self, ctx: &RoundCtx<'_>, drafts: &[Draft], target: &[Distribution]) -> Verification {
+        let mut verdict = Verification {
+            lossless: R::LOSSLESS,
+            ..Verification::new(unjudged(drafts, target), TokenId(0), NextKind::Bonus, None)
+        };
+        let (mut row, mut depth) = (0, 0);
+        while let Some(p) = target.get(row) {
+            let continues = |(index, draft): &(usize, &Draft)| draft.row_at(*index) == row && *index >= row;
+            let branch = Branch { depth, p, drafts: drafts.iter().enumerate().filter(continues).collect() };
+            if branch.drafts.is_empty() {
+                (verdict.next, verdict.next_u) = ctx.pick(p, depth);
+                break;
+            }
+            match step(self, ctx, &branch, &mut verdict) {
+                Some(accepted) => (row, depth) = (accepted + 1, depth + 1),
+                None => break,
+            }
+        }
+        verdict
+    }
+}
+
+/// Judges one branch; the draft that was accepted, if one was.
+fn step(rule: &impl Rule, ctx: &RoundCtx<'_>, branch: &Branch<'_>, verdict: &mut Verification) -> Option<usize> {
+    let Choice { tried, taken } = rule.choose(ctx, branch);
+    let mut last = None;
+    for ((index, _), u) in branch.drafts.iter().zip(tried) {
+        verdict.judgements[*index].u = u;
+        verdict.judgements[*index].outcome = Outcome::Rejected;
+        last = Some(*index);
+    }
+    match taken {
+        Taken::Draft { instead } => {
+            let index = last?;
+            verdict.judgements[index].outcome = Outcome::Accepted;
+            let departure = instead.map(|instead| Departure { index: index as u8, instead });
+            verdict.departures.extend(departure);
+            last
+        }
+        Taken::Own { token, u } => {
+            (verdict.next, verdict.next_u, verdict.next_kind) = (token, u, NextKind::Recovered);
+            None
+        }
+    }
+}
+
+/// A judgement per draft, none of them reached yet.
+pub(super) fn unjudged(drafts: &[Draft], target: &[Distribution]) -> Vec<Judgement> {
+    let judgement = |(index, draft): (usize, &Draft)| Judgement {
+        p: target.get(draft.row_at(index)).map_or(0.0, |p| p.prob(draft.token)),
+        q: draft.q_prob(),
+        u: None,
+        limit: None,
+        outcome: Outcome::NotReached,
+    };
+    drafts.iter().enumerate().map(judgement).collect()
+}

@@ -1,0 +1,244 @@
+//! Proof of identity on tiny models with faults put in, and on the real one.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{real, tiny};
+use draftscope::engine;
+use draftscope::identity::{Cause, Diagnosis, Ending, Rate, Record, answer, diagnose, law, sample};
+use draftscope::model::load::Loaded;
+use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowByRow};
+use draftscope::protocol::{DrafterKind, Message, Sampling, Settings, Speaker, TokenId, VerifyRule};
+use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::drafter::NoDrafter;
+
+/// What is wrong with a target.
+#[derive(Clone, Copy, PartialEq)]
+enum Wrong {
+    Nothing,
+    /// Logits carry noise of this size that depends on the width of the pass.
+    Noise(f32),
+    /// A rollback leaves another token's keys and values in the last position.
+    Truncate,
+    /// A pass over several rows hands out each row's logits at the row before.
+    Shift,
+}
+
+struct Faulty {
+    inner: Box<dyn Model>,
+    wrong: Wrong,
+}
+
+impl Model for Faulty {
+    fn spec(&self) -> &ModelSpec {
+        self.inner.spec()
+    }
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let mut out = self.inner.forward(tokens, rows)?;
+        let width = out.logits.width();
+        let data = out.logits.as_slice();
+        let changed = match self.wrong {
+            Wrong::Noise(size) if tokens.len() > 1 && rows == LogitRows::All => {
+                // one amount per logit and width, the same in every run
+                let noise = |i: usize| ((i * 7919 + tokens.len() * 104_729) % 2001) as f32 / 1000.0 - 1.0;
+                data.iter().enumerate().map(|(i, x)| x + size * noise(i)).collect()
+            }
+            Wrong::Shift if tokens.len() > 1 && rows == LogitRows::All => {
+                let last = &data[data.len() - width..];
+                data[width..].iter().chain(last).copied().collect()
+            }
+            _ => return Ok(out),
+        };
+        out.logits = draftscope::model::Rows::new(changed, width);
+        out.stats.clear();
+        Ok(out)
+    }
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        self.inner.checkpoint()
+    }
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        let is_rollback = len < self.len() && len > 0;
+        self.inner.truncate(len, since)?;
+        if self.wrong == Wrong::Truncate && is_rollback {
+            self.inner.truncate(len - 1, &Checkpoint { len: 0 })?;
+            self.inner.forward(&[TokenId(5)], LogitRows::Last)?;
+        }
+        Ok(())
+    }
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        Ok(Box::new(Self { inner: self.inner.fork()?, wrong: self.wrong }))
+    }
+}
+
+fn tokens(seed: u64, len: usize) -> Vec<TokenId> {
+    (0..len as u64).map(|i| TokenId(3 + ((seed + 1) * 7919 + i * i * 31 + i * 104_729) as u32 % 250)).collect()
+}
+
+const ENDING: Ending<'_> = Ending { limit: 48, is_end: &|_| false };
+
+fn settings(drafter: DrafterKind, draft_len: u8) -> Settings {
+    Settings { drafter, draft_len, ..Settings::default() }
+}
+
+/// Differences that a fault makes over some prompts, models and draft lengths.
+fn differences(wrong: Wrong, row_by_row: bool) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    for seed in 0..4 {
+        let (roster, Loaded { target, .. }) = engine::roster(tiny::Tiny::new(seed).load());
+        let target: Box<dyn Model> = Box::new(Faulty { inner: target, wrong });
+        let target = if row_by_row { Box::new(RowByRow::new(target)) } else { target };
+        let fresh = target.fork().unwrap();
+        let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
+        let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Ngram, 1));
+        for prompt in 0..4 {
+            let prompt = tokens(seed * 10 + prompt, 12);
+            let want = answer(&mut plain, &prompt, ENDING).unwrap();
+            // a fault in the rollback would spoil the next prompt's prefix too
+            for (drafter, k) in [(DrafterKind::Mtp, 3), (DrafterKind::Ngram, 4), (DrafterKind::Random, 2)] {
+                speculative.set(&settings(drafter, k));
+                let got = answer(&mut speculative, &prompt, ENDING).unwrap();
+                found.extend(diagnose(fresh.as_ref(), &want, &got).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn causes(found: &[Diagnosis]) -> Vec<Cause> {
+    found.iter().map(|d| d.cause).collect()
+}
+
+#[test]
+fn a_sound_target_gives_no_difference() {
+    assert_eq!(differences(Wrong::Nothing, false), []);
+}
+
+#[test]
+fn noise_that_depends_on_the_width_is_a_near_tie() {
+    // large enough to turn some choices, far below what counts as a bug
+    let found = differences(Wrong::Noise(0.1), false);
+    assert!(found.len() >= 5, "only {} differences", found.len());
+    assert!(causes(&found).iter().all(|cause| *cause == Cause::NearTie), "{found:#?}");
+    let first = &found[0];
+    assert!(first.noise > 0.0 && first.noise < 0.5 && first.row_by_row.unwrap().margin < 0.4, "{first:#?}");
+    assert_eq!(differences(Wrong::Noise(0.1), true), [], "one row at a time is bit-equal by construction");
+}
+
+#[test]
+fn a_broken_rollback_is_a_state_error() {
+    let found = differences(Wrong::Truncate, false);
+    assert!(found.len() >= 5, "only {} differences", found.len());
+    assert!(causes(&found).iter().all(|cause| *cause == Cause::StateError), "{found:#?}");
+    assert!(found.iter().all(|d| d.fresh_pass.unwrap().best == d.plain.unwrap()));
+}
+
+#[test]
+fn a_pass_that_mixes_up_its_rows_is_a_bug() {
+    let found = differences(Wrong::Shift, false);
+    assert!(found.len() >= 5, "only {} differences", found.len());
+    assert!(causes(&found).iter().all(|cause| *cause == Cause::VerificationBug), "{found:#?}");
+}
+
+#[test]
+fn a_rule_that_commits_what_its_row_does_not_say_is_a_bug() {
+    let Loaded { target, .. } = tiny::Tiny::new(0).load();
+    let fresh = target.fork().unwrap();
+    let mut plain = Decoder::new(target, Box::new(NoDrafter), &settings(DrafterKind::None, 0));
+    let want = answer(&mut plain, &tokens(1, 9), ENDING).unwrap();
+    let mut broken: Record = want.clone();
+    broken.tokens[7] = TokenId(broken.tokens[7].0 ^ 1);
+    let found = diagnose(fresh.as_ref(), &want, &broken).unwrap().unwrap();
+    assert_eq!((found.index, found.cause), (7, Cause::VerificationBug));
+    assert!(found.reason.contains("its own row"), "{}", found.reason);
+    assert_eq!(diagnose(fresh.as_ref(), &want, &want).unwrap(), None);
+}
+
+#[test]
+fn laws_are_compared_and_a_wrong_rule_is_noticed() {
+    let (roster, Loaded { target, .. }) = engine::roster(tiny::Tiny::new(2).load());
+    let sampling = Sampling { temperature: 5.0, top_k: 6, ..Sampling::default() };
+    let base = |rule, draft_len| Settings { sampling, rule, ..settings(DrafterKind::Mtp, draft_len) };
+    let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &base(VerifyRule::Exact, 0));
+    let mut speculative = Decoder::new(target, Box::new(roster), &base(VerifyRule::Rejection, 3));
+    let prompt = tokens(2, 4);
+    let n = 600;
+    let want = sample(&mut plain, &prompt, &base(VerifyRule::Exact, 0), (0..n, 3)).unwrap();
+    for (rule, from) in [(VerifyRule::Exact, 1), (VerifyRule::Rejection, 2), (VerifyRule::Block, 3)] {
+        let got = sample(&mut speculative, &prompt, &base(rule, 3), (from * n..(from + 1) * n, 3)).unwrap();
+        let found = law::compare(&want, &got);
+        assert!(found.consistent, "{rule}: {found:#?}");
+        assert!(found.power.last().unwrap().power > 0.9, "{found:#?}");
+    }
+    // accepting whatever is among the target's three best is not lossless
+    let got = sample(&mut speculative, &prompt, &base(VerifyRule::TopK, 3), (9 * n..10 * n, 3)).unwrap();
+    assert!(!law::compare(&want, &got).consistent, "a lenient rule changes the law");
+}
+
+/// The 200 prompts of the nightly run.
+fn prompts() -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Category {
+        prompts: Vec<String>,
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/prompts/identity.toml");
+    let suite: std::collections::BTreeMap<String, Category> =
+        toml::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    suite.into_values().flat_map(|category| category.prompts).collect()
+}
+
+#[test]
+fn the_prompts_are_200_and_nobody_elses() {
+    let prompts = prompts();
+    assert_eq!((prompts.len(), prompts.iter().collect::<BTreeSet<_>>().len()), (200, 200));
+    let suite = include_str!("../assets/prompts/suite.toml");
+    let golden: BTreeSet<String> = real::golden().into_iter().map(|golden| golden.prompt).collect();
+    assert!(prompts.iter().all(|prompt| !suite.contains(prompt.as_str()) && !golden.contains(prompt)));
+}
+
+/// Drafters that need no files of their own besides the bundled module.
+const DRAFTERS: [DrafterKind; 7] = [
+    DrafterKind::Mtp,
+    DrafterKind::Ngram,
+    DrafterKind::EarlyExit,
+    DrafterKind::Oracle,
+    DrafterKind::Random,
+    DrafterKind::NgramMtp,
+    DrafterKind::NgramEarlyExit,
+];
+
+#[test]
+fn twenty_prompts_give_the_plain_text_with_every_drafter() {
+    // every drafter meets every k, though not on every prompt: the nightly run does all of them
+    let Some(loaded) = real::load_native() else { return };
+    let (roster, Loaded { target, codec, template, .. }) = engine::roster(loaded);
+    let fresh = target.fork().unwrap();
+    let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
+    let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Mtp, 1));
+    let ending = Ending { limit: 24, is_end: &|token| codec.is_end(token) };
+    let (mut runs, mut rollbacks, mut differing) = (0, 0, Vec::new());
+    for (number, text) in prompts().iter().step_by(10).enumerate() {
+        let message = Message { role: Speaker::User, content: text.clone() };
+        let prompt = codec.encode(&template.as_ref().unwrap().render(&[message]).unwrap()).unwrap();
+        let want = answer(&mut plain, &prompt, ending).unwrap();
+        let answered: Vec<TokenId> = prompt.iter().chain(&want.tokens).copied().collect();
+        for (place, drafter) in DRAFTERS.into_iter().enumerate() {
+            let k = [1, 2, 3, 4, 6, 8][(number + place) % 6];
+            speculative.set(&settings(drafter, k));
+            speculative.offer(&answered);
+            let got = answer(&mut speculative, &prompt, ending).unwrap();
+            runs += 1;
+            rollbacks += got.rounds.iter().filter(|round| round.rolled_back).count();
+            differing.extend(diagnose(fresh.as_ref(), &want, &got).unwrap().map(|d| (text.clone(), drafter, k, d)));
+        }
+    }
+    let rate = Rate::of(differing.len() as u64, runs);
+    println!("{runs} runs, {rollbacks} rollbacks, {rate:?}");
+    assert!(differing.is_empty(), "{differing:#?}");
+    assert!(rollbacks > 500, "only {rollbacks} rollbacks: nothing was put to the test");
+}

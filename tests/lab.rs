@@ -1,0 +1,164 @@
+//! The lab through the engine: drafters that need its help, and switches while an answer runs.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use common::tiny::Tiny;
+use draftscope::engine::{self, EngineConfig};
+use draftscope::protocol::{
+    Baseline, Command, DrafterKind, Drafting, EventKind, Lane, Prompt, Settings, TokenId, VerifyRule,
+};
+use draftscope::stream::Source;
+
+const TOKENS: u32 = 40;
+
+fn start(files: &Tiny, settings: Settings) -> Source {
+    let settings = Settings { max_tokens: TOKENS, baseline: Baseline::Off, ..settings };
+    engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap()
+}
+
+/// Answers one prompt; `react` hears every event of the turn and may send commands.
+fn answer(source: &mut Source, mut react: impl FnMut(&EventKind) -> Option<Command>) -> (Vec<TokenId>, Vec<EventKind>) {
+    source.commands.send(Command::Generate { prompt: Prompt::Raw("in the thin".into()) }).unwrap();
+    let (mut text, mut events) = (Vec::new(), Vec::new());
+    loop {
+        let event = source.events.blocking_recv().expect("the engine lives");
+        assert_eq!(event.lane, Lane::Speculative);
+        match &event.kind {
+            EventKind::Prefilled { first, .. } => text.push(first.id),
+            EventKind::Committed { tokens, .. } => text.extend(tokens.iter().map(|piece| piece.id)),
+            EventKind::Failed { message } => panic!("{message}"),
+            _ => {}
+        }
+        if let Some(command) = react(&event.kind) {
+            source.commands.send(command).unwrap();
+        }
+        let is_end = matches!(event.kind, EventKind::Finished { .. });
+        events.push(event.kind);
+        if is_end {
+            return (text, events);
+        }
+    }
+}
+
+fn plain(files: &Tiny) -> Vec<TokenId> {
+    let mut source = start(files, Settings { draft_len: 0, drafter: DrafterKind::None, ..Settings::default() });
+    answer(&mut source, |_| None).0
+}
+
+fn drafts(events: &[EventKind]) -> usize {
+    events.iter().filter(|event| matches!(event, EventKind::Drafted { .. })).count()
+}
+
+fn accepted(events: &[EventKind]) -> usize {
+    let of = |event: &EventKind| match event {
+        EventKind::Verified { verdict, .. } => verdict.accepted(),
+        _ => 0,
+    };
+    events.iter().map(of).sum()
+}
+
+#[test]
+fn the_oracle_knows_the_answer_in_every_turn_also_switched_on_in_the_middle() {
+    let files = Tiny::new(6);
+    let want = plain(&files);
+    let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Oracle, ..Settings::default() });
+    for _ in 0..2 {
+        let (text, events) = answer(&mut source, |_| None);
+        assert_eq!(text, want);
+        assert_eq!(accepted(&events), drafts(&events), "an oracle is never wrong");
+        assert!(drafts(&events) >= 25, "{}", drafts(&events));
+    }
+    let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Ngram, ..Settings::default() });
+    let switch = Command::SetDrafter { drafter: DrafterKind::Oracle };
+    let (text, events) =
+        answer(&mut source, |event| matches!(event, EventKind::RoundStarted { round: 5, .. }).then(|| switch.clone()));
+    assert_eq!(text, want);
+    let from = events.iter().position(|event| matches!(event, EventKind::SettingsChanged { .. })).unwrap();
+    assert_eq!(accepted(&events[from..]), drafts(&events[from..]));
+    assert!(drafts(&events[from..]) > 10);
+}
+
+#[test]
+fn a_person_is_asked_for_every_draft_and_the_text_is_the_models() {
+    let files = Tiny::new(6);
+    let want = plain(&files);
+    let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Human, ..Settings::default() });
+    let mut asked = 0;
+    let (text, events) = answer(&mut source, |event| {
+        let EventKind::DraftAsked { draft_len: 3 } = event else { return None };
+        asked += 1;
+        let text = if asked % 3 == 0 { "" } else { " the in" };
+        Some(Command::ProposeDraft { text: text.into() })
+    });
+    assert_eq!(text, want);
+    let rounds = events.iter().filter(|event| matches!(event, EventKind::RoundStarted { .. })).count();
+    assert_eq!(asked, rounds);
+    assert!(drafts(&events) >= rounds, "{} drafts in {rounds} rounds", drafts(&events));
+}
+
+#[test]
+fn who_is_not_asked_any_more_does_not_hold_the_engine() {
+    let files = Tiny::new(6);
+    let want = plain(&files);
+    let human = Settings { draft_len: 3, drafter: DrafterKind::Human, ..Settings::default() };
+    let mut source = start(&files, human);
+    // another drafter while it waits
+    let (text, _) = answer(&mut source, |event| {
+        let waits = matches!(event, EventKind::DraftAsked { .. });
+        waits.then_some(Command::SetDrafter { drafter: DrafterKind::Random })
+    });
+    assert_eq!(text, want);
+    // a stop while it waits
+    let mut source = start(&files, human);
+    let (text, _) = answer(&mut source, |event| matches!(event, EventKind::DraftAsked { .. }).then_some(Command::Stop));
+    assert_eq!(text, want[..1]);
+}
+
+#[test]
+fn settings_of_the_lab_change_in_the_middle_and_a_missing_drafter_says_why() {
+    let files = Tiny::new(6);
+    let want = plain(&files);
+    let mut source = start(&files, Settings { draft_len: 3, ..Settings::default() });
+    let tree = Drafting { tree: Some(7), ..Drafting::default() };
+    let (text, events) = answer(&mut source, |event| match event {
+        EventKind::RoundStarted { round: 3, .. } => Some(Command::SetDrafting { drafting: tree }),
+        EventKind::RoundStarted { round: 6, .. } => Some(Command::SetRule { rule: VerifyRule::Block }),
+        EventKind::RoundStarted { round: 9, .. } => Some(Command::SetDrafter { drafter: DrafterKind::DraftModel }),
+        EventKind::RoundStarted { round: 12, .. } => Some(Command::SetDrafter { drafter: DrafterKind::Mtp }),
+        _ => None,
+    });
+    assert_eq!(text, want);
+    let rows = |event: &EventKind| matches!(event, EventKind::Drafted { row: Some(_), .. });
+    assert!(events.iter().any(rows), "no tree was drafted");
+    let notices: Vec<_> = events.iter().filter(|event| matches!(event, EventKind::Notice { .. })).collect();
+    assert!(
+        matches!(&notices[..], [EventKind::Notice { message }] if message.contains("--draft-model")),
+        "{notices:?}"
+    );
+    let started = |round: u32| {
+        let is_it = |event: &EventKind| matches!(event, EventKind::RoundStarted { round: r, .. } if *r == round);
+        events.iter().position(is_it).unwrap()
+    };
+    assert_eq!(drafts(&events[started(11)..started(12)]), 0, "without a draft model, plain decoding");
+    assert!(drafts(&events[started(14)..]) > 0, "and then the module is back");
+}
+
+#[test]
+fn the_header_names_the_drafters_and_whether_the_rule_is_lossless() {
+    let files = Tiny::new(6);
+    for (rule, lossless) in [(VerifyRule::Block, true), (VerifyRule::Typical, false)] {
+        let mut source = start(&files, Settings { rule, drafter: DrafterKind::NgramMtp, ..Settings::default() });
+        let header = loop {
+            if let EventKind::Started { header } = source.events.blocking_recv().unwrap().kind {
+                break header;
+            }
+        };
+        assert_eq!(header.lossless, lossless);
+        assert_eq!(header.drafter.unwrap().kind, DrafterKind::NgramMtp);
+        let kinds: Vec<_> = header.drafters.iter().map(|info| info.kind).collect();
+        assert!(kinds.contains(&DrafterKind::Mtp) && kinds.contains(&DrafterKind::EarlyExit));
+        assert!(!kinds.contains(&DrafterKind::DraftModel));
+    }
+}

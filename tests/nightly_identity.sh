@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The nightly-length proof of identity: 200 prompts × k ∈ {1,2,3,4,6,8} × all drafters, greedy, then
+# trees, then the laws of sampled tokens under both rules that draw. Fails at the first step in which
+# the modes differ. Takes an hour or two on two cores; with --draft-model FILE that drafter takes part.
+#
+#   tests/nightly_identity.sh [options of verify-identity, e.g. --threads 2]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo build --release --locked
+run() { target/release/draftscope verify-identity "$@"; }
+
+run --limit 0 -k 1,2,3,4,6,8 --drafters all --max-tokens 64 "$@"
+run --limit 0 -k 2,4,6 --drafters mtp --tree 8 --max-tokens 64 "$@"
+for rule in exact rejection block; do
+    run --limit 8 -k 1,3,6 --drafters mtp,random --temperature 1.0 --verify "$rule" --samples 1000 "$@"
+done
