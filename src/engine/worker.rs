@@ -77,7 +77,8 @@ fn serve(
     let mut number = 0;
     while let Some(prompt) = control.next_prompt(outbox) {
         number += 1;
-        outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text: prompt.typed().to_owned() });
+        let (text, branch) = (prompt.typed().to_owned(), prompt.branch());
+        outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text, branch });
         match tokens_of(&prompt, &codec, template.as_ref(), &decoder) {
             Ok(tokens) => {
                 Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &tokens)?
@@ -143,11 +144,12 @@ fn tokens_of(
     template: Option<&ChatTemplate>,
     decoder: &Decoder,
 ) -> Result<Vec<TokenId>, SpecError> {
-    if prompt.typed().trim().is_empty() {
+    if prompt.typed().trim().is_empty() && prompt.branch().is_none() {
         return Err(SpecError::EmptyPrompt);
     }
     let tokens = match (prompt, template) {
         (Prompt::Raw(text), _) => codec.encode(text)?,
+        (Prompt::Branch(from), _) => known(&from.tokens, decoder.target().spec().info.vocab)?,
         (Prompt::Chat(messages), Some(template)) => codec.encode(&template.render(messages)?)?,
         (Prompt::Chat(_), None) => {
             let message = "this model file has no chat template; use --raw to send text as it stands";
@@ -160,6 +162,14 @@ fn tokens_of(
         return Err(ModelError::ContextFull { needed: tokens.len() + 1, ctx_len }.into());
     }
     Ok(tokens)
+}
+
+/// Tokens of a continuation, which come from outside: the target must have them all.
+fn known(tokens: &[TokenId], vocab: u32) -> Result<Vec<TokenId>, SpecError> {
+    match tokens.iter().find(|token| token.0 >= vocab) {
+        Some(token) => Err(SpecError::UnknownToken { token: *token, vocab }),
+        None => Ok(tokens.to_vec()),
+    }
 }
 
 fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_unix_ms: u64) -> Header {

@@ -63,7 +63,7 @@ impl Summary {
         let seconds = |us: u64| us as f64 / 1e6;
         let (decode, draft, verify) = (stats.decode_us(), stats.draft_us(), stats.verify_us());
         Self {
-            prompt_tokens: answer.prompt_len as u64,
+            prompt_tokens: answer.prompt.len() as u64,
             output_tokens: stats.output_tokens(),
             output_token_ids: answer.tokens.iter().map(|t| t.piece.id.0).collect(),
             text: answer.text(),
@@ -188,7 +188,7 @@ mod tests {
     fn turn(session: &mut Session, number: u32, lanes: [(Lane, &[u32]); 2]) {
         let piece = |id: u32| Piece::new(TokenId(id), format!("t{id}"));
         let mut apply = |lane, kind| session.apply(&Event { seq: 0, at_us: 0, lane, kind });
-        apply(Lane::Speculative, EventKind::Prompted { turn: number, text: "x".into() });
+        apply(Lane::Speculative, EventKind::Prompted { turn: number, text: "x".into(), branch: None });
         for (lane, tokens) in lanes {
             let row = Prediction::default();
             let first = piece(tokens[0]);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Baseline, DrafterKind, Drafting, Leniency, Sampling, VerifyRule};
+use super::{Baseline, Branch, DrafterKind, Drafting, Leniency, Sampling, TokenId, VerifyRule};
 
 /// A request to a source; obeyed between two phases of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,6 +82,19 @@ pub enum Prompt {
     Raw(String),
     /// A conversation, rendered with the model's chat template; the last message is the user's.
     Chat(Vec<Message>),
+    /// Go on from a committed point of an earlier turn.
+    Branch(Continuation),
+}
+
+/// Tokens to go on from, exactly as they stand: nothing is encoded again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continuation {
+    /// What the user had typed.
+    pub typed: String,
+    /// The prompt of that turn and the part of its answer that is kept.
+    pub tokens: Vec<TokenId>,
+    /// Where it leaves that turn.
+    pub branch: Branch,
 }
 
 impl Prompt {
@@ -93,6 +106,16 @@ impl Prompt {
             Self::Chat(messages) => {
                 messages.iter().rev().find(|m| m.role == Speaker::User).map_or("", |m| m.content.as_str())
             }
+            Self::Branch(from) => &from.typed,
+        }
+    }
+
+    /// The turn it goes on from, if it is no new prompt.
+    #[must_use]
+    pub fn branch(&self) -> Option<Branch> {
+        match self {
+            Self::Branch(from) => Some(from.branch),
+            Self::Raw(_) | Self::Chat(_) => None,
         }
     }
 }

@@ -41,6 +41,19 @@ impl Lane {
     }
 }
 
+/// Where a turn leaves another one: it takes over the prompt and the beginning of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    /// Number of the turn that it leaves.
+    pub turn: u32,
+    /// Output tokens taken over; the prompt's last `kept` tokens are these.
+    pub kept: u32,
+    /// Whether the last of them was put there by the user, so that the text is no longer what the
+    /// target would have written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forced: bool,
+}
+
 /// Why a turn of a lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -95,6 +108,9 @@ pub enum EventKind {
         turn: u32,
         /// What the user typed, before the chat template.
         text: String,
+        /// The turn it goes on from, if it does not answer a new prompt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<Branch>,
     },
     /// The prompt is in the cache and the first token of the answer is known.
     Prefilled {

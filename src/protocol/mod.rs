@@ -15,10 +15,10 @@ mod settings;
 mod token;
 mod verdict;
 
-pub use command::{Command, Message, Prompt, Speaker};
+pub use command::{Command, Continuation, Message, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
-pub use event::{Event, EventKind, Lane, ProbedDraft, StopReason};
+pub use event::{Branch, Event, EventKind, Lane, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
 pub use rule::{Departure, Leniency, VerifyRule};
 pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Sampling, Settings, SettingsError};

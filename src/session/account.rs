@@ -109,7 +109,7 @@ impl Account {
     pub fn of_turn(turn: &Turn) -> Option<Self> {
         let stats = turn.answer(Lane::Speculative).stats();
         let rounds = [Lane::Speculative, Lane::Plain].into_iter().flat_map(|lane| &turn.answer(lane).rounds);
-        let rounds: Vec<&Round> = rounds.filter(|round| round.is_complete).collect();
+        let rounds: Vec<&Round> = rounds.map(AsRef::as_ref).filter(|round: &&Round| round.is_complete).collect();
         let drafted = stats.drafted();
         if drafted == 0 {
             return None;

@@ -83,7 +83,7 @@ impl Script {
     pub(crate) fn prompt(&mut self, text: &str, first: &str) {
         self.turn += 1;
         self.clocks = [0, 0];
-        self.push(Lane::Speculative, EventKind::Prompted { turn: self.turn, text: text.to_owned() });
+        self.push(Lane::Speculative, EventKind::Prompted { turn: self.turn, text: text.to_owned(), branch: None });
         for lane in [Lane::Speculative, Lane::Plain] {
             self.push(
                 lane,

@@ -9,21 +9,30 @@ pub mod account;
 pub mod classes;
 mod compare;
 mod findings;
+mod observed;
+mod position;
 pub mod probe;
 mod round;
 mod stats;
+mod timeline;
 pub mod text;
 mod turn;
+mod what_if;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
 pub use compare::{Agreement, Divergence};
 pub use findings::{Finding, NEAR_TIE, explain};
+pub use observed::{Median, Observed};
+pub use position::{Facts, facts, residual};
 pub use round::{DraftCell, Round};
 pub use stats::{LaneStats, SpeedPoint};
+pub use timeline::{Stop, Timeline};
 pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
+pub use what_if::{Reply, Wish, what_if};
 
 /// Notices kept; older ones are forgotten.
 pub const MAX_NOTICES: usize = 64;
@@ -171,14 +180,16 @@ impl Session {
 
     fn apply_to_lane(&mut self, lane: Lane, kind: &EventKind) {
         match kind {
-            EventKind::Prompted { turn, text } => {
+            EventKind::Prompted { turn, text, branch } => {
                 let index = self.turn_index(*turn);
                 self.turns[index].typed.clone_from(text);
+                self.turns[index].branch = *branch;
                 self.lanes[slot(lane)] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
             }
             EventKind::Prefilled { turn, .. } => {
                 let index = self.turn_index(*turn);
-                self.turns[index].answers[slot(lane)] = Answer::prefilled(kind);
+                let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
+                self.turns[index].answers[slot(lane)] = Arc::new(Answer::prefilled(kind, kept));
                 self.lanes[slot(lane)] = LaneState { phase: Phase::Between, turn: Some(index) };
             }
             EventKind::Finished { reason } => {
@@ -192,18 +203,18 @@ impl Session {
     }
 
     fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
-        let rule = self.settings.rule;
+        let settings = self.settings;
         let Some(answer) = self.working_answer(lane) else {
             return;
         };
-        if let Some(phase) = answer.apply(kind, rule) {
+        if let Some(phase) = answer.apply(kind, &settings) {
             self.lanes[slot(lane)].phase = phase;
         }
     }
 
     fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {
         let index = self.lanes[slot(lane)].turn?;
-        self.turns.get_mut(index).map(|turn| &mut turn.answers[slot(lane)])
+        self.turns.get_mut(index).map(|turn| Arc::make_mut(&mut turn.answers[slot(lane)]))
     }
 
     /// Index of the turn with this number, opened when it is new.

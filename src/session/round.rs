@@ -5,7 +5,7 @@
 //! `drafts[i]` and row `drafts.len()` yields the bonus; in a tree [`Round::row_of`] knows.
 
 use crate::protocol::{
-    Judgement, NextKind, Outcome, Piece, Prediction, ProbedDraft, TokenId, Verification, VerifyRule,
+    Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, Sampling, TokenId, Verification, VerifyRule,
 };
 
 /// One proposed token.
@@ -36,6 +36,10 @@ pub struct Round {
     pub draft_len: u8,
     /// Rule in force when it began.
     pub rule: VerifyRule,
+    /// How the target picked when it began.
+    pub sampling: Sampling,
+    /// Where a lenient rule drew the line when it began.
+    pub leniency: Leniency,
     /// Proposals so far.
     pub drafts: Vec<DraftCell>,
     /// What the target says at every position; empty until scored.
@@ -135,6 +139,12 @@ impl Round {
     pub fn departure(&self, index: usize) -> Option<TokenId> {
         let departures = &self.verdict.as_ref()?.departures;
         departures.iter().find(|departure| usize::from(departure.index) == index).map(|departure| departure.instead)
+    }
+
+    /// Column of the `index`-th committed token.
+    #[must_use]
+    pub fn column_of(&self, index: usize) -> usize {
+        self.path().nth(index).or_else(|| self.next_index()).unwrap_or(index)
     }
 
     /// Bonus or recovered; none until judged.

@@ -341,7 +341,7 @@ pub(crate) fn kind() -> impl Strategy<Value = EventKind> {
     prop_oneof![
         any::<(u64, u64)>().prop_map(|(done, total)| EventKind::Loading { stage: "x".to_owned(), done, total }),
         Just(EventKind::Started { header: Box::new(super::fixture::header()) }),
-        (id.clone(), any::<String>()).prop_map(|(turn, text)| EventKind::Prompted { turn, text }),
+        (id.clone(), any::<String>()).prop_map(|(turn, text)| EventKind::Prompted { turn, text, branch: None }),
         (id.clone(), pieces(), any::<u64>()).prop_map(|(turn, prompt, took_us)| EventKind::Prefilled {
             turn,
             first: prompt.first().cloned().unwrap_or_default(),

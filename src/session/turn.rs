@@ -4,7 +4,9 @@
 //! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
 //! may have cut it). Discarded drafts are not stored twice: [`Answer::strands`] interleaves them.
 
-use crate::protocol::{EventKind, Lane, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, VerifyRule};
+use std::sync::Arc;
+
+use crate::protocol::{Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId};
 
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, slot, text};
 
@@ -21,6 +23,8 @@ pub enum Provenance {
     Bonus,
     /// From a round without drafts.
     Plain,
+    /// Taken over from the turn that this one branches off.
+    Kept,
 }
 
 /// What became of any token on screen, output or not.
@@ -61,6 +65,8 @@ pub struct Strand<'a> {
     pub fate: Fate,
     /// Its round; 0 for the first token.
     pub round: u32,
+    /// Its column in the round.
+    pub column: usize,
 }
 
 /// A prompt and the answers to it.
@@ -70,12 +76,15 @@ pub struct Turn {
     pub number: u32,
     /// What the user typed.
     pub typed: String,
-    pub(super) answers: [Answer; 2],
+    /// The turn that this one goes on from, if it does not answer a new prompt.
+    pub branch: Option<Branch>,
+    /// Shared with copies of the session: going back in time keeps many.
+    pub(super) answers: [Arc<Answer>; 2],
 }
 
 impl Turn {
     pub(super) fn new(number: u32) -> Self {
-        Self { number, typed: String::new(), answers: Default::default() }
+        Self { number, typed: String::new(), branch: None, answers: Default::default() }
     }
 
     /// A lane's answer; empty when the lane did not run.
@@ -91,48 +100,62 @@ pub struct Answer {
     /// Number of the turn.
     pub turn: u32,
     /// Tokens of the prompt, template and earlier turns included.
-    pub prompt_len: usize,
+    pub prompt: Vec<TokenId>,
     /// How many of them were still in the cache.
     pub cached: u32,
     /// Time of the prompt's passes.
     pub prefill_us: u64,
     /// What the first token was picked from.
     pub first_row: Prediction,
-    /// Output so far.
+    /// Output so far, what a branch took over first.
     pub tokens: Vec<Token>,
-    /// Rounds so far; the last may be incomplete.
-    pub rounds: Vec<Round>,
+    /// How many of them a branch took over.
+    pub kept: usize,
+    /// Rounds so far; the last may be incomplete. Shared with copies of the session.
+    pub rounds: Vec<Arc<Round>>,
     /// Why it ended; none while it runs.
     pub finished: Option<StopReason>,
     stats: LaneStats,
 }
 
 impl Answer {
-    /// From a `prefilled` event; empty from any other.
-    pub(super) fn prefilled(kind: &EventKind) -> Self {
+    /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any
+    /// other event.
+    pub(super) fn prefilled(kind: &EventKind, kept: usize) -> Self {
         let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
             return Self::default();
         };
+        let (prompt, taken) = prompt.split_at(prompt.len().saturating_sub(kept));
         let mut answer = Self {
             turn: *turn,
-            prompt_len: prompt.len(),
+            prompt: prompt.iter().map(|piece| piece.id).collect(),
+            kept: taken.len(),
             cached: *cached,
             prefill_us: *took_us,
             first_row: row.clone(),
             stats: LaneStats::prefilled(*took_us),
             ..Self::default()
         };
+        for piece in taken {
+            answer.push(piece.clone(), (Provenance::Kept, None), 0);
+        }
         answer.push(first.clone(), (Provenance::Prefill, None), 0);
         answer
     }
 
     /// Takes an event of a round; returns what the lane does next, or nothing if it was ignored.
-    pub(super) fn apply(&mut self, kind: &EventKind, rule: VerifyRule) -> Option<Phase> {
+    pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings) -> Option<Phase> {
         match kind {
             EventKind::RoundStarted { round, base_len, draft_len } => {
-                let round =
-                    Round { round: *round, base_len: *base_len, draft_len: *draft_len, rule, ..Round::default() };
-                Some(self.start_round(round))
+                Some(self.start_round(Round {
+                    round: *round,
+                    base_len: *base_len,
+                    draft_len: *draft_len,
+                    rule: settings.rule,
+                    sampling: settings.sampling,
+                    leniency: settings.leniency,
+                    ..Round::default()
+                }))
             }
             EventKind::Drafted { round, index, token, q, top, row, took_us } => {
                 let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), row: *row, took_us: *took_us };
@@ -165,17 +188,17 @@ impl Answer {
 
     fn start_round(&mut self, round: Round) -> Phase {
         if let Some(old) = self.rounds.len().checked_sub(FULL_ROUNDS) {
-            self.rounds[old].shrink();
+            Arc::make_mut(&mut self.rounds[old]).shrink();
         }
         let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
-        self.rounds.push(Round { turn: self.turn, first_token: self.tokens.len(), ..round });
+        self.rounds.push(Arc::new(Round { turn: self.turn, first_token: self.tokens.len(), ..round }));
         phase
     }
 
     /// The round with this number, if it is still open.
     fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
         let round = self.rounds.last_mut()?;
-        (round.round == number && !round.is_complete).then_some(round)
+        (round.round == number && !round.is_complete).then(|| Arc::make_mut(round))
     }
 
     fn commit(&mut self, kind: &EventKind) -> Option<Phase> {
@@ -202,7 +225,7 @@ impl Answer {
     }
 
     fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
-        let position = self.prompt_len + self.tokens.len();
+        let position = self.prompt.len() + self.tokens.len();
         self.tokens.push(Token { piece, provenance, round, position, instead });
     }
 
@@ -237,8 +260,8 @@ impl Answer {
     /// Every token in the order in which it stood: discarded drafts before the token that took
     /// their place, unjudged ones at the end.
     pub fn strands(&self) -> impl Iterator<Item = Strand<'_>> {
-        let first = self.tokens.first().filter(|t| t.round == 0).map(strand);
-        first.into_iter().chain(self.rounds.iter().flat_map(|r| self.strands_of(r)))
+        let before_rounds = self.tokens.iter().take_while(|t| t.round == 0).map(|token| strand(token, 0));
+        before_rounds.chain(self.rounds.iter().flat_map(|r| self.strands_of(r)))
     }
 
     fn strands_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = Strand<'a>> {
@@ -249,18 +272,20 @@ impl Answer {
         let rest = round.drafts.iter().enumerate().filter(move |(index, _)| !is_out(*index));
         before
             .iter()
-            .map(strand)
-            .chain(rest.map(|(index, cell)| Strand {
+            .enumerate()
+            .map(|(i, token)| strand(token, round.column_of(i)))
+            .chain(rest.map(|(column, cell)| Strand {
                 piece: &cell.piece,
-                fate: draft_fate(round, index),
+                fate: draft_fate(round, column),
                 round: round.round,
+                column,
             }))
-            .chain(after.iter().map(strand))
+            .chain(after.iter().map(|token| strand(token, round.column_of(round.accepted()))))
     }
 }
 
-fn strand(token: &Token) -> Strand<'_> {
-    Strand { piece: &token.piece, fate: Fate::Committed(token.provenance), round: token.round }
+fn strand(token: &Token, column: usize) -> Strand<'_> {
+    Strand { piece: &token.piece, fate: Fate::Committed(token.provenance), round: token.round, column }
 }
 
 fn draft_fate(round: &Round, index: usize) -> Fate {

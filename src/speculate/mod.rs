@@ -15,6 +15,7 @@ pub mod sampler;
 pub mod verify;
 
 use crate::model::ModelError;
+use crate::protocol::TokenId;
 
 /// A round that could not be finished.
 #[derive(Debug, thiserror::Error)]
@@ -25,4 +26,12 @@ pub enum SpecError {
     /// There is nothing to continue.
     #[error("the prompt is empty; type some text")]
     EmptyPrompt,
+    /// A token that the target does not have.
+    #[error("cannot go on from token {token}: this target has {vocab} tokens; choose a turn of this run")]
+    UnknownToken {
+        /// Which.
+        token: TokenId,
+        /// How many it has.
+        vocab: u32,
+    },
 }

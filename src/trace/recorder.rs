@@ -93,7 +93,7 @@ mod tests {
         let path = folder.path().join("a.dscope.jsonl");
         let events = [
             event(0, EventKind::Loading { stage: "target".into(), done: 0, total: 1 }),
-            event(1, EventKind::Prompted { turn: 1, text: "hi\u{1b}[31m\n".into() }),
+            event(1, EventKind::Prompted { turn: 1, text: "hi\u{1b}[31m\n".into(), branch: None }),
             event(2, EventKind::Finished { reason: StopReason::Eos }),
         ];
         let mut recorder = Recorder::create(&path, false).unwrap();

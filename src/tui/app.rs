@@ -1,58 +1,25 @@
-//! Where the user looks: focus, scroll, selected round, overlay, what is typed.
+//! Where the user looks: page, pane, scroll, selected round, what lies over the screen, what is typed.
 //!
 //! Invariant: nothing here is derived from events, so that a session can be folded again (or
 //! another one put in its place) without losing the user's place; indices into a session are
-//! checked wherever they are used. Changing it is `update.rs`, showing it is `view`.
+//! checked wherever they are used. Changing it is `update`, showing it is `view`.
 
-use crate::protocol::{Lane, Message, Prompt, Settings, Speaker};
+use std::collections::HashSet;
+
+use crate::protocol::{Lane, Settings};
 use crate::session::{Round, Session};
 
 use super::editor::Editor;
+use super::entry::Entry;
+use super::filter::Filter;
 use super::keymap::{Context, Keymap};
-use super::theme::{BUNDLED, Depth, Theme};
+use super::options::TuiOptions;
+use super::pace::Pace;
+use super::page::{Page, Pane};
+use super::shelf::Shelf;
+use super::theme::Theme;
 use super::view::{Cache, Seen};
-
-/// What a caller decides about the front end.
-#[derive(Clone, Debug, Default)]
-pub struct TuiOptions {
-    /// Standing instructions, sent first in every conversation.
-    pub system: Option<String>,
-    /// Send prompts as they stand, without a chat template and without earlier turns.
-    pub raw: bool,
-    /// Name of a theme; else `default`, or `mono` when `no_color`.
-    pub theme: Option<String>,
-    /// A prompt to send as soon as the source takes one.
-    pub initial_prompt: Option<String>,
-    /// Start with plain and speculative side by side.
-    pub split: bool,
-    /// No colour, whatever the theme (`NO_COLOR`).
-    pub no_color: bool,
-    /// The terminal shows 24-bit colour (`COLORTERM`).
-    pub true_color: bool,
-    /// Shown once at the start, e.g. warnings about configuration.
-    pub warnings: Vec<String>,
-}
-
-impl TuiOptions {
-    /// Defaults with what the environment says about colour.
-    #[must_use]
-    pub fn from_env() -> Self {
-        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self {
-            no_color: set("NO_COLOR").is_some(),
-            true_color: Depth::from_colorterm(set("COLORTERM").as_deref()) == Depth::True,
-            ..Self::default()
-        }
-    }
-}
-
-/// What takes the keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Focus {
-    #[default]
-    Prompt,
-    Browse,
-}
+use super::wish::Wishes;
 
 /// Which line of the transcript is on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,20 +48,52 @@ pub(super) struct Awaiting {
     notices: u64,
 }
 
+/// What lies over the screen and takes the keys.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Overlay {
+    /// The help, from this line on.
+    Help(usize),
+    /// The list of actions.
+    Palette(Entry),
+    Search(Entry),
+    /// The settings, with the chosen row.
+    Settings(usize),
+    WhatIf(Box<Wishes>),
+}
+
+/// What only the owner of the terminal and of the caller's hooks can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Suspend,
+    Copy(String),
+    Save,
+}
+
 /// Where the user looks.
 pub struct App {
-    pub(super) focus: Focus,
+    pub(super) page: Page,
+    pub(super) pane: Pane,
+    pub(super) is_zoomed: bool,
     pub(super) editor: Editor,
     pub(super) scroll: Scroll,
     /// None follows the live round.
     pub(super) selected: Option<RoundAt>,
-    /// Column of the round table; none picks the telling one.
+    /// Column of the selected round; none picks the telling one.
     pub(super) cell: Option<usize>,
-    pub(super) help: Option<usize>,
+    pub(super) filter: Filter,
+    pub(super) overlay: Option<Overlay>,
     pub(super) split: bool,
     pub(super) hides_discarded: bool,
+    pub(super) pace: Pace,
+    /// Time goes on by ticks: the past is played, or the engine runs a phase a tick.
+    pub(super) plays: bool,
+    /// The engine holds because the user went back.
+    pub(super) holds: bool,
     /// Index of the turn each conversation starts with.
     pub(super) conversations: Vec<usize>,
+    /// Numbers of branches that were returned from.
+    pub(super) abandoned: HashSet<u32>,
+    pub(super) lesson: super::lesson::Study,
     pub(super) awaiting: Option<Awaiting>,
     /// Settings asked for, and what they were when asked.
     pub(super) wanted: Option<(Settings, Settings)>,
@@ -108,39 +107,41 @@ pub struct App {
     /// No more events will come.
     pub(super) has_ended: bool,
     pub(super) quits: bool,
+    pub(super) asks: Vec<Ask>,
     pub(super) keymap: Keymap,
     pub(super) seen: Seen,
     /// Not state: lines of ended turns, which would come out the same again.
     pub(super) transcript: Cache,
     pub(super) options: TuiOptions,
-    themes: Vec<Theme>,
-    theme: usize,
+    shelf: Shelf,
 }
 
 impl App {
-    /// A fresh view with the bundled keymap and themes.
+    /// A fresh view with the keymap and the themes of the binary and of the user.
     #[must_use]
     pub fn new(options: TuiOptions) -> Self {
-        let depth = if options.true_color { Depth::True } else { Depth::Indexed };
-        let bundled = BUNDLED.iter().filter_map(|(name, _)| Theme::bundled(name));
-        let themes: Vec<Theme> = bundled.map(|(theme, _)| theme.at(depth)).collect();
-        let wanted = if options.no_color { "mono" } else { options.theme.as_deref().unwrap_or("default") };
-        let theme = themes.iter().position(|theme| theme.name == wanted);
-        let mut toasts = options.warnings.clone();
-        if theme.is_none() {
-            let names: Vec<_> = themes.iter().map(|theme| theme.name.as_str()).collect();
-            toasts.push(format!("there is no theme '{wanted}'; there are: {}", names.join(", ")));
-        }
+        let (keymap, mut toasts) = Keymap::with_user(options.keymap.as_deref());
+        let (shelf, warnings) = Shelf::new(&options);
+        toasts.splice(0..0, options.warnings.iter().cloned());
+        toasts.extend(warnings);
         let mut app = Self {
-            focus: Focus::default(),
+            page: options.page,
+            pane: options.page.panes()[0],
+            is_zoomed: false,
             editor: Editor::default(),
             scroll: Scroll::default(),
             selected: None,
             cell: None,
-            help: None,
+            filter: Filter::default(),
+            overlay: None,
             split: options.split,
             hides_discarded: false,
+            pace: Pace::default(),
+            plays: false,
+            holds: false,
             conversations: vec![0],
+            abandoned: HashSet::new(),
+            lesson: super::lesson::Study::default(),
             awaiting: None,
             wanted: None,
             stop_sent: false,
@@ -150,12 +151,12 @@ impl App {
             lost: None,
             has_ended: false,
             quits: false,
-            keymap: Keymap::bundled(),
+            asks: Vec::new(),
+            keymap,
             seen: Seen::default(),
             transcript: Cache::default(),
             options,
-            themes,
-            theme: theme.unwrap_or(0),
+            shelf,
         };
         app.dress_editor();
         app
@@ -164,7 +165,7 @@ impl App {
     /// The theme in use.
     #[must_use]
     pub fn theme(&self) -> &Theme {
-        &self.themes[self.theme]
+        self.shelf.theme()
     }
 
     /// Whether the user has left.
@@ -182,8 +183,8 @@ impl App {
     pub fn follow(&mut self, session: &Session) {
         if !self.is_busy(session) {
             self.stop_sent = false;
-            if std::mem::take(&mut self.returns_to_prompt) {
-                self.focus = Focus::Prompt;
+            if std::mem::take(&mut self.returns_to_prompt) && self.page == Page::Chat && self.overlay.is_none() {
+                self.pane = Pane::Prompt;
             }
         }
         if !self.is_awaiting(session) {
@@ -192,21 +193,43 @@ impl App {
     }
 
     pub(super) fn next_theme(&mut self) {
-        self.theme = (self.theme + 1) % self.themes.len();
+        self.shelf.next();
         self.dress_editor();
     }
 
     fn dress_editor(&mut self) {
-        let theme = &self.themes[self.theme];
-        self.editor.dress(theme);
+        self.editor.dress(self.shelf.theme());
     }
 
     /// Where keys go now.
     pub(super) fn context(&self) -> Context {
-        match (self.help, self.focus) {
-            (Some(_), _) => Context::Help,
-            (None, Focus::Prompt) => Context::Prompt,
-            (None, Focus::Browse) => Context::Browse,
+        match &self.overlay {
+            Some(Overlay::Help(_)) => Context::Help,
+            Some(Overlay::Palette(_) | Overlay::Search(_)) => Context::Entry,
+            Some(Overlay::WhatIf(wishes)) if wishes.is_typing() => Context::Entry,
+            Some(Overlay::Settings(_) | Overlay::WhatIf(_)) => Context::Panel,
+            None if self.is_typing() => Context::Prompt,
+            None => Context::Browse,
+        }
+    }
+
+    /// Whether the prompt takes the keys.
+    pub(super) fn is_typing(&self) -> bool {
+        self.page == Page::Chat && self.pane == Pane::Prompt
+    }
+
+    /// Whether a pane takes the keys.
+    pub(super) fn has_focus(&self, pane: Pane) -> bool {
+        self.pane == pane && self.overlay.is_none()
+    }
+
+    pub(super) fn go_to(&mut self, page: Page) {
+        if self.page != page {
+            self.page = page;
+            self.pane = page.home();
+            self.is_zoomed = false;
+        } else if self.is_typing() {
+            self.pane = page.home();
         }
     }
 
@@ -220,6 +243,10 @@ impl App {
         self.awaiting.as_ref().is_some_and(still) && session.failure().is_none() && self.lost.is_none()
     }
 
+    pub(super) fn await_answer(&mut self, session: &Session, text: String) {
+        self.awaiting = Some(Awaiting { text, turns: session.turns().len(), notices: session.notices_seen() });
+    }
+
     /// Settings as the user wants them: as they are, or as asked for and not yet in force.
     pub(super) fn settings(&self, session: &Session) -> Settings {
         match self.wanted {
@@ -228,38 +255,21 @@ impl App {
         }
     }
 
-    /// The prompt for this text: all turns of the conversation, then the text.
-    pub(super) fn compose(&mut self, session: &Session, text: String) -> Prompt {
-        self.awaiting =
-            Some(Awaiting { text: text.clone(), turns: session.turns().len(), notices: session.notices_seen() });
-        if self.options.raw {
-            return Prompt::Raw(text);
-        }
-        let message = |role, content| Message { role, content };
-        let system = self.options.system.iter().cloned();
-        let mut messages: Vec<_> = system.map(|s| message(Speaker::System, s)).collect();
-        let start = self.conversations.last().copied().unwrap_or(0);
-        for turn in session.turns().iter().skip(start) {
-            let answer = turn.answer(Lane::Speculative);
-            if !answer.tokens.is_empty() {
-                messages.push(message(Speaker::User, turn.typed.clone()));
-                messages.push(message(Speaker::Assistant, answer.text()));
-            }
-        }
-        messages.push(message(Speaker::User, text));
-        Prompt::Chat(messages)
+    /// Where the round on show stands: the selected one, else the newest.
+    pub(super) fn round_index(&self, session: &Session) -> Option<RoundAt> {
+        let selected = self.selected.filter(|at| round_at(session, *at).is_some());
+        selected.or_else(|| live_round(session))
     }
 
-    /// The round on show: the selected one, else the newest.
+    /// The round on show.
     pub(super) fn round<'a>(&self, session: &'a Session) -> Option<&'a Round> {
-        let selected = self.selected.and_then(|at| round_at(session, at));
-        selected.or_else(|| live_round(session).and_then(|at| round_at(session, at)))
+        round_at(session, self.round_index(session)?)
     }
 }
 
 /// A round by its indices.
 pub(super) fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
-    session.turns().get(at.turn)?.answer(Lane::Speculative).rounds.get(at.round)
+    session.turns().get(at.turn)?.answer(Lane::Speculative).rounds.get(at.round).map(AsRef::as_ref)
 }
 
 /// The newest round of the speculative lane.

@@ -21,6 +21,7 @@ pub(super) const fn role(fate: Fate) -> Role {
     match fate {
         Fate::Committed(Provenance::Prefill) => Role::TokenPrefill,
         Fate::Committed(Provenance::Plain) => Role::TokenPlain,
+        Fate::Committed(Provenance::Kept) => Role::TokenKept,
         Fate::Committed(Provenance::Accepted) => Role::TokenAccepted,
         Fate::Committed(Provenance::Recovered) => Role::TokenRecovered,
         Fate::Committed(Provenance::Bonus) => Role::TokenBonus,
@@ -47,7 +48,7 @@ pub(super) const fn mark(fate: Fate) -> &'static str {
 pub(super) const fn sign(fate: Fate) -> &'static str {
     match fate {
         Fate::Committed(Provenance::Accepted) => "✓",
-        Fate::Committed(Provenance::Prefill | Provenance::Plain) => "▪",
+        Fate::Committed(Provenance::Prefill | Provenance::Plain | Provenance::Kept) => "▪",
         _ => mark(fate),
     }
 }

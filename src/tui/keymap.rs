@@ -20,15 +20,19 @@ pub enum Context {
     Global,
     /// While typing.
     Prompt,
-    /// While looking at the answer.
+    /// While looking around.
     Browse,
+    /// In a panel of choices: the settings, what if.
+    Panel,
+    /// While typing a name or a search.
+    Entry,
     /// While the help is open.
     Help,
 }
 
 impl Context {
     /// Every context, in the order of the help.
-    pub const ALL: &'static [Self] = &[Self::Prompt, Self::Browse, Self::Global, Self::Help];
+    pub const ALL: &'static [Self] = &[Self::Prompt, Self::Browse, Self::Global, Self::Panel, Self::Entry, Self::Help];
 
     /// Its table in `keymap.toml`.
     #[must_use]
@@ -37,6 +41,8 @@ impl Context {
             Self::Global => "global",
             Self::Prompt => "prompt",
             Self::Browse => "browse",
+            Self::Panel => "panel",
+            Self::Entry => "entry",
             Self::Help => "help",
         }
     }
@@ -47,7 +53,9 @@ impl Context {
         match self {
             Self::Global => "Everywhere",
             Self::Prompt => "In the prompt",
-            Self::Browse => "In the answer",
+            Self::Browse => "In the views",
+            Self::Panel => "In the settings, in what if",
+            Self::Entry => "In a search, in the list of actions",
             Self::Help => "In this help",
         }
     }
@@ -212,6 +220,28 @@ impl Keymap {
         Self::parse(BUNDLED).0
     }
 
+    /// The table in the binary under the lines of a user's file, with warnings about those: a key means
+    /// what the user says, and an action that loses its last key is named.
+    #[must_use]
+    pub fn with_user(text: Option<&str>) -> (Self, Vec<String>) {
+        let Some(text) = text else {
+            return (Self::bundled(), Vec::new());
+        };
+        let (mut keymap, warnings) = Self::parse(text);
+        let mut warnings: Vec<_> = warnings.into_iter().map(|warning| format!("keymap: {warning}")).collect();
+        let bundled = Self::bundled();
+        for mut binding in bundled.bindings {
+            binding.on.retain(|chord| keymap.bound(binding.context, *chord).is_none());
+            if !binding.on.is_empty() {
+                keymap.bindings.push(binding);
+            }
+        }
+        for action in Action::ALL.iter().filter(|action| keymap.bindings.iter().all(|b| b.run != **action)) {
+            warnings.push(format!("keymap: no key is left for {}; : still finds it", action.name()));
+        }
+        (keymap, warnings)
+    }
+
     /// A table from the text of a file, with warnings about what was not understood.
     #[must_use]
     pub fn parse(text: &str) -> (Self, Vec<String>) {
@@ -332,7 +362,7 @@ mod tests {
         let keymap = Keymap::bundled();
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
         assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Up)), Some(Action::HistoryPrevious));
-        assert_eq!(keymap.action(Context::Browse, key(KeyCode::Up)), Some(Action::ScrollUp));
+        assert_eq!(keymap.action(Context::Browse, key(KeyCode::Up)), Some(Action::Up));
         assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Esc)), Some(Action::Leave));
         assert_eq!(keymap.action(Context::Prompt, key(KeyCode::Char('q'))), None);
         let shifted = KeyEvent::new(KeyCode::Char('?'), KeyModifiers::SHIFT);
@@ -353,6 +383,23 @@ mod tests {
                 "unknown table 'brwse'; nearest is 'browse'",
             ]
         );
+    }
+
+    #[test]
+    fn a_users_lines_stand_before_the_bundled_ones() {
+        let text = "[browse]\nkeymap = [{ on = \"w\", run = \"quit\", desc = \"quit\" }, { on = \"x\", run = \"zomo\", desc = \"z\" }]";
+        let (keymap, warnings) = Keymap::with_user(Some(text));
+        let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
+        assert_eq!(keymap.action(Context::Browse, key('w')), Some(Action::Quit));
+        assert_eq!(keymap.action(Context::Browse, key('q')), Some(Action::Quit));
+        assert_eq!(
+            warnings,
+            [
+                "keymap: [browse] unknown action 'zomo'; nearest is 'zoom'",
+                "keymap: no key is left for what_if; : still finds it",
+            ]
+        );
+        assert_eq!(Keymap::with_user(None), (Keymap::bundled(), Vec::new()));
     }
 
     #[test]

@@ -1,34 +1,50 @@
 //! The terminal front end: an `Elm`-shaped loop over events of the source and keys of the user.
 //!
 //! ```text
-//!   key ──► keymap ──► Action ──► update(&mut App, &Session, Action) ──► Command ──► source
-//!   source ──► Event ──► consumers, then Session ──► view(&Session, &App, &Theme) ──► Frame
+//!   key ──► keymap ──► Action ──► update(&mut App, &mut Timeline, Action) ──► Command ──► source
+//!   source ──► Event ──► consumers, then Timeline ──► view(&Timeline, &App, &Theme) ──► Frame
 //! ```
 //!
 //! Invariant: two states, never mixed. [`Session`](crate::session::Session) is what happened and
-//! only events change it; [`App`] is where the user looks and only keys change it. Views read both
+//! only events change it, its past included; [`App`] is where the user looks and only keys change it. Views read both
 //! and write neither. Nothing here knows an engine, a model or a file of a recording.
 
 mod action;
 mod app;
+mod conversation;
+mod depth;
 mod editor;
+mod entry;
 mod fate;
+mod filter;
 mod keymap;
+mod knob;
+mod lesson;
+mod options;
+mod pace;
+mod page;
+mod plain_glyphs;
+mod search;
+mod shelf;
 mod terminal;
 mod theme;
 mod update;
 mod view;
 mod widgets;
+mod wish;
 
 pub use action::Action;
-pub use app::{App, TuiOptions};
+pub use app::App;
+pub use depth::Depth;
 pub use keymap::{Binding, Chord, Context, Keymap};
+pub use options::{Saver, TuiOptions, Write};
+pub use page::Page;
 pub use terminal::{Ended, TuiError, run};
-pub use theme::{Depth, Role, Theme};
+pub use theme::{Role, Theme};
 pub use update::{paste, press, update};
 pub use view::{Seen, view};
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod pty;
 #[cfg(test)]
 mod tests;

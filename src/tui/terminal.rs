@@ -12,7 +12,11 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crossterm::cursor::Show;
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event as Input, EventStream, KeyEventKind};
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::event::{
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event as Input, EventStream,
+    KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
+};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use futures::StreamExt;
@@ -21,10 +25,12 @@ use ratatui::backend::CrosstermBackend;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::{Command, Event};
-use crate::session::Session;
+use crate::session::Timeline;
 use crate::stream::{FanOut, Source};
 
-use super::app::{App, TuiOptions};
+use super::action::Action;
+use super::app::{App, Ask};
+use super::options::TuiOptions;
 use super::{update, view};
 
 /// Shortest time between two frames.
@@ -59,22 +65,44 @@ static HOOK: Once = Once::new();
 /// The terminal in raw mode on its alternate screen; put back when dropped.
 struct Guard {
     terminal: Terminal<CrosstermBackend<Stdout>>,
+    mouse: bool,
 }
 
 impl Guard {
-    fn enter() -> io::Result<Self> {
+    fn enter(mouse: bool) -> io::Result<Self> {
         hook_panics(thread::current().id());
-        ACTIVE.store(true, Ordering::SeqCst);
-        let entered = enable_raw_mode()
-            .and_then(|()| execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste))
-            .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        let entered = take_over(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match entered {
-            Ok(terminal) => Ok(Self { terminal }),
+            Ok(terminal) => Ok(Self { terminal, mouse }),
             Err(error) => {
                 restore();
                 Err(error)
             }
         }
+    }
+}
+
+/// Raw mode, the alternate screen, whole pastes and, if wanted, the mouse.
+fn take_over(mouse: bool) -> io::Result<()> {
+    ACTIVE.store(true, Ordering::SeqCst);
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
+    if mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) }
+}
+
+impl Guard {
+    /// Gives the terminal back, stops the process, and takes the terminal again when it goes on.
+    #[cfg(unix)]
+    fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
+        take_over(self.mouse)?;
+        self.terminal.clear()
+    }
+
+    #[cfg(not(unix))]
+    fn suspend(&mut self) -> io::Result<()> {
+        self.terminal.clear()
     }
 }
 
@@ -88,7 +116,7 @@ impl Drop for Guard {
 fn restore() {
     if ACTIVE.swap(false, Ordering::SeqCst) {
         // Nothing can be done about a terminal that is gone.
-        let _ = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+        let _ = execute!(stdout(), DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
@@ -123,21 +151,21 @@ fn take_panic() -> Option<String> {
 pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let mut front =
-        Front { session: Session::new(), app: App::new(options), source, consumers, is_greeted: false, is_open: true };
+        Front { time: Timeline::new(), app: App::new(options), source, consumers, is_greeted: false, is_open: true };
     runtime.block_on(async {
-        let mut guard = Guard::enter()?;
-        let shown = front.show(&mut guard.terminal).await;
+        let mut guard = Guard::enter(!front.app.options.no_mouse)?;
+        let shown = front.show(&mut guard).await;
         drop(guard);
         front.leave().await;
         shown
     })?;
-    let failure = front.session.failure().map(str::to_owned).or(front.app.lost);
+    let failure = front.time.live().failure().map(str::to_owned).or(front.app.lost);
     Ok(failure.map_or(Ended::Quit, Ended::Failed))
 }
 
 /// Everything the loop owns.
 struct Front {
-    session: Session,
+    time: Timeline,
     app: App,
     source: Source,
     consumers: FanOut,
@@ -148,16 +176,18 @@ struct Front {
 }
 
 impl Front {
-    async fn show(&mut self, terminal: &mut Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
+    async fn show(&mut self, guard: &mut Guard) -> io::Result<()> {
         let mut inputs = EventStream::new();
         let mut is_dirty = true;
         let mut next_frame = Instant::now();
+        let mut ticked = Instant::now();
         while !self.app.quits() {
             if is_dirty && Instant::now() >= next_frame {
-                self.draw(terminal)?;
+                self.draw(&mut guard.terminal)?;
                 is_dirty = false;
                 next_frame = Instant::now() + FRAME;
             }
+            let due = update::next_tick(&self.app, &self.time).map(|gap| ticked + gap);
             tokio::select! {
                 biased;
                 input = inputs.next() => match input {
@@ -165,17 +195,49 @@ impl Front {
                     None => return Ok(()),
                 },
                 event = self.source.events.recv(), if self.is_open => self.take(event),
+                () = sleep_until(due.unwrap_or(next_frame)), if due.is_some() => {
+                    ticked = Instant::now();
+                    let commands = update::tick(&mut self.app, &mut self.time);
+                    self.send(commands);
+                },
                 () = sleep_until(next_frame), if is_dirty => continue,
             }
+            self.fulfil(guard)?;
             is_dirty = true;
         }
         Ok(())
     }
 
+    /// Does what the keys asked of the terminal and of the caller.
+    fn fulfil(&mut self, guard: &mut Guard) -> io::Result<()> {
+        for ask in std::mem::take(&mut self.app.asks) {
+            match ask {
+                Ask::Suspend => guard.suspend()?,
+                Ask::Copy(text) => {
+                    execute!(stdout(), CopyToClipboard::to_clipboard_from(&text))?;
+                    let count = text.chars().count();
+                    self.app.toast = Some(format!("{count} characters sent to the terminal's clipboard"));
+                }
+                Ask::Save => self.app.toast = Some(self.save()),
+            }
+        }
+        Ok(())
+    }
+
+    fn save(&self) -> String {
+        let Some(saver) = &self.app.options.save else {
+            return "this session cannot be saved from here; start with --trace FILE".to_owned();
+        };
+        if self.time.first() > 0 {
+            return "the beginning of this long run is not kept; start with --trace FILE to record all".to_owned();
+        }
+        (saver.0)(&mut self.time.events()).unwrap_or_else(|error| error)
+    }
+
     fn draw(&mut self, terminal: &mut Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
         let mut seen = None;
-        let (session, app) = (&self.session, &self.app);
-        terminal.draw(|frame| seen = Some(view::view(session, app, app.theme(), frame)))?;
+        let (time, app) = (&self.time, &self.app);
+        terminal.draw(|frame| seen = Some(view::view(time, app, app.theme(), frame)))?;
         if let Some(seen) = seen {
             self.app.saw(seen);
         }
@@ -184,7 +246,8 @@ impl Front {
 
     fn input(&mut self, input: Input) {
         let commands = match input {
-            Input::Key(key) if key.kind != KeyEventKind::Release => update::press(&mut self.app, &self.session, key),
+            Input::Key(key) if key.kind != KeyEventKind::Release => update::press(&mut self.app, &mut self.time, key),
+            Input::Mouse(mouse) => self.mouse(mouse),
             Input::Paste(text) => {
                 update::paste(&mut self.app, &text);
                 Vec::new()
@@ -192,6 +255,18 @@ impl Front {
             _ => Vec::new(),
         };
         self.send(commands);
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent) -> Vec<Command> {
+        let wheel = match mouse.kind {
+            MouseEventKind::Down(MouseButton::Left) => {
+                return update::click(&mut self.app, &mut self.time, mouse.column, mouse.row);
+            }
+            MouseEventKind::ScrollUp => Action::Up,
+            MouseEventKind::ScrollDown => Action::Down,
+            _ => return Vec::new(),
+        };
+        update::update(&mut self.app, &mut self.time, wheel)
     }
 
     fn send(&mut self, commands: Vec<Command>) {
@@ -208,25 +283,25 @@ impl Front {
             self.lose();
         }
         while let Some(event) = next {
-            self.apply(&event);
+            self.apply(event);
             next = self.source.events.try_recv().ok();
         }
-        self.app.follow(&self.session);
+        self.app.follow(self.time.live());
         self.greet();
     }
 
-    fn apply(&mut self, event: &Event) {
-        for dropped in self.consumers.event(event) {
+    fn apply(&mut self, event: Event) {
+        for dropped in self.consumers.event(&event) {
             self.app.toast = Some(dropped.to_string());
         }
-        self.session.apply(event);
+        self.time.apply(event);
     }
 
     /// The source has closed its channel. A recording may end so; a live engine may not.
     fn lose(&mut self) {
         self.is_open = false;
         self.app.has_ended = true;
-        let header = self.session.header();
+        let header = self.time.live().header();
         if header.is_some_and(|header| !header.capabilities.can_generate) {
             self.app.toast = Some("the recording has ended".to_owned());
             return;
@@ -237,11 +312,11 @@ impl Front {
 
     /// Once a source that takes prompts has begun: what the options asked of it.
     fn greet(&mut self) {
-        let takes_prompts = self.session.header().is_some_and(|h| h.capabilities.can_generate);
+        let takes_prompts = self.time.live().header().is_some_and(|h| h.capabilities.can_generate);
         if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
             return;
         }
-        let commands = update::greet(&mut self.app, &self.session);
+        let commands = update::greet(&mut self.app, self.time.live());
         self.send(commands);
     }
 
@@ -251,7 +326,7 @@ impl Front {
         let deadline = Instant::now() + FAREWELL;
         while self.is_open {
             match timeout_at(deadline, self.source.events.recv()).await {
-                Ok(Some(event)) => self.apply(&event),
+                Ok(Some(event)) => self.apply(event),
                 Ok(None) | Err(_) => self.is_open = false,
             }
         }

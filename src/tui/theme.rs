@@ -11,6 +11,8 @@ use std::ops::Index;
 use ratatui::style::{Color, Modifier, Style};
 use toml::{Table, Value};
 
+use super::depth::Depth;
+
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident = $key:literal),+ $(,)?) => {
         /// A meaning that has a style.
@@ -39,6 +41,8 @@ roles! {
     TokenPrefill = "token.prefill",
     /// Token of a round without drafts.
     TokenPlain = "token.plain",
+    /// Taken over from the turn that a branch leaves.
+    TokenKept = "token.kept",
     /// Accepted draft.
     TokenAccepted = "token.accepted",
     /// The target's token in place of a rejected draft.
@@ -104,30 +108,14 @@ impl Index<Role> for Theme {
 pub(super) const BUNDLED: &[(&str, &str)] = &[
     ("default", include_str!("../../themes/default.toml")),
     ("light", include_str!("../../themes/light.toml")),
+    ("high-contrast", include_str!("../../themes/high-contrast.toml")),
     ("colorblind", include_str!("../../themes/colorblind.toml")),
+    ("gruvbox", include_str!("../../themes/gruvbox.toml")),
+    ("nord", include_str!("../../themes/nord.toml")),
+    ("catppuccin", include_str!("../../themes/catppuccin.toml")),
     ("ansi16", include_str!("../../themes/ansi16.toml")),
     ("mono", include_str!("../../themes/mono.toml")),
 ];
-
-/// How many colours a terminal shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// 24 bits.
-    True,
-    /// The 256-colour palette.
-    Indexed,
-}
-
-impl Depth {
-    /// From the value of `COLORTERM`.
-    #[must_use]
-    pub fn from_colorterm(value: Option<&str>) -> Self {
-        match value {
-            Some("truecolor" | "24bit") => Self::True,
-            _ => Self::Indexed,
-        }
-    }
-}
 
 impl Theme {
     /// A bundled theme with the warnings of its file; none when there is no such theme.
@@ -160,11 +148,9 @@ impl Theme {
     /// The same theme for a terminal with fewer colours.
     #[must_use]
     pub fn at(mut self, depth: Depth) -> Self {
-        if depth == Depth::Indexed {
-            for style in &mut self.styles {
-                style.fg = style.fg.map(to_indexed);
-                style.bg = style.bg.map(to_indexed);
-            }
+        for style in &mut self.styles {
+            style.fg = style.fg.and_then(|color| depth.fit(color));
+            style.bg = style.bg.and_then(|color| depth.fit(color));
         }
         self
     }
@@ -327,23 +313,6 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The nearest colour of the 6 × 6 × 6 cube or the grey ramp.
-fn to_indexed(color: Color) -> Color {
-    let Color::Rgb(r, g, b) = color else {
-        return color;
-    };
-    let level = |v: u8| match v {
-        0..48 => 0,
-        48..115 => 1,
-        _ => (v - 35) / 40,
-    };
-    let spread = r.max(g).max(b) - r.min(g).min(b);
-    if spread < 10 && (8..=238).contains(&r) {
-        return Color::Indexed(232 + (r - 8) / 10);
-    }
-    Color::Indexed(16 + 36 * level(r) + 6 * level(g) + level(b))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,7 +371,5 @@ mod tests {
         let theme = theme.at(Depth::Indexed);
         let rgb = |style: &Style| matches!(style.fg, Some(Color::Rgb(..))) || matches!(style.bg, Some(Color::Rgb(..)));
         assert!(!theme.styles.iter().any(rgb));
-        assert_eq!(to_indexed(Color::Rgb(255, 0, 0)), Color::Indexed(196));
-        assert_eq!(to_indexed(Color::Rgb(255, 255, 255)), Color::Indexed(231));
     }
 }

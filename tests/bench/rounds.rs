@@ -14,7 +14,7 @@ use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::Loaded;
 use draftscope::protocol::{Baseline, Event, Prompt, Settings, TokenId};
-use draftscope::session::Session;
+use draftscope::session::{Session, Timeline};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter};
 use draftscope::stream::Consumer;
@@ -82,13 +82,14 @@ fn fold_10k_events(bencher: Bencher) {
 
 #[divan::bench(args = [(80, 24), (200, 60)], sample_count = 100)]
 fn draw_a_frame(bencher: Bencher, size: (u16, u16)) {
-    let session = fold(&events());
+    let mut time = Timeline::new();
+    events().into_iter().for_each(|event| time.apply(event));
     let app = App::new(TuiOptions::default());
     let theme: Theme = app.theme().clone();
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     bencher.bench_local(|| {
         let draw = |frame: &mut ratatui::Frame<'_>| {
-            view(&session, &app, &theme, frame);
+            view(&time, &app, &theme, frame);
         };
         terminal.draw(draw).unwrap();
     });

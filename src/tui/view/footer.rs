@@ -9,6 +9,7 @@ use ratatui::text::{Line, Span};
 use crate::session::text;
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
+use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
@@ -58,40 +59,32 @@ fn hints(screen: Screen, width: usize) -> Line<'static> {
 
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
-        DraftLenDown, DraftLenUp, EditPrompt, FocusNext, Follow, Help, Leave, NewConversation, Newline, NextRule,
-        NextTheme, PauseResume, Quit, RejectPrevious, RoundNext, RoundPrevious, ScrollDown, ScrollUp, Send, StepPhase,
-        StepRound, StopOrQuit, ToggleDiscarded, ToggleSplit,
+        BackRound, Confirm, ContinueHere, Down, DraftLenUp, EditPrompt, FocusNext, Follow, Help, HistoryPrevious, Leave,
+        Left, Newline, NextFilter, Open, Palette, PauseResume, Quit, RejectPrevious, Right, Search, Send, Settings,
+        StepPhase, StepRound, StopOrQuit, ToggleSplit, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
     };
     match context {
         Context::Prompt => {
-            &[Send, Newline, FocusNext, StopOrQuit, Help, ToggleSplit, DraftLenUp, DraftLenDown, NewConversation]
+            &[Send, FocusNext, StopOrQuit, Help, Palette, HistoryPrevious, Newline, ViewRounds, ViewLearn, ToggleSplit]
         }
-        Context::Help => &[ScrollUp, ScrollDown, Leave],
+        Context::Help => &[Up, Down, Leave],
+        Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
+        Context::Entry => &[Confirm, Up, Down, Leave],
+        Context::Browse | Context::Global if screen.time.is_past() => {
+            &[PauseResume, StepPhase, StepRound, BackRound, Follow, WhatIf, ContinueHere, Help]
+        }
         Context::Browse | Context::Global if screen.app.is_busy(screen.session) => &[
-            PauseResume,
-            StepPhase,
-            StepRound,
-            RoundPrevious,
-            StopOrQuit,
-            Help,
-            DraftLenUp,
-            DraftLenDown,
-            ToggleDiscarded,
-            Follow,
-            ToggleSplit,
+            PauseResume, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings, Zoom, ToggleSplit,
         ],
-        Context::Browse | Context::Global => &[
-            EditPrompt,
-            RoundPrevious,
-            RoundNext,
-            RejectPrevious,
-            Help,
-            Quit,
-            ToggleSplit,
-            ToggleDiscarded,
-            DraftLenUp,
-            NextRule,
-            NextTheme,
-        ],
+        Context::Browse | Context::Global => match screen.app.page {
+            Page::Chat => &[
+                EditPrompt, Left, Right, Open, BackRound, Help, Search, WhatIf, ContinueHere, Palette, Quit,
+            ],
+            Page::Rounds => &[Up, Down, NextFilter, RejectPrevious, Open, BackRound, WhatIf, Help, ViewChat, Quit],
+            Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
+            Page::Speed => &[DraftLenUp, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat],
+            Page::Compare => &[ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
+            Page::Learn => &[Up, Down, Open, Right, Leave, StepPhase, BackRound, Help, ViewChat],
+        },
     }
 }

@@ -8,6 +8,7 @@ use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
+use crate::session::{Fate, Provenance};
 use crate::tui::fate;
 use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
@@ -35,6 +36,11 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("tokens/round", "committed ÷ rounds, bonus and recovered included"),
     ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
     ("by position", "accepted ÷ offered at that place of the draft"),
+    ("break-even", "the acceptance at which a k is as fast as plain decoding, at the costs measured"),
+    ("T(m)", "time of one target pass over m rows"),
+    ("residual", "max(0, p − q), normalised: what a rejected draft is redrawn from"),
+    ("the past", "an earlier moment, folded again from the recorded events; the present waits or goes on"),
+    ("branch", "an answer that goes on from a committed point of another one"),
     ("near tie", "the target's two best candidates differ by less than 0.05"),
     ("lossless", "the output follows the target's own distribution, whatever the drafter says"),
     ("· ⏎ ⇥ ␛", "a space, line break, tab, control character in a token"),
@@ -46,6 +52,7 @@ pub(super) fn render(screen: Screen, top: usize, area: Rect, frame: &mut Frame) 
     let block = screen.panel(" Help ").border_style(screen.theme[Role::PanelFocused]);
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
     frame.render_widget(block, area);
     let lines = lines(screen, inner.width);
     let max = lines.len().saturating_sub(inner.height.into());
@@ -64,7 +71,8 @@ fn lines(screen: Screen, width: u16) -> Vec<Line<'static>> {
         lines.push(Line::default());
     }
     lines.push(headline(screen, "Marks in the answer"));
-    for (fate, [name, ..]) in fate::LEGEND {
+    let kept = (Fate::Committed(Provenance::Kept), ["taken over by a branch", "", ""]);
+    for (fate, [name, ..]) in fate::LEGEND.iter().chain([&kept]) {
         let style = screen.theme[fate::role(*fate)];
         let sign = Span::styled(fit(fate::sign(*fate), 3), screen.theme[Role::Key]);
         lines.push(Line::from(vec![sign, Span::styled(*name, style)]));

@@ -2,40 +2,55 @@
 //!
 //! ```text
 //!   status ────────────────────────────────
-//!   transcript (or split) │ speed
-//!                         │ speedup           (not compact)
-//!                         │ tokens per round  (not compact)
-//!                         │ acceptance by position
-//!   round ─────────────────────────────────
-//!   prompt ────────────────────────────────
+//!   tabs ──────────────────────────────────   (22 lines and more)
+//!   the page: its panes, or the zoomed one
+//!   time ──────────────────────────────────   (in the past only)
 //!   footer ────────────────────────────────
 //! ```
 //!
-//! Invariant: drawing changes nothing; what a frame measured (how far one can scroll) goes back to
-//! the caller as [`Seen`]. Any size from 1×1 up draws without panic. One file per panel.
+//! Invariant: drawing changes nothing; what a frame measured (how far one can scroll, what is under
+//! the mouse) goes back to the caller as [`Seen`]. Any size from 1×1 up draws without panic. One file
+//! per panel; `pages.rs` says where each stands.
 
+mod account;
+mod costs;
+mod distributions;
 mod footer;
 mod help;
+mod ladder;
+mod lesson;
+mod memory;
+mod numbers;
+mod pages;
+mod palette;
 mod per_round;
 mod positions;
 mod prompt;
 mod round;
 mod screens;
+mod search;
+mod settings;
 mod speed;
 mod speedup;
 mod status;
+mod table;
+mod tabs;
+mod time;
+mod times;
 mod transcript;
+mod what_if;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Block;
 
-use crate::protocol::Lane;
-use crate::session::{Fate, Session, Turn};
+use crate::session::{Fate, Session, Timeline, Turn};
 
-use super::app::App;
+use super::app::{App, Overlay, RoundAt};
 use super::fate;
+use super::page::{Page, Pane};
+use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
 pub(super) use round::telling_column;
@@ -44,8 +59,34 @@ pub(super) use transcript::Cache;
 /// Below this the screen only says that it is too small.
 const MIN_SIZE: (u16, u16) = (60, 16);
 
-/// What a frame measured, for the keys that scroll.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What stands at some place of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Page(Page),
+    Pane(Pane),
+    /// A token of the answer: index of the turn, number of the round.
+    Token {
+        turn: usize,
+        round: u32,
+        column: usize,
+    },
+    Round {
+        at: RoundAt,
+        column: Option<usize>,
+    },
+    /// A moment of the run, in events.
+    Moment(u64),
+}
+
+/// A place of the screen and what stands there; later ones lie over earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) area: Rect,
+    pub(super) target: Target,
+}
+
+/// What a frame measured, for the keys that scroll and for the mouse.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Line of the transcript that was on top.
     pub top: usize,
@@ -55,23 +96,30 @@ pub struct Seen {
     pub page: usize,
     /// Largest first line of the help.
     pub help_max: usize,
+    pub(super) hits: Vec<Hit>,
+}
+
+impl Seen {
+    fn hit(&mut self, area: Rect, target: Target) {
+        self.hits.push(Hit { area, target });
+    }
 }
 
 /// Everything a panel reads.
 #[derive(Clone, Copy)]
 struct Screen<'a> {
+    time: &'a Timeline,
+    /// What is on show, the past or the present.
     session: &'a Session,
     app: &'a App,
     theme: &'a Theme,
 }
 
-impl Screen<'_> {
+impl<'a> Screen<'a> {
     /// The turn on show: that of the selected round, else the newest.
-    fn turn(&self) -> Option<&Turn> {
-        match self.app.selected {
-            Some(at) => self.session.turns().get(at.turn),
-            None => self.session.turn(),
-        }
+    fn turn(&self) -> Option<&'a Turn> {
+        let selected = self.app.selected.and_then(|at| self.session.turns().get(at.turn));
+        selected.or_else(|| self.session.turn())
     }
 
     /// A panel's frame.
@@ -84,90 +132,53 @@ impl Screen<'_> {
 }
 
 /// Draws one frame.
-pub fn view(session: &Session, app: &App, theme: &Theme, frame: &mut Frame) -> Seen {
-    let screen = Screen { session, app, theme };
+pub fn view(time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> Seen {
+    let screen = Screen { time, session: time.shown(), app, theme };
     let area = frame.area();
-    let mut seen = app.seen;
+    let mut seen = Seen { hits: Vec::new(), ..app.seen };
     frame.buffer_mut().set_style(area, theme[Role::Text]);
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         screens::too_small(screen, area, frame);
-        return seen;
-    }
-    if screens::is_loading(screen) {
+    } else if screens::is_loading(screen) {
         screens::loading(screen, area, frame);
     } else {
         main(screen, area, frame, &mut seen);
     }
-    screens::failure(screen, area, frame);
-    if let Some(top) = app.help {
-        seen.help_max = help::render(screen, top, area, frame);
+    if area.width >= MIN_SIZE.0 && area.height >= MIN_SIZE.1 {
+        screens::failure(screen, area, frame);
+        overlay(screen, area, frame, &mut seen);
+    }
+    if app.options.ascii {
+        plain_glyphs::replace(frame.buffer_mut());
     }
     seen
 }
 
 fn main(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    let round_height = match area.height {
-        0..22 => 6,
-        22..36 => 7,
-        _ => 9,
-    };
-    let prompt_height = prompt::height(screen, area);
-    let [status, body, round, prompt, footer] = Layout::vertical([
+    let [status, tabs, body, time, footer] = Layout::vertical([
         Constraint::Length(1),
+        Constraint::Length(u16::from(area.height >= 22)),
         Constraint::Min(3),
-        Constraint::Length(round_height),
-        Constraint::Length(prompt_height),
+        Constraint::Length(u16::from(screen.time.is_past())),
         Constraint::Length(1),
     ])
     .areas(area);
     status::render(screen, status, frame);
-    self::body(screen, body, frame, seen);
-    round::render(screen, round, frame);
-    prompt::render(screen, prompt, frame);
+    tabs::render(screen, tabs, frame, seen);
+    pages::render(screen, body, frame, seen);
+    time::render(screen, time, frame, seen);
     footer::render(screen, footer, frame);
 }
 
-fn body(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    let needed = if screen.app.split { 110 } else { 76 };
-    if area.width < needed || area.height < 8 {
-        transcripts(screen, area, frame, seen);
-        return;
+fn overlay(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    match &screen.app.overlay {
+        None => {}
+        Some(Overlay::Help(top)) => seen.help_max = help::render(screen, *top, area, frame),
+        Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
+        Some(Overlay::Search(entry)) => search::render(screen, entry, area, frame),
+        Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
+        Some(Overlay::WhatIf(wishes)) => what_if::render(screen, wishes, area, frame),
     }
-    let width = (u32::from(area.width) * 36 / 100).clamp(30, 70) as u16;
-    let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(width)]).areas(area);
-    transcripts(screen, left, frame, seen);
-    plots(screen, right, frame);
-}
-
-fn transcripts(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    if !screen.app.split {
-        transcript::render(screen, Lane::Speculative, area, frame, seen);
-        return;
-    }
-    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
-    transcript::render(screen, Lane::Plain, left, frame, &mut seen.clone());
-    transcript::render(screen, Lane::Speculative, right, frame, seen);
-}
-
-fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
-    let positions = positions::height(screen);
-    let (speedup, per_round, positions) = match area.height {
-        0..16 => (0, 0, positions.min(5)),
-        16..22 => (0, 4, positions.min(6)),
-        22..32 => (7, 5, positions.min(5)),
-        _ => (area.height / 4, area.height / 5, positions.min(area.height / 4)),
-    };
-    let [a, b, c, d] = Layout::vertical([
-        Constraint::Min(5),
-        Constraint::Length(speedup),
-        Constraint::Length(per_round),
-        Constraint::Length(positions),
-    ])
-    .areas(area);
-    speed::render(screen, a, frame);
-    speedup::render(screen, b, frame);
-    per_round::render(screen, c, frame);
-    positions::render(screen, d, frame);
 }
 
 /// Role and sign of a fate, for tables.

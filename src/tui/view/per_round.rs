@@ -1,13 +1,16 @@
-//! Tokens committed by each of the last rounds, as columns.
+//! Tokens committed by each of the last rounds, as columns; and how many drafts rounds accepted.
 //!
 //! Invariant: the newest round is at the right edge; a full column is k + 1 tokens.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::widgets::Sparkline;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Sparkline};
 
 use crate::protocol::Lane;
 use crate::tui::theme::Role;
+
+use crate::tui::widgets::bars::bar;
 
 use super::{Screen, number};
 
@@ -33,4 +36,28 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     counts.reverse();
     let line = Sparkline::default().data(counts).max(most.into()).style(screen.theme[Role::PlotBar]);
     frame.render_widget(line, inner);
+}
+
+/// How many rounds accepted 0, 1, 2 … drafts.
+pub(super) fn histogram(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Accepted drafts per round ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
+    let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
+        return;
+    };
+    let rounds = stats.rounds_with_drafts().max(1);
+    let line = |(accepted, count): (usize, &u64)| {
+        let share = *count as f64 / rounds as f64;
+        let label = format!("{accepted:>2} ");
+        let tail = format!(" {:>3.0}% {count}", share * 100.0);
+        let room = usize::from(inner.width).saturating_sub(label.len() + tail.len());
+        let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
+        spans.extend(bar(share, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+        spans.push(Span::styled(tail, screen.theme[Role::Text]));
+        Line::from(spans)
+    };
+    let lines = stats.acceptance_histogram().iter().enumerate().take(inner.height.into()).map(line);
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
 }

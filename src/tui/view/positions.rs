@@ -23,11 +23,7 @@ pub(super) fn height(screen: Screen) -> u16 {
 }
 
 fn stats<'a>(screen: Screen<'a>) -> Option<&'a LaneStats> {
-    let turn = match screen.app.selected {
-        Some(at) => screen.session.turns().get(at.turn),
-        None => screen.session.turn(),
-    };
-    turn.map(|turn| turn.answer(Lane::Speculative).stats())
+    screen.turn().map(|turn| turn.answer(Lane::Speculative).stats())
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

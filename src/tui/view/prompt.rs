@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Block;
 use unicode_width::UnicodeWidthStr;
 
-use crate::tui::app::Focus;
+use crate::tui::page::Pane;
 use crate::tui::theme::Role;
 
 use super::Screen;
@@ -22,7 +22,7 @@ pub(super) fn height(screen: Screen, area: Rect) -> u16 {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let focused = screen.app.focus == Focus::Prompt && screen.app.help.is_none();
+    let focused = screen.app.has_focus(Pane::Prompt);
     let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
     let title = if focused { " Prompt ▸ " } else { " Prompt " };
     let block =

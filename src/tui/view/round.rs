@@ -17,7 +17,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, duration, sign};
+use super::{Screen, Seen, Target, duration, sign};
 
 /// From this height on the times have a line of their own; below, they are on the frame.
 const TIMES_INSIDE: u16 = 9;
@@ -33,7 +33,7 @@ pub(in crate::tui) fn telling_column(round: &Round) -> usize {
     }
 }
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     let round = screen.app.round(screen.session);
     let mut block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
     if let Some(round) = round.filter(|_| area.height < TIMES_INSIDE) {
@@ -45,10 +45,26 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     }
     let lines = match round {
-        Some(round) => table(screen, round, inner),
+        Some(round) => {
+            mark(screen, round, inner, seen);
+            table(screen, round, inner)
+        }
         None => empty(screen, inner.width),
     };
     frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// Tells the mouse where the columns stand.
+fn mark(screen: Screen, round: &Round, inner: Rect, seen: &mut Seen) {
+    let Some(at) = screen.app.round_index(screen.session) else {
+        return;
+    };
+    let columns = Columns::of(screen, round, inner.width);
+    for (place, column) in columns.range().enumerate() {
+        let x = inner.x + (LABEL + place * columns.width) as u16;
+        let area = Rect { x, width: columns.width as u16, ..inner }.intersection(inner);
+        seen.hit(area, Target::Round { at, column: Some(column) });
+    }
 }
 
 fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
@@ -58,7 +74,11 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
 }
 
 fn title(screen: Screen, round: &Round) -> Line<'static> {
-    let place = if screen.app.selected.is_some() { "selected" } else { "live" };
+    let place = match screen.app.selected {
+        Some(_) => "selected",
+        None if screen.time.is_past() => "then",
+        None => "live",
+    };
     let mut text = format!(" Round {} ({place})", round.round);
     if round.verdict.is_some() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
@@ -168,13 +188,13 @@ fn header(screen: Screen, round: &Round, index: usize) -> (String, Style) {
 }
 
 /// A token and its probability, the number never cut.
-fn token(name: &str, prob: Option<f32>, width: usize) -> String {
+pub(super) fn token(name: &str, prob: Option<f32>, width: usize) -> String {
     let prob = prob.map_or(String::new(), |p| format!(" {p:.2}"));
     let room = width.saturating_sub(1 + prob.width());
     format!("{}{prob}", cut(name, room))
 }
 
-fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+pub(super) fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     match round.drafts.get(index) {
         Some(draft) => {
             let (role, _) = sign(fate(round, index));
@@ -188,7 +208,7 @@ fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, 
 }
 
 /// The target's own token: the one it added, the draft it agreed to, else its best.
-fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let row = round.prediction(index);
     let added = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece());
     if let Some(piece) = added {
@@ -227,7 +247,7 @@ fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String
     (format!("{sign} {word}{cut}"), style)
 }
 
-fn fate(round: &Round, index: usize) -> Fate {
+pub(super) fn fate(round: &Round, index: usize) -> Fate {
     match round.outcome(index) {
         Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
         Some(Outcome::Rejected) => Fate::Rejected,
@@ -236,7 +256,7 @@ fn fate(round: &Round, index: usize) -> Fate {
     }
 }
 
-fn next_fate(round: &Round) -> Fate {
+pub(super) fn next_fate(round: &Round) -> Fate {
     Fate::Committed(match round.next_kind() {
         _ if round.drafts.is_empty() => Provenance::Plain,
         Some(NextKind::Recovered) => Provenance::Recovered,

@@ -10,6 +10,7 @@ use ratatui::widgets::{Clear, Gauge, Paragraph};
 
 use crate::session::text;
 use crate::tui::action::Action;
+use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
@@ -24,13 +25,14 @@ pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// Whether there is nothing to show yet but progress (until the user begins to type).
 pub(super) fn is_loading(screen: Screen) -> bool {
-    let has_begun = screen.session.header().is_some() || screen.session.failure().is_some();
-    !has_begun && screen.app.lost.is_none() && screen.app.editor.is_empty()
+    let live = screen.time.live();
+    let has_begun = live.header().is_some() || live.failure().is_some();
+    !has_begun && screen.app.lost.is_none() && screen.app.editor.is_empty() && screen.app.page == Page::Chat
 }
 
 /// Says why the engine has stopped, over what can still be read.
 pub(super) fn failure(screen: Screen, area: Rect, frame: &mut Frame) {
-    if let Some(failure) = screen.session.failure().or(screen.app.lost.as_deref()) {
+    if let Some(failure) = screen.time.live().failure().or(screen.app.lost.as_deref()) {
         failed(screen, failure, area, frame);
     }
 }
@@ -39,7 +41,7 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let width = area.width.min(76);
     let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
     lines.push(Line::default());
-    let quit = screen.app.keymap.binding(super::super::Context::Browse, Action::StopOrQuit);
+    let quit = screen.app.keymap.binding(crate::tui::Context::Browse, Action::StopOrQuit);
     let keys = quit.map_or(String::new(), |binding| binding.keys());
     lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));
     let height = (lines.len() as u16 + 2).min(area.height);
@@ -71,7 +73,7 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(gauge, area);
 }
 
-fn centre(area: Rect, width: u16, height: u16) -> Rect {
+pub(super) fn centre(area: Rect, width: u16, height: u16) -> Rect {
     let [row] = Layout::vertical([Constraint::Length(height)]).flex(Flex::Center).areas(area);
     let [cell] = Layout::horizontal([Constraint::Length(width)]).flex(Flex::Center).areas(row);
     cell

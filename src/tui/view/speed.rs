@@ -35,7 +35,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     };
     let text = words(screen, turn, inner.width);
-    let room = inner.height.saturating_sub(3).max(1).min(text.len() as u16);
+    // the words matter more than a curve that is two lines high
+    let kept = if inner.height < 7 { 0 } else { 3 };
+    let room = inner.height.saturating_sub(kept).min(text.len() as u16);
     let [top, rest] = Layout::vertical([Constraint::Length(room), Constraint::Min(0)]).areas(inner);
     frame.render_widget(Paragraph::new(text), top);
     chart(screen, turn, rest, frame);

@@ -38,7 +38,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 /// Parts of the line, with the rank by which they are dropped (highest first, 0 stays).
 fn parts(screen: Screen) -> Vec<(u8, String)> {
     let settings = screen.app.settings(screen.session);
-    let changed = settings != *screen.session.settings();
+    let changed = settings != *screen.session.settings() && !screen.time.is_past();
     let mut parts = Vec::new();
     if let Some(header) = screen.session.header() {
         parts.push((4, text::one_line(&header.model.name).into_owned()));
@@ -71,11 +71,23 @@ fn baseline(baseline: Baseline) -> String {
 fn state(screen: Screen) -> (String, Style) {
     let session = screen.session;
     let active = screen.theme[Role::StatusActive];
+    if screen.time.is_past() {
+        let live = screen.time.live();
+        let now = match (live.is_generating(), live.is_paused()) {
+            (false, _) => "",
+            (true, true) => " · the present is held",
+            (true, false) => " · the present goes on",
+        };
+        return (format!("◀ the past{now}"), screen.theme[Role::StatusPaused]);
+    }
     let phase = match (session.phase(Lane::Speculative), session.phase(Lane::Plain)) {
         (Phase::Idle, Phase::Idle) => None,
         (Phase::Idle, _) => Some("plain lane".to_owned()),
         (phase, _) => Some(phase.name().to_owned()),
     };
+    if session.is_paused() && screen.app.plays {
+        return (format!("● {}", screen.app.pace.name()), active);
+    }
     if session.is_paused() {
         let at = phase.map_or(String::new(), |phase| format!(" · {phase}"));
         return (format!("‖ paused{at}"), screen.theme[Role::StatusPaused]);

@@ -11,26 +11,40 @@ use std::rc::Rc;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::protocol::{Lane, StopReason, VerifyRule};
 use crate::session::text::{self, Joiner};
 use crate::session::{Answer, Fate, Strand, Turn};
-use crate::tui::app::{Focus, Scroll};
+use crate::tui::app::Scroll;
 use crate::tui::fate;
 use crate::tui::theme::Role;
-use crate::tui::widgets::flow::Flow;
+use crate::tui::widgets::flow::{Flow, Tagged};
 
-use super::{Screen, Seen, duration, number};
+use super::{Hit, Screen, Seen, Target, duration, number};
 
-/// Lines of one turn, and on which of them the selected round begins.
+/// Lines of one turn, whose tokens stand on them, and on which the selected round begins.
 #[derive(Clone, Default)]
 struct Laid {
     lines: Rc<[Line<'static>]>,
+    tags: Rc<[Vec<Tagged>]>,
     selected: Option<usize>,
 }
+
+impl Laid {
+    fn of(flow: Flow, selected: Option<usize>) -> Self {
+        let (lines, tags) = flow.finish_tagged();
+        Self { lines: lines.into(), tags: tags.into(), selected }
+    }
+}
+
+/// Lines, and the tokens on each.
+type Lines = (Rc<[Line<'static>]>, Rc<[Vec<Tagged>]>);
+
+/// A lane, and whether it stands beside the other one.
+type Place = (Lane, bool);
 
 /// What the lines of an ended turn depend on, beside its events.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -41,6 +55,7 @@ struct Key {
     theme: String,
     hides_discarded: bool,
     starts_conversation: bool,
+    is_abandoned: bool,
     /// Tokens of both lanes.
     tokens: [usize; 2],
 }
@@ -48,7 +63,7 @@ struct Key {
 /// Lines of turns that have ended.
 #[derive(Default)]
 pub(in crate::tui) struct Cache {
-    turns: RefCell<HashMap<Key, Rc<[Line<'static>]>>>,
+    turns: RefCell<HashMap<Key, Lines>>,
 }
 
 const LANES: [Lane; 2] = [Lane::Speculative, Lane::Plain];
@@ -57,24 +72,22 @@ const LANES: [Lane; 2] = [Lane::Speculative, Lane::Plain];
 const MAX_CACHED: usize = 512;
 
 impl Cache {
-    fn get(&self, key: Key, lay: impl FnOnce() -> Rc<[Line<'static>]>) -> Rc<[Line<'static>]> {
+    fn get(&self, key: Key, lay: impl FnOnce() -> Lines) -> Lines {
         let mut turns = self.turns.borrow_mut();
         if turns.len() >= MAX_CACHED {
             turns.clear();
         }
-        Rc::clone(turns.entry(key).or_insert_with(lay))
+        turns.entry(key).or_insert_with(lay).clone()
     }
 }
 
-pub(super) fn render(screen: Screen, lane: Lane, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    let mut block = screen.panel(title(screen, lane, area.width));
-    if screen.app.focus == Focus::Browse && screen.app.help.is_none() {
-        block = block.border_style(screen.theme[Role::PanelFocused]);
-    }
+pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let (lane, is_beside) = place;
+    let mut block = screen.panel(title(screen, place, area.width));
     if lane == Lane::Speculative {
         block = block.title_bottom(legend(screen, area.width));
     }
-    if let Some(meter) = meter(screen).filter(|_| screen.app.split && lane == Lane::Plain) {
+    if let Some(meter) = meter(screen).filter(|_| is_beside && lane == Lane::Plain) {
         block = block.title_bottom(meter);
     }
     let inner = block.inner(area);
@@ -91,8 +104,29 @@ pub(super) fn render(screen: Screen, lane: Lane, area: Rect, frame: &mut Frame, 
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
-    *seen = Seen { top, max_top, page: height, ..*seen };
+    (seen.top, seen.max_top, seen.page) = (top, max_top, height);
+    if lane == Lane::Speculative {
+        mark(&laid, top, inner, seen);
+    }
     frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
+}
+
+/// Tells the mouse where the tokens in view stand.
+fn mark(laid: &[Laid], top: usize, area: Rect, seen: &mut Seen) {
+    let mut y = 0;
+    for (turn, part) in laid.iter().enumerate() {
+        for tags in part.tags.iter() {
+            if y >= top && y < top + usize::from(area.height) {
+                let row = area.y + (y - top) as u16;
+                for tag in tags.iter().filter(|tag| tag.round > 0) {
+                    let place = Rect { x: area.x + tag.x, y: row, width: tag.width, height: 1 };
+                    let target = Target::Token { turn, round: tag.round, column: tag.column.into() };
+                    seen.hits.push(Hit { area: place.intersection(area), target });
+                }
+            }
+            y += 1;
+        }
+    }
 }
 
 /// Line of the whole transcript on which the selected round begins.
@@ -111,14 +145,17 @@ fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
     let mut skip = top;
     let mut shown = Vec::new();
     for turn in laid {
-        shown.extend(turn.lines.iter().skip(skip).take(height - shown.len()).cloned());
+        if skip < turn.lines.len() {
+            shown.extend(turn.lines.iter().skip(skip).take(height - shown.len()).cloned());
+        }
         skip = skip.saturating_sub(turn.lines.len());
     }
     shown
 }
 
-fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
-    if !screen.app.split {
+fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
+    let (lane, is_beside) = place;
+    if !is_beside {
         return Line::from(" Answer ");
     }
     let (name, role) = match lane {
@@ -144,18 +181,23 @@ fn title(screen: Screen, lane: Lane, width: u16) -> Line<'static> {
 /// is the same.
 fn meter(screen: Screen) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement()?;
-    let settings = screen.session.settings();
-    let may_differ = settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy();
+    let rule = screen.session.settings().rule;
     let count = agreement.identical;
     let (text, role) = match agreement.divergence {
         None => (format!(" identical so far: {count} tokens "), Role::Good),
-        Some(_) if !settings.rule.is_lossless() => {
-            (format!(" {} is not lossless: differ after {count} tokens ", settings.rule), Role::Warning)
+        Some(_) if !rule.is_lossless() => {
+            (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
         }
-        Some(_) if may_differ => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
+        Some(_) if may_differ(screen) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
         Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };
     Some(Line::styled(text, screen.theme[role]))
+}
+
+/// Whether the lanes draw by different rules, so that only their distributions are the same.
+pub(super) fn may_differ(screen: Screen) -> bool {
+    let settings = screen.session.settings();
+    settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy()
 }
 
 /// The marks with the longest names that fit.
@@ -185,7 +227,7 @@ fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     } else if turns.is_empty() {
         welcome(screen, &mut flow);
     }
-    laid.push(Laid { lines: flow.finish().into(), selected: None });
+    laid.push(Laid::of(flow, None));
     laid
 }
 
@@ -203,10 +245,14 @@ fn laid_turn(screen: Screen, lane: Lane, index: usize, width: u16) -> Laid {
         theme: screen.theme.name.clone(),
         hides_discarded: screen.app.hides_discarded,
         starts_conversation: screen.app.conversations.contains(&index),
+        is_abandoned: screen.app.abandoned.contains(&turn.number),
         tokens: LANES.map(|lane| turn.answer(lane).tokens.len()),
     };
-    let lines = screen.app.transcript.get(key, || lay_turn(screen, lane, index, width).lines);
-    Laid { lines, selected: None }
+    let (lines, tags) = screen.app.transcript.get(key, || {
+        let laid = lay_turn(screen, lane, index, width);
+        (laid.lines, laid.tags)
+    });
+    Laid { lines, tags, selected: None }
 }
 
 /// Whether no event can change how a turn looks.
@@ -221,11 +267,11 @@ fn lay_turn(screen: Screen, lane: Lane, index: usize, width: u16) -> Laid {
     if index > 0 && screen.app.conversations.contains(&index) {
         rule(screen, &mut flow);
     }
-    user(screen, &turn.typed, &mut flow);
+    head(screen, turn, &mut flow);
     let selected = answer(screen, turn, lane, &mut flow);
     caption(screen, turn, lane, &mut flow);
     flow.end_line();
-    Laid { lines: flow.finish().into(), selected }
+    Laid::of(flow, selected)
 }
 
 fn rule(screen: Screen, flow: &mut Flow) {
@@ -237,6 +283,21 @@ fn welcome(screen: Screen, flow: &mut Flow) {
     let dim = screen.theme[Role::TextDim];
     flow.push("A small drafter proposes tokens, the large target checks them all in one pass. ", dim);
     flow.push("Type a prompt and watch which drafts are kept. ? or F1 shows every key.\n", dim);
+}
+
+/// What the turn answers: a prompt, or the point of another turn that it goes on from.
+fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
+    let Some(branch) = turn.branch else {
+        user(screen, &turn.typed, flow);
+        return;
+    };
+    let left = if screen.app.abandoned.contains(&turn.number) { " (left again)" } else { "" };
+    let text = format!("⑂ turn {}, going on behind token {}{left}", branch.turn, branch.kept);
+    flow.push(&text, screen.theme[Role::User]);
+    if branch.forced {
+        flow.push(" ⚠ not what the target would have written", screen.theme[Role::Warning]);
+    }
+    flow.end_line();
 }
 
 fn user(screen: Screen, typed: &str, flow: &mut Flow) {
@@ -262,6 +323,10 @@ fn answer(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) -> Option<us
         if is_selected {
             style = style.patch(screen.theme[Role::Selected]);
         }
+        if is_selected && screen.app.cell == Some(strand.column) {
+            style = style.add_modifier(Modifier::REVERSED);
+        }
+        flow.tag(strand.round, strand.column);
         match strand.fate {
             Fate::Committed(_) => {
                 committed(screen, strand, &joiner.push(&strand.piece.bytes), style, flow);
@@ -272,6 +337,7 @@ fn answer(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) -> Option<us
         }
     }
     flow.push(&joiner.finish(), screen.theme[Role::TokenPlain]);
+    flow.tag(0, 0);
     line
 }
 
@@ -293,7 +359,7 @@ fn committed(screen: Screen, strand: Strand, text: &str, style: Style, flow: &mu
 
 fn discarded(strand: Strand, text: &str, style: Style, flow: &mut Flow) {
     let inner = text.trim_start_matches(' ');
-    let mark_style = style.remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
+    let mark_style = style.remove_modifier(Modifier::CROSSED_OUT);
     flow.push(&text[..text.len() - inner.len()], mark_style);
     flow.push(fate::mark(strand.fate), mark_style);
     let shown = text::one_line(inner);

@@ -15,6 +15,16 @@ struct Cell {
     text: String,
     width: usize,
     style: Style,
+    tag: (u32, u16),
+}
+
+/// Where on a line a token stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tui) struct Tagged {
+    pub(in crate::tui) x: u16,
+    pub(in crate::tui) width: u16,
+    pub(in crate::tui) round: u32,
+    pub(in crate::tui) column: u16,
 }
 
 /// Collects pieces and wraps them.
@@ -23,16 +33,24 @@ pub(in crate::tui) struct Flow {
     lines: Vec<Line<'static>>,
     line: Vec<Cell>,
     used: usize,
+    /// Of what is pushed now.
+    tag: (u32, u16),
+    tags: Vec<Vec<Tagged>>,
 }
 
 impl Flow {
     pub(in crate::tui) fn new(width: u16) -> Self {
-        Self { width: usize::from(width).max(1), lines: Vec::new(), line: Vec::new(), used: 0 }
+        Self { width: usize::from(width).max(1), lines: Vec::new(), line: Vec::new(), used: 0, tag: (0, 0), tags: Vec::new() }
     }
 
     /// Lines finished so far; the one under way has this index.
     pub(in crate::tui) fn line_index(&self) -> usize {
         self.lines.len()
+    }
+
+    /// What is pushed from now on belongs to this column of this round; round 0 is nothing.
+    pub(in crate::tui) fn tag(&mut self, round: u32, column: usize) {
+        self.tag = (round, column.min(usize::from(u16::MAX)) as u16);
     }
 
     /// Adds text; a newline ends the line.
@@ -49,9 +67,9 @@ impl Flow {
     fn push_grapheme(&mut self, grapheme: &str, style: Style) {
         let width = grapheme.width();
         let cell = if width > self.width {
-            Cell { text: "·".to_owned(), width: 1, style }
+            Cell { text: "·".to_owned(), width: 1, style, tag: self.tag }
         } else {
-            Cell { text: grapheme.to_owned(), width, style }
+            Cell { text: grapheme.to_owned(), width, style, tag: self.tag }
         };
         if self.used + cell.width > self.width && cell.text == " " {
             // A space at the edge is the line break.
@@ -63,6 +81,13 @@ impl Flow {
         }
         self.used += cell.width;
         self.line.push(cell);
+    }
+
+    /// Ends the line under way unless what comes next, so many columns, still fits on it.
+    pub(in crate::tui) fn keep_together(&mut self, width: usize) {
+        if self.used > 0 && self.used + width > self.width {
+            self.end_line();
+        }
     }
 
     /// Breaks behind the last space, or here when there is none.
@@ -79,13 +104,21 @@ impl Flow {
         let cells = std::mem::take(&mut self.line);
         self.used = 0;
         let mut spans: Vec<Span<'static>> = Vec::new();
+        let (mut tags, mut x): (Vec<Tagged>, u16) = (Vec::new(), 0);
         for cell in cells {
+            let width = cell.width as u16;
+            match tags.last_mut() {
+                Some(last) if (last.round, last.column) == cell.tag => last.width += width,
+                _ => tags.push(Tagged { x, width, round: cell.tag.0, column: cell.tag.1 }),
+            }
+            x += width;
             match spans.last_mut() {
                 Some(span) if span.style == cell.style => span.content.to_mut().push_str(&cell.text),
                 _ => spans.push(Span::styled(cell.text, cell.style)),
             }
         }
         self.lines.push(Line::from(spans));
+        self.tags.push(tags);
     }
 
     /// Ends the line under way unless it is empty.
@@ -96,9 +129,14 @@ impl Flow {
     }
 
     /// All lines.
-    pub(in crate::tui) fn finish(mut self) -> Vec<Line<'static>> {
+    pub(in crate::tui) fn finish(self) -> Vec<Line<'static>> {
+        self.finish_tagged().0
+    }
+
+    /// All lines, and the tokens on each.
+    pub(in crate::tui) fn finish_tagged(mut self) -> (Vec<Line<'static>>, Vec<Vec<Tagged>>) {
         self.break_line();
-        self.lines
+        (self.lines, self.tags)
     }
 }
 

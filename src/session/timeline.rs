@@ -1,0 +1,327 @@
+//! The past of a run: events kept, snapshots of the session, and a place to look from.
+//!
+//! Invariant: [`Timeline::live`] is the fold of all events; [`Timeline::shown`] is the same fold of a
+//! prefix of them, made from the nearest snapshot, so that any moment looks exactly as it did. Events
+//! go on arriving while the past is on show. Old events are let go of in whole segments; how far back
+//! one can go is [`Timeline::first`]. When to move, and how fast, is the front end's business.
+
+use std::collections::VecDeque;
+
+use crate::protocol::{Event, EventKind, Lane};
+
+use super::Session;
+
+/// Rounds between two snapshots.
+const ROUNDS_PER_SNAPSHOT: usize = 64;
+
+/// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, some 4,000 rounds can be gone back.
+const MAX_SNAPSHOTS: usize = 64;
+
+/// A distance in time that a key moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// A draft token, the target's pass, a verdict, a commit.
+    Phase,
+    /// The commit of a round, or the end of a prompt's passes.
+    Round,
+}
+
+impl Stop {
+    /// Whether a moment right after this event is one to stop at. The plain lane runs beside: what
+    /// happens there is seen at the stops of the other.
+    fn is_at(self, event: &Event) -> bool {
+        if event.lane == Lane::Plain {
+            return false;
+        }
+        match event.kind {
+            EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
+            EventKind::Drafted { .. } | EventKind::Scored { .. } | EventKind::Verified { .. } => self == Self::Phase,
+            _ => false,
+        }
+    }
+}
+
+/// The session as it was after so many events.
+struct Snapshot {
+    at: u64,
+    session: Session,
+}
+
+/// A moment on show that is not the newest.
+struct Past {
+    at: u64,
+    session: Session,
+}
+
+/// All of a run that can be looked at again.
+#[derive(Default)]
+pub struct Timeline {
+    live: Session,
+    past: Option<Past>,
+    /// The first of them is event number `first`.
+    events: VecDeque<Event>,
+    first: u64,
+    /// Oldest first; the oldest stands at `first` or before any event.
+    snapshots: VecDeque<Snapshot>,
+    rounds: usize,
+}
+
+impl Timeline {
+    /// A run in which nothing has happened.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next event. What is on show stays if it is the past.
+    pub fn apply(&mut self, event: Event) {
+        if matches!(event.kind, EventKind::Loading { .. }) {
+            self.live.apply(&event); // no part of the run: one cannot go back to it
+            return;
+        }
+        self.live.apply(&event);
+        let ends_round = matches!(event.kind, EventKind::Committed { .. });
+        self.events.push_back(event);
+        if ends_round {
+            self.rounds += 1;
+            if self.rounds.is_multiple_of(ROUNDS_PER_SNAPSHOT) {
+                self.snapshot();
+            }
+        }
+    }
+
+    fn snapshot(&mut self) {
+        self.snapshots.push_back(Snapshot { at: self.end(), session: self.live.clone() });
+        if self.snapshots.len() <= MAX_SNAPSHOTS {
+            return;
+        }
+        self.snapshots.pop_front();
+        let oldest = self.snapshots.front().map_or(self.first, |snapshot| snapshot.at);
+        self.events.drain(..(oldest - self.first) as usize);
+        self.first = oldest;
+        if self.past.as_ref().is_some_and(|past| past.at < oldest) {
+            self.go(oldest);
+        }
+    }
+
+    /// Everything that happened.
+    #[must_use]
+    pub fn live(&self) -> &Session {
+        &self.live
+    }
+
+    /// What is on show: the newest state, or the past.
+    #[must_use]
+    pub fn shown(&self) -> &Session {
+        self.past.as_ref().map_or(&self.live, |past| &past.session)
+    }
+
+    /// Whether what is on show is not the newest.
+    #[must_use]
+    pub fn is_past(&self) -> bool {
+        self.past.is_some()
+    }
+
+    /// Number of events up to what is on show.
+    #[must_use]
+    pub fn at(&self) -> u64 {
+        self.past.as_ref().map_or(self.end(), |past| past.at)
+    }
+
+    /// The earliest moment that can be shown.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number of events in all.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    /// The events that are kept, oldest first; all of the run while [`Self::first`] is 0.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
+    /// Microseconds of the run at the moment on show.
+    #[must_use]
+    pub fn at_us(&self) -> u64 {
+        self.event_before(self.at()).map_or(0, |event| event.at_us)
+    }
+
+    fn event_before(&self, at: u64) -> Option<&Event> {
+        self.events.get((at.checked_sub(self.first + 1)?) as usize)
+    }
+
+    /// Shows the newest state.
+    pub fn follow(&mut self) {
+        self.past = None;
+    }
+
+    /// Shows the state after so many events; the nearest that is kept.
+    pub fn go(&mut self, at: u64) {
+        let at = at.max(self.first);
+        if at >= self.end() {
+            self.past = None;
+            return;
+        }
+        let mut past = self.nearest(at);
+        let skip = (past.at - self.first) as usize;
+        for event in self.events.iter().skip(skip).take((at - past.at) as usize) {
+            past.session.apply(event);
+        }
+        past.at = at;
+        self.past = Some(past);
+    }
+
+    /// The latest known state not behind `at`: what is on show, a snapshot, or the beginning.
+    fn nearest(&mut self, at: u64) -> Past {
+        let snapshot = self.snapshots.iter().rev().find(|snapshot| snapshot.at <= at);
+        let base = snapshot.map_or(self.first, |snapshot| snapshot.at);
+        if let Some(past) = self.past.take_if(|past| past.at <= at && past.at >= base) {
+            return past;
+        }
+        snapshot.map_or_else(
+            || Past { at: 0, session: Session::new() },
+            |snapshot| Past { at: snapshot.at, session: snapshot.session.clone() },
+        )
+    }
+
+    /// The stop before what is on show; none at the beginning.
+    #[must_use]
+    pub fn before(&self, stop: Stop) -> Option<u64> {
+        let kept = (self.at() - self.first).saturating_sub(1) as usize;
+        let index = self.events.iter().take(kept).rposition(|event| stop.is_at(event))?;
+        Some(self.first + index as u64 + 1)
+    }
+
+    /// The stop behind what is on show; none when there is no later one.
+    #[must_use]
+    pub fn after(&self, stop: Stop) -> Option<u64> {
+        let from = (self.at() - self.first) as usize;
+        let index = self.events.iter().skip(from).position(|event| stop.is_at(event))?;
+        Some(self.first + (from + index) as u64 + 1)
+    }
+
+    /// Recorded time from what is on show to the next stop.
+    #[must_use]
+    pub fn gap_us(&self, stop: Stop) -> u64 {
+        let next = self.after(stop).and_then(|at| self.event_before(at));
+        next.map_or(0, |event| event.at_us.saturating_sub(self.at_us()))
+    }
+
+    /// The earliest moment with something to see: the first stop.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        let index = self.events.iter().position(|event| Stop::Round.is_at(event));
+        index.map_or(self.end(), |index| self.first + index as u64 + 1)
+    }
+
+    /// The moment at which a round of the speculative lane was committed.
+    #[must_use]
+    pub fn round_end(&self, round: u32) -> Option<u64> {
+        let ends = |event: &Event| {
+            event.lane == Lane::Speculative
+                && matches!(event.kind, EventKind::Committed { round: number, .. } if number == round)
+        };
+        let index = self.events.iter().rposition(ends)?;
+        Some(self.first + index as u64 + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::fixture::{Script, conversation};
+    use super::super::tests::{any_events, fold};
+    use super::*;
+
+    fn timeline(events: &[Event]) -> Timeline {
+        let mut timeline = Timeline::new();
+        events.iter().cloned().for_each(|event| timeline.apply(event));
+        timeline
+    }
+
+    /// Everything a screen can tell of a session.
+    fn told(session: &Session) -> String {
+        format!("{session:?}")
+    }
+
+    fn long() -> Vec<Event> {
+        let mut script = Script::started();
+        script.prompt("hi", "Hello");
+        for _ in 0..64 * 70 {
+            script.round(&[(" a", 0.5)], &[(" a", 0.5), (" b", 0.5)]);
+        }
+        script.events
+    }
+
+    #[test]
+    fn going_back_is_as_it_was_and_live_goes_on() {
+        let events = conversation().events;
+        let mut timeline = timeline(&events[..60]);
+        let stop = timeline.before(Stop::Round).unwrap();
+        timeline.go(stop);
+        assert!(timeline.is_past());
+        events[60..].iter().cloned().for_each(|event| timeline.apply(event));
+        assert_eq!(told(timeline.shown()), told(&fold(&events[..stop as usize])));
+        assert_eq!(told(timeline.live()), told(&fold(&events)));
+        timeline.go(timeline.end());
+        assert!(!timeline.is_past());
+    }
+
+    #[test]
+    fn phases_are_finer_than_rounds_and_both_walk_to_the_ends() {
+        let events = conversation().events;
+        let count = |stop| {
+            let mut timeline = timeline(&events);
+            let mut back = 0;
+            while let Some(at) = timeline.before(stop) {
+                timeline.go(at);
+                back += 1;
+            }
+            assert_eq!(timeline.at(), timeline.start());
+            let mut forth = 0;
+            while let Some(at) = timeline.after(stop) {
+                timeline.go(at);
+                forth += 1;
+            }
+            (back, forth)
+        };
+        let (rounds, phases) = (count(Stop::Round), count(Stop::Phase));
+        assert_eq!(rounds, (11, 10), "9 rounds and 2 prefills");
+        assert!(phases.0 > 3 * rounds.0, "{phases:?}");
+    }
+
+    #[test]
+    fn a_long_run_forgets_its_beginning_but_not_its_state() {
+        let events = long();
+        let mut timeline = timeline(&events);
+        assert!(timeline.first() > 0);
+        assert!(timeline.events().count() < events.len());
+        timeline.go(0);
+        assert_eq!(timeline.at(), timeline.first());
+        assert_eq!(told(timeline.shown()), told(&fold(&events[..timeline.first() as usize])));
+        timeline.go(timeline.end() - 3);
+        assert_eq!(told(timeline.shown()), told(&fold(&events[..events.len() - 3])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_moment_is_the_fold_of_its_events(
+            events in any_events(),
+            moves in proptest::collection::vec(0u64..400, 1..6),
+        ) {
+            let kept: Vec<_> = events.into_iter().filter(|e| !matches!(e.kind, EventKind::Loading { .. })).collect();
+            let mut timeline = timeline(&kept);
+            for at in moves {
+                timeline.go(at);
+                prop_assert_eq!(timeline.at(), at.min(timeline.end()));
+                prop_assert_eq!(told(timeline.shown()), told(&fold(&kept[..timeline.at() as usize])));
+            }
+        }
+    }
+}

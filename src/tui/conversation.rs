@@ -1,0 +1,70 @@
+//! What is sent: a prompt with the turns before it, or a point of an answer to go on from.
+//!
+//! Invariant: a branch stands in place of the turn that it leaves and of all behind that one; a
+//! branch that was returned from is not part of the conversation. Only committed tokens are sent.
+
+use crate::protocol::{Branch, Continuation, Lane, Message, Piece, Prompt, Speaker};
+use crate::session::{Answer, Session, Turn};
+
+use super::app::App;
+
+/// The turns that count, oldest first.
+pub(super) fn turns<'a>(app: &App, session: &'a Session) -> Vec<&'a Turn> {
+    let start = app.conversations.last().copied().unwrap_or(0);
+    let mut line: Vec<&Turn> = Vec::new();
+    for turn in session.turns().iter().skip(start) {
+        if app.abandoned.contains(&turn.number) {
+            continue;
+        }
+        if let Some(at) = turn.branch.and_then(|branch| line.iter().position(|t| t.number == branch.turn)) {
+            line.truncate(at);
+        }
+        line.push(turn);
+    }
+    line
+}
+
+/// The prompt for a text: all turns of the conversation, then the text.
+pub(super) fn prompt(app: &App, session: &Session, text: String) -> Prompt {
+    if app.options.raw {
+        return Prompt::Raw(text);
+    }
+    let message = |role, content| Message { role, content };
+    let system = app.options.system.iter().cloned();
+    let mut messages: Vec<_> = system.map(|s| message(Speaker::System, s)).collect();
+    for turn in turns(app, session) {
+        let answer = turn.answer(Lane::Speculative);
+        if !answer.tokens.is_empty() {
+            messages.push(message(Speaker::User, turn.typed.clone()));
+            messages.push(message(Speaker::Assistant, answer.text()));
+        }
+    }
+    messages.push(message(Speaker::User, text));
+    Prompt::Chat(messages)
+}
+
+/// What a branch takes over of an answer.
+pub(super) struct Point<'a> {
+    pub(super) turn: &'a Turn,
+    /// Output tokens kept.
+    pub(super) kept: usize,
+    /// Tokens put behind them; the last is one that the target did not choose if `forced`.
+    pub(super) added: Vec<Piece>,
+    pub(super) forced: bool,
+}
+
+/// The prompt that goes on from a point.
+pub(super) fn branch(point: &Point) -> Prompt {
+    let answer: &Answer = point.turn.answer(Lane::Speculative);
+    let output = answer.tokens.iter().take(point.kept).map(|token| token.piece.id);
+    let tokens = answer.prompt.iter().copied().chain(output).chain(point.added.iter().map(|piece| piece.id));
+    Prompt::Branch(Continuation {
+        typed: point.turn.typed.clone(),
+        tokens: tokens.collect(),
+        branch: Branch {
+            turn: point.turn.number,
+            kept: (point.kept + point.added.len()) as u32,
+            forced: point.forced,
+        },
+    })
+}

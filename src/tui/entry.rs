@@ -1,0 +1,91 @@
+//! A line being typed over the screen: the list of actions, and the search.
+//!
+//! Invariant: no control character gets in and the length is bounded. What matches is decided here,
+//! what happens with it in `update`.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::action::Action;
+
+/// Longest text in characters.
+const MAX: usize = 80;
+
+/// One line of text with the cursor at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    text: String,
+    /// Which of the matches is chosen.
+    pub(super) choice: usize,
+}
+
+impl Entry {
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes a key that no binding took; says whether the text changed.
+    pub(super) fn input(&mut self, key: KeyEvent) -> bool {
+        let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Char(c) if plain && !c.is_control() && self.text.chars().count() < MAX => self.text.push(c),
+            KeyCode::Backspace => drop(self.text.pop()),
+            _ => return false,
+        }
+        self.choice = 0;
+        true
+    }
+
+    /// The actions that fit what is typed, best first: those whose name begins with it, then those
+    /// that hold all its words.
+    pub(super) fn actions(&self) -> Vec<Action> {
+        let wanted = self.text.trim().to_lowercase();
+        let words: Vec<&str> = wanted.split_whitespace().collect();
+        let rank = |action: &Action| {
+            let name = action.name().replace('_', " ");
+            let described = action.describe().to_lowercase();
+            match () {
+                () if name.starts_with(&wanted) => Some(0),
+                () if words.iter().all(|word| name.contains(word)) => Some(1),
+                () if words.iter().all(|word| name.contains(word) || described.contains(word)) => Some(2),
+                () => None,
+            }
+        };
+        let mut found: Vec<_> = Action::ALL.iter().filter_map(|action| Some((rank(action)?, *action))).collect();
+        found.sort_by_key(|(rank, _)| *rank);
+        found.into_iter().map(|(_, action)| action).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str) -> Entry {
+        let mut entry = Entry::default();
+        for c in text.chars() {
+            entry.input(KeyEvent::from(KeyCode::Char(c)));
+        }
+        entry
+    }
+
+    #[test]
+    fn every_action_is_found_by_its_name() {
+        for action in Action::ALL {
+            let name = action.name().replace('_', " ");
+            assert_eq!(typed(&name).actions().first(), Some(action), "{name}");
+        }
+        assert_eq!(typed("").actions().len(), Action::ALL.len());
+        assert!(typed("clipboard").actions().contains(&Action::Copy));
+        assert!(typed("zzz").actions().is_empty());
+    }
+
+    #[test]
+    fn text_is_bounded_and_clean() {
+        let mut entry = typed(&"a".repeat(200));
+        assert_eq!(entry.text().len(), MAX);
+        assert!(!entry.input(KeyEvent::from(KeyCode::Char('\u{7}'))));
+        assert!(!entry.input(KeyEvent::new(KeyCode::Char('x'), KeyModifiers::CONTROL)));
+        assert!(entry.input(KeyEvent::from(KeyCode::Backspace)));
+        assert_eq!(entry.text().len(), MAX - 1);
+    }
+}

@@ -1,0 +1,191 @@
+//! Settings that can be turned while a run goes on: one row of the panel each.
+//!
+//! Invariant: turning one changes that setting only, stays within the limits the protocol checks, and
+//! yields the command that asks for it; what is in force comes back as an event.
+
+use crate::protocol::{Baseline, Command, MAX_DRAFT_LEN, Settings, VerifyRule};
+
+/// Highest temperature the keys reach.
+const MAX_TEMPERATURE: f32 = 2.0;
+
+/// Top-k values that the keys reach; 0 keeps all.
+const TOP_K: [u32; 8] = [0, 1, 2, 5, 10, 20, 50, 100];
+
+/// Longest answers that the keys reach.
+const MAX_TOKENS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// A setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knob {
+    DraftLen,
+    Rule,
+    Temperature,
+    TopK,
+    TopP,
+    MinP,
+    Seed,
+    MaxTokens,
+    Baseline,
+}
+
+impl Knob {
+    /// Every knob, in the order of the panel.
+    pub(super) const ALL: &'static [Self] = &[
+        Self::DraftLen,
+        Self::Rule,
+        Self::Temperature,
+        Self::TopK,
+        Self::TopP,
+        Self::MinP,
+        Self::Seed,
+        Self::MaxTokens,
+        Self::Baseline,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::DraftLen => "k, draft length",
+            Self::Rule => "verification rule",
+            Self::Temperature => "temperature",
+            Self::TopK => "top-k",
+            Self::TopP => "top-p",
+            Self::MinP => "min-p",
+            Self::Seed => "seed",
+            Self::MaxTokens => "max tokens",
+            Self::Baseline => "plain decoding",
+        }
+    }
+
+    /// What it does, in a few words.
+    pub(super) const fn hint(self) -> &'static str {
+        match self {
+            Self::DraftLen => "draft tokens a round; 0 is plain decoding",
+            Self::Rule => "how drafts are judged",
+            Self::Temperature => "0 takes the most probable token",
+            Self::TopK => "keep so many of the most probable; 0 keeps all",
+            Self::TopP => "keep the smallest set with this mass; 1 keeps all",
+            Self::MinP => "keep what has this share of the best; 0 keeps all",
+            Self::Seed => "of every draw",
+            Self::MaxTokens => "longest answer",
+            Self::Baseline => "measured beside, from the next turn on",
+        }
+    }
+
+    pub(super) fn value(self, settings: &Settings) -> String {
+        let sampling = &settings.sampling;
+        match self {
+            Self::DraftLen => settings.draft_len.to_string(),
+            Self::Rule => {
+                format!("{} ({})", settings.rule, settings.rule.label())
+            }
+            Self::Temperature => format!("{:.1}", sampling.temperature),
+            Self::TopK => sampling.top_k.to_string(),
+            Self::TopP => format!("{:.2}", sampling.top_p),
+            Self::MinP => format!("{:.2}", sampling.min_p),
+            Self::Seed => sampling.seed.to_string(),
+            Self::MaxTokens => settings.max_tokens.to_string(),
+            Self::Baseline => match settings.baseline {
+                Baseline::Off => "off".to_owned(),
+                Baseline::Probe(tokens) => format!("probe {tokens}"),
+                Baseline::Race => "race".to_owned(),
+            },
+        }
+    }
+
+    /// Turns it up or down.
+    pub(super) fn turn(self, settings: &mut Settings, up: bool) -> Command {
+        let sampling = &mut settings.sampling;
+        match self {
+            Self::DraftLen => {
+                settings.draft_len = settings.draft_len.saturating_add_signed(if up { 1 } else { -1 }).min(MAX_DRAFT_LEN);
+                return Command::SetDraftLen { draft_len: settings.draft_len };
+            }
+            Self::Rule => {
+                settings.rule = neighbour(VerifyRule::ALL, settings.rule, up);
+                return Command::SetRule { rule: settings.rule };
+            }
+            Self::MaxTokens => {
+                settings.max_tokens = next_step(&MAX_TOKENS, settings.max_tokens, up);
+                return Command::SetMaxTokens { max_tokens: settings.max_tokens };
+            }
+            Self::Baseline => {
+                settings.baseline = other_baseline(settings.baseline, up);
+                return Command::SetBaseline { baseline: settings.baseline };
+            }
+            Self::Temperature => sampling.temperature = step(sampling.temperature, 0.1, up, MAX_TEMPERATURE),
+            Self::TopK => sampling.top_k = next_step(&TOP_K, sampling.top_k, up),
+            Self::TopP => sampling.top_p = step(sampling.top_p, 0.05, up, 1.0).max(0.05),
+            Self::MinP => sampling.min_p = step(sampling.min_p, 0.05, up, 1.0),
+            Self::Seed if up => sampling.seed = sampling.seed.saturating_add(1),
+            Self::Seed => sampling.seed = sampling.seed.saturating_sub(1),
+        }
+        Command::SetSampling { sampling: *sampling }
+    }
+}
+
+fn other_baseline(baseline: Baseline, up: bool) -> Baseline {
+    match (baseline, up) {
+        (Baseline::Off, true) | (Baseline::Race, false) => Baseline::PROBE,
+        (Baseline::Probe(_), true) | (Baseline::Off, false) => Baseline::Race,
+        (Baseline::Race, true) | (Baseline::Probe(_), false) => Baseline::Off,
+    }
+}
+
+/// A step on a grid of its own size, from 0 to `max`.
+fn step(value: f32, size: f32, up: bool, max: f32) -> f32 {
+    let steps = (value / size).round() + if up { 1.0 } else { -1.0 };
+    ((steps * size * 100.0).round() / 100.0).clamp(0.0, max)
+}
+
+/// The next larger or smaller of some values; the value itself at the end.
+fn next_step(all: &[u32], value: u32, up: bool) -> u32 {
+    let found = if up { all.iter().find(|v| **v > value) } else { all.iter().rev().find(|v| **v < value) };
+    found.copied().unwrap_or(value)
+}
+
+/// The one after or before, round the ends.
+fn neighbour<T: Copy + PartialEq>(all: &[T], value: T, up: bool) -> T {
+    let at = all.iter().position(|known| *known == value).unwrap_or(0);
+    all[(at + if up { 1 } else { all.len() - 1 }) % all.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_knob_stays_within_the_limits_and_changes_nothing_else() {
+        for knob in Knob::ALL {
+            for up in [true, false] {
+                let mut settings = Settings::default();
+                for _ in 0..60 {
+                    knob.turn(&mut settings, up);
+                    settings.validate().unwrap();
+                }
+                let others = Knob::ALL.iter().filter(|other| *other != knob);
+                for other in others {
+                    assert_eq!(other.value(&settings), other.value(&Settings::default()), "{knob:?} {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_up_and_down_is_back() {
+        for knob in Knob::ALL {
+            let mut settings = Settings { draft_len: 3, max_tokens: 512, ..Settings::default() };
+            settings.sampling = crate::protocol::Sampling {
+                temperature: 0.7,
+                top_k: 20,
+                top_p: 0.9,
+                min_p: 0.1,
+                seed: 5,
+            };
+            let before = knob.value(&settings);
+            knob.turn(&mut settings, true);
+            assert_ne!(knob.value(&settings), before, "{knob:?}");
+            knob.turn(&mut settings, false);
+            assert_eq!(knob.value(&settings), before, "{knob:?}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a caller decides about the front end.
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::protocol::Event;
+
+use super::depth::Depth;
+use super::page::Page;
+
+
+/// Writes events somewhere; the answer is a sentence for the screen, good or bad.
+pub type Write = dyn Fn(&mut dyn Iterator<Item = &Event>) -> Result<String, String>;
+
+/// How a session is saved: given by the caller, because files are unknown here.
+#[derive(Clone)]
+pub struct Saver(pub Rc<Write>);
+
+impl fmt::Debug for Saver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Saver")
+    }
+}
+
+/// What a caller decides about the front end.
+#[derive(Clone, Debug, Default)]
+pub struct TuiOptions {
+    /// Standing instructions, sent first in every conversation.
+    pub system: Option<String>,
+    /// Send prompts as they stand, without a chat template and without earlier turns.
+    pub raw: bool,
+    /// Name of a theme; else `default`, or `mono` when `no_color`.
+    pub theme: Option<String>,
+    /// Themes of the user: name and text of the file. They may replace bundled ones.
+    pub themes: Vec<(String, String)>,
+    /// Text of a keymap of the user, whose lines stand before the bundled ones.
+    pub keymap: Option<String>,
+    /// A prompt to send as soon as the source takes one.
+    pub initial_prompt: Option<String>,
+    /// The view to begin with.
+    pub page: Page,
+    /// Start with plain and speculative side by side.
+    pub split: bool,
+    /// No colour, whatever the theme (`NO_COLOR`).
+    pub no_color: bool,
+    /// Only characters of ASCII.
+    pub ascii: bool,
+    /// Leave the mouse to the terminal.
+    pub no_mouse: bool,
+    /// How many colours the terminal shows.
+    pub depth: Depth,
+    /// Shown once at the start, e.g. warnings about configuration.
+    pub warnings: Vec<String>,
+    /// Writes the session to a file.
+    pub save: Option<Saver>,
+}
+
+impl TuiOptions {
+    /// Defaults with what the environment says about colour.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            no_color: set("NO_COLOR").is_some(),
+            depth: Depth::of(set("COLORTERM").as_deref(), set("TERM").as_deref()),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The views and the panes each is made of.
+//!
+//! Invariant: a pane belongs to one or more pages; which has the focus is the user's, how it is drawn
+//! is `view`'s. Only a page with [`Pane::Prompt`] takes typing.
+
+use super::action::Action;
+
+/// A view: what the screen is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Page {
+    /// The conversation.
+    #[default]
+    Chat,
+    /// The ladder of rounds.
+    Rounds,
+    /// One position.
+    Inspect,
+    /// Where time goes.
+    Speed,
+    /// Plain against speculative.
+    Compare,
+    /// Lessons.
+    Learn,
+}
+
+/// A part of a page that can have the focus and the whole screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Pane {
+    #[default]
+    Prompt,
+    Answer,
+    Plots,
+    Round,
+    Ladder,
+    Distributions,
+    Numbers,
+    Curves,
+    Times,
+    Positions,
+    Costs,
+    Memory,
+    Account,
+    Lanes,
+    Table,
+    Lesson,
+}
+
+impl Page {
+    /// Every page, in the order of its keys.
+    pub const ALL: &'static [Self] =
+        &[Self::Chat, Self::Rounds, Self::Inspect, Self::Speed, Self::Compare, Self::Learn];
+
+    /// On screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "Chat",
+            Self::Rounds => "Rounds",
+            Self::Inspect => "Inspect",
+            Self::Speed => "Speed",
+            Self::Compare => "Compare",
+            Self::Learn => "Learn",
+        }
+    }
+
+    /// The action that shows it.
+    #[must_use]
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Chat => Action::ViewChat,
+            Self::Rounds => Action::ViewRounds,
+            Self::Inspect => Action::ViewInspect,
+            Self::Speed => Action::ViewSpeed,
+            Self::Compare => Action::ViewCompare,
+            Self::Learn => Action::ViewLearn,
+        }
+    }
+
+    /// Its panes, in the order in which the key cycles them.
+    pub(super) const fn panes(self) -> &'static [Pane] {
+        match self {
+            Self::Chat => &[Pane::Prompt, Pane::Answer, Pane::Round, Pane::Plots],
+            Self::Rounds => &[Pane::Ladder, Pane::Round],
+            Self::Inspect => &[Pane::Distributions, Pane::Numbers],
+            Self::Speed => &[Pane::Curves, Pane::Times, Pane::Positions, Pane::Costs, Pane::Memory, Pane::Account],
+            Self::Compare => &[Pane::Lanes, Pane::Table],
+            Self::Learn => &[Pane::Lesson],
+        }
+    }
+
+    /// The pane that gets the focus when one looks at the page rather than types.
+    pub(super) const fn home(self) -> Pane {
+        match self {
+            Self::Chat => Pane::Answer,
+            _ => self.panes()[0],
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Finding text in the answers.
+//!
+//! Invariant: what is found is a place that can be selected: a round, and where possible the column
+//! of the token in which the text begins. Texts that several tokens share are found too.
+
+use crate::protocol::Lane;
+use crate::session::{Answer, Session, Token};
+
+use super::app::RoundAt;
+
+/// Where something is, as the selection has it.
+pub(super) type Place = (RoundAt, Option<usize>);
+
+/// A place that can be reached, and the text of its answer from there on.
+struct Spot {
+    place: Place,
+    offset: usize,
+}
+
+/// The next place behind (or before) `from` where the text stands, round the end.
+pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: bool) -> Option<Place> {
+    let wanted = text.to_lowercase();
+    if wanted.is_empty() {
+        return None;
+    }
+    let found: Vec<Place> = session.turns().iter().enumerate().flat_map(|(turn, t)| hits(t.answer(Lane::Speculative), turn, &wanted)).collect();
+    let key = |place: &Place| (place.0, place.1.unwrap_or(0));
+    let Some(from) = from else {
+        return if forward { found.first().copied() } else { found.last().copied() };
+    };
+    if forward {
+        found.iter().find(|place| key(place) > key(&from)).or(found.first()).copied()
+    } else {
+        found.iter().rev().find(|place| key(place) < key(&from)).or(found.last()).copied()
+    }
+}
+
+/// Every place of an answer at which the text begins.
+fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<Place> {
+    let mut text = String::new();
+    let mut spots = Vec::new();
+    for (index, token) in answer.tokens.iter().enumerate() {
+        if let Some(place) = place(answer, turn, index, token) {
+            spots.push(Spot { place, offset: text.len() });
+        }
+        text.push_str(&String::from_utf8_lossy(token.piece.text_bytes()).to_lowercase());
+    }
+    let mut places: Vec<Place> = Vec::new();
+    for (at, _) in text.match_indices(wanted) {
+        let behind = spots.partition_point(|spot| spot.offset <= at);
+        if let Some(spot) = behind.checked_sub(1).map(|i| &spots[i]) {
+            if places.last() != Some(&spot.place) {
+                places.push(spot.place);
+            }
+        }
+    }
+    places
+}
+
+/// The round and column of an output token; the first of an answer has none.
+fn place(answer: &Answer, turn: usize, index: usize, token: &Token) -> Option<Place> {
+    let round = answer.rounds.partition_point(|round| round.round < token.round);
+    let found = answer.rounds.get(round).filter(|found| found.round == token.round && token.round > 0)?;
+    let place = index.checked_sub(found.first_token)?;
+    Some((RoundAt { turn, round }, Some(found.column_of(place))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fixture::conversation;
+
+    #[test]
+    fn texts_are_found_across_tokens_and_round_the_end() {
+        let mut session = Session::new();
+        conversation().events.iter().for_each(|event| session.apply(event));
+        let at = |turn, round, cell| Some((RoundAt { turn, round }, Some(cell)));
+        let first = find(&session, "IS BLUE", None, true);
+        assert_eq!(first, at(0, 1, 0));
+        assert_eq!(find(&session, "is blue", first, true), first, "the only place");
+        let sun = find(&session, "sun", None, true);
+        assert_eq!(sun, at(0, 5, 1));
+        assert_eq!(find(&session, "sun", sun, true), at(1, 0, 0));
+        assert_eq!(find(&session, "sun", sun, false), at(1, 0, 0));
+        assert_eq!(find(&session, "color", None, true), None, "a discarded draft is not in the answer");
+        assert_eq!(find(&session, "", None, true), None);
+    }
+}

@@ -1,0 +1,45 @@
+//! The themes there are: those in the binary and the user's, one of them in use.
+//!
+//! Invariant: there is always a theme in use; every theme is fitted to the colours of the terminal.
+
+use super::depth::Depth;
+use super::options::TuiOptions;
+use super::theme::{BUNDLED, Theme};
+
+/// Themes and which is in use.
+pub(super) struct Shelf {
+    themes: Vec<Theme>,
+    chosen: usize,
+}
+
+impl Shelf {
+    /// All themes, with warnings about the user's and about a name that does not exist.
+    pub(super) fn new(options: &TuiOptions) -> (Self, Vec<String>) {
+        let mut warnings = Vec::new();
+        let depth = if options.no_color { Depth::Mono } else { options.depth };
+        let bundled = BUNDLED.iter().filter_map(|(name, _)| Theme::bundled(name));
+        let mut themes: Vec<Theme> = bundled.map(|(theme, _)| theme).collect();
+        for (name, text) in &options.themes {
+            let (theme, found) = Theme::parse(name, text);
+            warnings.extend(found.into_iter().map(|warning| format!("theme {name}: {warning}")));
+            themes.retain(|known| known.name != *name);
+            themes.push(theme);
+        }
+        let themes: Vec<Theme> = themes.into_iter().map(|theme| theme.at(depth)).collect();
+        let wanted = if options.no_color { "mono" } else { options.theme.as_deref().unwrap_or("default") };
+        let chosen = themes.iter().position(|theme| theme.name == wanted);
+        if chosen.is_none() {
+            let names: Vec<_> = themes.iter().map(|theme| theme.name.as_str()).collect();
+            warnings.push(format!("there is no theme '{wanted}'; there are: {}", names.join(", ")));
+        }
+        (Self { themes, chosen: chosen.unwrap_or(0) }, warnings)
+    }
+
+    pub(super) fn theme(&self) -> &Theme {
+        &self.themes[self.chosen]
+    }
+
+    pub(super) fn next(&mut self) {
+        self.chosen = (self.chosen + 1) % self.themes.len();
+    }
+}

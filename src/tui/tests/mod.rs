@@ -1,0 +1,538 @@
+//! Whole screens from a folded conversation, scripts of keys, and arbitrary sizes, keys and events.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Modifier;
+use unicode_width::UnicodeWidthStr;
+
+mod time;
+mod views;
+
+use super::app::{RoundAt, Scroll};
+use super::page::Pane;
+use super::*;
+use crate::protocol::{
+    Baseline, Capabilities, Command, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason, VerifyRule,
+};
+use crate::session::Timeline;
+use crate::session::fixture::{Script, conversation, first_turn, header};
+use crate::session::tests::any_events;
+
+/// A front end without a terminal.
+struct Stage {
+    time: Timeline,
+    app: App,
+    sent: Vec<Command>,
+}
+
+impl Stage {
+    fn new(script: &Script, options: TuiOptions) -> Self {
+        Self::folded(&script.events, options)
+    }
+
+    fn folded(events: &[Event], options: TuiOptions) -> Self {
+        let mut time = Timeline::new();
+        events.iter().cloned().for_each(|event| time.apply(event));
+        Self { time, app: App::new(options), sent: Vec::new() }
+    }
+
+    fn of(script: &Script) -> Self {
+        Self::new(script, TuiOptions::default())
+    }
+
+    fn apply(&mut self, kind: EventKind) {
+        self.time.apply(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+        self.app.follow(self.time.live());
+    }
+
+    /// Presses keys in the notation of the keymap, `<…>` for named ones; a frame after each.
+    fn press(&mut self, script: &str) -> &mut Self {
+        let mut rest = script;
+        while let Some(c) = rest.chars().next() {
+            let len = match rest.find('>') {
+                Some(end) if c == '<' && end > 1 => end + 1,
+                _ => c.len_utf8(),
+            };
+            let (name, tail) = rest.split_at(len);
+            self.key(Chord::parse(name).unwrap().event());
+            rest = tail;
+        }
+        self
+    }
+
+    fn key(&mut self, key: KeyEvent) {
+        let commands = update::press(&mut self.app, &mut self.time, key);
+        self.sent.extend(commands);
+        self.app.follow(self.time.live());
+        self.draw(80, 24);
+    }
+
+    fn draw(&mut self, width: u16, height: u16) -> Terminal<TestBackend> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        let mut seen = Seen::default();
+        terminal.draw(|frame| seen = view(&self.time, &self.app, self.app.theme(), frame)).unwrap();
+        self.app.saw(seen);
+        terminal
+    }
+
+    fn screen(&mut self, width: u16, height: u16) -> String {
+        let buffer = self.draw(width, height).backend().buffer().clone();
+        let row = |y| {
+            let mut text = String::new();
+            let mut x = 0;
+            while x < width {
+                let symbol = buffer[(x, y)].symbol();
+                text.push_str(symbol);
+                x += symbol.width().max(1) as u16;
+            }
+            text.trim_end().to_owned()
+        };
+        (0..height).map(row).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn typed_twice() -> Stage {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("hi<Enter>");
+    stage
+}
+
+#[test]
+fn a_conversation_at_80_24() {
+    insta::assert_snapshot!(Stage::of(&conversation()).screen(80, 24));
+}
+
+#[test]
+fn a_conversation_at_120_40() {
+    insta::assert_snapshot!(Stage::of(&conversation()).screen(120, 40));
+}
+
+#[test]
+fn a_conversation_at_200_60() {
+    insta::assert_snapshot!(Stage::of(&conversation()).screen(200, 60));
+}
+
+#[test]
+fn a_conversation_at_60_16() {
+    insta::assert_snapshot!(Stage::of(&conversation()).screen(60, 16));
+}
+
+#[test]
+fn a_selected_round_at_120_40() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<Tab><S-Left><S-Left>h");
+    insta::assert_snapshot!(stage.screen(120, 40));
+}
+
+#[test]
+fn both_lanes_side_by_side() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<F2><Esc>");
+    insta::assert_snapshot!("split_80_24", stage.screen(80, 24));
+    insta::assert_snapshot!("split_120_40", stage.screen(120, 40));
+}
+
+#[test]
+fn the_help_lists_the_keymap() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<F1>");
+    insta::assert_snapshot!(stage.screen(100, 80));
+}
+
+#[test]
+fn loading_and_failing_are_screens() {
+    let mut stage = Stage::of(&Script::default());
+    stage.apply(EventKind::Loading { stage: "weights".to_owned(), done: 42, total: 100 });
+    insta::assert_snapshot!("loading", stage.screen(80, 16));
+    stage
+        .apply(EventKind::Failed { message: "logits of round 7 are not numbers; try --dtype f32\u{1b}[2J".to_owned() });
+    insta::assert_snapshot!("failed", stage.screen(80, 16));
+    stage.press("<C-c>");
+    assert!(stage.app.quits());
+}
+
+#[test]
+fn a_small_screen_says_so() {
+    let mut stage = Stage::of(&conversation());
+    assert_eq!(stage.screen(59, 16).lines().next(), Some("too small: 59×16, needs 60×16"));
+    assert!(!stage.screen(60, 16).contains("too small"));
+}
+
+#[test]
+fn fates_read_in_monochrome() {
+    let options = TuiOptions { no_color: true, theme: Some("default".to_owned()), ..TuiOptions::default() };
+    let mut stage = Stage::new(&first_turn(), options);
+    let buffer = stage.draw(80, 24).backend().buffer().clone();
+    let letter = |modifier: Modifier| match modifier {
+        m if m.contains(Modifier::CROSSED_OUT | Modifier::DIM) => 'X',
+        m if m.contains(Modifier::CROSSED_OUT) => 'x',
+        m if m.contains(Modifier::UNDERLINED) => 'u',
+        m if m.contains(Modifier::BOLD) => 'b',
+        m if m.contains(Modifier::DIM) => 'd',
+        _ => ' ',
+    };
+    let mut shown = String::new();
+    for y in 2..9 {
+        let text: String = (1..49).map(|x| buffer[(x, y)].symbol()).collect();
+        let look: String = (1..49).map(|x| letter(buffer[(x, y)].modifier)).collect();
+        shown.push_str(&format!("{}\n{}\n", text.trim_end(), look.trim_end()));
+    }
+    insta::assert_snapshot!(shown);
+    let colours = buffer.content().iter().filter(|cell| {
+        use ratatui::style::Color::Reset;
+        (cell.fg, cell.bg) != (Reset, Reset)
+    });
+    assert_eq!(colours.count(), 0);
+}
+
+#[test]
+fn a_slowdown_is_said_plainly() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    for _ in 0..4 {
+        script.round(&[(" a", 0.5), (" b", 0.5)], &[(" c", 0.5), (" d", 0.5), (" e", 0.5)]);
+        script.plain(" c");
+    }
+    script.finish(Lane::Speculative, StopReason::Eos);
+    let screen = Stage::of(&script).screen(120, 40);
+    assert!(screen.contains("0.70× — slower than plain here"), "{screen}");
+    assert!(screen.contains("costs 1.4 plain tokens, yields 1.0"), "{screen}");
+}
+
+#[test]
+fn sending_carries_the_whole_conversation() {
+    let mut stage =
+        Stage::new(&first_turn(), TuiOptions { system: Some("Be brief.".to_owned()), ..TuiOptions::default() });
+    stage.press("And<A-Enter>then?<Enter>");
+    let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.first() else {
+        panic!("a chat prompt is sent");
+    };
+    let roles: Vec<_> = messages.iter().map(|m| m.role).collect();
+    assert_eq!(roles, [Speaker::System, Speaker::User, Speaker::Assistant, Speaker::User]);
+    assert!(messages[2].content.starts_with("The sky is blue because of a phenomenon"));
+    assert_eq!(messages[3].content, "And\nthen?");
+    assert!(stage.app.editor.is_empty());
+    assert_eq!(stage.app.pane, Pane::Answer);
+}
+
+#[test]
+fn a_new_conversation_forgets_and_raw_prompts_stand_alone() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<C-n>hi<Enter>");
+    let alone = Message { role: Speaker::User, content: "hi".to_owned() };
+    let prompt = Prompt::Chat(vec![alone]);
+    assert_eq!(stage.sent, [Command::Generate { prompt }]);
+    let mut stage = Stage::new(&first_turn(), TuiOptions { raw: true, ..TuiOptions::default() });
+    stage.press("hi<Enter>");
+    let prompt = Prompt::Raw("hi".to_owned());
+    assert_eq!(stage.sent, [Command::Generate { prompt }]);
+}
+
+#[test]
+fn a_paste_is_never_sent() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<Tab>");
+    paste(&mut stage.app, "fn main() {\r\n\tbody\r}\n\u{1b}[31m");
+    assert_eq!(stage.app.editor.text(), "fn main() {\n    body\n}\n[31m");
+    assert_eq!(stage.app.pane, Pane::Prompt);
+    assert!(stage.sent.is_empty());
+}
+
+#[test]
+fn ctrl_c_stops_first_and_quits_second() {
+    let mut stage = Stage::of(&conversation());
+    stage.press("<C-c>");
+    assert_eq!(stage.sent, [Command::Stop]);
+    assert!(!stage.app.quits());
+    stage.press("<C-c>");
+    assert_eq!(stage.sent, [Command::Stop, Command::Shutdown]);
+    assert!(stage.app.quits());
+    let mut idle = Stage::of(&first_turn());
+    idle.press("<C-c>");
+    assert!(idle.app.quits());
+}
+
+#[test]
+fn ctrl_c_stops_each_answer_anew() {
+    let mut stage = typed_twice();
+    stage.press("<C-c>");
+    stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned(), branch: None });
+    stage.apply(EventKind::Finished { reason: StopReason::Stopped });
+    assert_eq!(stage.app.pane, Pane::Prompt);
+    stage.press("ho<Enter><C-c>");
+    assert!(!stage.app.quits());
+    assert_eq!(stage.sent.iter().filter(|c| **c == Command::Stop).count(), 2);
+}
+
+#[test]
+fn the_prompt_is_back_after_an_answer_unless_the_user_looks_around() {
+    for (keys, pane) in [(".>", Pane::Prompt), ("<Up>", Pane::Answer)] {
+        let mut stage = typed_twice();
+        stage.press(keys);
+        stage.apply(EventKind::Prompted { turn: 2, text: "hi".to_owned(), branch: None });
+        stage.apply(EventKind::Finished { reason: StopReason::Eos });
+        assert_eq!(stage.app.pane, pane, "{keys}");
+    }
+}
+
+#[test]
+fn a_prompt_is_kept_while_an_answer_runs() {
+    let mut stage = Stage::of(&conversation());
+    stage.press("wait<Enter>");
+    assert!(stage.sent.is_empty());
+    assert_eq!(stage.app.editor.text(), "wait");
+    assert!(stage.screen(80, 24).contains("still answering"));
+}
+
+#[test]
+fn a_refused_prompt_frees_the_way() {
+    let mut stage = typed_twice();
+    assert!(stage.screen(80, 24).contains("● sent"));
+    stage.apply(EventKind::Notice { message: "the prompt is longer than the context".to_owned() });
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("! the prompt is longer"), "{screen}");
+    assert_eq!(stage.app.pane, Pane::Prompt);
+    stage.press("<Up>");
+    assert_eq!(stage.app.editor.text(), "hi");
+}
+
+#[test]
+fn prompts_are_recalled_with_up_and_down() {
+    let mut stage = typed_twice();
+    stage.apply(EventKind::Notice { message: String::new() });
+    stage.press("ho<Enter>");
+    stage.apply(EventKind::Notice { message: String::new() });
+    stage.press("<Up><Up>");
+    assert_eq!(stage.app.editor.text(), "hi");
+    stage.press("<Down>");
+    assert_eq!(stage.app.editor.text(), "ho");
+    stage.press("<Down>");
+    assert!(stage.app.editor.is_empty());
+    stage.press("a<C-j>b<Up>");
+    assert_eq!(stage.app.editor.text(), "a\nb");
+}
+
+#[test]
+fn settings_keys_become_commands() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<Tab>+<A-Up>-r))bb");
+    let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
+    let warmer = crate::protocol::Sampling { temperature: 0.2, ..sampling };
+    assert_eq!(
+        stage.sent,
+        [
+            Command::SetDraftLen { draft_len: 4 },
+            Command::SetDraftLen { draft_len: 5 },
+            Command::SetDraftLen { draft_len: 4 },
+            Command::SetRule { rule: VerifyRule::Rejection },
+            Command::SetSampling { sampling },
+            Command::SetSampling { sampling: warmer },
+            Command::SetBaseline { baseline: Baseline::Off },
+            Command::SetBaseline { baseline: Baseline::PROBE },
+        ]
+    );
+    assert!(stage.screen(120, 40).contains("→ k=4"));
+}
+
+#[test]
+fn limits_of_settings_hold() {
+    let mut stage = Stage::of(&first_turn());
+    stage.press("<Tab>-----(");
+    assert_eq!(stage.sent[4], Command::SetDraftLen { draft_len: 0 });
+    let Command::SetSampling { sampling } = &stage.sent[5] else {
+        panic!("temperature is sampling");
+    };
+    assert_eq!(sampling.temperature, 0.0);
+}
+
+#[test]
+fn split_asks_for_a_race_once() {
+    let mut script = Script::default();
+    let mut head = header();
+    head.settings.baseline = Baseline::Probe(32);
+    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let mut stage = Stage::of(&script);
+    stage.press("<F2>");
+    let race = Command::SetBaseline { baseline: Baseline::Race };
+    assert_eq!(stage.sent, [race]);
+    stage.press("<F2><F2>");
+    assert_eq!(stage.sent.len(), 1);
+}
+
+#[test]
+fn pause_and_steps_become_commands() {
+    let mut stage = Stage::of(&conversation());
+    stage.press("<Tab><Space>.>");
+    assert_eq!(stage.sent, [Command::Pause, Command::StepPhase, Command::StepRound]);
+    stage.apply(EventKind::Paused);
+    stage.press("<Space>");
+    assert_eq!(stage.sent.last(), Some(&Command::Resume));
+    assert!(stage.screen(80, 24).contains("‖ paused · verifying"));
+}
+
+#[test]
+fn rounds_are_walked_and_live_is_found_again() {
+    let mut stage = Stage::of(&conversation());
+    stage.press("<Tab><S-Left><S-Left><S-Left><S-Left>");
+    assert!(stage.screen(80, 24).contains("Round 6 (selected)"));
+    stage.press("N");
+    assert!(stage.screen(80, 24).contains("Round 5 (selected)"));
+    stage.press("<Esc>");
+    assert!(stage.screen(80, 24).contains("Round 10 (live)"));
+    assert_eq!(stage.app.pane, Pane::Answer);
+}
+
+#[test]
+fn scrolling_up_leaves_the_end_and_end_returns() {
+    let mut stage = Stage::of(&conversation());
+    stage.draw(60, 16);
+    stage.press("<Tab><Up><Up>");
+    assert!(matches!(stage.app.scroll, Scroll::Top(_)));
+    stage.press("<End>");
+    assert_eq!(stage.app.scroll, Scroll::Follow);
+    stage.press("<Home><PageDown><PageDown><PageDown>");
+    assert_eq!(stage.app.scroll, Scroll::Follow);
+}
+
+#[test]
+fn discarded_drafts_can_be_hidden() {
+    let mut stage = Stage::of(&first_turn());
+    assert!(stage.screen(80, 24).contains("✗color"));
+    stage.press("<Tab>d");
+    assert!(!stage.screen(80, 24).contains("✗color"));
+    assert!(stage.screen(80, 24).contains("The ↻sky is blue because"));
+}
+
+#[test]
+fn a_recording_takes_no_prompts() {
+    let mut script = Script::default();
+    let mut head = header();
+    head.capabilities = Capabilities::default();
+    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let mut stage = Stage::of(&script);
+    stage.press("hi<Enter>");
+    assert!(stage.sent.is_empty());
+    assert!(stage.screen(80, 24).contains("this is a recording"));
+}
+
+#[test]
+fn escape_sequences_in_tokens_never_reach_the_screen() {
+    let mut script = Script::started();
+    script.prompt("a\u{1b}]0;evil\u{7}b", "\u{1b}[2J");
+    script.round(&[("\u{9b}31m", 0.5)], &[("\u{1b}c", 0.5), ("\u{202e}", 0.5)]);
+    let mut stage = Stage::of(&script);
+    let buffer = stage.draw(120, 40).backend().buffer().clone();
+    let text: String = buffer.content().iter().map(|cell| cell.symbol()).collect();
+    assert!(text.chars().all(|c| !c.is_control()));
+    assert!(text.contains("␛[2J"));
+}
+
+#[test]
+fn an_unknown_theme_is_a_message_and_every_theme_is_reached() {
+    let options = TuiOptions { theme: Some("drak".to_owned()), ..TuiOptions::default() };
+    let mut stage = Stage::new(&first_turn(), options);
+    assert!(stage.screen(120, 40).contains("there is no theme 'drak'"));
+    stage.press("<Tab>");
+    let mut names = vec![stage.app.theme().name.clone()];
+    for _ in 1..theme::BUNDLED.len() {
+        stage.press("t");
+        names.push(stage.app.theme().name.clone());
+    }
+    names.sort();
+    let all = ["ansi16", "catppuccin", "colorblind", "default", "gruvbox", "high-contrast", "light", "mono", "nord"];
+    assert_eq!(names, all);
+}
+
+#[test]
+fn options_ask_for_a_race_and_send_a_prompt() {
+    let mut script = Script::default();
+    let mut head = header();
+    head.settings.baseline = Baseline::Off;
+    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let options = TuiOptions { split: true, initial_prompt: Some("hi".to_owned()), ..TuiOptions::default() };
+    let mut stage = Stage::new(&script, options);
+    let commands = update::greet(&mut stage.app, stage.time.live());
+    assert!(matches!(commands[..], [Command::SetBaseline { baseline: Baseline::Race }, Command::Generate { .. }]));
+}
+
+#[test]
+fn ended_turns_look_the_same_from_the_cache() {
+    let mut stage = Stage::of(&conversation());
+    let fresh = stage.screen(80, 50);
+    assert_eq!(stage.screen(80, 50), fresh);
+    stage.screen(100, 50);
+    stage.press("<Tab>d");
+    assert_ne!(stage.screen(80, 50), fresh);
+    stage.press("di");
+    assert_eq!(stage.screen(80, 50), fresh);
+}
+
+#[test]
+fn a_long_draft_is_shown_around_the_chosen_column() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    let drafts: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(|t| (t, 0.5)).to_vec();
+    let mut target = drafts.clone();
+    target.push(("m", 0.5));
+    script.round(&drafts, &target);
+    let mut stage = Stage::of(&script);
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("✚m 0.50") && screen.contains('‹'), "{screen}");
+    stage.press("<Tab>hhhhhhhhhhhhh");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("draft  q a 0.50") && screen.contains('›'), "{screen}");
+}
+
+fn any_key() -> impl Strategy<Value = KeyEvent> {
+    let code = prop_oneof![
+        6 => any::<char>().prop_map(KeyCode::Char),
+        8 => prop::sample::select(" .><NnhlkjgGdc+-r][bt?iq=123456,{}@wu/:fzoys()J".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        4 => prop::sample::select(vec![
+            KeyCode::Enter, KeyCode::Esc, KeyCode::Tab, KeyCode::Up, KeyCode::Down, KeyCode::Left, KeyCode::Right,
+            KeyCode::Home, KeyCode::End, KeyCode::PageUp, KeyCode::PageDown, KeyCode::Backspace, KeyCode::Delete,
+            KeyCode::F(1), KeyCode::F(2), KeyCode::BackTab,
+        ]),
+    ];
+    let modifiers = prop::sample::select(vec![
+        KeyModifiers::NONE,
+        KeyModifiers::NONE,
+        KeyModifiers::ALT,
+        KeyModifiers::SHIFT,
+        KeyModifiers::CONTROL,
+    ]);
+    (code, modifiers).prop_map(|(code, modifiers)| KeyEvent::new(code, modifiers))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_keys_and_no_size_panic(
+        keys in proptest::collection::vec(any_key(), 0..12),
+        sizes in proptest::collection::vec((1u16..160, 1u16..60), 1..4),
+        cut in 0usize..400,
+    ) {
+        let script = conversation();
+        let mut stage = Stage::folded(&script.events[..cut.min(script.events.len())], TuiOptions::default());
+        for key in keys {
+            stage.key(key);
+            for (width, height) in &sizes {
+                stage.draw(*width, *height);
+            }
+        }
+        stage.draw(1, 1);
+    }
+
+    #[test]
+    fn no_events_panic(events in any_events(), keys in proptest::collection::vec(any_key(), 0..6), size in (1u16..160, 1u16..60)) {
+        let mut stage = Stage::folded(&events, TuiOptions::default());
+        stage.draw(size.0, size.1);
+        for key in keys {
+            stage.key(key);
+        }
+        stage.app.split = true;
+        stage.draw(size.0, size.1);
+    }
+}

@@ -1,0 +1,364 @@
+//! Scripts of keys: time, branches, what if, search, lessons, the mouse.
+
+use super::*;
+use crate::protocol::{Continuation, VerifyRule};
+use crate::session::{Provenance, Stop};
+use crate::tui::app::{Ask, Overlay};
+use crate::tui::page::Page;
+
+fn browse(script: &Script) -> Stage {
+    let mut stage = Stage::of(script);
+    stage.press("<Tab>");
+    stage
+}
+
+fn branch(stage: &Stage) -> &Continuation {
+    match stage.sent.last() {
+        Some(Command::Generate { prompt: Prompt::Branch(from) }) => from,
+        other => panic!("no branch was sent: {other:?}"),
+    }
+}
+
+#[test]
+fn going_back_holds_the_engine_and_returning_lets_go() {
+    let mut stage = browse(&conversation());
+    stage.press("<");
+    assert!(stage.time.is_past());
+    assert_eq!(stage.sent, [Command::Pause]);
+    stage.apply(EventKind::Paused);
+    stage.press("<").press(",");
+    assert_eq!(stage.sent, [Command::Pause], "it is held already");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("the past: round") && screen.contains("the present is held"), "{screen}");
+    stage.press("<End>");
+    assert_eq!(stage.sent, [Command::Pause, Command::Resume]);
+    assert!(!stage.time.is_past());
+    assert!(!stage.screen(80, 24).contains("the past"));
+}
+
+#[test]
+fn a_user_s_own_pause_outlives_a_look_back() {
+    let mut stage = browse(&conversation());
+    stage.press("<Space>");
+    stage.apply(EventKind::Paused);
+    stage.press("<").press("<End>");
+    assert_eq!(stage.sent, [Command::Pause]);
+}
+
+#[test]
+fn steps_in_the_past_move_the_past_only() {
+    let mut stage = browse(&first_turn());
+    let end = stage.time.end();
+    stage.press("{");
+    let start = stage.time.at();
+    assert_eq!(start, stage.time.start());
+    stage.press(".");
+    assert!(stage.time.at() > start);
+    let phase = stage.time.at();
+    stage.press(">");
+    assert_eq!(Some(stage.time.at()), {
+        let mut other = Stage::of(&first_turn());
+        other.time.go(phase);
+        other.time.after(Stop::Round)
+    });
+    for _ in 0..20 {
+        stage.press(">");
+    }
+    assert!(!stage.time.is_past(), "behind the last round is the present");
+    assert!(stage.sent.is_empty());
+    assert_eq!(stage.time.end(), end);
+    stage.press("{,");
+    assert!(stage.screen(80, 24).contains("this is the beginning"));
+}
+
+#[test]
+fn the_past_plays_until_it_is_the_present() {
+    let mut stage = browse(&conversation());
+    stage.press("{");
+    stage.apply(EventKind::Paused);
+    assert_eq!(update::next_tick(&stage.app, &stage.time), None);
+    stage.press("<Space>");
+    let mut ticks = 0;
+    while stage.time.is_past() {
+        assert!(update::next_tick(&stage.app, &stage.time).is_some());
+        let commands = update::tick(&mut stage.app, &mut stage.time);
+        stage.sent.extend(commands);
+        ticks += 1;
+    }
+    assert!(ticks > 40, "{ticks} phases");
+    assert_eq!(stage.sent, [Command::Pause, Command::Resume]);
+    assert_eq!(update::next_tick(&stage.app, &stage.time), None);
+}
+
+#[test]
+fn a_slow_engine_runs_a_phase_a_tick() {
+    let mut stage = browse(&conversation());
+    stage.press("[[[");
+    let gap = update::next_tick(&stage.app, &stage.time).unwrap();
+    assert_eq!(gap.as_millis(), 250);
+    assert_eq!(update::tick(&mut stage.app, &mut stage.time), [Command::StepPhase]);
+    stage.apply(EventKind::Paused);
+    assert!(stage.screen(80, 24).contains("● 4 phases/s"));
+    stage.press("<Space>");
+    assert_eq!(update::next_tick(&stage.app, &stage.time), None);
+    assert!(stage.screen(80, 24).contains("‖ paused"));
+    stage.press("<Space>]]]]]");
+    assert_eq!(stage.sent.last(), Some(&Command::Resume));
+    assert_eq!(update::next_tick(&stage.app, &stage.time), None);
+}
+
+#[test]
+fn an_answer_goes_on_from_the_selected_round() {
+    let mut stage = browse(&first_turn());
+    stage.press("<S-Left><S-Left>g");
+    let session = stage.time.live();
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    let from = branch(&stage);
+    assert_eq!(from.branch.kept, 13, "the first token and rounds 1 to 5: 1 + 1 + 4 + 1 + 3 + 3");
+    let kept: Vec<_> = answer.tokens[..13].iter().map(|t| t.piece.id).collect();
+    assert!(from.tokens.ends_with(&kept));
+    assert_eq!(from.tokens.len(), answer.prompt.len() + 13);
+    assert_eq!(from.typed, "Why is the sky blue?");
+}
+
+#[test]
+fn a_branch_stands_in_place_of_what_it_left_until_one_returns() {
+    let mut stage = browse(&first_turn());
+    stage.press("<S-Left>g");
+    let from = branch(&stage).clone();
+    let prompt: Vec<_> = from.tokens.iter().map(|id| crate::protocol::Piece::new(*id, " x")).collect();
+    let first = crate::session::fixture::piece(" end");
+    stage.apply(EventKind::Prompted { turn: 2, text: from.typed, branch: Some(from.branch) });
+    let row = crate::protocol::Prediction::default();
+    stage.apply(EventKind::Prefilled { turn: 2, prompt, cached: 3, first, row, took_us: 1 });
+    stage.apply(EventKind::Finished { reason: StopReason::Eos });
+    let answer = stage.time.live().turns()[1].answer(Lane::Speculative);
+    assert_eq!(answer.tokens.len(), from.branch.kept as usize + 1);
+    assert_eq!(answer.tokens[0].provenance, Provenance::Kept);
+    assert!(stage.screen(120, 40).contains("⑂ turn 1, going on behind token"));
+    stage.press("iand?<Enter>");
+    let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
+    assert_eq!(messages.len(), 3, "the turn that was left is not sent");
+    assert!(messages[1].content.ends_with(" end"));
+    stage.apply(EventKind::Notice { message: String::new() });
+    stage.press("<Esc>u<Esc>");
+    stage.press("iand?<Enter>");
+    let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
+    assert!(messages[1].content.starts_with("The sky is blue"));
+    assert_eq!(messages.len(), 3);
+}
+
+#[test]
+fn what_if_asks_the_engine_to_go_on_as_wished() {
+    let mut stage = browse(&first_turn());
+    for _ in 0..6 {
+        stage.press("<S-Left>");
+    }
+    stage.press("w<Down><Down><Down><Right>");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("commits: ·color ·is"), "{screen}");
+    assert!(screen.contains("no longer what the target"), "{screen}");
+    stage.press("<Enter>");
+    let from = branch(&stage);
+    assert!(from.branch.forced);
+    assert_eq!(from.branch.kept, 3, "the first token, the overruled draft and what the target says behind it");
+    assert_eq!(stage.app.overlay, None);
+    stage.apply(EventKind::Notice { message: String::new() });
+    stage.press("w<Right>");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("it was:"), "{screen}");
+    stage.press("<Down><Right>");
+    assert!(stage.screen(80, 24).contains("rejection"));
+    stage.press("<Enter>");
+    let sent = &stage.sent[stage.sent.len() - 3..];
+    assert!(matches!(sent[0], Command::SetDraftLen { draft_len: 4 }), "{sent:?}");
+    assert!(matches!(sent[1], Command::SetRule { rule: VerifyRule::Rejection }), "{sent:?}");
+}
+
+#[test]
+fn a_draft_of_the_user_is_judged() {
+    let mut stage = browse(&first_turn());
+    for _ in 0..6 {
+        stage.press("<S-Left>");
+    }
+    stage.press("w<Down><Down><Down><Down><Down>sky");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("✓·sky"), "{screen}");
+    assert!(screen.contains("has not read on from ' sky'"), "{screen}");
+    stage.press("<Up><Left>");
+    assert!(!stage.screen(80, 24).contains("✓·sky"), "no place, no draft");
+}
+
+#[test]
+fn tokens_are_walked_and_opened() {
+    let mut stage = browse(&first_turn());
+    stage.press("<Left><Left>");
+    assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(5), Some(3)));
+    stage.press("<Right><Enter>");
+    assert_eq!(stage.app.page, Page::Inspect);
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("Drafter's q, round 7 position 1"), "{screen}");
+    assert!(screen.contains("The target preferred ' Earth' 0.47"), "{screen}");
+    stage.press("<Enter>");
+    assert_eq!(stage.app.page, Page::Chat);
+}
+
+#[test]
+fn the_ladder_filters_and_walks_what_fits() {
+    let mut stage = browse(&first_turn());
+    stage.press("2");
+    assert!(stage.screen(80, 24).contains("Rounds: 7 of 7"));
+    stage.press("ff");
+    assert!(stage.screen(80, 24).contains("Rounds: 2 of 7 · all drafts accepted"));
+    stage.press("<Up>");
+    assert_eq!(stage.app.selected.map(|at| at.round), Some(5));
+    stage.press("<Up>");
+    assert_eq!(stage.app.selected.map(|at| at.round), Some(1));
+    stage.press("<Up><Down>");
+    assert_eq!(stage.app.selected.map(|at| at.round), Some(5));
+}
+
+#[test]
+fn a_search_selects_what_it_finds() {
+    let mut stage = browse(&conversation());
+    stage.press("/sun");
+    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: 5 }));
+    stage.press("<Enter>");
+    assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: 0 }));
+    stage.press("<Up>");
+    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: 5 }));
+    stage.press("zz<Enter>");
+    assert!(stage.screen(80, 24).contains("not found"));
+    stage.press("<Esc>");
+    assert_eq!(stage.app.overlay, None);
+}
+
+#[test]
+fn every_action_runs_from_the_palette() {
+    for action in Action::ALL {
+        let mut stage = browse(&conversation());
+        stage.press(":");
+        let name = action.name().replace('_', " ");
+        for c in name.chars() {
+            stage.key(KeyEvent::from(KeyCode::Char(c)));
+        }
+        stage.press("<Enter>");
+        let left = matches!(action, Action::Palette | Action::Help | Action::Search | Action::Settings | Action::WhatIf);
+        assert_eq!(stage.app.overlay.is_some(), left, "{name}");
+        assert!(!matches!(stage.app.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
+    }
+}
+
+#[test]
+fn settings_are_turned_in_the_panel() {
+    let mut stage = browse(&first_turn());
+    stage.press("o<Right><Down><Down><Right><Esc>");
+    let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
+    assert_eq!(stage.sent, [Command::SetDraftLen { draft_len: 4 }, Command::SetSampling { sampling }]);
+}
+
+#[test]
+fn panes_cycle_and_zoom() {
+    for page in Page::ALL {
+        let mut stage = Stage::new(&conversation(), TuiOptions { page: *page, ..TuiOptions::default() });
+        if *page == Page::Chat {
+            stage.press("<Tab>");
+        }
+        let mut panes = Vec::new();
+        for _ in page.panes() {
+            panes.push(stage.app.pane);
+            stage.press("z");
+            stage.draw(80, 24);
+            stage.press("z<Tab>");
+        }
+        assert_eq!(panes.len(), page.panes().len());
+        panes.sort_by_key(|pane| *pane as u8);
+        panes.dedup();
+        assert_eq!(panes.len(), page.panes().len(), "{page:?}");
+    }
+}
+
+#[test]
+fn clicks_select_and_open() {
+    let mut stage = browse(&first_turn());
+    let screen = stage.screen(80, 24);
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("phenomenon")).unwrap();
+    let x = line[..line.find("phenomenon").unwrap()].width() as u16;
+    let click = |stage: &mut Stage, x, y| {
+        let commands = update::click(&mut stage.app, &mut stage.time, x, y);
+        assert!(commands.is_empty());
+        stage.draw(80, 24);
+    };
+    click(&mut stage, x, y as u16);
+    assert_eq!((stage.app.selected, stage.app.cell), (Some(RoundAt { turn: 0, round: 3 }), Some(0)));
+    let screen = stage.screen(80, 24);
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("phenomenon")).unwrap();
+    let x = line[..line.find("phenomenon").unwrap()].width() as u16;
+    click(&mut stage, x, y as u16);
+    assert_eq!(stage.app.page, Page::Inspect);
+    let x = stage.screen(80, 24).lines().nth(1).unwrap().find("Rounds").unwrap() as u16;
+    click(&mut stage, x, 1);
+    assert_eq!(stage.app.page, Page::Rounds);
+    stage.press("{");
+    stage.draw(80, 24);
+    click(&mut stage, 50, 22);
+    assert!(stage.time.is_past() && stage.time.at() > stage.time.start());
+}
+
+#[test]
+fn lessons_ask_before_they_tell() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    assert!(stage.screen(80, 24).contains("One pass predicts every position"));
+    stage.press("<Enter><Enter>");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("What does its row behind") && !screen.contains("causal mask"), "{screen}");
+    stage.press("<Down><Enter>");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("Right.") && screen.contains("right: 1 of 1"), "{screen}");
+    stage.press("<Enter><Enter>");
+    assert!(matches!(stage.sent.last(), Some(Command::Generate { .. })));
+    stage.press("<Esc>");
+    assert_eq!(stage.app.lesson.lesson, None);
+}
+
+#[test]
+fn the_quiz_is_about_rounds_that_happened() {
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    stage.press("<Up><Down><Down><Down><Down><Down><Down><Down><Enter><Right>");
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("Was it accepted?"), "{screen}");
+    assert!(!screen.contains("Round 1"), "the round would tell: {screen}");
+    for asked in 1..=12 {
+        stage.press("<Enter>");
+        let screen = stage.screen(80, 24);
+        assert!(screen.contains("Right.") || screen.contains("No."), "{screen}");
+        assert_eq!(stage.app.lesson.asked, asked);
+        stage.press("<Enter>");
+    }
+    assert!((1..12).contains(&stage.app.lesson.right), "both verdicts occur: {}", stage.app.lesson.right);
+}
+
+#[test]
+fn copy_save_and_suspend_are_asked_of_the_terminal() {
+    let mut stage = browse(&first_turn());
+    stage.press("ys<C-z>");
+    let Some(Ask::Copy(text)) = stage.app.asks.first() else { panic!("a copy") };
+    assert!(text.starts_with("The sky is blue"));
+    assert_eq!(stage.app.asks[1..], [Ask::Save, Ask::Suspend]);
+}
+
+#[test]
+fn a_recording_can_be_looked_at_but_not_changed() {
+    let mut script = first_turn();
+    if let EventKind::Started { header } = &mut script.events[0].kind {
+        header.capabilities = Capabilities::default();
+    }
+    let mut stage = browse(&script);
+    stage.press("<S-Left>g");
+    assert!(stage.screen(80, 24).contains("this is a recording"));
+    stage.press("w<Right><Enter>");
+    assert!(stage.screen(80, 24).contains("this is a recording"));
+    assert!(stage.sent.is_empty());
+    stage.press("<");
+    assert!(stage.time.is_past());
+}

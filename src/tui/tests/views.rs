@@ -1,0 +1,118 @@
+//! Every view at every size in colour, in monochrome and in ASCII, as a whole screen.
+
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+
+use super::*;
+use crate::tui::page::Page;
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+
+/// Text of the screen, and under each line the styles of its cells as runs: a letter per style, with
+/// a legend at the end.
+fn styled(buffer: &Buffer) -> String {
+    let mut known: Vec<(Color, Color, Modifier)> = Vec::new();
+    let mut out = String::new();
+    for y in 0..buffer.area.height {
+        let (mut text, mut runs, mut x) = (String::new(), Vec::<(usize, usize)>::new(), 0);
+        while x < buffer.area.width {
+            let cell = &buffer[(x, y)];
+            let style = (cell.fg, cell.bg, cell.modifier);
+            let index = known.iter().position(|s| *s == style).unwrap_or_else(|| {
+                known.push(style);
+                known.len() - 1
+            });
+            let width = cell.symbol().width().max(1) as u16;
+            text.push_str(cell.symbol());
+            match runs.last_mut() {
+                Some((last, count)) if *last == index => *count += usize::from(width),
+                _ => runs.push((index, width.into())),
+            }
+            x += width;
+        }
+        let runs: String = runs.iter().map(|(style, count)| format!("{}{count}", letter(*style))).collect();
+        out.push_str(&format!("{}\n{runs}\n", text.trim_end()));
+    }
+    for (index, (fg, bg, modifier)) in known.iter().enumerate() {
+        out.push_str(&format!("{} = {fg} on {bg} {modifier:?}\n", letter(index)));
+    }
+    out
+}
+
+fn letter(index: usize) -> char {
+    char::from_u32('a' as u32 + index as u32).unwrap()
+}
+
+fn at(page: Page, options: TuiOptions) -> Stage {
+    let mut stage = Stage::new(&conversation(), TuiOptions { page, ..options });
+    if page == Page::Chat {
+        stage.press("<Tab>");
+    }
+    if page == Page::Inspect {
+        stage.press("<Up><Up>");
+    }
+    stage
+}
+
+#[test]
+fn every_view_in_colour() {
+    for page in Page::ALL {
+        for (width, height) in SIZES {
+            let mut stage = at(*page, TuiOptions { depth: Depth::True, ..TuiOptions::default() });
+            let shown = styled(stage.draw(width, height).backend().buffer());
+            insta::assert_snapshot!(format!("colour_{}_{width}", page.name()), shown);
+        }
+    }
+}
+
+#[test]
+fn every_view_in_monochrome() {
+    for page in Page::ALL {
+        for (width, height) in SIZES {
+            let mut stage = at(*page, TuiOptions { no_color: true, ..TuiOptions::default() });
+            let buffer = stage.draw(width, height).backend().buffer().clone();
+            let coloured = buffer.content().iter().filter(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset));
+            assert_eq!(coloured.count(), 0, "{page:?}");
+            insta::assert_snapshot!(format!("mono_{}_{width}", page.name()), styled(&buffer));
+        }
+    }
+}
+
+#[test]
+fn every_view_in_ascii() {
+    for page in Page::ALL {
+        for (width, height) in SIZES {
+            let mut stage = at(*page, TuiOptions { ascii: true, no_color: true, ..TuiOptions::default() });
+            let shown = stage.screen(width, height);
+            let own: Vec<char> = shown.chars().filter(|c| !c.is_ascii() && !"夕焼け".contains(*c)).collect();
+            assert_eq!(own, Vec::<char>::new(), "{page:?} at {width}\n{shown}");
+            insta::assert_snapshot!(format!("ascii_{}_{width}", page.name()), shown);
+        }
+    }
+}
+
+#[test]
+fn overlays_in_ascii_are_ascii() {
+    for keys in ["?", ":", "o", "w", "/"] {
+        let mut stage = at(Page::Chat, TuiOptions { ascii: true, ..TuiOptions::default() });
+        stage.press(keys);
+        for (width, height) in SIZES {
+            let shown = stage.screen(width, height);
+            let own: Vec<char> = shown.chars().filter(|c| !c.is_ascii() && !"夕焼け".contains(*c)).collect();
+            assert_eq!(own, Vec::<char>::new(), "{keys} at {width}\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_past_and_the_overlays_are_screens() {
+    let mut stage = at(Page::Rounds, TuiOptions::default());
+    stage.press("<").press("<").press("<");
+    insta::assert_snapshot!("the_past", stage.screen(80, 24));
+    stage.press("w<Left>");
+    insta::assert_snapshot!("what_if", stage.screen(80, 24));
+    stage.press("<Esc>o<Down>");
+    insta::assert_snapshot!("settings", stage.screen(80, 24));
+    stage.press("<Esc>:rou");
+    insta::assert_snapshot!("palette", stage.screen(80, 24));
+}

@@ -1,0 +1,162 @@
+//! Keys in the lessons.
+
+use crate::protocol::{Command, Lane, Message, Outcome, Prompt, Speaker};
+use crate::session::{Session, Timeline};
+use crate::tui::action::Action;
+use crate::tui::app::{App, RoundAt, round_at, rounds};
+use crate::tui::lesson::{BUNDLED, Run, Step, Study};
+
+use super::{cannot_send, look, settings, watch};
+
+/// Does what an action says in the lessons; none leaves it to the rest.
+pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
+    let Some((lesson, step)) = app.lesson.at() else {
+        return list(app, action);
+    };
+    match action {
+        Action::Up => app.lesson.choice = app.lesson.choice.saturating_sub(1),
+        Action::Down => {
+            let last = choices(&step).saturating_sub(1);
+            app.lesson.choice = (app.lesson.choice + 1).min(last);
+        }
+        Action::Left => turn_to(app, time.shown(), app.lesson.step.saturating_sub(1)),
+        Action::Right => turn_to(app, time.shown(), (app.lesson.step + 1).min(lesson.step.len() - 1)),
+        Action::Leave => app.lesson = Study { choice: app.lesson.lesson.unwrap_or(0), ..Study::default() },
+        Action::Open => return Some(enter(app, time, &step, lesson.step.len())),
+        _ => return None,
+    }
+    Some(Vec::new())
+}
+
+fn list(app: &mut App, action: Action) -> Option<Vec<Command>> {
+    match action {
+        Action::Up => app.lesson.choice = app.lesson.choice.saturating_sub(1),
+        Action::Down => app.lesson.choice = (app.lesson.choice + 1).min(BUNDLED.len() - 1),
+        Action::Open | Action::Right => app.lesson = Study { lesson: Some(app.lesson.choice), ..Study::default() },
+        _ => return None,
+    }
+    Some(Vec::new())
+}
+
+fn choices(step: &Step) -> usize {
+    if step.quiz { 2 } else { step.choices.len() }
+}
+
+fn turn_to(app: &mut App, session: &Session, step: usize) {
+    let study = &mut app.lesson;
+    study.step = step;
+    study.choice = 0;
+    study.is_revealed = false;
+    study.quiz = study.at().filter(|(_, step)| step.quiz).and_then(|_| quiz_round(session, study.asked));
+    if let Some((at, index)) = study.quiz {
+        look::choose(app, at, Some(index));
+    }
+}
+
+/// Enter: run what the step runs, answer what it asks, or go on.
+fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<Command> {
+    let session = time.shown();
+    if let Some(run) = step.run.as_ref().filter(|_| !app.lesson.is_revealed) {
+        app.lesson.is_revealed = true;
+        return start(app, time, run);
+    }
+    if choices(step) > 0 && !app.lesson.is_revealed {
+        if step.quiz && app.lesson.quiz.is_none() {
+            let next = app.lesson.step;
+            turn_to(app, session, next);
+            if app.lesson.quiz.is_none() {
+                app.toast = Some("the quiz needs some rounds: run a prompt in Chat first".to_owned());
+            }
+            return Vec::new();
+        }
+        let Some(right) = right_choice(&app.lesson, step, session) else {
+            app.toast = Some("not measured yet: run the prompt of this lesson first".to_owned());
+            return Vec::new();
+        };
+        app.lesson.is_revealed = true;
+        app.lesson.asked += 1;
+        app.lesson.right += u32::from(app.lesson.choice == right);
+        return Vec::new();
+    }
+    if step.quiz {
+        let again = app.lesson.step;
+        turn_to(app, session, again);
+    } else if app.lesson.step + 1 < steps {
+        let next = app.lesson.step + 1;
+        turn_to(app, session, next);
+    } else {
+        let done = app.lesson.lesson.unwrap_or(0);
+        app.lesson = Study { choice: (done + 1).min(BUNDLED.len() - 1), ..Study::default() };
+    }
+    Vec::new()
+}
+
+/// The right choice of a step, from 0.
+pub(in crate::tui) fn right_choice(study: &Study, step: &Step, session: &Session) -> Option<usize> {
+    if step.quiz {
+        let (at, index) = study.quiz?;
+        let accepted = round_at(session, at)?.outcome(index)? == Outcome::Accepted;
+        return Some(usize::from(!accepted));
+    }
+    match &step.measured {
+        Some(measured) => {
+            let value = measured.fact.value(session)?;
+            Some(measured.bounds.iter().filter(|bound| value >= **bound).count())
+        }
+        None => step.answer?.checked_sub(1),
+    }
+}
+
+/// A draft of the session that was judged, another one for each number.
+pub(in crate::tui) fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
+    let judged = |at: &RoundAt| round_at(session, *at).is_some_and(|r| r.is_complete && !r.drafts.is_empty());
+    let all: Vec<_> = rounds(session).filter(judged).collect();
+    // a step that shares no factor with most counts, so that neighbours do not follow each other
+    let at = *all.get((number as usize).wrapping_mul(7919).checked_rem(all.len())?)?;
+    let round = round_at(session, at)?;
+    let tested = round.verdict.as_ref()?.tested().min(round.drafts.len());
+    Some((at, (number as usize).checked_rem(tested)?))
+}
+
+/// Sends the prompt of a step, with its settings.
+fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
+    if let Some(refusal) = cannot_send(app, time.live()) {
+        app.toast = Some(refusal.to_owned());
+        app.lesson.is_revealed = false;
+        return Vec::new();
+    }
+    time.follow();
+    let mut wanted = app.settings(time.live());
+    wanted.draft_len = run.k.min(crate::protocol::MAX_DRAFT_LEN);
+    wanted.rule = run.rule;
+    wanted.sampling.temperature = run.temperature;
+    settings::want(app, time.live(), wanted);
+    watch(app, time.live());
+    app.conversations.push(time.live().turns().len());
+    app.await_answer(time.live(), run.prompt.clone());
+    let message = Message { role: Speaker::User, content: run.prompt.clone() };
+    let prompt = if app.options.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
+    let mut commands = vec![
+        Command::SetDraftLen { draft_len: wanted.draft_len },
+        Command::SetRule { rule: wanted.rule },
+        Command::SetSampling { sampling: wanted.sampling },
+        Command::Generate { prompt },
+    ];
+    if run.hold {
+        app.plays = false;
+        commands.insert(3, Command::Pause);
+    }
+    commands
+}
+
+/// Text of the answer before a round, its end only.
+pub(in crate::tui) fn lead(session: &Session, at: RoundAt) -> String {
+    let Some((turn, round)) = session.turns().get(at.turn).zip(round_at(session, at)) else {
+        return String::new();
+    };
+    let tokens = &turn.answer(Lane::Speculative).tokens;
+    let end = round.first_token.min(tokens.len());
+    let shown = &tokens[end.saturating_sub(12)..end];
+    let bytes: Vec<u8> = shown.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

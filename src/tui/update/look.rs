@@ -1,0 +1,259 @@
+//! Actions that only move the user's eyes: pages, panes, scrolling, selection.
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use crate::session::Session;
+use crate::tui::action::Action;
+use crate::tui::app::{App, Ask, Overlay, RoundAt, Scroll, live_round, round_at, rounds};
+use crate::tui::entry::Entry;
+use crate::tui::filter::{Filter, has_reject};
+use crate::tui::page::{Page, Pane};
+use crate::tui::view::telling_column;
+use crate::tui::wish::Wishes;
+
+/// Does what an action says; `session` is what is on show.
+pub(super) fn update(app: &mut App, session: &Session, action: Action) {
+    if let Some(page) = Page::ALL.iter().find(|page| page.action() == action) {
+        app.go_to(*page);
+        return;
+    }
+    if open(app, session, action) || select_by(app, session, action) {
+        return;
+    }
+    match action {
+        Action::Newline => app.editor.newline(),
+        Action::HistoryPrevious | Action::HistoryNext => history(app, action),
+        Action::Leave => leave(app, session),
+        Action::FocusNext => cycle(app, true),
+        Action::FocusPrevious => cycle(app, false),
+        Action::Zoom => app.is_zoomed = !app.is_zoomed && !app.is_typing(),
+        Action::EditPrompt => edit_prompt(app),
+        Action::NewConversation => new_conversation(app, session),
+        Action::ReturnBranch => return_branch(app, session),
+        Action::NextFilter => app.filter = app.filter.next(),
+        Action::ToggleDiscarded => app.hides_discarded = !app.hides_discarded,
+        Action::NextTheme => {
+            app.next_theme();
+            app.toast = Some(format!("theme: {}", app.theme().name));
+        }
+        Action::Suspend => app.asks.push(Ask::Suspend),
+        Action::Save => app.asks.push(Ask::Save),
+        Action::Copy => match super::copied(app, session) {
+            Some(text) => app.asks.push(Ask::Copy(text)),
+            None => app.toast = Some("there is no answer to copy".to_owned()),
+        },
+        _ => scroll(app, session, action),
+    }
+}
+
+/// Opens what lies over the screen.
+fn open(app: &mut App, session: &Session, action: Action) -> bool {
+    app.overlay = Some(match action {
+        Action::Help => Overlay::Help(0),
+        Action::Palette => Overlay::Palette(Entry::default()),
+        Action::Search => Overlay::Search(Entry::default()),
+        Action::Settings => Overlay::Settings(0),
+        Action::WhatIf => match app.round_index(session) {
+            Some(at) => Overlay::WhatIf(Box::new(Wishes::new(at))),
+            None => {
+                app.toast = Some("there is no round yet: send a prompt first".to_owned());
+                return true;
+            }
+        },
+        _ => return false,
+    });
+    true
+}
+
+fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
+    let reject = |at: RoundAt| round_at(session, at).is_some_and(has_reject);
+    match action {
+        Action::RoundPrevious => select(app, session, |_| true, false),
+        Action::RoundNext => select(app, session, |_| true, true),
+        Action::RejectPrevious => select(app, session, reject, false),
+        Action::RejectNext => select(app, session, reject, true),
+        Action::Left => move_cell(app, session, false),
+        Action::Right => move_cell(app, session, true),
+        Action::Open if app.page == Page::Inspect => app.go_to(Page::Chat),
+        Action::Open => inspect(app, session),
+        _ => return false,
+    }
+    true
+}
+
+fn scroll(app: &mut App, session: &Session, action: Action) {
+    let page = app.seen.page.max(2) - 1;
+    if matches!(app.page, Page::Rounds | Page::Inspect) {
+        let by = if app.page == Page::Rounds { page } else { 1 };
+        match action {
+            Action::Up => walk(app, session, 1, false),
+            Action::Down => walk(app, session, 1, true),
+            Action::PageUp => walk(app, session, by, false),
+            Action::PageDown => walk(app, session, by, true),
+            Action::Top => walk(app, session, usize::MAX, false),
+            _ => {}
+        }
+        return;
+    }
+    match action {
+        Action::Up => scroll_to(app, app.seen.top.saturating_sub(1)),
+        Action::Down => scroll_to(app, app.seen.top + 1),
+        Action::PageUp => scroll_to(app, app.seen.top.saturating_sub(page)),
+        Action::PageDown => scroll_to(app, app.seen.top + page),
+        Action::Top => scroll_to(app, 0),
+        _ => {}
+    }
+}
+
+fn scroll_to(app: &mut App, top: usize) {
+    app.scroll = if top >= app.seen.max_top { Scroll::Follow } else { Scroll::Top(top) };
+}
+
+fn cycle(app: &mut App, forward: bool) {
+    let panes = app.page.panes();
+    let at = panes.iter().position(|pane| *pane == app.pane).unwrap_or(0);
+    app.pane = panes[(at + if forward { 1 } else { panes.len() - 1 }) % panes.len()];
+    if app.is_typing() {
+        app.is_zoomed = false;
+    }
+}
+
+fn edit_prompt(app: &mut App) {
+    app.page = Page::Chat;
+    app.pane = Pane::Prompt;
+    app.is_zoomed = false;
+}
+
+fn history(app: &mut App, action: Action) {
+    let up = action == Action::HistoryPrevious;
+    if !app.editor.is_recalling() {
+        app.editor.input(KeyEvent::from(if up { KeyCode::Up } else { KeyCode::Down }));
+    } else if up {
+        app.editor.previous();
+    } else {
+        app.editor.next();
+    }
+}
+
+fn leave(app: &mut App, session: &Session) {
+    app.notices_read = session.notices_seen();
+    if app.is_zoomed {
+        app.is_zoomed = false;
+    } else if app.is_typing() {
+        app.pane = app.page.home();
+    } else if app.selected.is_some() || app.cell.is_some() {
+        follow_live(app);
+    } else {
+        edit_prompt(app);
+    }
+}
+
+fn new_conversation(app: &mut App, session: &Session) {
+    if app.is_busy(session) {
+        app.toast = Some("still answering: Ctrl+C stops it".to_owned());
+        return;
+    }
+    let start = session.turns().len();
+    if app.conversations.last() != Some(&start) {
+        app.conversations.push(start);
+    }
+    follow_live(app);
+    edit_prompt(app);
+    app.toast = Some("new conversation".to_owned());
+}
+
+/// The branch on show is no longer part of the conversation.
+fn return_branch(app: &mut App, session: &Session) {
+    let branch = session.turns().iter().rev().find(|t| t.branch.is_some() && !app.abandoned.contains(&t.number));
+    let Some(branch) = branch else {
+        app.toast = Some("there is no branch to return from; g makes one".to_owned());
+        return;
+    };
+    app.abandoned.insert(branch.number);
+    let left = branch.branch.map_or(0, |b| b.turn);
+    app.toast = Some(format!("the conversation goes on from turn {left} again"));
+}
+
+pub(super) fn follow_live(app: &mut App) {
+    app.selected = None;
+    app.cell = None;
+    app.scroll = Scroll::Follow;
+}
+
+pub(in crate::tui) fn choose(app: &mut App, at: RoundAt, cell: Option<usize>) {
+    app.selected = Some(at);
+    app.cell = cell;
+    app.scroll = Scroll::Selected;
+}
+
+/// Selects the nearest round that fits; forward beyond the last one is live again.
+fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forward: bool) {
+    let Some(live) = live_round(session) else {
+        return;
+    };
+    let from = app.round_index(session).unwrap_or(live);
+    let is_behind = |at: &RoundAt| if forward { *at > from } else { *at < from };
+    let mut all = rounds(session).filter(|at| is_behind(at) && fits(*at));
+    let found = if forward { all.next() } else { all.next_back() };
+    match found {
+        Some(at) if at == live && forward => follow_live(app),
+        Some(at) => choose(app, at, None),
+        None => app.toast = Some("there is none".to_owned()),
+    }
+}
+
+/// Selects a round so many rows of the ladder up or down; the last one is live again.
+fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
+    let filter = if app.page == Page::Rounds { app.filter } else { Filter::All };
+    let fitting: Vec<_> = rounds(session).filter(|at| filter.fits_at(session, *at)).collect();
+    let (Some(last), Some(from)) = (fitting.len().checked_sub(1), app.round_index(session)) else {
+        return;
+    };
+    let at = fitting.partition_point(|at| *at < from);
+    let on_row = fitting.get(at) == Some(&from);
+    let to = match forward {
+        true if on_row => at.saturating_add(count).min(last),
+        true => at.min(last),
+        false => at.saturating_sub(count),
+    };
+    if forward && Some(fitting[to]) == live_round(session) {
+        follow_live(app);
+    } else {
+        choose(app, fitting[to], None);
+    }
+}
+
+/// Selects the position before or after, across rounds.
+fn move_cell(app: &mut App, session: &Session, forward: bool) {
+    let (Some(at), Some(round)) = (app.round_index(session), app.round(session)) else {
+        return;
+    };
+    let cell = app.cell.unwrap_or_else(|| telling_column(round));
+    let columns = round.columns();
+    if app.cell.is_none() && app.selected.is_none() {
+        choose(app, at, Some(cell)); // the first press shows where one is
+    } else if forward && cell + 1 < columns {
+        choose(app, at, Some(cell + 1));
+    } else if !forward && cell > 0 {
+        choose(app, at, Some((cell - 1).min(columns.saturating_sub(1))));
+    } else {
+        let mut all = rounds(session).filter(|other| if forward { *other > at } else { *other < at });
+        let next = if forward { all.next() } else { all.next_back() };
+        let Some(next) = next else {
+            return;
+        };
+        let last = round_at(session, next).map_or(0, |round| round.columns().saturating_sub(1));
+        choose(app, next, Some(if forward { 0 } else { last }));
+    }
+}
+
+/// Opens the selected position in Inspect.
+fn inspect(app: &mut App, session: &Session) {
+    let (Some(at), Some(round)) = (app.round_index(session), app.round(session)) else {
+        app.toast = Some("there is no round yet: send a prompt first".to_owned());
+        return;
+    };
+    let cell = app.cell.unwrap_or_else(|| telling_column(round));
+    choose(app, at, Some(cell));
+    app.go_to(Page::Inspect);
+}

@@ -1,0 +1,221 @@
+//! Actions and keys to changes of [`App`], of the moment on show, and commands for the source.
+//!
+//! Invariant: what happened is read, never written; whatever a key asks of the engine leaves here as
+//! a [`Command`] and comes back as an event, so that the screen shows what is, not what was asked.
+//! Which key means which action is `keymap.rs`.
+
+mod learn;
+mod look;
+mod mouse;
+mod over;
+mod settings;
+mod time;
+
+use crossterm::event::KeyEvent;
+
+use crate::protocol::{Baseline, Command};
+use crate::session::{Session, Timeline};
+
+use super::action::Action;
+use super::app::App;
+use super::conversation;
+use super::page::{Page, Pane};
+
+pub(super) use learn::{lead, right_choice};
+pub(super) use mouse::click;
+pub(super) use time::{next_tick, tick};
+
+/// A key: the action bound to it, or typing.
+pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> {
+    match app.keymap.action(app.context(), key) {
+        Some(action) => update(app, time, action),
+        None => {
+            over::type_key(app, time, key);
+            Vec::new()
+        }
+    }
+}
+
+/// Pasted text goes into the prompt, wherever the user is; it never sends.
+pub fn paste(app: &mut App, text: &str) {
+    app.overlay = None;
+    app.page = Page::Chat;
+    app.pane = Pane::Prompt;
+    app.returns_to_prompt = false;
+    app.editor.paste(text);
+}
+
+/// Does what an action says.
+pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
+    app.toast = None;
+    if settles(action) {
+        app.returns_to_prompt = false;
+    }
+    if app.overlay.is_some() {
+        match over::update(app, time, action) {
+            over::Done::Yes(commands) => return commands,
+            over::Done::Run(action) => return update(app, time, action),
+            over::Done::No => {}
+        }
+    }
+    if app.page == Page::Learn
+        && let Some(commands) = learn::update(app, time, action)
+    {
+        return commands;
+    }
+    match action {
+        Action::Send => send(app, time),
+        Action::StopOrQuit => stop_or_quit(app, time.live()),
+        Action::Quit => quit(app),
+        Action::DraftLenUp
+        | Action::DraftLenDown
+        | Action::NextRule
+        | Action::ToggleLossless
+        | Action::TemperatureUp
+        | Action::TemperatureDown
+        | Action::NextBaseline => settings::change(app, time.live(), action),
+        Action::ToggleSplit => toggle_split(app, time.live()),
+        Action::ContinueHere => time::continue_here(app, time),
+        Action::PauseResume
+        | Action::StepPhase
+        | Action::StepRound
+        | Action::BackPhase
+        | Action::BackRound
+        | Action::TimeStart
+        | Action::TimeHere
+        | Action::Slower
+        | Action::Faster => time::update(app, time, action),
+        Action::Follow => time::follow(app, time),
+        Action::Leave if time.is_past() && !app.is_typing() => time::follow(app, time),
+        _ => {
+            look::update(app, time.shown(), action);
+            Vec::new()
+        }
+    }
+}
+
+/// Whether an action says that the user wants to stay with the answer (or has left it): the end of
+/// the answer then does not move the focus.
+fn settles(action: Action) -> bool {
+    !matches!(
+        action,
+        Action::StopOrQuit
+            | Action::PauseResume
+            | Action::StepPhase
+            | Action::StepRound
+            | Action::Slower
+            | Action::Faster
+            | Action::DraftLenUp
+            | Action::DraftLenDown
+            | Action::NextRule
+            | Action::ToggleLossless
+            | Action::TemperatureUp
+            | Action::TemperatureDown
+            | Action::NextBaseline
+            | Action::NextTheme
+            | Action::ToggleDiscarded
+            | Action::ToggleSplit
+            | Action::Follow
+            | Action::Suspend
+    )
+}
+
+fn can_generate(session: &Session) -> bool {
+    session.header().is_some_and(|header| header.capabilities.can_generate)
+}
+
+/// Why a source does not take settings or prompts (yet).
+fn refusal(session: &Session) -> Option<&'static str> {
+    match session.header() {
+        None => Some("still loading"),
+        Some(header) if !header.capabilities.can_generate => Some("this is a recording: it stays as it was"),
+        Some(_) => None,
+    }
+}
+
+/// Why a prompt cannot be sent now.
+fn cannot_send(app: &App, session: &Session) -> Option<&'static str> {
+    if app.is_busy(session) {
+        Some("still answering: Ctrl+C stops it")
+    } else if session.failure().is_some() || app.lost.is_some() {
+        Some("the engine has stopped; quit and start again")
+    } else {
+        refusal(session)
+    }
+}
+
+fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if app.editor.text().trim().is_empty() {
+        return Vec::new();
+    }
+    if let Some(refusal) = cannot_send(app, time.live()) {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
+    time.follow();
+    let text = app.editor.take();
+    generate(app, time.live(), text)
+}
+
+/// What the options ask of a source that has just begun.
+pub(super) fn greet(app: &mut App, session: &Session) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if app.split {
+        commands.extend(settings::race(app, session));
+    }
+    if let Some(text) = app.options.initial_prompt.take() {
+        commands.extend(generate(app, session, text));
+    }
+    commands
+}
+
+/// Sends a prompt and turns the user's eyes to the answer.
+fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
+    watch(app, session);
+    app.await_answer(session, text.clone());
+    vec![Command::Generate { prompt: conversation::prompt(app, session, text) }]
+}
+
+/// Gets ready for an answer to come.
+fn watch(app: &mut App, session: &Session) {
+    look::follow_live(app);
+    if app.is_typing() {
+        app.pane = Pane::Answer;
+        app.returns_to_prompt = true;
+    }
+    app.stop_sent = false;
+    app.holds = false;
+    app.plays = !app.pace.is_full();
+    app.notices_read = session.notices_seen();
+}
+
+fn stop_or_quit(app: &mut App, session: &Session) -> Vec<Command> {
+    let can_stop = session.failure().is_none() && app.lost.is_none();
+    if app.is_busy(session) && can_stop && !app.stop_sent {
+        app.stop_sent = true;
+        app.plays = false;
+        app.toast = Some("stopping after this round; Ctrl+C again quits".to_owned());
+        return vec![Command::Stop];
+    }
+    quit(app)
+}
+
+fn quit(app: &mut App) -> Vec<Command> {
+    app.quits = true;
+    vec![Command::Shutdown]
+}
+
+fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
+    app.split = !app.split;
+    if !app.split || !can_generate(session) || session.settings().baseline == Baseline::Race {
+        return Vec::new();
+    }
+    settings::race(app, session)
+}
+
+/// What is copied: the answer on show.
+fn copied(app: &App, session: &Session) -> Option<String> {
+    let turn = app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
+    let text = turn.answer(crate::protocol::Lane::Speculative).text();
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,49 @@
+//! The mouse: what is under it is what the last frame said.
+
+use crate::protocol::{Command, Lane};
+use crate::session::Timeline;
+use crate::tui::app::{App, RoundAt};
+use crate::tui::page::Pane;
+use crate::tui::view::Target;
+
+use super::look;
+
+/// A click at a cell of the screen.
+pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
+    if app.overlay.is_some() {
+        return Vec::new();
+    }
+    let under = |hit: &&crate::tui::view::Hit| hit.area.contains((x, y).into());
+    let Some(target) = app.seen.hits.iter().rev().find(under).map(|hit| hit.target) else {
+        return Vec::new();
+    };
+    app.toast = None;
+    app.returns_to_prompt = false;
+    match target {
+        Target::Page(page) => app.go_to(page),
+        Target::Pane(pane) => app.pane = pane,
+        Target::Token { turn, round, column } => {
+            let answer = time.shown().turns().get(turn).map(|turn| turn.answer(Lane::Speculative));
+            let index = answer.map(|answer| answer.rounds.partition_point(|r| r.round < round));
+            if let Some(index) = index {
+                pick(app, RoundAt { turn, round: index }, Some(column), Pane::Answer);
+            }
+        }
+        Target::Round { at, column } => pick(app, at, column, Pane::Ladder),
+        Target::Moment(at) => {
+            time.go(at);
+            look::follow_live(app);
+        }
+    }
+    Vec::new()
+}
+
+/// Selects; a click on what is selected opens it.
+fn pick(app: &mut App, at: RoundAt, column: Option<usize>, pane: Pane) {
+    let again = app.selected == Some(at) && app.cell == column;
+    look::choose(app, at, column);
+    app.pane = pane;
+    if again {
+        app.go_to(crate::tui::page::Page::Inspect);
+    }
+}

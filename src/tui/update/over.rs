@@ -1,0 +1,217 @@
+//! Keys while something lies over the screen: help, actions, search, settings, what if.
+
+use crossterm::event::KeyEvent;
+
+use crate::protocol::{Command, Lane, Piece};
+use crate::session::{Session, Timeline, what_if};
+use crate::tui::action::Action;
+use crate::tui::app::{App, Overlay, RoundAt, round_at};
+use crate::tui::conversation::{self, Point};
+use crate::tui::entry::Entry;
+use crate::tui::knob::Knob;
+use crate::tui::search;
+use crate::tui::wish::{Row, Wishes};
+
+use super::{look, settings, time};
+
+/// What became of an action.
+pub(super) enum Done {
+    /// It was for the overlay.
+    Yes(Vec<Command>),
+    /// The overlay is closed and this is to be done instead.
+    Run(Action),
+    /// It is for what lies under the overlay.
+    No,
+}
+
+/// A key that no binding took.
+pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
+    let mut found = None;
+    if app.overlay.is_none() && app.is_typing() {
+        app.toast = None;
+        app.editor.input(key);
+        return;
+    }
+    match &mut app.overlay {
+        Some(Overlay::Palette(entry)) => drop(entry.input(key)),
+        Some(Overlay::Search(entry)) => {
+            if entry.input(key) {
+                found = search::find(time.shown(), entry.text(), None, true);
+            }
+        }
+        Some(Overlay::WhatIf(wishes)) => wishes.input(key),
+        _ => {}
+    }
+    if let Some((at, cell)) = found {
+        look::choose(app, at, cell);
+    }
+}
+
+pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done {
+    let Some(overlay) = app.overlay.take() else {
+        return Done::No;
+    };
+    if action == Action::Leave {
+        return Done::Yes(Vec::new());
+    }
+    match overlay {
+        Overlay::Help(top) => help(app, top, action),
+        Overlay::Palette(entry) => palette(app, entry, action),
+        Overlay::Search(entry) => search(app, time.shown(), entry, action),
+        Overlay::Settings(row) => panel(app, time.live(), row, action),
+        Overlay::WhatIf(wishes) => wish(app, time, wishes, action),
+    }
+}
+
+/// Puts the overlay back: only actions that concern no overlay go on below it.
+fn keep(app: &mut App, overlay: Overlay) -> Done {
+    app.overlay = Some(overlay);
+    Done::Yes(Vec::new())
+}
+
+fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
+    if matches!(action, Action::Palette | Action::Help) {
+        return Done::Run(action);
+    }
+    let stays = matches!(
+        action,
+        Action::StopOrQuit | Action::Suspend | Action::PauseResume | Action::DraftLenUp | Action::DraftLenDown
+    );
+    if !stays {
+        return keep(app, overlay);
+    }
+    // what is below must not open or close anything: none of these does
+    app.overlay = Some(overlay);
+    Done::No
+}
+
+fn help(app: &mut App, top: usize, action: Action) -> Done {
+    let page = app.seen.page.max(2) - 1;
+    let last = app.seen.help_max;
+    let top = match action {
+        Action::Help => return Done::Yes(Vec::new()),
+        Action::Up => top.saturating_sub(1),
+        Action::Down => (top + 1).min(last),
+        Action::PageUp => top.saturating_sub(page),
+        Action::PageDown => (top + page).min(last),
+        Action::Palette => return Done::Run(action),
+        _ => return below(app, Overlay::Help(top), action),
+    };
+    keep(app, Overlay::Help(top))
+}
+
+fn palette(app: &mut App, mut entry: Entry, action: Action) -> Done {
+    let found = entry.actions();
+    match action {
+        Action::Up => entry.choice = entry.choice.saturating_sub(1),
+        Action::Down => entry.choice = (entry.choice + 1).min(found.len().saturating_sub(1)),
+        Action::Confirm => match found.get(entry.choice) {
+            Some(chosen) => return Done::Run(*chosen),
+            None => app.toast = Some("no action has that name".to_owned()),
+        },
+        Action::Palette => return Done::Yes(Vec::new()),
+        _ => return below(app, Overlay::Palette(entry), action),
+    }
+    keep(app, Overlay::Palette(entry))
+}
+
+/// Enter and Down go on to the next place, Up to the one before.
+fn search(app: &mut App, session: &Session, entry: Entry, action: Action) -> Done {
+    let forward = match action {
+        Action::Confirm | Action::Down => true,
+        Action::Up => false,
+        _ => return below(app, Overlay::Search(entry), action),
+    };
+    let from = app.selected.map(|at| (at, app.cell));
+    match search::find(session, entry.text(), from, forward) {
+        Some((at, cell)) => look::choose(app, at, cell),
+        None => app.toast = Some("not found".to_owned()),
+    }
+    keep(app, Overlay::Search(entry))
+}
+
+fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
+    let last = Knob::ALL.len() - 1;
+    let row = row.min(last);
+    let commands = match action {
+        Action::Up => return keep(app, Overlay::Settings(row.saturating_sub(1))),
+        Action::Down => return keep(app, Overlay::Settings((row + 1).min(last))),
+        Action::Left => settings::turn(app, live, Knob::ALL[row], false),
+        Action::Right => settings::turn(app, live, Knob::ALL[row], true),
+        Action::Confirm => return Done::Yes(Vec::new()),
+        _ => return below(app, Overlay::Settings(row), action),
+    };
+    app.overlay = Some(Overlay::Settings(row));
+    Done::Yes(commands)
+}
+
+fn wish(app: &mut App, time: &mut Timeline, mut wishes: Box<Wishes>, action: Action) -> Done {
+    let Some(round) = round_at(time.shown(), wishes.at) else {
+        return Done::Yes(Vec::new()); // the round is gone from the moment on show
+    };
+    match action {
+        Action::Up => wishes.row = wishes.row.saturating_sub(1),
+        Action::Down => wishes.row = (wishes.row + 1).min(Row::ALL.len() - 1),
+        Action::Left => wishes.turn(round, false),
+        Action::Right => wishes.turn(round, true),
+        Action::Confirm => return Done::Yes(ask_engine(app, time, &wishes)),
+        _ => return below(app, Overlay::WhatIf(wishes), action),
+    }
+    keep(app, Overlay::WhatIf(wishes))
+}
+
+/// Goes on as wished: settings that differ, and a branch from what the reply committed or, where the
+/// record does not reach, from before the round, so that the engine decides.
+fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Command> {
+    let Some(prompt) = wished_prompt(time.shown(), wishes) else {
+        app.toast = Some("the round is not scored yet".to_owned());
+        return Vec::new();
+    };
+    let mut commands = changed_settings(app, time.live(), wishes);
+    let sent = time::branch(app, time, prompt);
+    if sent.is_empty() {
+        return sent;
+    }
+    let generate = sent.len() - 1;
+    commands.splice(0..0, sent[..generate].iter().cloned());
+    commands.extend_from_slice(&sent[generate..]);
+    commands
+}
+
+fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<crate::protocol::Prompt> {
+    let RoundAt { turn, .. } = wishes.at;
+    let (turn, round) = (session.turns().get(turn)?, round_at(session, wishes.at)?);
+    let reply = what_if(round, &wishes.wish())?;
+    let known = |piece: &&Piece| piece.id.0 != u32::MAX;
+    let mut added: Vec<_> = reply.committed.iter().take_while(known).cloned().collect();
+    let kept = round.first_token.min(turn.answer(Lane::Speculative).tokens.len());
+    if added.last().is_some_and(|piece| piece.special) {
+        added.pop();
+    }
+    if reply.open.is_some() && wishes.wish().overrule.is_none() && wishes.wish().replace.is_none() {
+        added.clear();
+    }
+    Some(conversation::branch(&Point { turn, kept, added, forced: !reply.is_lossless }))
+}
+
+fn changed_settings(app: &mut App, live: &Session, wishes: &Wishes) -> Vec<Command> {
+    let wish = wishes.wish();
+    let mut settings = app.settings(live);
+    let mut commands = Vec::new();
+    if let Some(draft_len) = wish.draft_len {
+        settings.draft_len = draft_len.min(crate::protocol::MAX_DRAFT_LEN.into()) as u8;
+        commands.push(Command::SetDraftLen { draft_len: settings.draft_len });
+    }
+    if let Some(rule) = wish.rule {
+        settings.rule = rule;
+        commands.push(Command::SetRule { rule });
+    }
+    if let Some(temperature) = wish.temperature {
+        settings.sampling.temperature = temperature;
+        commands.push(Command::SetSampling { sampling: settings.sampling });
+    }
+    if !commands.is_empty() {
+        settings::want(app, live, settings);
+    }
+    commands
+}

@@ -1,0 +1,63 @@
+//! Settings: by a key of their own, and in the panel.
+
+use crate::protocol::{Baseline, Command, Settings};
+use crate::session::Session;
+use crate::tui::action::Action;
+use crate::tui::app::App;
+use crate::tui::knob::Knob;
+
+/// Changes one setting, starting from what is wanted already.
+pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
+    if action == Action::ToggleLossless {
+        return hold_against(app, session);
+    }
+    let (knob, up) = match action {
+        Action::DraftLenUp => (Knob::DraftLen, true),
+        Action::DraftLenDown => (Knob::DraftLen, false),
+        Action::TemperatureUp => (Knob::Temperature, true),
+        Action::TemperatureDown => (Knob::Temperature, false),
+        Action::NextRule => (Knob::Rule, true),
+        _ => (Knob::Baseline, true),
+    };
+    turn(app, session, knob, up)
+}
+
+/// A lossless rule for one that is not, and back.
+fn hold_against(app: &mut App, session: &Session) -> Vec<Command> {
+    if let Some(refusal) = super::refusal(session) {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
+    let mut settings = app.settings(session);
+    settings.rule = settings.rule.counterpart();
+    want(app, session, settings);
+    vec![Command::SetRule { rule: settings.rule }]
+}
+
+/// Turns one knob.
+pub(super) fn turn(app: &mut App, session: &Session, knob: Knob, up: bool) -> Vec<Command> {
+    if let Some(refusal) = super::refusal(session) {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
+    let mut settings = app.settings(session);
+    let command = knob.turn(&mut settings, up);
+    want(app, session, settings);
+    vec![command]
+}
+
+pub(super) fn want(app: &mut App, session: &Session, settings: Settings) {
+    app.wanted = Some((*session.settings(), settings));
+}
+
+/// Asks for the plain lane to run to its end, unless it does.
+pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
+    let mut settings = app.settings(session);
+    if settings.baseline == Baseline::Race {
+        return Vec::new();
+    }
+    settings.baseline = Baseline::Race;
+    want(app, session, settings);
+    app.toast = Some("plain decoding runs beside the next turns, to their end".to_owned());
+    vec![Command::SetBaseline { baseline: Baseline::Race }]
+}

@@ -1,0 +1,183 @@
+//! Time: pause, step, back, play, speed, and going on from a point of the past.
+//!
+//! Invariant: the past is looked at, never changed; the engine moves only by commands. Going back
+//! while the engine works also holds it, so that the present does not run away; returning lets go.
+
+use std::time::Duration;
+
+use crate::protocol::{Command, Lane};
+use crate::session::{Round, Session, Stop, Timeline, Turn};
+use crate::tui::action::Action;
+use crate::tui::app::{App, round_at, rounds};
+use crate::tui::conversation::{self, Point};
+
+use super::{can_generate, cannot_send, look, watch};
+
+pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
+    match action {
+        Action::PauseResume => pause(app, time),
+        Action::StepPhase => step(app, time, Stop::Phase),
+        Action::StepRound => step(app, time, Stop::Round),
+        Action::BackPhase => back(app, time, time.before(Stop::Phase)),
+        Action::BackRound => back(app, time, time.before(Stop::Round)),
+        Action::TimeStart => back(app, time, Some(time.start())),
+        Action::TimeHere => here(app, time),
+        Action::Slower => change_pace(app, time.live(), false),
+        _ => change_pace(app, time.live(), true),
+    }
+}
+
+fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
+    if time.is_past() || (!app.pace.is_full() && app.is_busy(time.live())) {
+        app.plays = !app.plays;
+        return Vec::new();
+    }
+    app.holds = false;
+    let held = time.live().is_paused();
+    when_running(app, time.live(), if held { Command::Resume } else { Command::Pause })
+}
+
+fn step(app: &mut App, time: &mut Timeline, stop: Stop) -> Vec<Command> {
+    app.plays = false;
+    if time.is_past() {
+        forward(time, stop);
+        return Vec::new();
+    }
+    when_running(app, time.live(), if stop == Stop::Phase { Command::StepPhase } else { Command::StepRound })
+}
+
+/// Shows the next stop, or the present when there is none.
+fn forward(time: &mut Timeline, stop: Stop) {
+    match time.after(stop) {
+        Some(at) => time.go(at),
+        None => time.follow(),
+    }
+}
+
+fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Command> {
+    if app.is_busy(session) || session.is_paused() || !can_generate(session) {
+        return vec![command];
+    }
+    app.toast = Some("nothing is running: send a prompt first".to_owned());
+    Vec::new()
+}
+
+fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<Command> {
+    app.plays = false;
+    let Some(to) = to else {
+        app.toast = Some("this is the beginning".to_owned());
+        return Vec::new();
+    };
+    time.go(to);
+    look::follow_live(app);
+    hold(app, time.live())
+}
+
+fn hold(app: &mut App, live: &Session) -> Vec<Command> {
+    if !app.is_busy(live) || live.is_paused() || app.holds {
+        return Vec::new();
+    }
+    app.holds = true;
+    vec![Command::Pause]
+}
+
+/// To the moment at which the selected round was committed.
+fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let round = app.round(time.shown()).map(|round| round.round);
+    match round.and_then(|round| time.round_end(round)) {
+        Some(at) => back(app, time, Some(at)),
+        None => {
+            app.toast = Some("that moment is not kept".to_owned());
+            Vec::new()
+        }
+    }
+}
+
+/// Back to the present; an engine that was held for the past goes on.
+pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    time.follow();
+    app.plays = false;
+    look::follow_live(app);
+    let released = std::mem::take(&mut app.holds) && time.live().is_paused();
+    if released { vec![Command::Resume] } else { Vec::new() }
+}
+
+fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
+    let was_full = app.pace.is_full();
+    app.pace = if faster { app.pace.faster() } else { app.pace.slower() };
+    app.toast = Some(format!("speed: {}", app.pace.name()));
+    if was_full && !app.pace.is_full() && app.is_busy(live) && !live.is_paused() {
+        app.plays = true;
+    }
+    if !was_full && app.pace.is_full() && std::mem::take(&mut app.plays) && live.is_paused() {
+        return vec![Command::Resume];
+    }
+    Vec::new()
+}
+
+/// How long until time is to go on by a phase; none when it does not go by ticks.
+pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
+    if !app.plays {
+        return None;
+    }
+    if time.is_past() {
+        return Some(app.pace.gap(Duration::from_micros(time.gap_us(Stop::Phase))));
+    }
+    (app.is_busy(time.live()) && !app.pace.is_full()).then(|| app.pace.gap(Duration::ZERO))
+}
+
+/// Time goes on by a phase.
+pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if !time.is_past() {
+        return vec![Command::StepPhase];
+    }
+    forward(time, Stop::Phase);
+    if time.is_past() {
+        return Vec::new();
+    }
+    // the recording has caught up with the present
+    let slow = !app.pace.is_full() && app.is_busy(time.live());
+    let released = std::mem::take(&mut app.holds) && time.live().is_paused() && !slow;
+    app.plays = slow;
+    if released { vec![Command::Resume] } else { Vec::new() }
+}
+
+/// Goes on from the end of the selected round, or of the newest that is committed, as a branch.
+pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let session = time.shown();
+    let Some((turn, round)) = committed_round(app, session) else {
+        app.toast = Some("choose a round that is committed".to_owned());
+        return Vec::new();
+    };
+    let kept = round.first_token + round.committed.len();
+    let is_end = turn.answer(Lane::Speculative).tokens.get(kept - 1).is_some_and(|token| token.piece.special);
+    let point = Point { turn, kept: kept - usize::from(is_end), added: Vec::new(), forced: false };
+    let prompt = conversation::branch(&point);
+    branch(app, time, prompt)
+}
+
+fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a Round)> {
+    let at = match app.selected {
+        Some(_) => app.round_index(session)?,
+        None => rounds(session).rfind(|at| round_at(session, *at).is_some_and(|round| round.is_complete))?,
+    };
+    let round = round_at(session, at).filter(|round| round.is_complete && !round.committed.is_empty())?;
+    Some((session.turns().get(at.turn)?, round))
+}
+
+/// Sends a branch, unless nothing can be sent.
+pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: crate::protocol::Prompt) -> Vec<Command> {
+    // an answer that is held can be left: it stops where it is
+    let live = time.live();
+    let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
+    if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
+    time.follow();
+    watch(app, time.live());
+    app.await_answer(time.live(), prompt.typed().to_owned());
+    app.toast = Some("a branch: the answer goes on from here; u returns".to_owned());
+    let generate = Command::Generate { prompt };
+    if stops { vec![Command::Stop, generate] } else { vec![generate] }
+}

@@ -1,0 +1,111 @@
+//! One position: the drafter's and the target's best candidates as bars, side by side, and below them
+//! what a rejected draft is replaced from.
+//!
+//! Invariant: bars are recorded probabilities, the last one is the mass of all tokens that are not
+//! listed. The residual is computed from what is listed and says so.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::protocol::{Prediction, TokenId};
+use crate::session::{Round, residual, text};
+use crate::tui::theme::Role;
+use crate::tui::widgets::bars::bar;
+use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::flow::wrapped;
+
+use super::{Screen, round, sign, telling_column};
+
+/// Width of a token's name.
+const NAME: usize = 13;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let Some(round) = screen.app.round(screen.session) else {
+        let block = screen.panel(" Inspect ");
+        let inner = block.inner(area);
+        frame.render_widget(block, area);
+        let text = "Nothing to inspect yet. Send a prompt in Chat, select a token with the arrows, and press Enter on it.";
+        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        return;
+    };
+    let column = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(round.columns() - 1);
+    let [drafter, target] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
+    drafters(screen, round, column, drafter, frame);
+    targets(screen, round, column, target, frame);
+}
+
+fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(format!(" Drafter's q, round {} position {} ", round.round, column + 1));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let cell = round.drafts.get(column);
+    let lines = match cell {
+        Some(cell) if !cell.top.top.is_empty() => {
+            let role = sign(round::fate(round, column)).0;
+            bars(screen, &cell.top, &[(cell.piece.id, "draft", role)], inner)
+        }
+        Some(cell) => {
+            let name = text::quoted(&cell.piece);
+            let text = format!("{name} was proposed without a distribution: it counts as certain (q = 1).");
+            wrapped(&text, inner.width, screen.theme[Role::Text])
+        }
+        None => {
+            let text = "No draft stands here: this is the row behind the last draft, from which the bonus comes.";
+            wrapped(text, inner.width, screen.theme[Role::TextDim])
+        }
+    };
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(format!(" Target's p, at {} ", u64::from(round.base_len) + 1 + column as u64));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let Some(row) = round.prediction(column) else {
+        let text = "The target has not run yet.";
+        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        return;
+    };
+    let mut named = Vec::new();
+    if let Some(cell) = round.drafts.get(column) {
+        named.push((cell.piece.id, "draft", sign(round::fate(round, column)).0));
+    }
+    if let Some(piece) = round.next_piece().filter(|_| round.next_index() == Some(column)) {
+        named.insert(0, (piece.id, "taken", sign(round::next_fate(round)).0));
+    }
+    let mut lines = bars(screen, row, &named, inner);
+    let left = usize::from(inner.height).saturating_sub(lines.len());
+    if let Some(residual) = residual(round, column).filter(|_| left >= 4) {
+        lines.push(Line::default());
+        lines.push(Line::styled("left over for a redraw: max(0, p − q)", screen.theme[Role::PanelTitle]));
+        let room = Rect { height: (left - 2) as u16, ..inner };
+        lines.extend(bars(screen, &residual, &[], room));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// A bar per candidate, and one for the tail.
+fn bars(screen: Screen, row: &Prediction, named: &[(TokenId, &str, Role)], area: Rect) -> Vec<Line<'static>> {
+    let room = usize::from(area.width).saturating_sub(NAME + 7 + 6);
+    let line = |name: &str, prob: f32, note: &str, role: Role| {
+        let mut spans = vec![Span::styled(fit(name, NAME), screen.theme[role])];
+        spans.push(Span::styled(format!(" {prob:.3} "), screen.theme[Role::Text]));
+        spans.extend(bar(prob.into(), room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+        spans.push(Span::styled(fit(&format!(" {note}"), 6), screen.theme[role]));
+        Line::from(spans)
+    };
+    let shown = row.top.iter().take(usize::from(area.height).saturating_sub(1));
+    let mut rest = row.tail;
+    rest += row.top.iter().skip(shown.len()).map(|c| c.prob).sum::<f32>();
+    let mut lines: Vec<_> = shown
+        .map(|candidate| {
+            let known = named.iter().find(|(id, ..)| *id == candidate.piece.id);
+            let (note, role) = known.map_or(("", Role::Text), |(_, note, role)| (*note, *role));
+            line(&text::inline(&candidate.piece), candidate.prob, note, role)
+        })
+        .collect();
+    lines.push(line("all others", rest, "", Role::TextDim));
+    lines
+}

@@ -1,0 +1,137 @@
+//! The lessons: the list, or one step of one.
+//!
+//! Invariant: an answer is shown only after a choice was made.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::session::text;
+use crate::tui::app::round_at;
+use crate::tui::lesson::{BUNDLED, Lesson, Step, filled, lesson};
+use crate::tui::theme::Role;
+use crate::tui::update::{lead, right_choice};
+use crate::tui::widgets::flow::wrapped;
+
+use super::Screen;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let study = &screen.app.lesson;
+    let Some((lesson, step)) = study.at() else {
+        list(screen, area, frame);
+        return;
+    };
+    let number = study.lesson.unwrap_or(0) + 1;
+    let mut block = screen.panel(format!(" {number} · {} · {} of {} ", lesson.title, study.step + 1, lesson.step.len()));
+    if study.asked > 0 {
+        let score = format!(" right: {} of {} ", study.right, study.asked);
+        block = block.title_bottom(Line::styled(score, screen.theme[Role::TextStrong]));
+    }
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let lines = body(screen, &lesson, &step, inner.width);
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn list(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Lessons ");
+    let block = block.title_bottom(Line::styled(" ↑↓ choose · Enter begins ", screen.theme[Role::TextDim]));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let roomy = usize::from(inner.height) >= BUNDLED.len() * 2;
+    let mut lines = Vec::new();
+    for index in 0..BUNDLED.len() {
+        let Some(lesson) = lesson(index) else {
+            continue;
+        };
+        let chosen = index == screen.app.lesson.choice;
+        let marker = if chosen { "▸" } else { " " };
+        let mut line = Line::styled(format!(" {marker} {} {}", index + 1, lesson.title), screen.theme[Role::TextStrong]);
+        if chosen {
+            line = line.patch_style(screen.theme[Role::Selected]);
+        }
+        lines.push(line);
+        if roomy {
+            lines.push(Line::styled(format!("     {}", lesson.summary), screen.theme[Role::TextDim]));
+        }
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> Vec<Line<'static>> {
+    let study = &screen.app.lesson;
+    let (question, choices) = if step.quiz { quiz(screen) } else { (step.text.clone(), step.choices.clone()) };
+    let mut lines = wrapped(&filled(&question, screen.session), width, screen.theme[Role::Text]);
+    lines.push(Line::default());
+    let right = study.is_revealed.then(|| right_choice(study, step, screen.session)).flatten();
+    for (index, choice) in choices.iter().enumerate() {
+        lines.push(line(screen, index, choice, right));
+    }
+    if study.is_revealed && !choices.is_empty() {
+        lines.push(Line::default());
+        let (word, role) = if Some(study.choice) == right { ("Right. ", Role::Good) } else { ("No. ", Role::Warning) };
+        let reveal = if step.quiz { told(screen) } else { filled(&step.reveal, screen.session) };
+        let mut told = wrapped(&format!("{word}{reveal}"), width, screen.theme[Role::Text]);
+        if let Some(first) = told.first_mut() {
+            *first = first.clone().patch_style(screen.theme[role]);
+        }
+        lines.extend(told);
+    }
+    lines.push(Line::default());
+    lines.push(Line::styled(hint(screen, lesson, step, !choices.is_empty()), screen.theme[Role::TextDim]));
+    lines
+}
+
+fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>) -> Line<'static> {
+    let chosen = index == screen.app.lesson.choice;
+    let mark = match right {
+        Some(right) if right == index => "✓",
+        Some(_) if chosen => "✗",
+        _ => " ",
+    };
+    let marker = if chosen { "▸" } else { " " };
+    let line = Line::from(vec![
+        Span::styled(format!(" {marker} {mark} "), screen.theme[Role::Key]),
+        Span::styled(choice.to_owned(), screen.theme[Role::TextStrong]),
+    ]);
+    if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
+}
+
+fn hint(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
+    let study = &screen.app.lesson;
+    let enter = match () {
+        () if step.run.is_some() && !study.is_revealed => "Enter runs it",
+        () if asks && !study.is_revealed => "↑↓ choose · Enter answers",
+        () if step.quiz => "Enter asks the next one",
+        () if study.step + 1 == lesson.step.len() => "Enter ends the lesson",
+        () => "Enter goes on",
+    };
+    format!("{enter} · ←→ steps · Esc to the lessons")
+}
+
+/// The question of the quiz.
+fn quiz(screen: Screen) -> (String, Vec<String>) {
+    let found = screen.app.lesson.quiz.and_then(|(at, index)| Some((at, round_at(screen.session, at)?.drafts.get(index)?)));
+    let choices = vec!["accepted".to_owned(), "rejected".to_owned()];
+    let Some((at, draft)) = found else {
+        return ("Enter asks about a draft of this session.".to_owned(), choices);
+    };
+    let index = screen.app.lesson.quiz.map_or(0, |(_, index)| index);
+    let round = round_at(screen.session, at);
+    let before = round.map_or(String::new(), |round| {
+        let drafts = round.drafts.iter().take(index);
+        drafts.map(|draft| draft.piece.lossy().into_owned()).collect()
+    });
+    let lead = lead(screen.session, at);
+    let q = draft.q.map_or(String::new(), |q| format!(" with q = {q:.2}"));
+    let text = format!("…{lead}{before}");
+    let name = text::quoted(&draft.piece);
+    (format!("{}\n\nHere the drafter proposes {name}{q}. Was it accepted?", text::printable(&text)), choices)
+}
+
+/// The reason for the verdict that the quiz asked about.
+fn told(screen: Screen) -> String {
+    let found = screen.app.lesson.quiz.and_then(|(at, index)| crate::session::explain(round_at(screen.session, at)?, index));
+    found.map_or(String::new(), |finding| format!("{}.", finding.text))
+}

@@ -1,0 +1,93 @@
+//! What target, drafter and caches take in memory.
+//!
+//! Invariant: sizes are those the header tells; a cache's is its positions now × bytes a position.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::protocol::{Header, Lane};
+use crate::session::Answer;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+
+use super::Screen;
+
+/// Height with its frame, in full and in short.
+pub(super) const LONG: u16 = 7;
+pub(super) const SHORT: u16 = 4;
+
+/// Width of the captions.
+const LABEL: usize = 16;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Memory ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let Some(header) = screen.session.header().filter(|_| !inner.is_empty()) else {
+        return;
+    };
+    let width = usize::from(inner.width);
+    let line = |(label, text): (&str, String)| {
+        Line::from(vec![
+            Span::styled(fit(label, LABEL), screen.theme[Role::TextDim]),
+            Span::styled(cut(&text, width.saturating_sub(LABEL)), screen.theme[Role::Text]),
+        ])
+    };
+    let rows = if inner.height + 2 < LONG { short(screen, header) } else { rows(screen, header) };
+    let lines: Vec<_> = rows.into_iter().map(line).collect();
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
+    let positions = screen.turn().map_or(0, |turn| cached(turn.answer(Lane::Speculative)));
+    let cache = |per: u64| format!("{} ({} positions × {})", bytes(per * positions), positions, bytes(per));
+    let model = &header.model;
+    let mut rows = vec![
+        ("target weights", format!("{} {}", bytes(model.weight_bytes), header.dtype)),
+        ("target KV", cache(model.kv_bytes_per_token)),
+    ];
+    match &header.drafter {
+        None => rows.push(("drafter", "none".to_owned())),
+        Some(drafter) => {
+            let own = if drafter.weight_bytes == 0 { "no weights of its own".to_owned() } else { bytes(drafter.weight_bytes) };
+            rows.push(("drafter weights", format!("{own} {}", drafter.dtype)));
+            let kv = if drafter.kv_bytes_per_token == 0 {
+                "no cache of its own".to_owned()
+            } else {
+                format!("its own: {}", cache(drafter.kv_bytes_per_token))
+            };
+            rows.push(("drafter KV", kv));
+        }
+    }
+    rows.push(("cache holds", format!("{} positions at most", header.ctx_len)));
+    rows
+}
+
+/// Target and drafter on one line each of weights and caches.
+fn short(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
+    let positions = screen.turn().map_or(0, |turn| cached(turn.answer(Lane::Speculative)));
+    let drafter = header.drafter.as_ref();
+    let own = |per: u64| if per == 0 { "shared".to_owned() } else { bytes(per * positions) };
+    let weights = drafter.map_or(String::new(), |d| format!(" + {}", bytes(d.weight_bytes)));
+    let caches = drafter.map_or(String::new(), |d| format!(" + {}", own(d.kv_bytes_per_token)));
+    vec![
+        ("weights", format!("{}{weights}", bytes(header.model.weight_bytes))),
+        ("KV caches", format!("{}{caches}", bytes(header.model.kv_bytes_per_token * positions))),
+    ]
+}
+
+/// Positions in the target's cache: all committed but the anchor.
+fn cached(answer: &Answer) -> u64 {
+    (answer.prompt.len() + answer.tokens.len()).saturating_sub(1) as u64
+}
+
+fn bytes(count: u64) -> String {
+    match count {
+        0..1_000 => format!("{count} B"),
+        1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.2} GB", count as f64 / 1e9),
+    }
+}

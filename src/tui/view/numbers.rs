@@ -1,0 +1,64 @@
+//! One position in numbers, and the reason for its verdict in one sentence.
+//!
+//! Invariant: each number is recorded or follows from recorded ones by the definition in
+//! `session::position`; one that cannot be told is a dash.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::session::{Round, explain, facts};
+use crate::tui::theme::Role;
+use crate::tui::widgets::flow::{Flow, wrapped};
+
+use super::{Screen, telling_column};
+
+/// Height with its frame.
+pub(super) fn height(width: u16) -> u16 {
+    if width < 100 { 8 } else { 7 }
+}
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Why ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let Some(round) = screen.app.round(screen.session).filter(|_| !inner.is_empty()) else {
+        return;
+    };
+    let column = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(round.columns() - 1);
+    let mut lines = Vec::new();
+    if let Some(finding) = explain(round, column) {
+        let mut sentence = finding.text;
+        if let Some(first) = sentence.get(..1).map(str::to_uppercase) {
+            sentence.replace_range(..1, &first);
+        }
+        let role = if finding.near_tie { Role::Warning } else { Role::TextStrong };
+        lines.extend(wrapped(&format!("{sentence}."), inner.width, screen.theme[role]));
+    }
+    lines.extend(numbers(screen, round, column, inner.width));
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line<'static>> {
+    let facts = facts(round, column);
+    let shown = |value: Option<f32>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+    let pairs = [
+        ("p (target)", shown(facts.p, 3)),
+        ("q (drafter)", shown(facts.q, 3)),
+        ("accepted with", shown(facts.acceptance, 3)),
+        ("u (draw)", shown(facts.u, 3)),
+        ("rank of the target's choice for the drafter", facts.rank.map_or("–".to_owned(), |rank| format!("{}", rank + 1))),
+        ("margin of the target's best", shown(facts.margin, 3)),
+        ("entropy p, q (bits, at least)", format!("{}, {}", shown(facts.target_entropy, 2), shown(facts.drafter_entropy, 2))),
+        ("rule", format!("{} at T {}", round.rule, round.sampling.temperature)),
+    ];
+    let mut flow = Flow::new(width);
+    for (name, value) in pairs {
+        flow.keep_together(Span::raw(name).width() + Span::raw(&value).width() + 4);
+        flow.push(&format!("{name} "), screen.theme[Role::TextDim]);
+        flow.push(&value, screen.theme[Role::TextStrong]);
+        flow.push("   ", screen.theme[Role::Text]);
+    }
+    flow.finish()
+}

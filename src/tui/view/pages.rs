@@ -1,0 +1,206 @@
+//! Where the panes of each page stand, at every size.
+//!
+//! Invariant: a zoomed pane has the whole page; the pane with the focus has its frame lit. What is in
+//! a pane is its own file.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+
+use crate::protocol::Lane;
+use crate::tui::page::{Page, Pane};
+use crate::tui::theme::Role;
+
+use super::{
+    Screen, Seen, Target, account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round,
+    speed, speedup, table, times, transcript,
+};
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    if screen.app.is_zoomed {
+        pane(screen, screen.app.pane, area, (frame, seen));
+        return;
+    }
+    match screen.app.page {
+        Page::Chat => chat(screen, area, frame, seen),
+        Page::Rounds => rounds(screen, area, frame, seen),
+        Page::Inspect => inspect(screen, area, frame, seen),
+        Page::Speed => speed_page(screen, area, frame, seen),
+        Page::Compare => compare(screen, area, frame, seen),
+        Page::Learn => learn(screen, area, frame, seen),
+    }
+}
+
+/// Draws a pane, marks it for the mouse and lights its frame if it has the focus.
+fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut Seen)) {
+    let (frame, seen) = out;
+    if area.is_empty() {
+        return;
+    }
+    seen.hit(area, Target::Pane(pane));
+    match pane {
+        Pane::Prompt => prompt::render(screen, area, frame),
+        Pane::Answer => answers(screen, area, frame, seen),
+        Pane::Plots => plots(screen, area, frame),
+        Pane::Round => round::render(screen, area, frame, seen),
+        Pane::Ladder => ladder::render(screen, area, frame, seen),
+        Pane::Distributions => distributions::render(screen, area, frame),
+        Pane::Numbers => numbers::render(screen, area, frame),
+        Pane::Curves => curves(screen, area, frame),
+        Pane::Times => times::render(screen, area, frame),
+        Pane::Positions => acceptance(screen, area, frame),
+        Pane::Costs => costs::render(screen, area, frame),
+        Pane::Account => account::render(screen, area, frame),
+        Pane::Memory => memory::render(screen, area, frame),
+        Pane::Lanes => lanes(screen, area, frame, seen),
+        Pane::Table => table::render(screen, area, frame),
+        Pane::Lesson => lesson::render(screen, area, frame),
+    }
+    if screen.app.has_focus(pane) {
+        light(screen, area, frame);
+    }
+}
+
+/// Gives the outer frame of a pane the colour of the focus.
+fn light(screen: Screen, area: Rect, frame: &mut Frame) {
+    let style = screen.theme[Role::PanelFocused];
+    let buffer = frame.buffer_mut();
+    for position in area.positions() {
+        let on_edge = position.x == area.left()
+            || position.x + 1 == area.right()
+            || position.y == area.top()
+            || position.y + 1 == area.bottom();
+        if !on_edge {
+            continue;
+        }
+        if let Some(cell) = buffer.cell_mut(position).filter(|cell| "│─┌┐└┘".contains(cell.symbol())) {
+            cell.set_style(style);
+        }
+    }
+}
+
+fn chat(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let round_height = match area.height {
+        0..20 => 6,
+        20..34 => 7,
+        _ => 9,
+    };
+    let prompt_height = prompt::height(screen, area);
+    let [body, round, prompt] = Layout::vertical([
+        Constraint::Min(3),
+        Constraint::Length(round_height),
+        Constraint::Length(prompt_height),
+    ])
+    .areas(area);
+    let needed = if screen.app.split { 110 } else { 76 };
+    if area.width < needed || body.height < 8 {
+        pane(screen, Pane::Answer, body, (frame, seen));
+    } else {
+        let width = (u32::from(area.width) * 36 / 100).clamp(30, 70) as u16;
+        let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(width)]).areas(body);
+        pane(screen, Pane::Answer, left, (frame, seen));
+        pane(screen, Pane::Plots, right, (frame, seen));
+    }
+    pane(screen, Pane::Round, round, (frame, seen));
+    pane(screen, Pane::Prompt, prompt, (frame, seen));
+}
+
+fn rounds(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let height = if area.height < 34 { 7 } else { 9 };
+    let [ladder, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    pane(screen, Pane::Ladder, ladder, (frame, seen));
+    pane(screen, Pane::Round, round, (frame, seen));
+}
+
+fn inspect(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let height = numbers::height(area.width).min(area.height / 2);
+    let [bars, numbers] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    pane(screen, Pane::Distributions, bars, (frame, seen));
+    pane(screen, Pane::Numbers, numbers, (frame, seen));
+}
+
+fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(account::HEIGHT)]).areas(area);
+    let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
+    let [curves, positions] = Layout::vertical([Constraint::Percentage(55), Constraint::Min(4)]).areas(left);
+    let [times, costs, memory] = Layout::vertical([
+        Constraint::Fill(2),
+        Constraint::Fill(2),
+        Constraint::Length(if body.height < 20 { memory::SHORT } else { memory::LONG }),
+    ])
+    .areas(right);
+    pane(screen, Pane::Curves, curves, (frame, seen));
+    pane(screen, Pane::Positions, positions, (frame, seen));
+    pane(screen, Pane::Times, times, (frame, seen));
+    pane(screen, Pane::Costs, costs, (frame, seen));
+    pane(screen, Pane::Memory, memory, (frame, seen));
+    pane(screen, Pane::Account, account, (frame, seen));
+}
+
+fn compare(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let height = table::HEIGHT.min(area.height / 2);
+    let [lanes, table] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    pane(screen, Pane::Lanes, lanes, (frame, seen));
+    pane(screen, Pane::Table, table, (frame, seen));
+}
+
+fn learn(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let has_round = screen.app.lesson.lesson.is_some() && screen.app.round(screen.session).is_some();
+    // the round would tell the quiz's answer
+    let hides = screen.app.lesson.quiz.is_some() && !screen.app.lesson.is_revealed;
+    let height = if has_round && !hides && area.height >= 20 { 7 } else { 0 };
+    let [lesson, below] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    pane(screen, Pane::Lesson, lesson, (frame, seen));
+    pane(screen, Pane::Round, below, (frame, seen));
+}
+
+fn answers(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    if screen.app.split {
+        lanes(screen, area, frame, seen);
+    } else {
+        transcript::render(screen, (Lane::Speculative, false), area, frame, seen);
+    }
+}
+
+fn lanes(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
+    transcript::render(screen, (Lane::Plain, true), left, frame, &mut seen.clone());
+    transcript::render(screen, (Lane::Speculative, true), right, frame, seen);
+}
+
+fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
+    let positions = positions::height(screen);
+    let (speedup, per_round, positions) = match area.height {
+        0..16 => (0, 0, positions.min(5)),
+        16..22 => (0, 4, positions.min(6)),
+        22..32 => (7, 5, positions.min(5)),
+        _ => (area.height / 4, area.height / 5, positions.min(area.height / 4)),
+    };
+    let [a, b, c, d] = Layout::vertical([
+        Constraint::Min(5),
+        Constraint::Length(speedup),
+        Constraint::Length(per_round),
+        Constraint::Length(positions),
+    ])
+    .areas(area);
+    speed::render(screen, a, frame);
+    speedup::render(screen, b, frame);
+    per_round::render(screen, c, frame);
+    positions::render(screen, d, frame);
+}
+
+fn curves(screen: Screen, area: Rect, frame: &mut Frame) {
+    let height = if area.height < 14 { 0 } else { area.height * 2 / 5 };
+    let [speed, speedup] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
+    speed::render(screen, speed, frame);
+    speedup::render(screen, speedup, frame);
+}
+
+fn acceptance(screen: Screen, area: Rect, frame: &mut Frame) {
+    let wanted = positions::height(screen);
+    let height = wanted.min(area.height.saturating_sub(3).max(3));
+    let [positions, per_round] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
+    positions::render(screen, positions, frame);
+    if per_round.height >= 3 {
+        per_round::histogram(screen, per_round, frame);
+    }
+}

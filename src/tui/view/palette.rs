@@ -1,0 +1,63 @@
+//! The list of actions: what is typed, and what fits it, with the key that does the same.
+//!
+//! Invariant: the list is the closed list of actions; the chosen one is always in view.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::tui::action::Action;
+use crate::tui::entry::Entry;
+use crate::tui::keymap::Context;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+
+use super::{Screen, screens};
+
+/// Width of the keys.
+const KEYS: usize = 12;
+
+/// Width of the names.
+const NAME: usize = 20;
+
+pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
+    let area = screens::centre(area, area.width.min(90), area.height.saturating_sub(4).min(22));
+    let block = screen.panel(" Actions ").border_style(screen.theme[Role::PanelFocused]);
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    frame.render_widget(block, area);
+    let found = entry.actions();
+    let mut lines = vec![Line::from(vec![
+        Span::styled(":", screen.theme[Role::Key]),
+        Span::styled(format!("{}▏", entry.text()), screen.theme[Role::TextStrong]),
+        Span::styled(completion(entry, &found), screen.theme[Role::TextDim]),
+    ])];
+    let rows = usize::from(inner.height).saturating_sub(1).max(1);
+    let top = (entry.choice + 1).saturating_sub(rows);
+    for (index, action) in found.iter().enumerate().skip(top).take(rows) {
+        lines.push(line(screen, *action, index == entry.choice, inner.width));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// What is left to type of the chosen name.
+fn completion(entry: &Entry, found: &[Action]) -> String {
+    let name = found.get(entry.choice).map(|action| action.name().replace('_', " "));
+    name.and_then(|name| name.strip_prefix(entry.text()).map(str::to_owned)).unwrap_or_default()
+}
+
+fn line(screen: Screen, action: Action, chosen: bool, width: u16) -> Line<'static> {
+    let binding = screen.app.keymap.binding(Context::Browse, action);
+    let binding = binding.or_else(|| screen.app.keymap.binding(Context::Prompt, action));
+    let keys = binding.map_or(String::new(), |binding| binding.keys());
+    let room = usize::from(width).saturating_sub(2 + NAME + KEYS);
+    let line = Line::from(vec![
+        Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
+        Span::styled(fit(&action.name().replace('_', " "), NAME), screen.theme[Role::TextStrong]),
+        Span::styled(fit(&cut(&keys, KEYS - 1), KEYS), screen.theme[Role::Key]),
+        Span::styled(cut(action.describe(), room), screen.theme[Role::TextDim]),
+    ]);
+    if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
+}

@@ -1,0 +1,29 @@
+//! The line in which a search is typed, in place of the bottom line.
+//!
+//! Invariant: it covers one line only, so that what is found stays in view.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
+
+use crate::tui::entry::Entry;
+use crate::tui::theme::Role;
+
+use super::Screen;
+
+pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
+    let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };
+    let hint = match &screen.app.toast {
+        Some(toast) => format!("  {toast}"),
+        None => "  Enter ↓ next · ↑ before · Esc closes".to_owned(),
+    };
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    let line = Line::from(vec![
+        Span::styled(" /", screen.theme[Role::Key]),
+        Span::styled(format!("{}▏", entry.text()), screen.theme[Role::TextStrong]),
+        Span::styled(hint, screen.theme[Role::TextDim]),
+    ]);
+    frame.render_widget(line, area);
+}

@@ -1,0 +1,52 @@
+//! The settings, as they are and as they are wanted.
+//!
+//! Invariant: a value that is asked for and not in force yet carries a `→`, as in the status line.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::tui::knob::Knob;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+
+use super::{Screen, screens};
+
+/// Width of the names and of the values.
+const NAME: usize = 19;
+const VALUE: usize = 22;
+
+pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
+    let height = Knob::ALL.len() as u16 + 4;
+    let area = screens::centre(area, area.width.min(76), height.min(area.height));
+    let block = screen.panel(" Settings ").border_style(screen.theme[Role::PanelFocused]);
+    let block = block.title_bottom(Line::styled(" ↑↓ choose · ←→ change · Esc closes ", screen.theme[Role::TextDim]));
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    frame.render_widget(block, area);
+    let live = screen.time.live();
+    let (now, wanted) = (*live.settings(), screen.app.settings(live));
+    let mut lines: Vec<_> = Knob::ALL
+        .iter()
+        .enumerate()
+        .map(|(index, knob)| {
+            let (value, is) = (knob.value(&wanted), knob.value(&now));
+            let arrow = if value == is { "  " } else { "→ " };
+            let chosen = index == row;
+            let room = usize::from(inner.width).saturating_sub(2 + NAME + VALUE);
+            let line = Line::from(vec![
+                Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
+                Span::styled(fit(knob.name(), NAME), screen.theme[Role::Text]),
+                Span::styled(fit(&format!("{arrow}{value}"), VALUE), screen.theme[Role::TextStrong]),
+                Span::styled(cut(knob.hint(), room), screen.theme[Role::TextDim]),
+            ]);
+            if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
+        })
+        .collect();
+    lines.push(Line::default());
+    let drafter = live.header().and_then(|h| h.drafter.as_ref()).map_or("none", |drafter| drafter.name.as_str());
+    lines.push(Line::styled(format!("  drafter: {drafter} · changes hold from the next round on"), screen.theme[Role::TextDim]));
+    frame.render_widget(Paragraph::new(lines), inner);
+}

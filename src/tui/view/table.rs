@@ -1,0 +1,91 @@
+//! Both lanes of a turn in numbers, side by side, and how long they wrote the same.
+//!
+//! Invariant: each lane has its own clock; a number that a lane did not measure is a dash.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::protocol::Lane;
+use crate::session::{Turn, text};
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::flow::wrapped;
+
+use super::transcript::may_differ;
+use super::{Screen, duration, number};
+
+/// Height with its frame.
+pub(super) const HEIGHT: u16 = 8;
+
+/// Width of the captions and of the numbers.
+const NAME: usize = 12;
+const VALUE: usize = 10;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Plain against speculative, this turn ");
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let Some(turn) = screen.turn().filter(|_| !inner.is_empty()) else {
+        let text = "Send a prompt in Chat. c asks for the plain lane to run to its end beside the next turns.";
+        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        return;
+    };
+    let names = ["", "tokens", "tokens/s", "clock", "tok/round", "accepted", "prefill"];
+    let columns = (usize::from(inner.width).saturating_sub(NAME) / VALUE).min(names.len() - 1);
+    let row = |values: &[String], role: Role| {
+        let mut spans = vec![Span::styled(fit(&values[0], NAME), screen.theme[Role::TextDim])];
+        let cells = values[1..].iter().take(columns);
+        spans.extend(cells.map(|value| Span::styled(fit(value, VALUE), screen.theme[role])));
+        Line::from(spans)
+    };
+    let heads: Vec<String> = names.map(str::to_owned).to_vec();
+    let mut lines = vec![row(&heads, Role::TextDim)];
+    lines.push(row(&lane(turn, Lane::Plain, "plain"), Role::PlotPlain));
+    lines.push(row(&lane(turn, Lane::Speculative, "speculative"), Role::PlotSpeculative));
+    lines.extend(verdict(screen, turn, inner.width));
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
+    let answer = turn.answer(lane);
+    let stats = answer.stats();
+    let percent = number(stats.acceptance_rate().map(|rate| rate * 100.0), 0);
+    vec![
+        name.to_owned(),
+        answer.tokens.len().to_string(),
+        number(stats.tokens_per_second(), 1),
+        duration(stats.decode_us()),
+        number(stats.mean_tokens_per_round(), 2),
+        if stats.drafted() > 0 { format!("{percent} %") } else { "–".to_owned() },
+        duration(answer.prefill_us),
+    ]
+}
+
+fn verdict(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    if let Some(speedup) = turn.speedup() {
+        let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
+        lines.push(Line::styled(format!("speculative is {speedup:.2}× as fast as plain"), screen.theme[role]));
+    }
+    let Some(agreement) = turn.agreement() else {
+        let text = "the plain lane has not run in this turn: c or b asks for it";
+        lines.extend(wrapped(text, width, screen.theme[Role::TextDim]));
+        return lines;
+    };
+    let count = agreement.identical;
+    let (text, role) = match agreement.divergence {
+        None => (format!("identical so far: {count} tokens"), Role::Good),
+        Some(differs) => {
+            let name = |piece: Option<crate::protocol::Piece>| piece.map_or("the end".to_owned(), |p| text::quoted(&p));
+            let (fast, plain) = (name(differs.speculative), name(differs.plain));
+            let sampled = may_differ(screen);
+            let why = if sampled { "; drawn by another rule, so only the distribution is the same" } else { "" };
+            let role = if sampled { Role::TextDim } else { Role::Warning };
+            (format!("identical for {count} tokens, then plain wrote {plain}, speculative {fast}{why}"), role)
+        }
+    };
+    lines.extend(wrapped(&text, width, screen.theme[role]));
+    lines
+}

@@ -1,0 +1,48 @@
+//! The line that says that the past is on show, where in it, and how to return.
+//!
+//! Invariant: it is there exactly while what is on show is not the newest.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::tui::action::Action;
+use crate::tui::app::live_round;
+use crate::tui::app::round_at;
+use crate::tui::keymap::Context;
+use crate::tui::theme::Role;
+
+use super::{Screen, Seen, Target, duration};
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    if area.is_empty() {
+        return;
+    }
+    let time = screen.time;
+    let number = |session| live_round(session).and_then(|at| round_at(session, at)).map_or(0, |round| round.round);
+    let state = if screen.app.plays { "▸ playing the past" } else { "◀ the past" };
+    let at = format!(" {state}: round {} of {} ", number(screen.session), number(time.live()));
+    let key = |action| {
+        let binding = screen.app.keymap.binding(Context::Browse, action);
+        binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
+    };
+    let end = format!(" {} · {} now ", duration(time.at_us()), key(Action::Follow));
+    let used = Span::raw(&at).width() + Span::raw(&end).width();
+    let room = usize::from(area.width).saturating_sub(used).max(1);
+    let (first, all) = (time.first(), (time.end() - time.first()).max(1));
+    let place = ((time.at() - first) as usize * (room - 1)) / all as usize;
+    for cell in 0..room as u64 {
+        let x = area.x + Span::raw(&at).width() as u16 + cell as u16;
+        let moment = first + all * cell / (room as u64 - 1).max(1);
+        seen.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Moment(moment));
+    }
+    let style = screen.theme[Role::StatusPaused];
+    let line = Line::from(vec![
+        Span::styled(at, style),
+        Span::styled("━".repeat(place), style),
+        Span::styled("●", style),
+        Span::styled("─".repeat(room.saturating_sub(place + 1)), screen.theme[Role::PlotAxis]),
+        Span::styled(end, style),
+    ]);
+    frame.render_widget(line, area);
+}

@@ -1,0 +1,106 @@
+//! Where the time of each round went: draft, verify, sample, rollback and the rest, stacked.
+//!
+//! Invariant: parts are measured; "other" is what is left of the lane's clock. One bar per round, the
+//! newest at the bottom, on one scale; the first bar is the mean of the turn.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use crate::protocol::Lane;
+use crate::session::Answer;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::fit;
+
+use super::Screen;
+
+/// Names of the parts, in order, and how each is drawn: by glyph as well as by colour.
+const PARTS: [(&str, &str, Role); 5] = [
+    ("draft", "▒", Role::TokenBonus),
+    ("verify", "█", Role::PlotBar),
+    ("sample", "▓", Role::TokenRecovered),
+    ("rollback", "░", Role::TokenRejected),
+    ("other", "·", Role::PlotRest),
+];
+
+/// Width of the captions at both ends.
+const LABEL: usize = 6;
+const TAIL: usize = 9;
+
+/// Times of the parts, and of the whole, in microseconds.
+type Parts = ([f64; 5], f64);
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(" Time per round ").title_bottom(legend(screen, area.width));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
+    let Some(answer) = answer.filter(|_| !inner.is_empty()) else {
+        return;
+    };
+    let rounds = parts(answer, usize::from(inner.height) - 1);
+    let Some(mean) = mean(answer) else {
+        return;
+    };
+    let most = rounds.iter().map(|(_, parts)| parts.1).fold(mean.1, f64::max).max(1.0);
+    let mut lines = vec![bar(screen, "mean", &mean, (most, inner.width))];
+    for (number, parts) in &rounds {
+        lines.push(bar(screen, &format!("#{number}"), parts, (most, inner.width)));
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn legend(screen: Screen, width: u16) -> Line<'static> {
+    let long = width >= 44;
+    let spans = PARTS.iter().flat_map(|(name, glyph, role)| {
+        let name = if long { name } else { &name[..name.len().min(4)] };
+        [Span::styled(*glyph, screen.theme[*role]), Span::styled(format!("{name} "), screen.theme[Role::TextDim])]
+    });
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+/// The newest complete rounds, oldest first.
+fn parts(answer: &Answer, count: usize) -> Vec<(u32, Parts)> {
+    let done: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete).collect();
+    let first = done.len().saturating_sub(count);
+    let shown = done[first..].iter().enumerate().map(|(i, round)| {
+        let before = (first + i).checked_sub(1).map_or(0, |before| done[before].clock_us);
+        let took = round.clock_us.saturating_sub(before);
+        (round.round, split([round.draft_us(), round.verify_us, round.sample_us, round.rollback_us], took))
+    });
+    shown.collect()
+}
+
+fn mean(answer: &Answer) -> Option<Parts> {
+    let stats = answer.stats();
+    let rounds = (stats.rounds() > 0).then(|| stats.rounds() as f64)?;
+    let sums = [stats.draft_us(), stats.verify_us(), stats.sample_us(), stats.rollback_us()];
+    let (parts, whole) = split(sums, stats.decode_us());
+    Some((parts.map(|part| part / rounds), whole / rounds))
+}
+
+fn split(known: [u64; 4], whole: u64) -> Parts {
+    let sum = known.iter().fold(0_u64, |sum, part| sum.saturating_add(*part));
+    let rest = whole.saturating_sub(sum) as f64;
+    let [draft, verify, sample, rollback] = known.map(|us| us as f64);
+    ([draft, verify, sample, rollback, rest], whole.max(sum) as f64)
+}
+
+fn bar(screen: Screen, label: &str, parts: &Parts, scale: (f64, u16)) -> Line<'static> {
+    let (most, width) = scale;
+    let room = usize::from(width).saturating_sub(LABEL + TAIL);
+    let mut spans = vec![Span::styled(fit(label, LABEL), screen.theme[Role::TextDim])];
+    let (mut drawn, mut reached) = (0, 0.0);
+    for (part, (_, glyph, role)) in parts.0.iter().zip(PARTS) {
+        reached += part;
+        let end = ((reached / most) * room as f64).round() as usize;
+        let cells = end.min(room).saturating_sub(drawn);
+        drawn += cells;
+        spans.push(Span::styled(glyph.repeat(cells), screen.theme[role]));
+    }
+    spans.push(Span::styled(" ".repeat(room.saturating_sub(drawn)), Style::new()));
+    spans.push(Span::styled(format!("{:>6.1} ms", parts.1 / 1e3), screen.theme[Role::Text]));
+    Line::from(spans)
+}

@@ -1,0 +1,108 @@
+//! The what-if panel: wishes above, below them what happened and what would have happened.
+//!
+//! Invariant: the reply is computed from the record when it is drawn; it says whether the record was
+//! enough and whether the text would still be the target's own.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::protocol::{Outcome, Piece};
+use crate::session::{Fate, Provenance, Reply, Round, text, what_if};
+use crate::tui::app::round_at;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::flow::{Flow, wrapped};
+use crate::tui::wish::{Row, Wishes};
+
+use super::{Screen, screens, sign};
+
+/// Width of the names.
+const NAME: usize = 17;
+
+pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Frame) {
+    let Some(round) = round_at(screen.session, wishes.at) else {
+        return;
+    };
+    let area = screens::centre(area, area.width.min(90), 18.min(area.height));
+    let block = screen.panel(format!(" What if: round {} ", round.round)).border_style(screen.theme[Role::PanelFocused]);
+    let keys = " ↑↓ choose · ←→ change · Enter goes on from there · Esc closes ";
+    let block = block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim]));
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    frame.render_widget(block, area);
+    let mut lines: Vec<_> = Row::ALL.iter().map(|row| line(screen, wishes, *row, round)).collect();
+    lines.push(Line::default());
+    lines.extend(happened(screen, round, inner.width));
+    let wish = wishes.wish();
+    match what_if(round, &wish) {
+        _ if wish.is_empty() => {
+            let text = "Change something above: the round is judged again from what was recorded of it.";
+            lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
+        }
+        Some(reply) => lines.extend(answer(screen, &reply, inner.width)),
+        None => lines.extend(wrapped("The target has not run yet.", inner.width, screen.theme[Role::TextDim])),
+    }
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn line(screen: Screen, wishes: &Wishes, row: Row, round: &Round) -> Line<'static> {
+    let chosen = wishes.row() == row;
+    let (name, value) = wishes.shown(row, round);
+    let line = Line::from(vec![
+        Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
+        Span::styled(fit(name, NAME), screen.theme[Role::Text]),
+        Span::styled(value, screen.theme[Role::TextStrong]),
+    ]);
+    if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
+}
+
+/// What really was committed.
+fn happened(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
+    let mut flow = Flow::new(width);
+    flow.push("it was:  ", screen.theme[Role::TextDim]);
+    if round.committed.is_empty() {
+        flow.push("not committed yet at this moment", screen.theme[Role::TextDim]);
+    }
+    pieces(screen, &round.committed, Role::Text, &mut flow);
+    flow.finish()
+}
+
+fn answer(screen: Screen, reply: &Reply, width: u16) -> Vec<Line<'static>> {
+    let mut flow = Flow::new(width);
+    flow.push("what if: ", screen.theme[Role::TextDim]);
+    for (piece, outcome) in &reply.judged {
+        let (role, mark) = sign(match outcome {
+            Outcome::Accepted => Fate::Committed(Provenance::Accepted),
+            Outcome::Rejected => Fate::Rejected,
+            Outcome::NotReached => Fate::NotReached,
+        });
+        flow.push(&format!("{mark}{} ", text::inline(piece)), screen.theme[role]);
+    }
+    flow.break_line();
+    flow.push("commits: ", screen.theme[Role::TextDim]);
+    pieces(screen, &reply.committed, Role::TextStrong, &mut flow);
+    if reply.open.is_some() {
+        flow.push("…", screen.theme[Role::TextDim]);
+    }
+    flow.break_line();
+    let (known, role) = match &reply.open {
+        None => ("computed from the recorded distributions".to_owned(), Role::Good),
+        Some(open) => (format!("not known from the record: {open}; Enter asks the engine"), Role::Warning),
+    };
+    flow.push(&known, screen.theme[role]);
+    flow.break_line();
+    if !reply.is_lossless {
+        flow.push("⚠ from here on the text is no longer what the target would have written", screen.theme[Role::Warning]);
+    }
+    flow.finish()
+}
+
+fn pieces(screen: Screen, pieces: &[Piece], role: Role, flow: &mut Flow) {
+    for piece in pieces {
+        flow.push(&text::inline(piece), screen.theme[role]);
+        flow.push(" ", screen.theme[Role::Text]);
+    }
+}

@@ -1,0 +1,118 @@
+//! The what-if panel: which round, and what should have been different.
+//!
+//! Invariant: it holds a wish and nothing computed from it; the reply is made from the record when it
+//! is shown.
+
+use crossterm::event::KeyEvent;
+
+use crate::protocol::{MAX_DRAFT_LEN, VerifyRule};
+use crate::session::{Round, Wish};
+
+use super::app::RoundAt;
+use super::entry::Entry;
+
+/// A row of the panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Row {
+    DraftLen,
+    Rule,
+    Temperature,
+    Overrule,
+    Place,
+    Text,
+}
+
+impl Row {
+    pub(super) const ALL: &'static [Self] =
+        &[Self::DraftLen, Self::Rule, Self::Temperature, Self::Overrule, Self::Place, Self::Text];
+}
+
+/// What the user wishes of a round.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wishes {
+    pub(super) at: RoundAt,
+    pub(super) row: usize,
+    wish: Wish,
+    place: Option<usize>,
+    text: Entry,
+}
+
+impl Wishes {
+    pub(super) fn new(at: RoundAt) -> Self {
+        Self { at, row: 0, wish: Wish::default(), place: None, text: Entry::default() }
+    }
+
+    pub(super) fn row(&self) -> Row {
+        Row::ALL[self.row.min(Row::ALL.len() - 1)]
+    }
+
+    /// Whether keys are text.
+    pub(super) fn is_typing(&self) -> bool {
+        self.row() == Row::Text
+    }
+
+    pub(super) fn input(&mut self, key: KeyEvent) {
+        if self.text.input(key) && self.place.is_none() {
+            self.place = Some(0);
+        }
+    }
+
+    /// What is asked of the record.
+    pub(super) fn wish(&self) -> Wish {
+        let text = self.text.text();
+        let replace = self.place.filter(|_| !text.is_empty()).map(|place| (place, text.to_owned()));
+        Wish { replace, ..self.wish.clone() }
+    }
+
+    /// Changes the chosen row.
+    pub(super) fn turn(&mut self, round: &Round, up: bool) {
+        let drafts = round.drafts.len();
+        match self.row() {
+            Row::DraftLen => {
+                let k = self.wish.draft_len.unwrap_or(drafts);
+                let k = if up { (k + 1).min(MAX_DRAFT_LEN.into()) } else { k.saturating_sub(1) };
+                self.wish.draft_len = (k != drafts).then_some(k);
+            }
+            Row::Rule => {
+                let all = VerifyRule::ALL;
+                let at = all.iter().position(|r| *r == self.wish.rule.unwrap_or(round.rule)).unwrap_or(0);
+                let rule = all[(at + if up { 1 } else { all.len() - 1 }) % all.len()];
+                self.wish.rule = (rule != round.rule).then_some(rule);
+            }
+            Row::Temperature => {
+                let was = round.sampling.temperature;
+                let tenths = (self.wish.temperature.unwrap_or(was) * 10.0).round() + if up { 1.0 } else { -1.0 };
+                let now = (tenths / 10.0).clamp(0.0, 2.0);
+                self.wish.temperature = ((now - was).abs() > 0.01).then_some(now);
+            }
+            Row::Overrule => self.wish.overrule = next_place(self.wish.overrule, drafts, up),
+            Row::Place => self.place = next_place(self.place, drafts, up),
+            Row::Text => {}
+        }
+    }
+
+    /// Name and value of a row.
+    pub(super) fn shown(&self, row: Row, round: &Round) -> (&'static str, String) {
+        let place = |place: Option<usize>| place.map_or_else(|| "–".to_owned(), |at| format!("{}", at + 1));
+        match row {
+            Row::DraftLen => ("k", self.wish.draft_len.unwrap_or(round.drafts.len()).to_string()),
+            Row::Rule => ("rule", self.wish.rule.unwrap_or(round.rule).to_string()),
+            Row::Temperature => {
+                ("temperature", format!("{:.1}", self.wish.temperature.unwrap_or(round.sampling.temperature)))
+            }
+            Row::Overrule => ("overrule draft", place(self.wish.overrule)),
+            Row::Place => ("replace draft", place(self.place)),
+            Row::Text => ("by (type it)", format!("{}▏", self.text.text())),
+        }
+    }
+}
+
+/// None, first, second …, last, none.
+fn next_place(place: Option<usize>, count: usize, up: bool) -> Option<usize> {
+    match (place, up) {
+        (None, true) => (count > 0).then_some(0),
+        (None, false) => count.checked_sub(1),
+        (Some(at), true) => (at + 1 < count).then_some(at + 1),
+        (Some(at), false) => at.checked_sub(1),
+    }
+}

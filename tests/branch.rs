@@ -1,0 +1,165 @@
+//! Going on from a committed point: the engine must roll both caches back exactly.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use std::time::Duration;
+
+use common::tiny::{Tiny, vocab_len};
+use draftscope::engine::{self, EngineConfig};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::protocol::{
+    Baseline, Branch, Command, Continuation, EventKind, Lane, Prompt, Sampling, Settings, TokenId, VerifyRule,
+};
+use draftscope::session::{Answer, Provenance, Session, Timeline, Turn};
+
+fn driver(files: &Tiny, settings: Settings) -> Driver {
+    Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap())
+}
+
+fn settings() -> Settings {
+    Settings { draft_len: 3, max_tokens: 40, baseline: Baseline::Off, ..Settings::default() }
+}
+
+fn answer(turn: &Turn) -> &Answer {
+    turn.answer(Lane::Speculative)
+}
+
+fn ids(answer: &Answer) -> Vec<TokenId> {
+    answer.tokens.iter().map(|token| token.piece.id).collect()
+}
+
+/// Goes on behind `kept` tokens of the first turn.
+fn branch(session: &Session, kept: usize) -> Prompt {
+    let turn = &session.turns()[0];
+    let output = ids(answer(turn));
+    let tokens = answer(turn).prompt.iter().chain(&output[..kept]).copied().collect();
+    let branch = Branch { turn: turn.number, kept: kept as u32, forced: false };
+    Prompt::Branch(Continuation { typed: turn.typed.clone(), tokens, branch })
+}
+
+/// What the drafter proposed and the target said; passes of other widths round other last bits.
+fn said(answer: &Answer) -> Vec<String> {
+    let round = |round: &draftscope::session::Round| {
+        let drafts: Vec<_> = round.drafts.iter().map(|d| (d.piece.id, d.q.map(|q| format!("{q:.3}")))).collect();
+        let rows: Vec<_> =
+            round.rows.iter().map(|row| row.top.iter().map(|c| (c.piece.id, c.prob)).collect::<Vec<_>>()).collect();
+        format!("{drafts:?} {rows:.3?} {:?}", round.committed)
+    };
+    answer.rounds.iter().map(|r| round(r)).collect()
+}
+
+#[test]
+fn a_branch_writes_on_as_the_answer_did_and_as_a_fresh_engine_would() {
+    let files = Tiny::new(3);
+    for kept in [1, 7, 19] {
+        let mut used = driver(&files, settings());
+        assert_eq!(used.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+        let prompt = branch(used.session(), kept);
+        assert_eq!(used.answer(prompt.clone()), Outcome::Answered);
+        let mut fresh = driver(&files, settings());
+        assert_eq!(fresh.answer(prompt), Outcome::Answered);
+
+        let turns = used.session().turns();
+        let (first, second) = (answer(&turns[0]), answer(&turns[1]));
+        let shared = ids(first).len().min(ids(second).len());
+        assert!(shared > kept + 5, "the answers are long enough to tell");
+        assert_eq!(ids(first)[..shared], ids(second)[..shared], "greedy text is the same, kept {kept}");
+        assert_eq!(second.prompt, first.prompt);
+        assert_eq!(second.kept, kept);
+        assert!(second.tokens[..kept].iter().all(|token| token.provenance == Provenance::Kept));
+        assert_eq!(second.tokens[kept].provenance, Provenance::Prefill);
+        assert!(second.cached as usize >= second.prompt.len(), "the prompt was not read again");
+
+        let anew = answer(&fresh.session().turns()[0]);
+        assert_eq!(anew.cached, 0);
+        assert_eq!(said(second), said(anew), "drafter and target stand where a fresh engine would, kept {kept}");
+        used.finish();
+        fresh.finish();
+    }
+}
+
+#[test]
+fn a_sampled_branch_uses_the_draws_of_its_positions() {
+    let files = Tiny::new(3);
+    let sampling = Sampling { temperature: 0.9, seed: 11, ..Sampling::default() };
+    let mut driver = driver(&files, Settings { sampling, rule: VerifyRule::Exact, ..settings() });
+    assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+    let prompt = branch(driver.session(), 9);
+    assert_eq!(driver.answer(prompt), Outcome::Answered);
+    let turns = driver.session().turns();
+    let (first, second) = (ids(answer(&turns[0])), ids(answer(&turns[1])));
+    let shared = first.len().min(second.len());
+    assert_eq!(first[..shared], second[..shared], "by the exact rule a seed fixes the text");
+    driver.finish();
+}
+
+#[test]
+fn a_forced_token_is_kept_and_told() {
+    let files = Tiny::new(3);
+    let mut driver = driver(&files, settings());
+    assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+    let other = TokenId((ids(answer(&driver.session().turns()[0]))[4].0 + 1) % vocab_len() as u32);
+    let Prompt::Branch(mut from) = branch(driver.session(), 5) else { panic!("it is a branch") };
+    *from.tokens.last_mut().unwrap() = other;
+    from.branch.forced = true;
+    assert_eq!(driver.answer(Prompt::Branch(from)), Outcome::Answered);
+    let turn = &driver.session().turns()[1];
+    assert!(turn.branch.unwrap().forced);
+    assert_eq!(answer(turn).tokens[4].piece.id, other);
+    driver.finish();
+}
+
+#[test]
+fn tokens_of_another_model_are_refused() {
+    let files = Tiny::new(3);
+    let mut driver = driver(&files, settings());
+    assert_eq!(driver.answer(Prompt::Raw("the".into())), Outcome::Answered);
+    let Prompt::Branch(mut from) = branch(driver.session(), 1) else { panic!("it is a branch") };
+    from.tokens.push(TokenId(4_000_000));
+    let outcome = driver.answer(Prompt::Branch(from));
+    assert_ne!(outcome, Outcome::Answered);
+    let notice = driver.session().notices().next_back().unwrap().to_owned();
+    assert!(notice.contains("4000000"), "{notice}");
+    driver.finish();
+}
+
+/// The way the terminal goes: held in the middle, looked back, branched.
+#[test]
+fn a_held_answer_can_be_left_for_a_branch() {
+    let files = Tiny::new(3);
+    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: settings() }).unwrap();
+    let mut time = Timeline::new();
+    source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
+    let commands = source.commands.clone();
+    let mut next = || {
+        for _ in 0..20_000 {
+            match source.events.try_recv() {
+                Ok(event) => return event,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        panic!("the engine says nothing");
+    };
+    let mut rounds = 0;
+    while !time.live().is_paused() {
+        let event = next();
+        rounds += usize::from(matches!(event.kind, EventKind::Committed { .. }));
+        time.apply(event);
+        if rounds == 3 {
+            commands.send(Command::Pause).unwrap();
+        }
+    }
+    let prompt = branch(time.live(), 3);
+    commands.send(Command::Stop).unwrap();
+    commands.send(Command::Generate { prompt }).unwrap();
+    while time.live().turns().len() < 2 || time.live().is_generating() {
+        time.apply(next());
+    }
+    let turns = time.live().turns();
+    let (first, second) = (ids(answer(&turns[0])), ids(answer(&turns[1])));
+    assert!(first.len() < second.len(), "the first answer was left");
+    assert_eq!(first[..], second[..first.len()]);
+    commands.send(Command::Shutdown).unwrap();
+}
