@@ -124,9 +124,12 @@ pub struct DecodeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct TraceArgs {
-    /// Record every event to this file, one JSON object a line
+    /// Record every event to this file, one JSON object a line; compressed when it ends in .zst
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// What becomes of prompts and answers in the recording: as they are, or digests in their place
+    #[arg(long, value_enum, default_value_t = TraceTextArg::Full)]
+    pub trace_text: TraceTextArg,
     /// Replace the file if it exists
     #[arg(long)]
     pub force: bool,
@@ -292,6 +295,15 @@ pub enum OutputArg {
     Summary,
     /// The event stream, one JSON object a line
     Jsonl,
+}
+
+/// `--trace-text`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceTextArg {
+    /// Text as it is
+    Full,
+    /// Digests in place of text
+    Digest,
 }
 
 /// `--dtype`.

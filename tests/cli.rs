@@ -94,7 +94,8 @@ fn a_summary_adds_up_and_text_and_events_tell_the_same() {
     let events: Vec<Json> =
         events.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(|l| serde_json::from_slice(l).unwrap()).collect();
     assert_eq!(events[0]["type"], "started");
-    assert_eq!(events.last().unwrap()["type"], "finished");
+    let end = events.last().unwrap();
+    assert_eq!((&end["type"], &end["summary"]["num_spec_steps"]), (&"ended".into(), &rounds.into()));
     let committed: Vec<&Json> = events.iter().filter(|e| e["type"] == "committed").collect();
     assert_eq!(committed.len() as u64, rounds);
     let scored = events.iter().find(|e| e["type"] == "scored").unwrap();

@@ -53,9 +53,9 @@ fn report(summary: &CompareSummary) -> String {
         line(format!("speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}", summary.repeats));
     }
     let s = &summary.speculative;
-    if let (Some(length), Some(rate)) = (s.mean_acceptance_length, s.draft_acceptance_rate) {
+    if let (Some(length), Some(rate)) = (s.run.mean_acceptance_length, s.run.draft_acceptance_rate) {
         line(format!("acceptance   {:.0} % of drafts, {length:.2} tokens per round (bonus included)", rate * 100.0));
-        let by_position = s.offered_per_pos.iter().zip(&s.accepted_per_pos);
+        let by_position = s.run.offered_per_pos.iter().zip(&s.run.accepted_per_pos);
         let shares: Vec<String> =
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
         line(format!("by position  {}", shares.join("  ")));
@@ -91,5 +91,5 @@ fn lane(name: &str, summary: &Summary, speed: Option<Spread>) -> String {
         || "no round was needed".to_owned(),
         |s| format!("{:.1} tokens/s ({:.1}–{:.1})", s.median, s.min, s.max),
     );
-    format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.num_spec_steps)
+    format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.run.num_spec_steps)
 }

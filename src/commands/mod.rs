@@ -15,6 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{
     BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, Threads, TraceArgs,
+    TraceTextArg,
 };
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
@@ -24,7 +25,7 @@ use draftscope::protocol::{
 };
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
-use draftscope::trace::Recorder;
+use draftscope::trace::{RecordOptions, Recorder, TextPolicy};
 use sha2::{Digest, Sha256};
 
 /// The module that comes with the program; made for the default model.
@@ -201,7 +202,12 @@ fn read_text(reader: impl Read) -> Result<String> {
 /// The recorder, when a trace was asked for. Made before the model is loaded, so that a path that
 /// cannot be written is told at once.
 pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
-    Ok(args.trace.as_deref().map(|path| Recorder::create(path, args.force)).transpose()?)
+    let text = match args.trace_text {
+        TraceTextArg::Full => TextPolicy::Full,
+        TraceTextArg::Digest => TextPolicy::Digest,
+    };
+    let options = RecordOptions { force: args.force, text };
+    Ok(args.trace.as_deref().map(|path| Recorder::create(path, options)).transpose()?)
 }
 
 /// Says on standard error what the user should know, but for what is told as the outcome.

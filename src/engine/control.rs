@@ -159,6 +159,11 @@ impl Control {
                 s.draft_len_mode = DraftLenMode::Fixed;
             }),
             Command::SetAutoDraftLen => self.change(outbox, |s| s.draft_len_mode = DraftLenMode::Auto),
+            Command::Note { text, round } => outbox.send(Lane::Speculative, EventKind::Noted { text, round }),
+            Command::Bookmark { round, label } => {
+                outbox.send(Lane::Speculative, EventKind::Bookmarked { round, label });
+            }
+            Command::SetSpeed { .. } | Command::SkipTo { .. } => {} // for recordings
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
             Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
             Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),

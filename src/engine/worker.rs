@@ -187,6 +187,6 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         dtype: spec.dtype.clone(),
         threads: spec.threads as u32,
         started_unix_ms,
-        capabilities: Capabilities { can_generate: true },
+        capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
     }
 }

@@ -77,6 +77,9 @@ impl Driver {
     /// Ends the run: consumers are finished, and those that failed on the way are returned.
     pub fn finish(mut self) -> Vec<Dropped> {
         let _ = self.source.commands.send(Command::Shutdown);
+        if let Some(end) = self.session.end() {
+            self.dropped.extend(self.consumers.event(&end));
+        }
         self.dropped.extend(self.consumers.finish());
         self.dropped
     }

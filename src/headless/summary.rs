@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::protocol::Lane;
+use crate::protocol::{Lane, RunSummary};
 use crate::session::{Divergence, Turn};
 
 /// A lane's run in numbers.
@@ -16,41 +16,15 @@ pub struct Summary {
     pub output_token_ids: Vec<u32>,
     /// Their text, control tokens left out.
     pub text: String,
-    /// Rounds: passes of the target after the prompt's.
-    pub num_spec_steps: u64,
-    /// Draft tokens proposed.
-    pub num_draft_tokens: u64,
-    /// Draft tokens accepted.
-    pub num_accepted_draft_tokens: u64,
-    /// 1 + accepted ÷ rounds: the bonus or recovered token included. Null without rounds.
-    pub mean_acceptance_length: Option<f64>,
-    /// Accepted ÷ drafted. Null without drafts.
-    pub draft_acceptance_rate: Option<f64>,
-    /// Rounds by number of accepted drafts: index 0 to k.
-    pub acceptance_histogram: Vec<u64>,
-    /// Rounds that offered a draft at each position.
-    pub offered_per_pos: Vec<u64>,
-    /// Rounds whose draft at each position was accepted.
-    pub accepted_per_pos: Vec<u64>,
+    /// Rounds, drafts and times.
+    #[serde(flatten)]
+    pub run: RunSummary,
     /// Whether every rule that judged drafts is lossless.
     pub lossless: bool,
     /// Output tokens that a lossless rule would not have committed behind the same tokens.
     pub departures: u64,
     /// Index of the first of them: there the text left the lossless path. Null under a lossless rule.
     pub first_departure: Option<usize>,
-    /// Time of the prompt's passes.
-    pub prefill_seconds: f64,
-    /// Time of all rounds.
-    pub decode_seconds: f64,
-    /// Tokens committed in rounds ÷ `decode_seconds`; the first token comes from the prompt's pass
-    /// and does not count.
-    pub tokens_per_second: Option<f64>,
-    /// Part of `decode_seconds` that the drafter took.
-    pub draft_seconds: f64,
-    /// Part that the target's passes took.
-    pub verify_seconds: f64,
-    /// The rest: sampling, verdicts, rollback, events.
-    pub other_seconds: f64,
 }
 
 impl Summary {
@@ -58,37 +32,20 @@ impl Summary {
     #[must_use]
     pub fn of(turn: &Turn, lane: Lane) -> Self {
         let answer = turn.answer(lane);
-        let stats = answer.stats();
-        let rounds = stats.rounds();
-        let seconds = |us: u64| us as f64 / 1e6;
-        let (decode, draft, verify) = (stats.decode_us(), stats.draft_us(), stats.verify_us());
         Self {
             prompt_tokens: answer.prompt.len() as u64,
-            output_tokens: stats.output_tokens(),
+            output_tokens: answer.stats().output_tokens(),
             output_token_ids: answer.tokens.iter().map(|t| t.piece.id.0).collect(),
             text: answer.text(),
-            num_spec_steps: rounds,
-            num_draft_tokens: stats.drafted(),
-            num_accepted_draft_tokens: stats.accepted(),
-            mean_acceptance_length: (rounds > 0).then(|| 1.0 + stats.accepted() as f64 / rounds as f64),
-            draft_acceptance_rate: stats.acceptance_rate(),
-            acceptance_histogram: stats.acceptance_histogram().to_vec(),
-            offered_per_pos: stats.offered_per_pos().to_vec(),
-            accepted_per_pos: stats.accepted_per_pos().to_vec(),
+            run: answer.stats().summary(),
             lossless: answer.is_lossless(),
             departures: answer.departures().count() as u64,
             first_departure: answer.departures().next(),
-            prefill_seconds: seconds(stats.prefill_us()),
-            decode_seconds: seconds(decode),
-            tokens_per_second: stats.tokens_per_second(),
-            draft_seconds: seconds(draft),
-            verify_seconds: seconds(verify),
-            other_seconds: seconds(decode.saturating_sub(draft + verify)),
         }
     }
 
     fn speed(&self) -> f64 {
-        self.tokens_per_second.unwrap_or(0.0)
+        self.run.tokens_per_second.unwrap_or(0.0)
     }
 }
 
@@ -147,7 +104,8 @@ impl CompareSummary {
         let measured = if turns.len() > 1 { &turns[1..] } else { turns };
         let lane = |lane| measured.iter().map(|turn| Summary::of(turn, lane)).collect::<Vec<_>>();
         let (plain, speculative) = (lane(Lane::Plain), lane(Lane::Speculative));
-        let speeds = |runs: &[Summary]| Spread::of(runs.iter().filter_map(|run| run.tokens_per_second).collect());
+        let speeds =
+            |runs: &[Summary]| Spread::of(runs.iter().filter_map(|summary| summary.run.tokens_per_second).collect());
         let ratios = Spread::of(measured.iter().filter_map(Turn::speedup).collect());
         let first_divergence = turns.iter().find_map(|turn| turn.agreement()?.divergence);
         Some(Self {

@@ -68,6 +68,31 @@ pub enum Command {
         /// In tokens.
         max_tokens: u32,
     },
+    /// Put words into the run's record; they come back as an event.
+    Note {
+        /// What they say.
+        text: String,
+        /// The round they are about; none for the run.
+        round: Option<u32>,
+    },
+    /// Mark a place in the run's record; it comes back as an event.
+    Bookmark {
+        /// The round; none for this moment.
+        round: Option<u32>,
+        /// What to call it; may be empty.
+        label: String,
+    },
+    /// A recording only: how fast it plays.
+    SetSpeed {
+        /// 0.25 to 16 times its own pace.
+        speed: f32,
+    },
+    /// A recording only: go on at once to the first event at or after this time. What lies behind is
+    /// the listener's to show.
+    SkipTo {
+        /// As events count it.
+        at_us: u64,
+    },
     /// End the turn after the round under way.
     Stop,
     /// End the run.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, Header, Piece, Prediction, Settings, Verification};
+use super::{Costs, Header, Piece, Prediction, RunSummary, Settings, Verification};
 
 /// One thing that happened. Order is `seq`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -235,6 +235,28 @@ pub enum EventKind {
         /// One sentence.
         message: String,
     },
+    /// Words that a person added.
+    Noted {
+        /// What they say.
+        text: String,
+        /// The round of the speculative lane they are about; none for the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        round: Option<u32>,
+    },
+    /// A place that a person wants to find again.
+    Bookmarked {
+        /// The round of the speculative lane; none for this moment.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        round: Option<u32>,
+        /// What to call it; may be empty.
+        #[serde(default)]
+        label: String,
+    },
+    /// In a recording that leaves text out: what the answer of this lane was, for comparing.
+    TextDigest {
+        /// Of the answer's bytes, lower-case hex.
+        sha256: String,
+    },
     /// A turn of the lane ended.
     Finished {
         /// Why.
@@ -244,6 +266,14 @@ pub enum EventKind {
     Failed {
         /// One sentence with the cause and the next step.
         message: String,
+    },
+    /// The run ended as it should; nothing follows. A trace without it was cut off.
+    Ended {
+        /// The speculative lane in numbers, over all turns.
+        summary: Box<RunSummary>,
+        /// The plain lane, where it was measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plain: Option<Box<RunSummary>>,
     },
     /// Written by a newer version; readers skip it.
     #[serde(other)]

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{DrafterKind, Settings};
 
-/// Version of the trace format that this program writes.
-pub const TRACE_VERSION: u32 = 1;
+/// Version of the trace format that this program writes. Raised when an older reader would misread a
+/// newer file; 2 says that a run that ended wrote an `ended` line.
+pub const TRACE_VERSION: u32 = 2;
 
 /// Everything that is fixed for a run, told once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Trace format, [`TRACE_VERSION`].
     pub version: u32,
@@ -111,4 +112,7 @@ impl DrafterInfo {
 pub struct Capabilities {
     /// A live engine takes prompts; a replay does not.
     pub can_generate: bool,
+    /// How long the run is, where that is known before its end: the last event's `at_us`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at_us: Option<u64>,
 }

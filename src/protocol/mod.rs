@@ -12,6 +12,7 @@ mod event;
 mod header;
 mod rule;
 mod settings;
+mod summary;
 mod token;
 mod verdict;
 
@@ -22,5 +23,6 @@ pub use event::{Branch, Event, EventKind, Lane, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
 pub use rule::{Departure, Leniency, VerifyRule};
 pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Sampling, Settings, SettingsError};
+pub use summary::RunSummary;
 pub use token::{Candidate, Piece, Prediction, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};

@@ -95,13 +95,43 @@ impl From<Piece> for PieceJson {
 }
 
 /// One alternative of a distribution, most probable first in any list of them.
+///
+/// In JSON the fields of its piece and `"prob"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "CandidateJson", into = "CandidateJson")]
 pub struct Candidate {
     /// The token.
-    #[serde(flatten)]
     pub piece: Piece,
     /// Its probability, 0 to 1.
     pub prob: f32,
+}
+
+/// How a [`Candidate`] looks in JSON. Spelled out rather than flattened: most of a trace is
+/// candidates, and flattening reads each of them twice.
+#[derive(Serialize, Deserialize)]
+struct CandidateJson {
+    id: TokenId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<Vec<u8>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    special: bool,
+    prob: f32,
+}
+
+impl From<CandidateJson> for Candidate {
+    fn from(json: CandidateJson) -> Self {
+        let CandidateJson { id, text, bytes, special, prob } = json;
+        Self { piece: PieceJson { id, text, bytes, special }.into(), prob }
+    }
+}
+
+impl From<Candidate> for CandidateJson {
+    fn from(candidate: Candidate) -> Self {
+        let PieceJson { id, text, bytes, special } = candidate.piece.into();
+        Self { id, text, bytes, special, prob: candidate.prob }
+    }
 }
 
 /// What a model said about one position: its best candidates and the mass of all others.

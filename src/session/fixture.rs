@@ -37,7 +37,7 @@ pub(crate) fn header() -> Header {
         dtype: "q4_1".to_owned(),
         threads: 2,
         started_unix_ms: 1_790_000_000_000,
-        capabilities: Capabilities { can_generate: true },
+        capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
     }
 }
 

@@ -9,6 +9,7 @@ pub mod account;
 pub mod classes;
 mod compare;
 mod findings;
+mod marks;
 mod observed;
 mod position;
 pub mod probe;
@@ -26,6 +27,7 @@ use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header
 
 pub use compare::{Agreement, Divergence};
 pub use findings::{Finding, NEAR_TIE, explain};
+pub use marks::{MAX_MARKS, Mark};
 pub use observed::{Median, Observed};
 pub use position::{Facts, facts, residual};
 pub use round::{DraftCell, Round};
@@ -102,6 +104,10 @@ pub struct Session {
     events: u64,
     costs: Option<Costs>,
     chosen: Option<ChosenDraftLen>,
+    marks: Vec<Mark>,
+    /// Of the newest event.
+    last: (u64, u64),
+    ended: bool,
 }
 
 /// The k that the engine chose last.
@@ -143,7 +149,11 @@ impl Session {
 
     /// Takes the next event. Events about a round or turn that was never announced change nothing.
     pub fn apply(&mut self, event: &Event) {
+        if matches!(event.kind, EventKind::Started { .. }) {
+            *self = Self { events: self.events, ..Self::default() }; // a run begins, also one that is played again
+        }
         self.events = self.events.saturating_add(1);
+        self.last = (event.seq, event.at_us);
         match &event.kind {
             EventKind::Loading { stage, done, total } => {
                 self.loading = Some(Loading { stage: stage.clone(), done: *done, total: *total });
@@ -160,6 +170,8 @@ impl Session {
             EventKind::Resumed => self.paused = false,
             EventKind::Notice { message } => self.note(message.clone()),
             EventKind::Failed { message } => self.fail(message.clone()),
+            EventKind::Noted { .. } | EventKind::Bookmarked { .. } => self.mark(event),
+            EventKind::Ended { .. } => self.ended = true,
             _ => self.apply_to_lane(event.lane, &event.kind),
         }
     }
@@ -326,6 +338,18 @@ impl Session {
     #[must_use]
     pub fn notices_seen(&self) -> u64 {
         self.notices_seen
+    }
+
+    /// `at_us` of the newest event: how far the run has come.
+    #[must_use]
+    pub fn at_us(&self) -> u64 {
+        self.last.1
+    }
+
+    /// Whether the run has said its end.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// How many events were applied.

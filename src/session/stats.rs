@@ -4,6 +4,8 @@
 //! whose divisor is zero is `None`, never a made-up number. Only complete rounds count. Which lane
 //! or turn a value belongs to, and how it is drawn, is the caller's choice.
 
+use crate::protocol::RunSummary;
+
 use super::{Answer, Round};
 
 /// Sums over the complete rounds of a lane.
@@ -238,6 +240,29 @@ impl LaneStats {
     #[must_use]
     pub fn other_us(&self) -> u64 {
         self.decode_us.saturating_sub(self.draft_us).saturating_sub(self.verify_us)
+    }
+
+    /// All of it with vLLM's names.
+    #[must_use]
+    pub fn summary(&self) -> RunSummary {
+        let seconds = |us: u64| us as f64 / 1e6;
+        RunSummary {
+            num_spec_steps: self.rounds,
+            num_spec_tokens: self.offered_per_pos.len() as u64,
+            num_draft_tokens: self.drafted,
+            num_accepted_draft_tokens: self.accepted,
+            mean_acceptance_length: ratio(self.accepted, self.rounds).map(|mean| 1.0 + mean),
+            draft_acceptance_rate: self.acceptance_rate(),
+            acceptance_histogram: self.histogram.clone(),
+            offered_per_pos: self.offered_per_pos.clone(),
+            accepted_per_pos: self.accepted_per_pos.clone(),
+            prefill_seconds: seconds(self.prefill_us),
+            decode_seconds: seconds(self.decode_us),
+            tokens_per_second: self.tokens_per_second(),
+            draft_seconds: seconds(self.draft_us),
+            verify_seconds: seconds(self.verify_us),
+            other_seconds: seconds(self.other_us()),
+        }
     }
 
     /// Tokens committed in rounds ÷ decode seconds.

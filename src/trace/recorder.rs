@@ -1,52 +1,93 @@
-//! Writes the event stream to a file.
+//! Writes the event stream to a file, on a thread of its own.
+//!
+//! Invariant: no event but `loading` is left out, and none waits for the disk: the channel to the
+//! writer is unbounded, so that a slow disk costs memory and never time. What was taken is in the
+//! file at most [`FLUSH`] later, whole lines only. An error of the disk is told with the next event.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::protocol::{Event, EventKind};
 use crate::stream::Consumer;
 
-/// A recording that cannot be started.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// There is a file of this name.
-    #[error("{} exists already; choose another name or add --force to replace it", .0.display())]
-    Exists(PathBuf),
-    /// The file cannot be made.
-    #[error("cannot write the trace {}: {source}", path.display())]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+use super::digest::Digester;
+use super::error::RecordError;
+
+/// Longest time an event stays out of the file.
+pub const FLUSH: Duration = Duration::from_millis(500);
+
+/// zstd's own default.
+const ZSTD_LEVEL: i32 = 3;
+
+/// What becomes of the text of prompts and answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TextPolicy {
+    /// It is recorded.
+    #[default]
+    Full,
+    /// Digests stand in its place, and token ids are numbered anew.
+    Digest,
 }
 
-/// A consumer that appends every event but `loading` to a file, one JSON object a line.
+/// How to record.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordOptions {
+    /// Replace a file that exists.
+    pub force: bool,
+    /// What becomes of text.
+    pub text: TextPolicy,
+}
+
+/// A consumer that appends events to a file, one JSON object a line; to a zstd file when its name
+/// ends in `.zst`.
+#[derive(Debug)]
 pub struct Recorder {
-    file: BufWriter<File>,
+    events: Option<Sender<Event>>,
+    writer: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Recorder {
-    /// Makes the file. An existing one is replaced only by `force`.
+    /// Makes the file and starts the writer.
     ///
     /// # Errors
-    /// [`RecordError`] when it exists or cannot be written.
-    pub fn create(path: &Path, force: bool) -> Result<Self, RecordError> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        if force {
-            options.create(true).truncate(true)
-        } else {
-            options.create_new(true)
-        };
-        match options.open(path) {
-            Ok(file) => Ok(Self { file: BufWriter::new(file) }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(RecordError::Exists(path.to_owned())),
-            Err(source) => Err(RecordError::Write { path: path.to_owned(), source }),
+    /// [`RecordError`] when it exists (unless replaced by `force`) or cannot be written.
+    pub fn create(path: &Path, options: RecordOptions) -> Result<Self, RecordError> {
+        let failed = |source| RecordError::Write { path: path.to_owned(), source };
+        let file = open(path, options.force)?;
+        let sink = Sink::new(file, path.extension().is_some_and(|e| e == "zst")).map_err(failed)?;
+        let digester = (options.text == TextPolicy::Digest).then(Digester::default);
+        let (sender, receiver) = channel();
+        let writer = std::thread::Builder::new().name("recorder".into());
+        let writer = writer.spawn(move || write(sink, digester, &receiver)).map_err(failed)?;
+        Ok(Self { events: Some(sender), writer: Some(writer) })
+    }
+
+    /// Waits for the writer to bring everything to the disk.
+    fn close(&mut self) -> io::Result<()> {
+        self.events = None;
+        match self.writer.take() {
+            Some(writer) => writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer broke down"))),
+            None => Ok(()),
         }
     }
+}
+
+fn open(path: &Path, force: bool) -> Result<File, RecordError> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
+        _ => RecordError::Write { path: path.to_owned(), source: error },
+    })
 }
 
 impl Consumer for Recorder {
@@ -58,54 +99,85 @@ impl Consumer for Recorder {
         if matches!(event.kind, EventKind::Loading { .. }) {
             return Ok(());
         }
-        serde_json::to_writer(&mut self.file, event)?;
-        self.file.write_all(b"\n")?;
-        // the ends of what a reader can use: rounds, turns, the run
-        let is_end = matches!(
-            event.kind,
-            EventKind::Started { .. }
-                | EventKind::Prefilled { .. }
-                | EventKind::Committed { .. }
-                | EventKind::Finished { .. }
-                | EventKind::Failed { .. }
-        );
-        if is_end { self.file.flush() } else { Ok(()) }
+        let is_taken = self.events.as_ref().is_some_and(|events| events.send(event.clone()).is_ok());
+        if is_taken { Ok(()) } else { self.close().and(Err(io::Error::other("it was closed"))) }
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        self.file.get_ref().sync_all()
+        self.close()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::{Lane, StopReason};
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.close(); // who wants to know calls finish
+    }
+}
 
-    fn event(seq: u64, kind: EventKind) -> Event {
-        Event { seq, at_us: seq, lane: Lane::Plain, kind }
+/// Where lines go.
+enum Sink {
+    Plain(BufWriter<File>),
+    Zstd(zstd::Encoder<'static, BufWriter<File>>),
+}
+
+impl Sink {
+    fn new(file: File, compressed: bool) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(1 << 18, file);
+        Ok(if compressed { Self::Zstd(zstd::Encoder::new(file, ZSTD_LEVEL)?) } else { Self::Plain(file) })
     }
 
-    #[test]
-    fn a_recording_reads_back_and_is_never_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.dscope.jsonl");
-        let events = [
-            event(0, EventKind::Loading { stage: "target".into(), done: 0, total: 1 }),
-            event(1, EventKind::Prompted { turn: 1, text: "hi\u{1b}[31m\n".into(), branch: None }),
-            event(2, EventKind::Finished { reason: StopReason::Eos }),
-        ];
-        let mut recorder = Recorder::create(&path, false).unwrap();
-        events.iter().for_each(|e| recorder.event(e).unwrap());
-        let text = std::fs::read_to_string(&path).unwrap(); // before finish: the end of a turn is flushed
-        let read: Vec<Event> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-        assert_eq!(read, events[1..]);
-        assert!(!text.contains('\u{1b}'));
-        let refused = Recorder::create(&path, false).err().unwrap().to_string();
-        assert!(refused.contains("--force"), "{refused}");
-        drop(Recorder::create(&path, true).unwrap());
-        assert_eq!(std::fs::read(&path).unwrap(), b"");
-        assert!(matches!(Recorder::create(&folder.path().join("no/such"), false), Err(RecordError::Write { .. })));
+    fn end(self) -> io::Result<()> {
+        let file = match self {
+            Self::Plain(file) => file,
+            Self::Zstd(encoder) => encoder.finish()?,
+        };
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+/// The writer: lines as they come, a flush at the latest [`FLUSH`] after the first unflushed one.
+fn write(mut sink: Sink, mut digester: Option<Digester>, events: &Receiver<Event>) -> io::Result<()> {
+    let mut unflushed: Option<Instant> = None;
+    let mut line = Vec::new();
+    loop {
+        let left = unflushed.map(|since| FLUSH.saturating_sub(since.elapsed()));
+        if left == Some(Duration::ZERO) {
+            sink.flush()?;
+            unflushed = None;
+            continue;
+        }
+        match left.map_or_else(|| events.recv().map_err(Into::into), |left| events.recv_timeout(left)) {
+            Ok(event) => {
+                let told = match &mut digester {
+                    Some(digester) => digester.digest(event),
+                    None => [Some(event), None],
+                };
+                for event in told.into_iter().flatten() {
+                    line.clear();
+                    serde_json::to_writer(&mut line, &event)?;
+                    line.push(b'\n');
+                    sink.write_all(&line)?;
+                }
+                unflushed.get_or_insert_with(Instant::now);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return sink.end(),
+        }
     }
 }

@@ -330,6 +330,9 @@ impl Front {
                 Ok(None) | Err(_) => self.is_open = false,
             }
         }
+        if let Some(end) = self.session.end().filter(|_| self.app.lost.is_none()) {
+            self.apply(&end);
+        }
         for dropped in self.consumers.finish() {
             eprintln!("draftscope: {dropped}");
         }

@@ -1,0 +1,90 @@
+//! Takes the text out of events: for recordings that may be shared when the conversation may not.
+//!
+//! Invariant: of a prompt its sha256 is left, of an answer the sha256 of its bytes; tokens lose
+//! their bytes and get numbers in the order in which they first appear, so that every comparison in a
+//! recording still holds and no vocabulary turns them back. Control tokens stay: they are no text.
+//! (Numbers still show which tokens repeat, and a digest confirms a guess of the whole text.)
+
+use std::collections::HashMap;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::protocol::{Event, EventKind, Lane, Piece, Prediction, TokenId};
+
+/// First number given, well apart from control tokens.
+const FIRST: u32 = 1_000_000;
+
+/// What was given to whom so far.
+#[derive(Default)]
+pub(super) struct Digester {
+    numbers: HashMap<TokenId, TokenId>,
+    answers: [Sha256; 2],
+    /// Events added so far; `seq` has no gaps and no doubles.
+    added: u64,
+}
+
+impl Digester {
+    /// The event without its text, behind the digest of an answer that ends with it.
+    pub(super) fn digest(&mut self, mut event: Event) -> [Option<Event>; 2] {
+        event.seq += self.added;
+        let answer = match event.lane {
+            Lane::Speculative => 0,
+            Lane::Plain => 1,
+        };
+        match &mut event.kind {
+            EventKind::Prompted { text, .. } => {
+                *text = format!("sha256:{}", hex(Sha256::digest(text.as_bytes()).as_slice()));
+            }
+            EventKind::Prefilled { prompt, first, row, .. } => {
+                self.answers[answer] = Sha256::new();
+                self.answers[answer].update(first.text_bytes());
+                prompt.iter_mut().for_each(|piece| self.piece(piece));
+                self.piece(first);
+                self.row(row);
+            }
+            EventKind::Drafted { token, top, .. } => {
+                self.piece(token);
+                self.row(top);
+            }
+            EventKind::Scored { rows, .. } => rows.iter_mut().for_each(|row| self.row(row)),
+            EventKind::Verified { verdict, .. } => verdict.next = self.number(verdict.next),
+            EventKind::Committed { tokens, .. } => {
+                for token in tokens {
+                    self.answers[answer].update(token.text_bytes());
+                    self.piece(token);
+                }
+            }
+            EventKind::Finished { .. } => {
+                let sha256 = hex(self.answers[answer].clone().finalize().as_slice());
+                let told = Event { kind: EventKind::TextDigest { sha256 }, ..event.clone() };
+                self.added += 1;
+                event.seq += 1;
+                return [Some(told), Some(event)];
+            }
+            _ => {}
+        }
+        [Some(event), None]
+    }
+
+    fn piece(&mut self, piece: &mut Piece) {
+        if !piece.special {
+            piece.id = self.number(piece.id);
+            piece.bytes.clear();
+        } else {
+            self.numbers.insert(piece.id, piece.id);
+        }
+    }
+
+    fn row(&mut self, row: &mut Prediction) {
+        row.top.iter_mut().for_each(|candidate| self.piece(&mut candidate.piece));
+    }
+
+    fn number(&mut self, id: TokenId) -> TokenId {
+        let next = TokenId(FIRST + self.numbers.len() as u32);
+        *self.numbers.entry(id).or_insert(next)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,378 @@
+//! Recordings written and read, whole, cut off, damaged, foreign and hostile.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::protocol::{Event, EventKind, Lane, Piece, StopReason, TokenId};
+use crate::session::Session;
+use crate::session::fixture::{conversation, first_turn};
+use crate::stream::Consumer;
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Records these events under this name.
+    fn record(&self, name: &str, events: &[Event], text: TextPolicy) -> PathBuf {
+        let path = self.path(name);
+        let mut recorder = Recorder::create(&path, RecordOptions { force: false, text }).unwrap();
+        events.iter().for_each(|e| recorder.event(e).unwrap());
+        recorder.finish().unwrap();
+        path
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// A whole run: every kind of event, and its end.
+fn run() -> Vec<Event> {
+    let mut script = first_turn();
+    let kinds = [
+        EventKind::Noted { text: "\u{1b}[31m why?".into(), round: Some(2) },
+        EventKind::Bookmarked { round: None, label: "here".into() },
+        EventKind::Paused,
+        EventKind::Resumed,
+        EventKind::Notice { message: "a word".into() },
+        EventKind::SettingsChanged { settings: crate::protocol::Settings::default() },
+    ];
+    for kind in kinds {
+        script.push(Lane::Speculative, kind);
+    }
+    let mut session = Session::new();
+    script.events.iter().for_each(|e| session.apply(e));
+    let mut events = script.events;
+    events.push(session.end().unwrap());
+    events
+}
+
+fn read(path: &std::path::Path) -> Result<Vec<Event>, TraceError> {
+    Reader::open(path)?.collect()
+}
+
+#[test]
+fn what_was_recorded_is_read_back_plain_and_compressed() {
+    let place = Place::new();
+    let events = run();
+    let plain = place.record("a.dscope.jsonl", &events, TextPolicy::Full);
+    let packed = place.record("a.dscope.jsonl.zst", &events, TextPolicy::Full);
+    assert_eq!(read(&plain).unwrap(), events);
+    assert_eq!(read(&packed).unwrap(), events);
+    assert!(fs::metadata(&packed).unwrap().len() * 4 < fs::metadata(&plain).unwrap().len());
+    assert!(!fs::read_to_string(&plain).unwrap().contains('\u{1b}'));
+    let recording = Recording::open(&plain).unwrap();
+    assert_eq!((recording.lines(), recording.cut()), (events.len() as u64, None));
+    assert_eq!(recording.ends_at_us(), events.last().unwrap().at_us);
+}
+
+#[test]
+fn every_line_follows_the_schema() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../../docs/trace.schema.json")).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let place = Place::new();
+    let mut events = run();
+    events.push(Event {
+        kind: EventKind::Committed {
+            round: 1,
+            tokens: vec![Piece::new(TokenId(1), vec![0xff])],
+            rollback_us: 0,
+            clock_us: 1,
+        },
+        ..events[1].clone()
+    });
+    for text in [TextPolicy::Full, TextPolicy::Digest] {
+        let path = place.record(&format!("{text:?}.jsonl"), &events, text);
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let errors: Vec<_> = schema.iter_errors(&line).map(|e| e.to_string()).collect();
+            assert!(errors.is_empty(), "{line}\n{errors:?}");
+        }
+    }
+    for bad in [
+        r#"{"at_us":1,"type":"paused"}"#,
+        r#"{"seq":1,"at_us":1,"type":"finished","reason":"tired"}"#,
+        r#"{"seq":1,"at_us":1,"type":"drafted","round":1,"index":0,"token":{"id":1},"top":{"top":[],"tail":0},"took_us":1}"#,
+    ] {
+        assert!(!schema.is_valid(&serde_json::from_str(bad).unwrap()), "{bad} should not pass");
+    }
+}
+
+#[test]
+fn digests_stand_in_place_of_text_and_all_comparisons_hold() {
+    let place = Place::new();
+    let events = run();
+    let full = place.record("full.jsonl", &events, TextPolicy::Full);
+    let path = place.record("digest.jsonl", &events, TextPolicy::Digest);
+    let text = fs::read_to_string(&path).unwrap();
+    for word in ["sky", "sunlight", "Why is", "color"] {
+        assert!(fs::read_to_string(&full).unwrap().contains(word) && !text.contains(word), "{word}");
+    }
+    let sha = sha2::Sha256::digest(b"Why is the sky blue?");
+    use sha2::Digest as _;
+    let sha: String = sha.iter().map(|b| format!("{b:02x}")).collect();
+    assert!(text.contains(&format!("sha256:{sha}")));
+    let fold = |path| {
+        let mut session = Session::new();
+        read(path).unwrap().iter().for_each(|e| session.apply(e));
+        session
+    };
+    let (full, digest) = (fold(&full), fold(&path));
+    for lane in [Lane::Speculative, Lane::Plain] {
+        assert_eq!(full.stats(lane), digest.stats(lane));
+        let fates = |s: &Session| s.turns()[0].answer(lane).strands().map(|s| s.fate).collect::<Vec<_>>();
+        assert_eq!(fates(&full), fates(&digest));
+    }
+    let agreement = |s: &Session| s.turns()[0].agreement().map(|a| a.identical);
+    assert_eq!(agreement(&full), agreement(&digest));
+    let seqs: Vec<u64> = read(&path).unwrap().iter().map(|e| e.seq).collect();
+    assert!(seqs.windows(2).all(|w| w[1] == w[0] + 1), "{seqs:?}");
+}
+
+#[test]
+fn a_recording_is_never_overwritten_unasked() {
+    let place = Place::new();
+    let path = place.record("a.jsonl", &run(), TextPolicy::Full);
+    let before = fs::read(&path).unwrap();
+    let refused = Recorder::create(&path, RecordOptions::default()).unwrap_err().to_string();
+    assert!(refused.contains("--force"), "{refused}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+    drop(Recorder::create(&path, RecordOptions { force: true, ..RecordOptions::default() }).unwrap());
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    let nowhere = Recorder::create(&place.path("no/such"), RecordOptions::default());
+    assert!(matches!(nowhere, Err(RecordError::Write { .. })));
+}
+
+#[test]
+fn what_was_taken_is_in_the_file_within_a_second() {
+    let place = Place::new();
+    for name in ["a.jsonl", "a.jsonl.zst"] {
+        let path = place.path(name);
+        let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+        let events = run();
+        events[..20].iter().for_each(|e| recorder.event(e).unwrap());
+        let deadline = Instant::now() + Duration::from_secs(5); // a busy machine may be late
+        while read(&path).map_or(0, |read| read.len()) < 20 {
+            assert!(Instant::now() < deadline, "{name}: nothing was flushed");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(Recording::open(&path).unwrap().cut(), Some(&cut_of(name, 20)));
+    }
+}
+
+/// A plain file under way has whole lines; a compressed one has no end of its frame.
+fn cut_of(name: &str, lines: u64) -> Cut {
+    if name.ends_with("zst") { Cut::InLine(lines + 1) } else { Cut::AfterLine(lines) }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_and_does_not_stall() {
+    let mut recorder =
+        Recorder::create(std::path::Path::new("/dev/full"), RecordOptions { force: true, ..RecordOptions::default() })
+            .unwrap();
+    let event = &run()[1];
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let error = loop {
+        if let Err(error) = recorder.event(event) {
+            break error;
+        }
+        assert!(Instant::now() < deadline, "the error never came");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_file_cut_at_any_byte_reads_up_to_its_last_whole_line() {
+    let place = Place::new();
+    let events = &run()[..30];
+    let whole = fs::read(place.record("a.jsonl", events, TextPolicy::Full)).unwrap();
+    let first = whole.iter().position(|b| *b == b'\n').unwrap();
+    let path = place.path("cut.jsonl");
+    for len in (0..whole.len()).step_by(7).chain(whole.len() - 3..=whole.len()) {
+        fs::write(&path, &whole[..len]).unwrap();
+        let lines = whole[..len].iter().filter(|b| **b == b'\n').count();
+        if len < first {
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains("is not a draftscope trace"), "{error}");
+            continue;
+        }
+        let recording = Recording::open(&path).unwrap();
+        let read = read(&path).unwrap();
+        assert!(read.len() >= lines && events.starts_with(&read), "cut at {len}");
+        let cut = recording.cut().unwrap_or_else(|| panic!("cut at {len} was not told"));
+        assert!(matches!(cut, Cut::InLine(_) | Cut::AfterLine(_)));
+    }
+}
+
+#[test]
+fn a_compressed_file_cut_anywhere_reads_a_prefix() {
+    let place = Place::new();
+    let events = run();
+    let path = place.path("a.jsonl.zst");
+    let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+    for part in events.chunks(20) {
+        part.iter().for_each(|e| recorder.event(e).unwrap());
+        std::thread::sleep(FLUSH + Duration::from_millis(100));
+    }
+    recorder.finish().unwrap();
+    let whole = fs::read(&path).unwrap();
+    let mut most = 0;
+    for len in (4..whole.len()).step_by(13) {
+        let cut = place.write("cut.zst", &whole[..len]);
+        match Recording::open(&cut) {
+            Ok(recording) => {
+                let read = read(&cut).unwrap();
+                assert!(events.starts_with(&read) && recording.cut().is_some());
+                most = most.max(read.len());
+            }
+            Err(error) => assert!(error.to_string().contains("not a draftscope trace"), "{error}"),
+        }
+    }
+    assert!(most >= 20, "flushed blocks can be read");
+}
+
+fn refused(place: &Place, bytes: &[u8], what: &str) {
+    let path = place.write("bad.jsonl", bytes);
+    let error = Recording::open(&path).map(drop).and_then(|()| read(&path).map(drop)).unwrap_err().to_string();
+    assert!(error.contains(what), "{error}");
+    assert!(!error.contains(char::is_control), "{error:?}");
+}
+
+#[test]
+fn damage_is_told_with_its_line() {
+    let place = Place::new();
+    let path = place.record("a.jsonl", &run(), TextPolicy::Full);
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[6] = r#"{"seq":6,"at_us":1,"type":"drafted","round":"one"}"#;
+    refused(&place, (lines.join("\n") + "\n").as_bytes(), "damaged at line 7: invalid type: string \"one\"");
+    lines[6] = "{\u{1b}[31m";
+    refused(&place, (lines.join("\n") + "\n").as_bytes(), "damaged at line 7");
+    lines[6] = "";
+    refused(&place, (lines.join("\n") + "\n").as_bytes(), "damaged at line 7");
+    refused(&place, b"", "holds no whole line");
+    refused(&place, b"\n", "it is empty");
+    refused(&place, b"{\"seq\":0,\"at_us\":0,\"type\":\"paused\"}\n", "its first line is not a header");
+    refused(&place, b"\x7fELF\x01\x02 whatever\n", "is not a draftscope trace");
+    refused(&place, &[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3], "");
+    let newer = lines[0].replacen("\"version\":2", "\"version\":3,\"model\":[]", 1);
+    refused(&place, (newer + "\n").as_bytes(), "trace format 3, this program reads up to 2");
+    assert!(read(&place.path("none")).unwrap_err().to_string().contains("cannot read the trace"));
+}
+
+#[test]
+fn an_older_trace_and_a_newer_event_are_read() {
+    let text = include_str!("../../tests/fixtures/traces/v1.dscope.jsonl");
+    let place = Place::new();
+    let path = place.write("v1.jsonl", text.as_bytes());
+    let recording = Recording::open(&path).unwrap();
+    assert_eq!((recording.header().version, recording.cut()), (1, None), "version 1 has no end line");
+    let mut session = Session::new();
+    read(&path).unwrap().iter().for_each(|e| session.apply(e));
+    assert!(session.stats(Lane::Speculative).rounds() > 5);
+    let unknown = r#"{"seq":2,"at_us":9,"type":"tree_drafted","branches":[1,2]}"#;
+    let path = place.write("newer.jsonl", format!("{}\n{unknown}\n", text.lines().next().unwrap()).as_bytes());
+    let mut reader = Reader::open(&path).unwrap();
+    let raw: Vec<_> = std::iter::from_fn(|| reader.advance().unwrap().then(|| reader.raw().to_vec())).collect();
+    assert_eq!(raw[1], unknown.as_bytes(), "kept as it is");
+    assert_eq!(read(&path).unwrap()[1].kind, EventKind::Unknown);
+}
+
+#[test]
+fn endless_lines_and_depths_are_refused_in_bounded_memory() {
+    let place = Place::new();
+    let header = serde_json::to_string(&run()[0]).unwrap();
+    let long = format!("{header}\n{{\"seq\":1,\"at_us\":1,\"type\":\"{}\"}}\n", "x".repeat(MAX_LINE_BYTES));
+    refused(&place, long.as_bytes(), "damaged at line 2: it is longer than 16 MiB");
+    let deep = format!(
+        "{header}\n{{\"seq\":1,\"at_us\":1,\"type\":\"x\",\"a\":{}{}}}\n",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    refused(&place, deep.as_bytes(), "damaged at line 2: recursion limit");
+    // some 200 MB of zeros in a few kB: read through a window, refused as one line
+    let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    std::io::copy(&mut std::io::Read::take(std::io::repeat(b' '), 200 << 20), &mut packed).unwrap();
+    refused(&place, &packed.finish().unwrap(), "longer than 16 MiB");
+    let huge = r#"{"seq":18446744073709551615,"at_us":18446744073709551615,"type":"finished","reason":"eos"}"#;
+    let path = place.write("huge.jsonl", format!("{header}\n{huge}\n{huge}\n").as_bytes());
+    let mut session = Session::new();
+    read(&path).unwrap().iter().for_each(|e| session.apply(e));
+    assert!(session.end().is_some());
+    let negative = format!("{header}\n{{\"seq\":-1,\"at_us\":1,\"type\":\"paused\"}}\n");
+    refused(&place, negative.as_bytes(), "damaged at line 2");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), at in 0usize..4000) {
+        let place = Place::new();
+        let mut text = fs::read(place.record("a.jsonl", &conversation().events, TextPolicy::Full)).unwrap();
+        let at = at.min(text.len());
+        text.splice(at..(at + bytes.len()).min(text.len()), bytes);
+        let path = place.write("b.jsonl", &text);
+        let mut session = Session::new();
+        if let Ok(reader) = Reader::open(&path) {
+            reader.take_while(Result::is_ok).flatten().for_each(|e| session.apply(&e));
+        }
+        let _ = Recording::open(&path);
+    }
+}
+
+/// The recorder takes and writes far more events a second than an engine makes; run it in release.
+#[test]
+fn fifty_thousand_events_a_second_are_recorded() {
+    if cfg!(debug_assertions) {
+        println!("not run: a debug build says nothing about speed");
+        return;
+    }
+    let place = Place::new();
+    let events = conversation().events;
+    let rounds: Vec<&Event> = events.iter().skip(3).collect();
+    for name in ["a.jsonl", "a.jsonl.zst"] {
+        let best = (0..3)
+            .map(|attempt| {
+                let path = place.path(&format!("{attempt}{name}"));
+                let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+                let start = Instant::now();
+                rounds.iter().cycle().take(100_000).for_each(|e| recorder.event(e).unwrap());
+                recorder.finish().unwrap();
+                100_000.0 / start.elapsed().as_secs_f64()
+            })
+            .fold(0.0, f64::max);
+        println!("{name}: {best:.0} events a second");
+        assert!(best > 50_000.0, "{name}: {best:.0} events a second");
+    }
+}
+
+#[test]
+fn a_turn_that_ends_is_one_of_many() {
+    let mut events = run();
+    let end = events.pop().unwrap();
+    events.push(Event {
+        kind: EventKind::Finished { reason: StopReason::Stopped },
+        seq: end.seq,
+        at_us: end.at_us,
+        lane: Lane::Plain,
+    });
+    let place = Place::new();
+    let path = place.record("a.jsonl", &events, TextPolicy::Full);
+    assert_eq!(Recording::open(&path).unwrap().cut(), Some(&Cut::AfterLine(events.len() as u64)));
+}
