@@ -3,6 +3,7 @@
 
 mod identity;
 mod lab;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
+pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -40,6 +42,18 @@ pub enum Action {
     ///
     /// The exit status is 1 when the modes differ.
     VerifyIdentity(IdentityArgs),
+    /// Play a recording in the terminal, without a model
+    Replay(ReplayArgs),
+    /// Play the recordings that come with the program, without a model
+    Demo(DemoArgs),
+    /// Make a page, a cast, a picture, a table or a report of a recording
+    Export(ExportArgs),
+    /// Compare two recordings token by token
+    ///
+    /// The exit status is 1 when their tokens differ.
+    Diff(DiffArgs),
+    /// Run a suite of prompts over draft lengths, rules and drafters, each beside plain decoding
+    Bench(BenchArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.

@@ -17,6 +17,11 @@ fn main() -> ExitCode {
         Some(Action::Compare(args)) => commands::compare::run(&args),
         Some(Action::Explain(args)) => commands::explain::run(&args),
         Some(Action::VerifyIdentity(args)) => commands::identity::run(&args),
+        Some(Action::Replay(args)) => commands::replay::run(&args),
+        Some(Action::Demo(args)) => commands::demo::run(&args),
+        Some(Action::Export(args)) => commands::export::run(&args),
+        Some(Action::Diff(args)) => commands::diff::run(&args),
+        Some(Action::Bench(args)) => commands::bench::run(&args),
         Some(Action::Models { action }) => commands::models::run(action),
     };
     match result {

@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("tui", &["protocol", "stream", "session", "config"]),
     ("headless", &["protocol", "stream", "session"]),
+    ("export", &["protocol", "session", "trace", "tui"]),
     ("cli", &[]),
     ("config", &[]),
 ];
@@ -37,6 +38,8 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("session", &["candle_core", "ratatui", "std::time", "std::fs", "Instant"]),
     ("tui", &["candle_core", "tokenizers"]),
     ("headless", &["ratatui", "candle_core"]),
+    ("trace", &["ratatui", "candle_core"]),
+    ("export", &["candle_core", "tokenizers"]),
 ];
 
 /// Files behind `#[cfg(test)] mod …`.

@@ -15,7 +15,7 @@ pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
 }
 
 /// Whether there is a terminal that understands more than text.
-fn can_draw() -> bool {
+pub(crate) fn can_draw() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
 }

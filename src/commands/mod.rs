@@ -1,11 +1,16 @@
 //! One file per subcommand, and what they share: from typed arguments to an engine.
 
+pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod compare;
 mod costs;
+pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod identity;
 pub(crate) mod models;
+pub(crate) mod replay;
 pub(crate) mod run;
 
 use std::io::Read;

@@ -8,6 +8,7 @@
 pub mod account;
 pub mod classes;
 mod compare;
+mod diff;
 mod findings;
 mod marks;
 mod observed;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
 pub use compare::{Agreement, Divergence};
+pub use diff::{Diff, Parting, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use marks::{MAX_MARKS, Mark};
 pub use observed::{Median, Observed};

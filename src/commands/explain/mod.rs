@@ -40,7 +40,7 @@ struct Category {
 }
 
 /// (Category, prompt) pairs.
-type Suite = Vec<(String, String)>;
+pub(crate) type Suite = Vec<(String, String)>;
 
 /// Everything that was measured, and what follows from it.
 #[derive(Serialize)]
@@ -190,7 +190,8 @@ fn settings(args: &ExplainArgs) -> Result<Settings> {
     })
 }
 
-fn suite(path: Option<&Path>) -> Result<Suite> {
+/// The prompts of a file; the built-in ones without a path.
+pub(crate) fn suite(path: Option<&Path>) -> Result<Suite> {
     let text = match path {
         None => include_str!("../../../assets/prompts/suite.toml").to_owned(),
         Some(path) => {

@@ -1,0 +1,200 @@
+//! Arguments of the subcommands that work on recordings: replay, demo, export, diff, bench.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{DecodeArgs, DraftLenArg, ModelArgs, TraceArgs, parse_draft_len};
+
+/// How a recording plays.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Playing")]
+pub struct PlayArgs {
+    /// Multiple of the recorded pace, 0.25 to 16
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed)]
+    pub speed: f32,
+    /// Longest wait between two events, in seconds of the recording
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
+    pub idle_limit: f64,
+    /// Begin again at the end
+    #[arg(long = "loop")]
+    pub loops: bool,
+    /// Hold before the first round; space goes on, . steps
+    #[arg(long)]
+    pub paused: bool,
+    /// Colours: default, light, ansi16, colorblind or mono
+    #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
+    pub theme: Option<String>,
+    /// Start with plain and speculative answers side by side
+    #[arg(long)]
+    pub split: bool,
+}
+
+/// Options of `replay`.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayArgs {
+    /// The recording
+    pub file: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub play: PlayArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub trace: TraceArgs,
+}
+
+/// Options of `demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// Which recording; without one, all of them in turn
+    pub name: Option<String>,
+    /// List the recordings that come with the program
+    #[arg(long, conflicts_with = "name")]
+    pub list: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub play: PlayArgs,
+}
+
+/// Options of `export`.
+#[derive(Clone, Debug, Args)]
+pub struct ExportArgs {
+    /// The recording
+    pub file: PathBuf,
+    /// What to make of it
+    #[arg(long, value_enum)]
+    pub to: FormatArg,
+    /// Where to; a folder for gif-frames and specspecs [default: beside the recording]
+    #[arg(long, short, value_name = "PATH")]
+    pub out: Option<PathBuf>,
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
+    /// Moment that svg shows, in seconds of the recording [default: the end]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub at: Option<f64>,
+    /// Size of the screen that cast, svg and gif-frames show
+    #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = parse_size)]
+    pub size: (u16, u16),
+    /// Colours of the screen: default, light, ansi16, colorblind or mono
+    #[arg(long, value_name = "NAME")]
+    pub theme: Option<String>,
+    /// Longest wait between two frames of cast and gif-frames, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
+    pub idle_limit: f64,
+}
+
+/// `--to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// One self-contained page: transcript, token cards, rounds, plots, player
+    Html,
+    /// asciicast v3 of the screen, for asciinema
+    Cast,
+    /// One screen as a picture
+    Svg,
+    /// The screens as numbered SVG pictures with their durations
+    GifFrames,
+    /// Chrome trace events, for ui.perfetto.dev
+    Perfetto,
+    /// One row per drafted position
+    Csv,
+    /// A report to read
+    Md,
+    /// vLLM's per-request speculative-decoding summary
+    VllmJson,
+    /// Two Parquet tables as the Python package specspecs reads them
+    Specspecs,
+    /// The recording again, line by line: what was cut off is left out; compressed to a .zst name
+    Jsonl,
+}
+
+/// Options of `diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// One recording
+    pub a: PathBuf,
+    /// The other
+    pub b: PathBuf,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `bench`.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
+    /// Prompts by category (TOML); several files add up [default: the built-in suite]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub suite: Vec<PathBuf>,
+    /// Categories to run [default: all]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub categories: Vec<String>,
+    /// Draft lengths to run [default: the value of -k]
+    #[arg(long, value_name = "auto|K,…", value_delimiter = ',', value_parser = parse_draft_len)]
+    pub ks: Vec<DraftLenArg>,
+    /// Verification rules to run [default: the value of --verify]
+    #[arg(long, value_name = "RULE,…", value_delimiter = ',')]
+    pub rules: Vec<String>,
+    /// Drafters to run [default: the value of --drafter]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub drafters: Vec<String>,
+    /// Measured repeats of everything, each prompt beside plain decoding; one prompt runs first as warm-up
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Write every figure to this file as JSON, to compare with later
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the table to this file as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Replace these files if they exist
+    #[arg(long)]
+    pub force: bool,
+    /// Compare with what an earlier --json wrote
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+}
+
+fn parse_speed(text: &str) -> Result<f32, String> {
+    match text.trim_end_matches(['x', '×']).parse::<f32>() {
+        Ok(speed) if (0.25..=16.0).contains(&speed) => Ok(speed),
+        _ => Err("it must be a number from 0.25 to 16".to_owned()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('s').parse::<f64>() {
+        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("it must be a number of seconds, 0 or more".to_owned()),
+    }
+}
+
+fn parse_size(text: &str) -> Result<(u16, u16), String> {
+    let sides = text.split_once(['x', '×']).and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+    match sides {
+        Some((w @ 60..=400, h @ 16..=200)) => Ok((w, h)),
+        _ => Err("it must be columns x rows, from 60x16 to 400x200".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        assert_eq!(parse_speed("0.5×"), Ok(0.5));
+        assert!(["0", "17", "fast", "NaN"].iter().all(|t| parse_speed(t).is_err()));
+        assert_eq!(parse_seconds("1.5s"), Ok(1.5));
+        assert!(["-1", "inf", "nan", ""].iter().all(|t| parse_seconds(t).is_err()));
+        assert_eq!(parse_size("80x24"), Ok((80, 24)));
+        assert!(["80", "10x10", "999999x24", "x"].iter().all(|t| parse_size(t).is_err()));
+    }
+}

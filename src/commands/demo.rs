@@ -1,0 +1,39 @@
+//! `draftscope demo`: recordings of the real engine that come with the program.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use draftscope::cli::DemoArgs;
+use draftscope::stream::FanOut;
+use draftscope::trace::Recording;
+
+/// Name, what it shows, and the recording.
+type Demo = (&'static str, &'static str, &'static [u8]);
+
+macro_rules! demo {
+    ($name:literal, $about:literal) => {
+        ($name, $about, include_bytes!(concat!("../../assets/traces/", $name, ".dscope.jsonl.zst")))
+    };
+}
+
+/// In the order in which they play.
+const DEMOS: &[Demo] = &[
+    demo!("chat", "two turns of a conversation, k = 2"),
+    demo!("code", "a Python function, k = 4, raced against plain decoding"),
+    demo!("story", "a story, where drafts are often wrong, k = 3"),
+    demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
+];
+
+pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
+    if args.list {
+        DEMOS.iter().for_each(|(name, about, _)| println!("{name:<10} {about}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen: Vec<&Demo> = DEMOS.iter().filter(|demo| args.name.as_deref().is_none_or(|n| n == demo.0)).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = DEMOS.iter().map(|demo| demo.0).collect();
+        bail!("there is no demo of that name; there are: {}", names.join(", "));
+    }
+    let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, bytes));
+    super::replay::play(recordings.collect::<Result<_, _>>()?, &args.play, FanOut::default())
+}

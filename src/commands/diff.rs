@@ -1,0 +1,98 @@
+//! `draftscope diff`: two recordings, token by token.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use draftscope::cli::DiffArgs;
+use draftscope::protocol::RunSummary;
+use draftscope::session::text::{one_line, quoted};
+use draftscope::session::{Diff, Parting, Session, Side, TurnDiff};
+use draftscope::trace::Reader;
+
+/// Exit status when tokens differ.
+const DIFFERENT: u8 = 1;
+
+pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
+    let diff = Diff::of(&fold(&args.a)?, &fold(&args.b)?);
+    if args.json {
+        super::run::print_json(&diff)?;
+    } else {
+        io::stdout().lock().write_all(report(&diff).as_bytes())?;
+    }
+    Ok(if diff.is_same() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+fn fold(path: &Path) -> Result<Session> {
+    let mut session = Session::new();
+    let mut reader = Reader::open(path)?;
+    for event in reader.by_ref() {
+        session.apply(&event?);
+    }
+    if let Some(cut) = reader.cut() {
+        eprintln!("draftscope: {}: {cut}", path.display());
+    }
+    Ok(session)
+}
+
+fn report(diff: &Diff) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{text}"); // writing to a String cannot fail
+    };
+    for (name, a, b) in &diff.differs_in {
+        line(format!("{name:<22} {:<24} {}", one_line(a), one_line(b)));
+    }
+    line(format!("{:<22} {:<24} second", "", "first"));
+    let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+    let rows: [(&str, &dyn Fn(&RunSummary) -> String); 4] = [
+        ("rounds", &|run| run.num_spec_steps.to_string()),
+        ("accepted ÷ drafted", &|run| number(run.draft_acceptance_rate, 3)),
+        ("tokens per round", &|run| number(run.mean_acceptance_length, 2)),
+        ("tokens per second", &|run| number(run.tokens_per_second, 1)),
+    ];
+    for (name, value) in rows {
+        line(format!("{name:<22} {:<24} {}", value(&diff.runs[0]), value(&diff.runs[1])));
+    }
+    if let Some(ratio) = diff.speed_ratio {
+        line(format!("second ÷ first         {ratio:.2}× in tokens per second"));
+    }
+    for turn in &diff.turns {
+        line(verdict(turn));
+        if let Some(parting) = &turn.divergence {
+            sides(parting).into_iter().for_each(&mut line);
+        }
+    }
+    if diff.unpaired_turns > 0 {
+        line(format!("{} turns stand in one recording only", diff.unpaired_turns));
+    }
+    out
+}
+
+fn verdict(turn: &TurnDiff) -> String {
+    let prompt = if turn.same_prompt { "" } else { " (the prompts differ)" };
+    let [a, b] = turn.tokens;
+    match &turn.divergence {
+        _ if turn.is_same() => format!("turn {}: identical, {a} tokens{prompt}", turn.turn),
+        Some(parting) => {
+            let tie = if parting.near_tie { ", a near tie" } else { "" };
+            format!("turn {}: they part at token {}{tie}{prompt}", turn.turn, parting.index + 1)
+        }
+        None => format!(
+            "turn {}: the first {} tokens are identical, then one ends ({a} and {b}){prompt}",
+            turn.turn, turn.identical
+        ),
+    }
+}
+
+fn sides(parting: &Parting) -> Vec<String> {
+    ["first", "second"].iter().zip(&parting.sides).map(|(name, side)| self::side(name, side)).collect()
+}
+
+fn side(name: &str, side: &Side) -> String {
+    let top: Vec<String> = side.top.iter().map(|c| format!("{} {:.4}", quoted(&c.piece), c.prob)).collect();
+    let margin = side.margin.map_or(String::new(), |m| format!(", margin {m:.4}"));
+    format!("  {name:<7} round {:<4} took {}; best {}{margin}", side.round, quoted(&side.token), top.join(", "))
+}

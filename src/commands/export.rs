@@ -1,0 +1,60 @@
+//! `draftscope export`: a recording as a page, a cast, a picture, a table or a report.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use draftscope::cli::{ExportArgs, FormatArg};
+use draftscope::export::{self, ExportOptions, Format};
+use draftscope::trace::Recording;
+
+pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
+    let format = match args.to {
+        FormatArg::Html => Format::Html,
+        FormatArg::Cast => Format::Cast,
+        FormatArg::Svg => Format::Svg,
+        FormatArg::GifFrames => Format::GifFrames,
+        FormatArg::Perfetto => Format::Perfetto,
+        FormatArg::Csv => Format::Csv,
+        FormatArg::Md => Format::Markdown,
+        FormatArg::VllmJson => Format::VllmJson,
+        FormatArg::Specspecs => Format::Specspecs,
+        FormatArg::Jsonl => Format::Jsonl,
+    };
+    let out = args.out.clone().unwrap_or_else(|| beside(&args.file, format));
+    if same_file(&out, &args.file) {
+        bail!("{} is the recording itself; name another file with --out", out.display());
+    }
+    let recording = Recording::open(&args.file)?;
+    if let Some(cut) = recording.cut() {
+        eprintln!("draftscope: {cut}");
+    }
+    let options = ExportOptions {
+        force: args.force,
+        at: args.at.map(Duration::from_secs_f64),
+        size: args.size,
+        theme: args.theme.clone(),
+        idle_limit: Duration::from_secs_f64(args.idle_limit),
+    };
+    export::export(&recording, format, &out, &options)?;
+    println!("{}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recording's name without its endings, and the format's.
+fn beside(file: &Path, format: Format) -> PathBuf {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let mut stem = name.as_ref();
+    for ending in [".zst", ".jsonl", ".dscope"] {
+        stem = stem.strip_suffix(ending).unwrap_or(stem);
+    }
+    file.with_file_name(format!("{stem}{}", format.ending()))
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}

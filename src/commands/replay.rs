@@ -1,0 +1,60 @@
+//! `draftscope replay`: a recording in every view of the program, with no model.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use draftscope::cli::{PlayArgs, ReplayArgs};
+use draftscope::headless::Text;
+use draftscope::protocol::EventKind;
+use draftscope::stream::FanOut;
+use draftscope::trace::Recording;
+use draftscope::trace::replay::{self, ReplayOptions};
+use draftscope::tui::{self, Ended, TuiOptions};
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    let recording = Recording::open(&args.file)?;
+    if let Some(cut) = recording.cut() {
+        eprintln!("draftscope: {cut}");
+    }
+    let mut consumers = FanOut::default();
+    if let Some(recorder) = super::recorder(&args.trace)? {
+        if args.play.loops {
+            bail!("--loop has no end to record; leave out --trace or --loop");
+        }
+        consumers.add(Box::new(recorder));
+    }
+    play(vec![recording], &args.play, consumers)
+}
+
+/// Shows recordings on the terminal; where there is none, writes their answers as text.
+pub(crate) fn play(recordings: Vec<Recording>, args: &PlayArgs, consumers: FanOut) -> Result<ExitCode> {
+    let is_live = super::chat::can_draw();
+    let options = ReplayOptions {
+        speed: is_live.then_some(args.speed),
+        idle_limit: Duration::from_secs_f64(args.idle_limit),
+        loops: args.loops && is_live,
+        is_held: args.paused && is_live,
+    };
+    let mut source = replay::spawn(recordings, options)?;
+    if is_live {
+        let options = TuiOptions { theme: args.theme.clone(), split: args.split, ..TuiOptions::from_env() };
+        return match tui::run(source, options, consumers)? {
+            Ended::Quit => Ok(ExitCode::SUCCESS),
+            Ended::Failed(message) => bail!(message),
+        };
+    }
+    let mut consumers = consumers;
+    consumers.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
+    let mut dropped = Vec::new();
+    while let Some(event) = source.events.blocking_recv() {
+        dropped.extend(consumers.event(&event));
+        if let EventKind::Failed { message } = event.kind {
+            bail!(message);
+        }
+    }
+    dropped.extend(consumers.finish());
+    super::complete(dropped)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,87 @@
+//! One row per drafted position of the speculative lane.
+//!
+//! Invariant: token texts are JSON strings, so that no spreadsheet takes one for a formula and
+//! nothing is lost; an empty cell says that there was no such number.
+
+use crate::protocol::{Lane, Outcome, Piece};
+use crate::session::{Round, Session, Turn};
+
+use super::Stop;
+use super::place::Out;
+
+const COLUMNS: [&str; 20] = [
+    "turn",
+    "round",
+    "position",
+    "base_len",
+    "k",
+    "rule",
+    "token_id",
+    "token",
+    "q",
+    "p",
+    "u",
+    "outcome",
+    "best_id",
+    "best",
+    "best_p",
+    "rank",
+    "next_kind",
+    "draft_us",
+    "verify_us",
+    "clock_us",
+];
+
+pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
+    let mut table = csv::Writer::from_writer(out);
+    table.write_record(COLUMNS).map_err(std::io::Error::from)?;
+    for turn in session.turns() {
+        for round in &turn.answer(Lane::Speculative).rounds {
+            for index in 0..round.drafts.len() {
+                table.write_record(row(turn, round, index)).map_err(std::io::Error::from)?;
+            }
+        }
+    }
+    table.flush()?;
+    Ok(())
+}
+
+fn row(turn: &Turn, round: &Round, index: usize) -> [String; COLUMNS.len()] {
+    let draft = &round.drafts[index];
+    let judgement = round.judgement(index);
+    let target = round.rows.get(index);
+    let best = target.and_then(|row| row.best());
+    let number = |value: Option<f32>| value.map_or(String::new(), |v| v.to_string());
+    let outcome = judgement.map_or("", |j| match j.outcome {
+        Outcome::Accepted => "accepted",
+        Outcome::Rejected => "rejected",
+        Outcome::NotReached => "not_reached",
+    });
+    let next = round.next_kind().map(|kind| serde_json::json!(kind).as_str().unwrap_or_default().to_owned());
+    [
+        turn.number.to_string(),
+        round.round.to_string(),
+        index.to_string(),
+        round.base_len.to_string(),
+        round.draft_len.to_string(),
+        round.rule.to_string(),
+        draft.piece.id.to_string(),
+        text(&draft.piece),
+        number(draft.q),
+        number(judgement.map(|j| j.p)),
+        number(judgement.and_then(|j| j.u)),
+        outcome.to_owned(),
+        best.map_or(String::new(), |b| b.piece.id.to_string()),
+        best.map_or(String::new(), |b| text(&b.piece)),
+        number(best.map(|b| b.prob)),
+        target.and_then(|row| row.find(draft.piece.id)).map_or(String::new(), |(rank, _)| (rank + 1).to_string()),
+        next.unwrap_or_default(),
+        draft.took_us.to_string(),
+        round.verify_us.to_string(),
+        round.clock_us.to_string(),
+    ]
+}
+
+fn text(piece: &Piece) -> String {
+    serde_json::Value::from(piece.lossy().into_owned()).to_string()
+}

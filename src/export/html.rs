@@ -1,0 +1,186 @@
+//! One self-contained page: transcript, token cards, the rounds ladder, plots and a player.
+//!
+//! Invariant: the page loads nothing and runs nothing but its own script, which its policy names by
+//! hash; the recording is data in a block that no text can close, and reaches the page as text only.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::protocol::{Lane, Outcome, Piece, Prediction};
+use crate::session::text::{self, Joiner};
+use crate::session::{Answer, Fate, Provenance, Round, Session, Turn, explain};
+use crate::trace::Recording;
+
+use super::place::Out;
+
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+/// Rounds shown; a browser holds some tens of thousands of tokens well.
+const MAX_ROUNDS: usize = 4000;
+
+/// Tokens over which the speed curve is averaged.
+const SPEED_WINDOW: u64 = 16;
+
+pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> io::Result<()> {
+    let data = serde_json::to_string(&page(session, recording))?;
+    let data: String = data.chars().map(inert).collect();
+    let title = session.header().map_or("", |header| header.model.name.as_str());
+    let page = PAGE
+        .replace("{{title}}", &markup(&text::one_line(title)))
+        .replace("{{style-hash}}", &hash(STYLE))
+        .replace("{{script-hash}}", &hash(SCRIPT))
+        .replace("{{style}}", STYLE)
+        .replace("{{script}}", SCRIPT);
+    // last, and never searched again: the recording may hold anything
+    let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
+    out.write_all(before.as_bytes())?;
+    out.write_all(data.as_bytes())?;
+    out.write_all(after.as_bytes())
+}
+
+/// As a content security policy names an inline block.
+fn hash(block: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(block.as_bytes())))
+}
+
+/// A character of JSON that means nothing to HTML: only strings hold these, and there an escape is
+/// the same character.
+fn inert(c: char) -> String {
+    match c {
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", c as u32),
+        c => c.to_string(),
+    }
+}
+
+fn markup(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('{', "&#123;")
+}
+
+fn page(session: &Session, recording: &Recording) -> Value {
+    let mut left = MAX_ROUNDS;
+    let turns: Vec<_> = session.turns().iter().map(|turn| self::turn(turn, &mut left)).collect();
+    let plain = session.stats(Lane::Plain).summary();
+    json!({
+        "header": session.header(),
+        "cut": recording.cut().map(ToString::to_string),
+        "left_out": (left == 0).then(|| format!("the first {MAX_ROUNDS} rounds are shown")),
+        "turns": turns,
+        "summary": session.stats(Lane::Speculative).summary(),
+        "plain": (plain.num_spec_steps > 0).then_some(plain),
+        "speedup": session.speedup(),
+        "marks": session.marks().iter().map(|mark| json!({
+            "round": mark.round, "bookmark": mark.is_bookmark, "text": text::one_line(&mark.text),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn turn(turn: &Turn, left: &mut usize) -> Value {
+    let answer = turn.answer(Lane::Speculative);
+    let shown = answer.rounds.len().min(*left);
+    *left -= shown;
+    let rounds: Vec<_> = answer.rounds[..shown].iter().map(round).collect();
+    let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.round);
+    json!({
+        "number": turn.number,
+        "typed": text::printable(&turn.typed),
+        "first_row": row(&answer.first_row),
+        "strands": strands(answer, last),
+        "rounds": rounds,
+        "speed": speeds(answer),
+        "plain_speed": speeds(turn.answer(Lane::Plain)),
+        "finished": answer.finished,
+    })
+}
+
+fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
+    let points = answer.speed_series(SPEED_WINDOW);
+    let step = points.len() / 400 + 1; // more than the plot has pixels
+    points.iter().step_by(step).map(|p| [p.clock_us as f64 / 1e6, p.tokens_per_second]).collect()
+}
+
+/// Tokens in the order in which they stood, characters joined where tokens split them: text, fate,
+/// round, column of the round (none for the first).
+fn strands(answer: &Answer, before: u32) -> Vec<Value> {
+    let mut joiner = Joiner::default();
+    let mut columns = (0, [0, 0]);
+    let strands = answer.strands().take_while(|strand| strand.round < before);
+    strands
+        .map(|strand| {
+            if columns.0 != strand.round {
+                columns = (strand.round, [0, 0]);
+            }
+            let fate = name(strand.fate);
+            // discarded drafts count on from the accepted ones; the target's token stands beside them
+            let is_draft = !matches!(strand.fate, Fate::Committed(p) if p != Provenance::Accepted);
+            let column = columns.1[usize::from(!is_draft)];
+            let column = if is_draft { column } else { columns.1[0] };
+            columns.1[0] += usize::from(is_draft);
+            let (shown, is_committed) = match strand.fate {
+                Fate::Committed(_) if strand.piece.special => (text::inline(strand.piece), true),
+                Fate::Committed(_) => (text::printable(&joiner.push(strand.piece.text_bytes())).into_owned(), true),
+                _ => (text::inline(strand.piece), false),
+            };
+            let shown = if is_committed && shown.is_empty() && strand.piece.bytes.is_empty() {
+                text::inline(strand.piece)
+            } else {
+                shown
+            };
+            json!([shown, fate, strand.round, column])
+        })
+        .collect()
+}
+
+fn name(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Committed(Provenance::Prefill) => "first",
+        Fate::Committed(Provenance::Accepted) => "accepted",
+        Fate::Committed(Provenance::Recovered) => "recovered",
+        Fate::Committed(Provenance::Bonus) => "bonus",
+        Fate::Committed(Provenance::Plain) => "plain",
+        Fate::Rejected => "rejected",
+        Fate::NotReached => "not_reached",
+        Fate::Pending => "pending",
+    }
+}
+
+fn round(round: &Round) -> Value {
+    let drafts = round.drafts.iter().enumerate().map(|(index, draft)| {
+        let judgement = round.judgement(index);
+        let outcome = judgement.map_or("pending", |j| match j.outcome {
+            Outcome::Accepted => "accepted",
+            Outcome::Rejected => "rejected",
+            Outcome::NotReached => "not_reached",
+        });
+        json!({
+            "text": text::inline(&draft.piece), "id": draft.piece.id, "q": draft.q, "p": judgement.map(|j| j.p),
+            "u": judgement.and_then(|j| j.u), "outcome": outcome, "top": row(&draft.top), "us": draft.took_us,
+        })
+    });
+    let columns = 0..=round.drafts.len();
+    json!({
+        "round": round.round,
+        "k": round.draft_len,
+        "rule": round.rule.to_string(),
+        "drafts": drafts.collect::<Vec<_>>(),
+        "rows": round.rows.iter().map(row).collect::<Vec<_>>(),
+        "next": round.next_piece().map(|piece| text::inline(&piece)),
+        "next_kind": round.next_kind(),
+        "why": columns.map(|index| explain(round, index).map(|finding| finding.text)).collect::<Vec<_>>(),
+        "accepted": round.accepted(),
+        "committed": round.committed.len(),
+        "verify_us": round.verify_us,
+        "clock_us": round.clock_us,
+    })
+}
+
+/// Best candidates: text, probability, id; then the mass of all others.
+fn row(row: &Prediction) -> Value {
+    let candidate = |piece: &Piece, prob: f32| json!([text::inline(piece), prob, piece.id]);
+    json!({ "top": row.top.iter().map(|c| candidate(&c.piece, c.prob)).collect::<Vec<_>>(), "tail": row.tail })
+}

@@ -1,0 +1,127 @@
+//! A report to read: what ran, what came of it, and each turn with its text.
+
+use std::io;
+
+use crate::protocol::{Lane, RunSummary};
+use crate::session::{Session, Turn, explain, text};
+use crate::trace::Recording;
+
+use super::place::Out;
+
+/// Rejections told per turn.
+const REJECTS: usize = 8;
+
+pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> io::Result<()> {
+    writeln!(out, "# A recording of speculative decoding\n")?;
+    if let Some(header) = session.header() {
+        let drafter = header.drafter.as_ref().map_or("none".to_owned(), |d| d.name.clone());
+        let sha = |sha: Option<&String>| sha.map_or("not computed".to_owned(), Clone::clone);
+        let s = &header.settings;
+        let rows = [
+            ("program", header.program.clone()),
+            ("target", header.model.name.clone()),
+            ("target sha256", sha(header.model.sha256.as_ref())),
+            ("drafter", drafter),
+            ("drafter sha256", sha(header.drafter.as_ref().and_then(|d| d.sha256.as_ref()))),
+            ("device", format!("{}, {}, {} threads", header.device, header.backend, header.threads)),
+            ("dtype", header.dtype.clone()),
+            ("k, rule", format!("{}, {}", s.draft_len, s.rule)),
+            ("temperature, seed", format!("{}, {}", s.sampling.temperature, s.sampling.seed)),
+        ];
+        writeln!(out, "| | |\n|---|---|")?;
+        for (name, value) in rows {
+            writeln!(out, "| {name} | {} |", cell(&value))?;
+        }
+    }
+    if let Some(cut) = recording.cut() {
+        writeln!(out, "\n**{cut}.**")?;
+    }
+    writeln!(out, "\n## In numbers\n")?;
+    numbers(session, out)?;
+    for turn in session.turns() {
+        self::turn(turn, out)?;
+    }
+    marks(session, out)
+}
+
+fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
+    writeln!(out, "| | speculative | plain |\n|---|---|---|")?;
+    let lanes = [Lane::Speculative, Lane::Plain].map(|lane| session.stats(lane).summary());
+    let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+    let percent = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1} %", v * 100.0));
+    let rows: [(&str, &dyn Fn(&RunSummary) -> String); 6] = [
+        ("rounds", &|s| s.num_spec_steps.to_string()),
+        ("acceptance rate (accepted ÷ drafted)", &|s| percent(s.draft_acceptance_rate)),
+        ("mean acceptance length (bonus or recovered included)", &|s| number(s.mean_acceptance_length, 2)),
+        ("tokens per second", &|s| number(s.tokens_per_second, 1)),
+        ("drafter's share of the time", &|s| percent(share(s.draft_seconds, s))),
+        ("target's share of the time", &|s| percent(share(s.verify_seconds, s))),
+    ];
+    for (name, value) in rows {
+        writeln!(out, "| {name} | {} | {} |", value(&lanes[0]), value(&lanes[1]))?;
+    }
+    writeln!(out, "| speedup | {} | |", number(session.speedup(), 2))
+}
+
+fn share(part: f64, run: &RunSummary) -> Option<f64> {
+    (run.decode_seconds > 0.0).then(|| part / run.decode_seconds)
+}
+
+fn turn(turn: &Turn, out: Out<'_>) -> io::Result<()> {
+    let answer = turn.answer(Lane::Speculative);
+    writeln!(out, "\n## Turn {}\n\nPrompt:\n", turn.number)?;
+    fenced(&turn.typed, out)?;
+    writeln!(out, "\nAnswer, {} tokens in {} rounds:\n", answer.tokens.len(), answer.stats().rounds())?;
+    fenced(&answer.text(), out)?;
+    let rejected = answer.rounds.iter().filter_map(|round| {
+        let index = (0..round.drafts.len()).find(|i| round.outcome(*i) == Some(crate::protocol::Outcome::Rejected))?;
+        Some((round, explain(round, index)?))
+    });
+    let rejected: Vec<_> = rejected.collect();
+    if !rejected.is_empty() {
+        writeln!(out, "\n{} rejections, the first of them:\n", rejected.len())?;
+    }
+    for (round, finding) in rejected.iter().take(REJECTS) {
+        writeln!(out, "- round {}: {}", round.round, escaped(&finding.text))?;
+    }
+    Ok(())
+}
+
+fn marks(session: &Session, out: Out<'_>) -> io::Result<()> {
+    if session.marks().is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n## Notes and bookmarks\n")?;
+    for mark in session.marks() {
+        let round = mark.round.map_or(String::new(), |round| format!("round {round}: "));
+        let text = if mark.text.is_empty() { "bookmark" } else { mark.text.as_str() };
+        writeln!(out, "- {round}{}", escaped(&text::one_line(text)))?;
+    }
+    Ok(())
+}
+
+/// Text as it is, between fences longer than any it holds.
+fn fenced(content: &str, out: Out<'_>) -> io::Result<()> {
+    let content = text::printable(content);
+    let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    writeln!(out, "{fence}text\n{}\n{fence}", content.trim_end_matches('\n'))
+}
+
+fn cell(value: &str) -> String {
+    escaped(&text::one_line(value)).replace('|', "\\|")
+}
+
+/// Characters that Markdown or a page it becomes would act on.
+fn escaped(value: &str) -> String {
+    let mut out = String::new();
+    for c in value.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,208 @@
+//! A recording as something else: a page, a cast, a picture, a table, a report. One file per format.
+//!
+//! Invariant: what stands under the wanted name is whole (it is written beside it and renamed), and
+//! nothing in a recording can act where it is shown: control characters become pictures, and text is
+//! escaped for the format it stands in. Every number is the session's; nothing is measured here.
+
+mod cast;
+mod csv;
+mod frames;
+mod html;
+mod jsonl;
+mod markdown;
+mod perfetto;
+mod place;
+mod screen;
+mod specspecs;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod vllm;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::protocol::{Event, EventKind};
+use crate::session::Session;
+use crate::trace::{Recording, TraceError};
+
+/// What to make of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One self-contained page.
+    Html,
+    /// asciicast v3 of the screen.
+    Cast,
+    /// One screen as a picture.
+    Svg,
+    /// A folder of screens as pictures, with their durations.
+    GifFrames,
+    /// Chrome trace events.
+    Perfetto,
+    /// A row per drafted position.
+    Csv,
+    /// A report to read.
+    Markdown,
+    /// vLLM's per-request summary.
+    VllmJson,
+    /// A folder with two Parquet tables.
+    Specspecs,
+    /// The recording again.
+    Jsonl,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: &'static [Self] = &[
+        Self::Html,
+        Self::Cast,
+        Self::Svg,
+        Self::GifFrames,
+        Self::Perfetto,
+        Self::Csv,
+        Self::Markdown,
+        Self::VllmJson,
+        Self::Specspecs,
+        Self::Jsonl,
+    ];
+
+    /// How a name of this format ends.
+    #[must_use]
+    pub const fn ending(self) -> &'static str {
+        match self {
+            Self::Html => ".html",
+            Self::Cast => ".cast",
+            Self::Svg => ".svg",
+            Self::GifFrames => ".frames",
+            Self::Perfetto => ".perfetto.json",
+            Self::Csv => ".csv",
+            Self::Markdown => ".md",
+            Self::VllmJson => ".vllm.json",
+            Self::Specspecs => ".specspecs",
+            Self::Jsonl => ".whole.dscope.jsonl",
+        }
+    }
+}
+
+/// What formats need to know beside the recording.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// Replace what is there.
+    pub force: bool,
+    /// Moment a picture shows, since the run began; none is the end.
+    pub at: Option<Duration>,
+    /// Columns and rows of the screen.
+    pub size: (u16, u16),
+    /// Colours of the screen.
+    pub theme: Option<String>,
+    /// Longest wait between two frames.
+    pub idle_limit: Duration,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self { force: false, at: None, size: (120, 40), theme: None, idle_limit: Duration::from_secs(2) }
+    }
+}
+
+/// An export that did not come about; nothing was left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// There is something of this name.
+    #[error("{} exists already; choose another name with --out or add --force to replace it", .0.display())]
+    Exists(PathBuf),
+    /// It cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// There is nothing in the recording that the format shows.
+    #[error("the recording holds no {0}, so there is nothing to export")]
+    Nothing(&'static str),
+}
+
+/// Why writing stopped: the disk, or the recording.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("nothing")]
+    Nothing(&'static str),
+}
+
+/// Writes a recording in another format.
+///
+/// # Errors
+/// When the recording cannot be read, there is something of that name, or it cannot be written.
+pub fn export(recording: &Recording, format: Format, to: &Path, options: &ExportOptions) -> Result<(), ExportError> {
+    match format {
+        Format::GifFrames => place::folder(to, options.force, |folder| frames::write(recording, options, folder)),
+        Format::Specspecs => place::folder(to, options.force, |folder| specspecs::write(&fold(recording)?, folder)),
+        _ => place::file(to, options.force, |out| write(recording, format, options, out)),
+    }
+    .map_err(|stop| told(stop, to))
+}
+
+/// Writes a file that appears whole or not at all.
+///
+/// # Errors
+/// When there is one (unless replaced by `force`) or it cannot be written.
+pub fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<(), ExportError> {
+    place::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| told(stop, path))
+}
+
+fn told(stop: Stop, to: &Path) -> ExportError {
+    match stop {
+        Stop::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),
+        Stop::Io(source) => ExportError::Write { path: to.to_owned(), source },
+        Stop::Trace(error) => ExportError::Trace(error),
+        Stop::Nothing(what) => ExportError::Nothing(what),
+    }
+}
+
+fn write(recording: &Recording, format: Format, options: &ExportOptions, out: place::Out<'_>) -> Result<(), Stop> {
+    match format {
+        Format::Html => Ok(html::write(&fold(recording)?, recording, out)?),
+        Format::Cast => cast::write(recording, options, out),
+        Format::Svg => svg::write(recording, options, out),
+        Format::Perfetto => perfetto::write(recording, out),
+        Format::Csv => csv::write(&fold(recording)?, out),
+        Format::Markdown => Ok(markdown::write(&fold(recording)?, recording, out)?),
+        Format::VllmJson => vllm::write(&fold(recording)?, out),
+        Format::Jsonl => jsonl::write(recording, out),
+        Format::GifFrames | Format::Specspecs => Ok(()), // folders
+    }
+}
+
+/// All that happened in a recording.
+fn fold(recording: &Recording) -> Result<Session, TraceError> {
+    let mut session = Session::new();
+    for event in recording.reader()? {
+        session.apply(&as_replayed(event?, recording));
+    }
+    Ok(session)
+}
+
+/// An event as a replay would send it: the source takes no prompts.
+fn as_replayed(mut event: Event, recording: &Recording) -> Event {
+    if let EventKind::Started { header } = &mut event.kind {
+        header.capabilities.can_generate = false;
+        header.capabilities.ends_at_us = Some(recording.ends_at_us());
+    }
+    event
+}
+
+/// Writes a JSON value and a newline.
+fn write_json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}

@@ -1,0 +1,290 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const at = (id) => document.getElementById(id);
+  const make = (tag, text, classes) => {
+    const element = document.createElement(tag);
+    if (text !== undefined && text !== null) element.textContent = text;
+    if (classes) element.className = classes;
+    return element;
+  };
+  const picture = (tag, attributes, text) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const number = (value, digits) => (typeof value === "number" ? value.toFixed(digits) : "–");
+  const percent = (value) => (typeof value === "number" ? (value * 100).toFixed(1) + " %" : "–");
+
+  // every round in order, and when it ended on the clock of measured time
+  const rounds = [];
+  let base = 0;
+  for (const turn of data.turns) {
+    let last = 0;
+    for (const round of turn.rounds) {
+      last = Math.max(last, round.clock_us);
+      rounds.push({ round, turn, end: base + last });
+    }
+    base += last;
+  }
+  const index = new Map(rounds.map((entry, i) => [entry.round.round, i]));
+  let shown = rounds.length;
+  let timer = null;
+  const tokens = [];
+
+  const header = data.header || { model: {}, settings: { sampling: {} } };
+  const settings = header.settings;
+  at("about").textContent = [
+    header.model.name,
+    header.drafter ? "drafter " + header.drafter.name : "no drafter",
+    "k = " + settings.draft_len,
+    "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule),
+    "temperature " + settings.sampling.temperature,
+    header.device + ", " + header.dtype,
+    header.program,
+  ].join(" · ");
+  const warnings = [data.cut, data.left_out].filter(Boolean);
+  if (warnings.length) {
+    at("warning").hidden = false;
+    at("warning").textContent = warnings.join("; ");
+  }
+
+  // transcript
+  const pressable = (element, round, column, turn) => {
+    element.tabIndex = 0;
+    element.setAttribute("role", "button");
+    const entry = { element, round, column, turn };
+    tokens.push(entry);
+    element.addEventListener("click", () => open(entry));
+    element.addEventListener("mouseenter", () => { if (!pinned) show(entry); });
+    element.addEventListener("mouseleave", () => { if (!pinned) close(); });
+    element.addEventListener("keydown", (event) => key(event, entry));
+    return element;
+  };
+  for (const turn of data.turns) {
+    at("transcript").append(make("div", turn.typed, "typed"));
+    const answer = make("div", null, "answer");
+    for (const [text, fate, round, column] of turn.strands) {
+      const element = make("span", text, "t " + fate);
+      element.setAttribute("aria-label", (text.trim() || "blank") + ", " + fate.replace("_", " "));
+      element.dataset.at = index.has(round) ? index.get(round) : -1;
+      if (round === 0) element.dataset.at = index.size && turn.rounds.length ? index.get(turn.rounds[0].round) - 0.5 : -1;
+      answer.append(pressable(element, round, column, turn));
+    }
+    at("transcript").append(answer);
+  }
+  const transcriptTokens = tokens.length;
+
+  // rounds ladder
+  for (const { round, turn } of rounds) {
+    const rung = make("div", null, "rung");
+    rung.dataset.round = round.round;
+    rung.append(make("b", "round " + round.round));
+    round.drafts.forEach((draft, column) => {
+      const sign = { accepted: "", rejected: "✗", not_reached: "○", pending: "…" }[draft.outcome];
+      rung.append(pressable(make("span", sign + draft.text, "t " + draft.outcome), round.round, column, turn));
+    });
+    if (round.next !== null) {
+      const kind = round.drafts.length ? round.next_kind : "plain";
+      const sign = { bonus: "✚", recovered: "↻", plain: "" }[kind];
+      rung.append(pressable(make("span", sign + round.next, "t " + kind), round.round, round.accepted, turn));
+      tokens[tokens.length - 1].isNext = true;
+    }
+    at("ladder").append(rung);
+  }
+  const rungs = [...at("ladder").children];
+  const marked = [...document.querySelectorAll("[data-at]")].map((element) => [element, Number(element.dataset.at)]);
+
+  // the card
+  let pinned = false;
+  let current = null;
+  const bars = (card, title, row, chosen) => {
+    if (!row || !row.top.length) return;
+    const table = make("table");
+    const caption = make("caption", title);
+    table.append(caption);
+    for (const [text, prob, id] of row.top) {
+      const line = make("tr");
+      line.append(make("td", (id === chosen ? "▸ " : "") + text));
+      line.append(make("td", number(prob, 4)));
+      const cell = make("td");
+      const bar = make("progress");
+      bar.max = 1;
+      bar.value = prob;
+      bar.setAttribute("aria-hidden", "true");
+      cell.append(bar);
+      line.append(cell);
+      table.append(line);
+    }
+    const rest = make("tr");
+    rest.append(make("td", "all others"), make("td", number(row.tail, 4)), make("td"));
+    table.append(rest);
+    card.append(table);
+  };
+  const show = (entry) => {
+    const card = at("card");
+    card.replaceChildren();
+    if (current) current.element.classList.remove("on");
+    current = entry;
+    entry.element.classList.add("on");
+    const shut = make("button", "×", "close");
+    shut.type = "button";
+    shut.setAttribute("aria-label", "Close the card");
+    shut.addEventListener("click", () => { const back = current; close(); if (back) back.element.focus(); });
+    const title = make("h3", entry.element.textContent);
+    title.id = "card-title";
+    card.append(shut, title);
+    const found = index.get(entry.round);
+    if (found === undefined) {
+      card.append(make("p", "The first token of the answer, picked from the prompt's last row."));
+      bars(card, "target (p)", entry.turn.first_row);
+    } else {
+      const round = rounds[found].round;
+      const draft = round.drafts[entry.column];
+      const isNext = entry.isNext || !draft || entry.element.matches(".bonus, .recovered, .plain");
+      const why = round.why[entry.column];
+      card.append(make("p", "round " + round.round + ", position " + (entry.column + 1) + " of " + (round.drafts.length + 1) + ", rule " + round.rule));
+      if (draft && !(isNext && round.next_kind === "bonus")) {
+        const parts = ["draft " + draft.text, "p " + number(draft.p, 4), "q " + number(draft.q, 4)];
+        if (typeof draft.u === "number") parts.push("u " + number(draft.u, 4));
+        card.append(make("p", parts.join(" · ")));
+      }
+      if (why) card.append(make("p", why));
+      bars(card, "target (p)", round.rows[entry.column], draft && !isNext ? draft.id : undefined);
+      if (draft) bars(card, "drafter (q)", draft.top, draft.id);
+      card.append(make("p", "target pass " + (round.verify_us / 1000).toFixed(2) + " ms" + (draft ? ", this draft " + (draft.us / 1000).toFixed(2) + " ms" : "")));
+    }
+    card.hidden = false;
+  };
+  const open = (entry) => { pinned = true; show(entry); };
+  const close = () => {
+    pinned = false;
+    at("card").hidden = true;
+    if (current) current.element.classList.remove("on");
+    current = null;
+  };
+  const key = (event, entry) => {
+    const list = entry.element.closest("#ladder") ? tokens.slice(transcriptTokens) : tokens.slice(0, transcriptTokens);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) {
+      let to = list.indexOf(entry) + step;
+      while (list[to] && (list[to].element.classList.contains("later") || !list[to].element.getClientRects().length)) to += step;
+      if (list[to]) {
+        list[to].element.focus();
+        if (pinned) show(list[to]);
+      }
+      event.preventDefault();
+    } else if (event.key === "Enter" || event.key === " ") {
+      open(entry);
+      event.preventDefault();
+      event.stopPropagation();
+    }
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close();
+    else if (event.key === " " && event.target === document.body) {
+      toggle();
+      event.preventDefault();
+    }
+  });
+
+  // numbers
+  const line = (name, ...values) => {
+    const row = make("tr");
+    const head = make("th", name);
+    head.scope = "row";
+    row.append(head, ...values.map((value) => make("td", value)));
+    at("numbers").append(row);
+  };
+  const lanes = [data.summary, data.plain].filter(Boolean);
+  line("", "speculative", ...(data.plain ? ["plain"] : []));
+  line("rounds", ...lanes.map((lane) => lane.num_spec_steps));
+  line("accepted ÷ drafted", ...lanes.map((lane) => percent(lane.draft_acceptance_rate)));
+  line("tokens per round (bonus included)", ...lanes.map((lane) => number(lane.mean_acceptance_length, 2)));
+  line("tokens per second", ...lanes.map((lane) => number(lane.tokens_per_second, 1)));
+  if (data.plain) line("speedup (measured)", number(data.speedup, 2) + "×", "");
+
+  // plots
+  const frame = (title) => {
+    const svg = picture("svg", { viewBox: "0 0 400 120", role: "img", "aria-label": title });
+    svg.append(picture("text", { x: 4, y: 11 }, title), picture("line", { x1: 30, y1: 100, x2: 395, y2: 100, class: "axis" }));
+    at("plots").append(svg);
+    return svg;
+  };
+  const speeds = (name, from) => {
+    const points = [];
+    let offset = 0;
+    for (const turn of data.turns) {
+      for (const [x, y] of turn[from]) points.push([offset + x, y]);
+      const line = turn[from];
+      if (line.length) offset += line[line.length - 1][0];
+    }
+    return points;
+  };
+  const spec = speeds("speculative", "speed");
+  const plain = speeds("plain", "plain_speed");
+  if (spec.length > 1) {
+    const svg = frame("tokens per second over measured time" + (plain.length ? " (dashed: plain)" : ""));
+    const wide = Math.max(...spec.map((p) => p[0]), ...plain.map((p) => p[0]));
+    const high = Math.max(...spec.map((p) => p[1]), ...plain.map((p) => p[1]));
+    const path = (points) => points.map(([x, y]) => (30 + (x / wide) * 365).toFixed(1) + "," + (100 - (y / high) * 80).toFixed(1)).join(" ");
+    if (plain.length) svg.append(picture("polyline", { points: path(plain), class: "plainline" }));
+    svg.append(picture("polyline", { points: path(spec), class: "spec" }));
+    svg.append(picture("text", { x: 2, y: 26 }, high.toFixed(0)), picture("text", { x: 340, y: 115 }, wide.toFixed(1) + " s"));
+  }
+  const columns = (title, values, label) => {
+    if (!values.length || !Math.max(...values)) return;
+    const svg = frame(title);
+    const high = Math.max(...values);
+    const step = 360 / values.length;
+    values.forEach((value, i) => {
+      const height = (value / high) * 74;
+      svg.append(picture("rect", { x: (32 + i * step).toFixed(1), y: (100 - height).toFixed(1), width: (step * 0.7).toFixed(1), height: height.toFixed(1), class: "bar" }));
+      svg.append(picture("text", { x: (32 + i * step).toFixed(1), y: 114 }, label(value, i)));
+    });
+  };
+  columns("share of drafts accepted, by position", data.summary.accepted_per_pos.map((n, i) => n / Math.max(1, data.summary.offered_per_pos[i])), (value, i) => i + 1 + ": " + (value * 100).toFixed(0) + "%");
+  columns("rounds by accepted drafts", data.summary.acceptance_histogram, (value, i) => i + ": " + value);
+
+  // player
+  const scrub = at("scrub");
+  scrub.max = rounds.length;
+  const place = (to) => {
+    shown = Math.max(0, Math.min(rounds.length, to));
+    scrub.value = shown;
+    const entry = rounds[shown - 1];
+    at("where").textContent = shown + " / " + rounds.length + " rounds" + (entry ? ", " + (entry.end / 1e6).toFixed(2) + " s" : "");
+    scrub.setAttribute("aria-valuetext", at("where").textContent);
+    for (const [element, when] of marked) element.classList.toggle("later", when >= shown);
+    rungs.forEach((rung, i) => {
+      rung.classList.toggle("later", i >= shown);
+      rung.classList.toggle("now", i === shown - 1 && shown < rounds.length);
+    });
+    const rung = rungs[shown - 1];
+    if (rung && timer !== null) at("ladder").scrollTop = rung.offsetTop - at("ladder").offsetTop - 100;
+  };
+  const stop = () => {
+    clearTimeout(timer);
+    timer = null;
+    at("play").textContent = "▶ Play";
+    at("play").setAttribute("aria-pressed", "false");
+  };
+  const tick = () => {
+    if (shown >= rounds.length) return stop();
+    const before = shown ? rounds[shown - 1].end : 0;
+    const wait = (rounds[shown].end - before) / 1000 / Number(at("speed").value);
+    timer = setTimeout(() => { place(shown + 1); tick(); }, Math.min(2000, wait));
+  };
+  const toggle = () => {
+    if (timer !== null) return stop();
+    if (shown >= rounds.length) place(0);
+    at("play").textContent = "❚❚ Pause";
+    at("play").setAttribute("aria-pressed", "true");
+    tick();
+  };
+  at("play").addEventListener("click", toggle);
+  scrub.addEventListener("input", () => { stop(); place(Number(scrub.value)); });
+  at("discarded").addEventListener("change", (event) => document.body.classList.toggle("hide-discarded", !event.target.checked));
+  place(rounds.length);
+})();

@@ -1,0 +1,111 @@
+//! The program's own screen as it was at any moment of a recording.
+//!
+//! Invariant: these are the frames of the terminal front end, drawn by its code from the recorded
+//! events; only waits are cut. Nothing here knows what a frame becomes.
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::Backend;
+
+use crate::protocol::{Event, EventKind, Lane, Outcome};
+use crate::session::Session;
+use crate::trace::Recording;
+use crate::tui::{self, Action, App, TuiOptions};
+
+use super::{ExportOptions, Stop, as_replayed};
+
+/// Shortest time between two frames.
+const FRAME: Duration = Duration::from_micros(66_667);
+
+/// How long the last frame stays.
+pub(super) const LAST: Duration = Duration::from_secs(3);
+
+/// A session, and a look at it.
+pub(super) struct Stage {
+    session: Session,
+    app: App,
+}
+
+/// Something a viewer may want to jump to.
+pub(super) struct Marker {
+    pub(super) at: Duration,
+    pub(super) label: String,
+}
+
+impl Stage {
+    fn new(options: &ExportOptions) -> Self {
+        let options = TuiOptions { theme: options.theme.clone(), true_color: true, ..TuiOptions::default() };
+        let (session, mut app) = (Session::new(), App::new(options));
+        // nobody types here: the keys on show are those of someone who looks
+        tui::update(&mut app, &session, Action::FocusNext);
+        Self { session, app }
+    }
+
+    fn apply(&mut self, event: &Event) {
+        self.session.apply(event);
+        self.app.follow(&self.session);
+    }
+
+    /// Draws the screen as it is now.
+    pub(super) fn draw<B: Backend>(&mut self, terminal: &mut Terminal<B>) -> std::io::Result<()> {
+        let (session, app) = (&self.session, &self.app);
+        let mut seen = None;
+        let drawn = terminal.draw(|frame| seen = Some(tui::view(session, app, app.theme(), frame)));
+        drawn.map_err(|error| std::io::Error::other(error.to_string()))?;
+        if let Some(seen) = seen {
+            self.app.saw(seen);
+        }
+        Ok(())
+    }
+}
+
+/// The screen at one moment; the end when none is named.
+pub(super) fn at(recording: &Recording, options: &ExportOptions) -> Result<Stage, Stop> {
+    let mut stage = Stage::new(options);
+    for event in recording.reader()? {
+        let event = event?;
+        if options.at.is_some_and(|at| Duration::from_micros(event.at_us) > at) {
+            break;
+        }
+        stage.apply(&as_replayed(event, recording));
+    }
+    Ok(stage)
+}
+
+/// All frames in order, each with its moment on a clock that leaves long waits out; then the markers.
+pub(super) fn film(
+    recording: &Recording,
+    options: &ExportOptions,
+    mut on_frame: impl FnMut(&mut Stage, Duration, Vec<Marker>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    let mut stage = Stage::new(options);
+    let (mut now, mut at_us, mut shown) = (Duration::ZERO, None::<u64>, None::<Duration>);
+    let mut markers = Vec::new();
+    for event in recording.reader()? {
+        let event = event?;
+        let gap = event.at_us.saturating_sub(at_us.unwrap_or(event.at_us));
+        let next = now + Duration::from_micros(gap).min(options.idle_limit);
+        if at_us.is_some() && next > now && shown.is_none_or(|last| next >= last + FRAME) {
+            on_frame(&mut stage, now, std::mem::take(&mut markers))?;
+            shown = Some(now);
+        }
+        (now, at_us) = (next, Some(event.at_us));
+        markers.extend(marker(&event, now));
+        stage.apply(&as_replayed(event, recording));
+    }
+    on_frame(&mut stage, now, markers)
+}
+
+fn marker(event: &Event, at: Duration) -> Option<Marker> {
+    let label = match &event.kind {
+        EventKind::Verified { round, verdict } if event.lane == Lane::Speculative => {
+            let position = verdict.judgements.iter().position(|j| j.outcome == Outcome::Rejected)?;
+            format!("round {round}: draft {} rejected", position + 1)
+        }
+        EventKind::Bookmarked { label, .. } => format!("bookmark {}", crate::session::text::one_line(label)),
+        EventKind::Prompted { turn, .. } => format!("turn {turn}"),
+        _ => return None,
+    };
+    Some(Marker { at, label: label.trim().to_owned() })
+}

@@ -1,0 +1,195 @@
+//! Two recorded runs against each other, token by token.
+//!
+//! Invariant: turns are paired by number and answers by index; nothing is aligned by guessing. What
+//! each side says about a token is the row it was picked from, where the recording holds it.
+
+use serde::Serialize;
+
+use crate::protocol::{Candidate, Lane, Piece, Prediction, RunSummary};
+
+use super::{Answer, NEAR_TIE, Session, Turn};
+
+/// Two runs, compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diff {
+    /// What the two were made of, where it differs: name, then both values.
+    pub differs_in: Vec<(String, String, String)>,
+    /// Turns that both have, in order.
+    pub turns: Vec<TurnDiff>,
+    /// Turns that only one of them has.
+    pub unpaired_turns: usize,
+    /// The speculative lanes in numbers, over all turns.
+    pub runs: [RunSummary; 2],
+    /// Tokens per second, second ÷ first.
+    pub speed_ratio: Option<f64>,
+}
+
+/// One turn in both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TurnDiff {
+    /// 1, 2, 3 …
+    pub turn: u32,
+    /// Whether both were asked the same tokens.
+    pub same_prompt: bool,
+    /// Leading tokens that are equal.
+    pub identical: usize,
+    /// Length of each answer.
+    pub tokens: [usize; 2],
+    /// The first difference; none when one is a beginning of the other, or they are the same.
+    pub divergence: Option<Parting>,
+}
+
+/// Where two answers part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Parting {
+    /// Index in both answers.
+    pub index: usize,
+    /// What each side says.
+    pub sides: [Side; 2],
+    /// Whether either side's two best candidates were closer than [`NEAR_TIE`].
+    pub near_tie: bool,
+}
+
+/// One side of a difference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// The token it took.
+    pub token: Piece,
+    /// Its round; 0 for the first token.
+    pub round: u32,
+    /// The target's two best candidates there.
+    pub top: Vec<Candidate>,
+    /// Best minus second best.
+    pub margin: Option<f32>,
+}
+
+impl Diff {
+    /// Compares the speculative lanes of two runs.
+    #[must_use]
+    pub fn of(a: &Session, b: &Session) -> Self {
+        let pair = |turn: &Turn| Some((turn.clone(), b.turns().iter().find(|other| other.number == turn.number)?));
+        let turns: Vec<_> = a.turns().iter().filter_map(pair).map(|(a, b)| TurnDiff::of(&a, b)).collect();
+        let runs = [a, b].map(|session| session.stats(Lane::Speculative).summary());
+        let speed = |run: &RunSummary| run.tokens_per_second;
+        Self {
+            differs_in: differs_in(a, b),
+            unpaired_turns: a.turns().len() + b.turns().len() - 2 * turns.len(),
+            turns,
+            speed_ratio: speed(&runs[1]).zip(speed(&runs[0])).map(|(b, a)| b / a),
+            runs,
+        }
+    }
+
+    /// Whether every paired answer has the same tokens, and no turn stands alone.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        self.unpaired_turns == 0 && self.turns.iter().all(TurnDiff::is_same)
+    }
+}
+
+impl TurnDiff {
+    fn of(a: &Turn, b: &Turn) -> Self {
+        let answers = [a.answer(Lane::Speculative), b.answer(Lane::Speculative)];
+        let pairs = answers[0].tokens.iter().zip(&answers[1].tokens);
+        let identical = pairs.take_while(|(a, b)| a.piece.id == b.piece.id).count();
+        Self {
+            turn: a.number,
+            same_prompt: answers[0].prompt == answers[1].prompt,
+            identical,
+            tokens: answers.map(|answer| answer.tokens.len()),
+            divergence: Parting::at(answers, identical),
+        }
+    }
+
+    /// Whether both answers are the same tokens.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        self.tokens == [self.identical; 2]
+    }
+}
+
+impl Parting {
+    fn at(answers: [&Answer; 2], index: usize) -> Option<Self> {
+        let sides = [Side::at(answers[0], index)?, Side::at(answers[1], index)?];
+        let near_tie = sides.iter().any(|side| side.margin.is_some_and(|margin| margin < NEAR_TIE));
+        Some(Self { index, sides, near_tie })
+    }
+}
+
+impl Side {
+    fn at(answer: &Answer, index: usize) -> Option<Self> {
+        let token = answer.tokens.get(index)?;
+        let row = row_of(answer, index);
+        let top: Vec<Candidate> = row.map_or(Vec::new(), |row| row.top.iter().take(2).cloned().collect());
+        let margin = (top.len() == 2).then(|| top[0].prob - top[1].prob);
+        Some(Self { token: token.piece.clone(), round: token.round, top, margin })
+    }
+}
+
+/// What a committed token was picked from: row i of its round judges its i-th token.
+fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
+    let token = answer.tokens.get(index)?;
+    if token.round == 0 {
+        return Some(&answer.first_row);
+    }
+    let round = answer.rounds.iter().find(|round| round.round == token.round)?;
+    round.rows.get(index.checked_sub(round.first_token)?)
+}
+
+fn differs_in(a: &Session, b: &Session) -> Vec<(String, String, String)> {
+    let (Some(a), Some(b)) = (a.header(), b.header()) else {
+        return Vec::new();
+    };
+    let drafter = |header: &crate::protocol::Header| header.drafter.as_ref().map_or("none".into(), |d| d.name.clone());
+    let (s, t) = (&a.settings, &b.settings);
+    let facts = [
+        ("program", a.program.clone(), b.program.clone()),
+        ("target", a.model.name.clone(), b.model.name.clone()),
+        ("target file", a.model.file.clone(), b.model.file.clone()),
+        ("dtype", a.dtype.clone(), b.dtype.clone()),
+        ("device", a.device.clone(), b.device.clone()),
+        ("backend", a.backend.clone(), b.backend.clone()),
+        ("drafter", drafter(a), drafter(b)),
+        ("k", s.draft_len.to_string(), t.draft_len.to_string()),
+        ("rule", s.rule.to_string(), t.rule.to_string()),
+        ("temperature", s.sampling.temperature.to_string(), t.sampling.temperature.to_string()),
+        ("seed", s.sampling.seed.to_string(), t.sampling.seed.to_string()),
+    ];
+    facts.into_iter().filter(|(_, a, b)| a != b).map(|(name, a, b)| (name.to_owned(), a, b)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{Script, first_turn, piece};
+    use super::super::tests::fold;
+    use super::*;
+    use crate::protocol::EventKind;
+
+    #[test]
+    fn a_run_is_the_same_as_itself() {
+        let session = fold(&first_turn().events);
+        let diff = Diff::of(&session, &session);
+        assert!(diff.is_same() && diff.differs_in.is_empty() && diff.turns.len() == 1, "{diff:?}");
+        assert_eq!(diff.speed_ratio, Some(1.0));
+    }
+
+    #[test]
+    fn the_first_difference_shows_both_rows() {
+        let mut b: Script = first_turn();
+        for event in &mut b.events {
+            if let EventKind::Committed { round: 3, tokens, .. } = &mut event.kind {
+                tokens[0] = piece(" an");
+            }
+        }
+        let (a, b) = (fold(&first_turn().events), fold(&b.events));
+        let diff = Diff::of(&a, &b);
+        let parting = diff.turns[0].divergence.clone().unwrap();
+        assert_eq!(parting.index, 6);
+        assert_eq!((parting.sides[0].token.lossy(), parting.sides[1].token.lossy()), (" a".into(), " an".into()));
+        assert_eq!(parting.sides[0].top[0].piece, piece(" a"));
+        assert!((parting.sides[0].margin.unwrap() - (0.48 - 0.52 * 0.6)).abs() < 1e-6);
+        assert!(!diff.is_same() && !parting.near_tie);
+        let empty = Diff::of(&a, &Session::new());
+        assert_eq!((empty.unpaired_turns, empty.is_same()), (1, false));
+    }
+}
