@@ -258,3 +258,113 @@ fn a_module_of_another_target_is_left_out_with_a_word() {
         "damaged",
     );
 }
+
+#[test]
+fn a_recording_is_replayed_exported_and_compared_without_a_model() {
+    let files = Files::new();
+    let record = |name: &str, extra: &[&str]| {
+        let path = files.path(name);
+        files.run().args(extra).arg("--trace").arg(&path).assert().success();
+        path
+    };
+    let a = record("a.dscope.jsonl", &["-k", "4"]);
+    let b = record("b.dscope.jsonl.zst", &["-k", "2"]);
+    let c = record("c.dscope.jsonl", &["--temperature", "1.5", "--seed", "4"]);
+    let replayed = draftscope().arg("replay").arg(&b).assert().success().get_output().stdout.clone();
+    let text = files.run().assert().success().get_output().stdout.clone();
+    assert_eq!(replayed, text);
+
+    let mut diff = draftscope();
+    diff.arg("diff")
+        .arg(&a)
+        .arg(&b)
+        .assert()
+        .success()
+        .stdout(predicate::str::contains("turn 1: identical, 24 tokens"));
+    let mut diff = draftscope();
+    let out = diff.args(["diff", "--json"]).arg(&a).arg(&c).assert().code(1).get_output().stdout.clone();
+    let diff: Json = serde_json::from_slice(&out).unwrap();
+    let sides = &diff["turns"][0]["divergence"]["sides"];
+    assert_eq!(sides[0]["top"].as_array().unwrap().len(), 2);
+    assert_ne!(sides[0]["token"]["id"], sides[1]["token"]["id"]);
+    assert_eq!(diff["turns"][0]["same_prompt"], true);
+
+    let export = |format: &str, extra: &[&str]| {
+        let mut command = draftscope();
+        command.arg("export").arg(&a).args(["--to", format]).args(extra);
+        command
+    };
+    for (format, name) in [("html", "a.html"), ("cast", "a.cast"), ("specspecs", "a.specspecs"), ("md", "a.md")] {
+        export(format, &[]).assert().success().stdout(predicate::str::contains(name));
+        assert!(files.path(name).exists(), "beside the recording");
+    }
+    refuses(&mut export("html", &[]), "--force");
+    let itself = a.to_string_lossy().into_owned();
+    refuses(&mut export("jsonl", &["--out", &itself, "--force"]), "is the recording itself");
+
+    let whole = fs::read_to_string(&a).unwrap();
+    let cut = files.path("cut.jsonl");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    draftscope().arg("replay").arg(&cut).assert().success().stderr(predicate::str::contains("was cut off in line"));
+    let damaged = files.path("damaged.jsonl");
+    fs::write(&damaged, whole.replacen("\"type\":\"scored\"", "\"type\":\"scored\",,", 1)).unwrap();
+    refuses(draftscope().arg("replay").arg(&damaged), "is damaged at line");
+    refuses(draftscope().arg("export").arg(&damaged).args(["--to", "csv"]), "is damaged at line");
+    refuses(draftscope().arg("replay").arg(files.path("none")), "cannot read the trace");
+    refuses(draftscope().arg("replay").arg(&files.tiny.target), "is not a draftscope trace");
+}
+
+#[test]
+fn a_digest_holds_no_text_and_demos_need_no_model() {
+    let files = Files::new();
+    let path = files.path("d.jsonl");
+    files.run().args(["--trace-text", "digest", "--trace"]).arg(&path).assert().success();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("sha256:") && !text.contains("thin inn"));
+    draftscope().args(["export", "--to", "html"]).arg(&path).assert().success();
+    let names = draftscope().args(["demo", "--list"]).assert().success().get_output().stdout.clone();
+    for line in String::from_utf8(names).unwrap().lines() {
+        let name = line.split_whitespace().next().unwrap();
+        let mut demo = draftscope();
+        demo.env("DRAFTSCOPE_MODEL", "/no/such").args(["demo", name]);
+        demo.assert().success().stdout(predicate::function(|text: &str| text.len() > 200));
+    }
+    refuses(draftscope().args(["demo", "none"]), "there is no demo of that name");
+}
+
+#[test]
+fn a_bench_measures_every_case_and_compares_with_its_baseline() {
+    let files = Files::new();
+    let suite = files.path("suite.toml");
+    fs::write(&suite, "[a]\nprompts = [\"the inn\"]\n[b]\nprompts = [\"thin\", \"the\"]\n").unwrap();
+    let bench = |extra: &[&str]| {
+        let mut command = files.command("bench");
+        command.arg("--suite").arg(&suite).args(["--ks", "1,3", "--rules", "exact,rejection", "--max-tokens", "12"]);
+        command.args(["--repeat", "2"]).args(extra).timeout(std::time::Duration::from_secs(120));
+        command
+    };
+    let path = |name: &str| files.path(name).to_string_lossy().into_owned();
+    let (json, table) = (path("b.json"), path("b.csv"));
+    bench(&["--json", &json, "--csv", &table]).assert().success().stdout(predicate::str::contains("rejection"));
+    let report: Json = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 2 * 3, "2 rules × 2 draft lengths × (2 categories and all)");
+    for row in rows {
+        let answers = if row["category"] == "all" {
+            6
+        } else if row["category"] == "b" {
+            4
+        } else {
+            2
+        };
+        assert_eq!((&row["answers"], &row["identical"]), (&answers.into(), &answers.into()), "greedy: {row}");
+        let s = &row["speedup"];
+        assert!(s["p10"].as_f64() <= s["median"].as_f64() && s["median"].as_f64() <= s["p90"].as_f64());
+    }
+    assert_eq!(fs::read_to_string(&table).unwrap().lines().count(), rows.len() + 1);
+    let again = bench(&["--categories", "a", "--baseline", &json]).assert().success();
+    let told = String::from_utf8(again.get_output().stdout.clone()).unwrap();
+    assert!(told.contains("against the baseline") && told.contains("8 cases of the baseline were not run"), "{told}");
+    bench(&["--json", &json]).assert().failure().stderr(predicate::str::contains("--force"));
+    bench(&["--categories", "z"]).assert().failure().stderr(predicate::str::contains("it has: a, b"));
+}

@@ -10,9 +10,9 @@ use super::{DecodeArgs, DraftLenArg, ModelArgs, TraceArgs, parse_draft_len};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Playing")]
 pub struct PlayArgs {
-    /// Multiple of the recorded pace, 0.25 to 16
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed)]
-    pub speed: f32,
+    /// Multiple of the recorded pace, 0.25 to 16 [default: 1; for the demo 0.25]
+    #[arg(long, value_name = "X", value_parser = parse_speed)]
+    pub speed: Option<f32>,
     /// Longest wait between two events, in seconds of the recording
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
     pub idle_limit: f64,

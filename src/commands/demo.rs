@@ -16,11 +16,14 @@ macro_rules! demo {
     };
 }
 
+/// Slow enough to follow: the engine writes some hundred tokens a second.
+const SPEED: f32 = 0.25;
+
 /// In the order in which they play.
 const DEMOS: &[Demo] = &[
     demo!("chat", "two turns of a conversation, k = 2"),
-    demo!("code", "a Python function, k = 4, raced against plain decoding"),
-    demo!("story", "a story, where drafts are often wrong, k = 3"),
+    demo!("code", "a Python function, k = 4, raced to the end against plain decoding"),
+    demo!("story", "a story, where drafts are often wrong and speculation loses, k = 3"),
     demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
 ];
 
@@ -35,5 +38,5 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         bail!("there is no demo of that name; there are: {}", names.join(", "));
     }
     let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, bytes));
-    super::replay::play(recordings.collect::<Result<_, _>>()?, &args.play, FanOut::default())
+    super::replay::play(recordings.collect::<Result<_, _>>()?, &args.play, SPEED, FanOut::default())
 }

@@ -25,14 +25,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         }
         consumers.add(Box::new(recorder));
     }
-    play(vec![recording], &args.play, consumers)
+    play(vec![recording], &args.play, 1.0, consumers)
 }
 
-/// Shows recordings on the terminal; where there is none, writes their answers as text.
-pub(crate) fn play(recordings: Vec<Recording>, args: &PlayArgs, consumers: FanOut) -> Result<ExitCode> {
+/// Shows recordings on the terminal, at `speed` unless another was asked for; where there is no
+/// terminal, writes their answers as text.
+pub(crate) fn play(recordings: Vec<Recording>, args: &PlayArgs, speed: f32, consumers: FanOut) -> Result<ExitCode> {
     let is_live = super::chat::can_draw();
     let options = ReplayOptions {
-        speed: is_live.then_some(args.speed),
+        speed: is_live.then_some(args.speed.unwrap_or(speed)),
         idle_limit: Duration::from_secs_f64(args.idle_limit),
         loops: args.loops && is_live,
         is_held: args.paused && is_live,

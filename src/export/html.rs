@@ -108,29 +108,26 @@ fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
 /// round, column of the round (none for the first).
 fn strands(answer: &Answer, before: u32) -> Vec<Value> {
     let mut joiner = Joiner::default();
-    let mut columns = (0, [0, 0]);
+    let (mut round, mut drafts, mut accepted) = (0, 0, 0);
     let strands = answer.strands().take_while(|strand| strand.round < before);
     strands
         .map(|strand| {
-            if columns.0 != strand.round {
-                columns = (strand.round, [0, 0]);
+            if round != strand.round {
+                (round, drafts, accepted) = (strand.round, 0, 0);
             }
             let fate = name(strand.fate);
-            // discarded drafts count on from the accepted ones; the target's token stands beside them
+            // the target's token stands in the place of the first draft that was not accepted
             let is_draft = !matches!(strand.fate, Fate::Committed(p) if p != Provenance::Accepted);
-            let column = columns.1[usize::from(!is_draft)];
-            let column = if is_draft { column } else { columns.1[0] };
-            columns.1[0] += usize::from(is_draft);
+            let column = if is_draft { drafts } else { accepted };
+            drafts += usize::from(is_draft);
+            accepted += usize::from(strand.fate == Fate::Committed(Provenance::Accepted));
             let (shown, is_committed) = match strand.fate {
                 Fate::Committed(_) if strand.piece.special => (text::inline(strand.piece), true),
                 Fate::Committed(_) => (text::printable(&joiner.push(strand.piece.text_bytes())).into_owned(), true),
                 _ => (text::inline(strand.piece), false),
             };
-            let shown = if is_committed && shown.is_empty() && strand.piece.bytes.is_empty() {
-                text::inline(strand.piece)
-            } else {
-                shown
-            };
+            let is_nameless = is_committed && strand.piece.bytes.is_empty(); // a digest was recorded
+            let shown = if is_nameless { text::inline(strand.piece) } else { shown };
             json!([shown, fate, strand.round, column])
         })
         .collect()

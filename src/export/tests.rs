@@ -1,1 +1,311 @@
+//! Every format on the scripted conversation, with a turn whose tokens try to do harm.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use serde_json::Value;
+
+use super::*;
+use crate::protocol::{Lane, StopReason};
+use crate::session::fixture::{Script, first_turn};
+use crate::stream::Consumer;
+use crate::trace::{RecordOptions, Recorder};
+
+/// Ends a script block, sets a clipboard, clears a screen, and names a template's hole.
+const HARM: &str = "</script><script>alert(1)</script>\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{202e}{{script}}\u{2028}";
+
+fn script() -> Script {
+    let mut script = first_turn();
+    script.prompt(&format!("{HARM} `````` | =1+1"), HARM);
+    script.round(&[(HARM, 0.5), ("=1+1", 0.5)], &[(HARM, 0.9), ("\"</style>", 0.5), (HARM, 0.3)]);
+    script.push(Lane::Speculative, EventKind::Noted { text: HARM.into(), round: Some(1) });
+    script.push(Lane::Speculative, EventKind::Bookmarked { round: None, label: HARM.into() });
+    script.finish(Lane::Speculative, StopReason::Eos);
+    script.finish(Lane::Plain, StopReason::Measured);
+    script
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    recording: Recording,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self::of(&script().events)
+    }
+
+    fn of(events: &[Event]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.dscope.jsonl");
+        let mut session = Session::new();
+        let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+        for event in events {
+            session.apply(event);
+            recorder.event(event).unwrap();
+        }
+        recorder.event(&session.end().unwrap()).unwrap();
+        recorder.finish().unwrap();
+        Self { recording: Recording::open(&path).unwrap(), folder }
+    }
+
+    fn export(&self, format: Format) -> PathBuf {
+        let to = self.folder.path().join(format!("out{}", format.ending()));
+        export(&self.recording, format, &to, &ExportOptions::default()).unwrap();
+        to
+    }
+
+    fn text(&self, format: Format) -> String {
+        fs::read_to_string(self.export(format)).unwrap()
+    }
+
+    fn json(&self, format: Format) -> Value {
+        serde_json::from_str(&self.text(format)).unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+#[test]
+fn every_format_is_written_once_and_nothing_is_left_behind() {
+    let place = Place::new();
+    for format in Format::ALL {
+        let to = place.export(*format);
+        let again = export(&place.recording, *format, &to, &ExportOptions::default()).unwrap_err().to_string();
+        assert!(again.contains("--force"), "{again}");
+        export(&place.recording, *format, &to, &ExportOptions { force: true, ..ExportOptions::default() }).unwrap();
+    }
+    assert_eq!(place.names().len(), Format::ALL.len() + 1, "{:?}", place.names());
+    let nowhere = export(&place.recording, Format::Csv, Path::new("/no/such/x.csv"), &ExportOptions::default());
+    assert!(nowhere.unwrap_err().to_string().contains("cannot write /no/such/x.csv"));
+}
+
+#[test]
+fn a_recording_that_breaks_off_in_the_middle_leaves_no_file() {
+    let place = Place::new();
+    let path = place.folder.path().join("b.jsonl");
+    let text = fs::read_to_string(place.folder.path().join("a.dscope.jsonl")).unwrap();
+    // whole JSON with the wrong payload: only a full reading finds it
+    let bent: Vec<String> = text.lines().map(|l| l.replace("\"verify_us\":13500", "\"verify_us\":\"x\"")).collect();
+    fs::write(&path, bent.join("\n")).unwrap();
+    let recording = Recording::open(&path).unwrap();
+    for format in Format::ALL.iter().filter(|f| **f != Format::Jsonl) {
+        let to = place.folder.path().join("never");
+        let error = export(&recording, *format, &to, &ExportOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("is damaged at line"), "{error}");
+    }
+    assert_eq!(place.names().len(), 2, "{:?}", place.names());
+}
+
+#[test]
+fn the_page_holds_the_recording_as_data_that_cannot_act() {
+    let place = Place::new();
+    let page = place.text(Format::Html);
+    assert!(!page.contains("alert(1)</script>") && !page.contains('\u{1b}') && !page.contains('\u{202e}'));
+    assert_eq!(page.matches("</script>").count(), 2, "the data block and the script");
+    assert!(!page.contains("http://") || page.matches("http://").count() == 1, "only SVG's namespace is named");
+    assert!(!page.contains("{{style}}") && !page.contains("src="), "nothing is loaded");
+    let (_, data) = page.split_once("type=\"application/json\">").unwrap();
+    let (data, _) = data.split_once("</script>").unwrap();
+    assert!(!data.contains('<') && !data.contains('\u{2028}'));
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["turns"].as_array().unwrap().len(), 2);
+    assert!(data["turns"][1]["typed"].as_str().unwrap().starts_with("</script>"), "shown, as text");
+    assert_eq!(data["summary"]["num_spec_steps"], 8);
+    let first = &data["turns"][0];
+    let text: String = first["strands"].as_array().unwrap().iter().map(|s| s[0].as_str().unwrap()).collect();
+    assert!(text.starts_with("The·color·of·the sky is blue because of·the"), "{text}");
+    let why = first["rounds"][0]["why"][0].as_str().unwrap();
+    assert!(why.contains("the target preferred ' sky' 0.61"), "{why}");
+    for block in ["style", "script"] {
+        let (_, rest) = page.split_once(&format!("<{block}>")).unwrap();
+        let (inner, _) = rest.split_once(&format!("</{block}>")).unwrap();
+        let sha = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            <sha2::Sha256 as sha2::Digest>::digest(inner),
+        );
+        assert!(page.contains(&format!("{block}-src 'sha256-{sha}'")), "the policy names the {block}");
+    }
+}
+
+#[test]
+fn columns_of_strands_point_into_their_round() {
+    let data: Value = {
+        let page = Place::new().text(Format::Html);
+        let (_, data) = page.split_once("type=\"application/json\">").unwrap();
+        serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+    };
+    let turn = &data["turns"][0];
+    for strand in turn["strands"].as_array().unwrap() {
+        let (text, fate) = (strand[0].as_str().unwrap(), strand[1].as_str().unwrap());
+        let Some(round) = turn["rounds"].as_array().unwrap().iter().find(|r| r["round"] == strand[2]) else {
+            assert_eq!(fate, "first");
+            continue;
+        };
+        let column = strand[3].as_u64().unwrap() as usize;
+        let said = match fate {
+            "recovered" | "bonus" => {
+                assert_eq!(round["accepted"], column);
+                round["next"].as_str().unwrap()
+            }
+            _ => {
+                assert_eq!(round["drafts"][column]["outcome"], fate);
+                round["drafts"][column]["text"].as_str().unwrap()
+            }
+        };
+        assert_eq!(said.replace('·', " ").trim(), text.replace('·', " ").trim().replace('\n', "⏎"));
+    }
+}
+
+/// What a terminal shows after a cast has played.
+fn played(cast: &str) -> String {
+    let mut lines = cast.lines();
+    let header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    assert_eq!(header["version"], 3);
+    let side = |name: &str| u16::try_from(header["term"][name].as_u64().unwrap()).unwrap().try_into().unwrap();
+    let mut terminal = vt100::Parser::new(side("rows"), side("cols"), 0);
+    for line in lines {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert!(event[0].as_f64().unwrap() >= 0.0);
+        if event[1] == "o" {
+            terminal.process(event[2].as_str().unwrap().as_bytes());
+        }
+    }
+    terminal.screen().contents()
+}
+
+#[test]
+fn a_cast_ends_with_the_screen_and_marks_rejects() {
+    let place = Place::new();
+    let cast = place.text(Format::Cast);
+    assert!(!cast.contains("]52;") || !cast.contains("\\u001b]"), "no sequence but the screen's own");
+    let shown = played(&cast);
+    let mut stage = screen::at(&place.recording, &ExportOptions::default()).unwrap();
+    let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 40)).unwrap();
+    stage.draw(&mut terminal).unwrap();
+    let want = terminal.backend().to_string();
+    let plain = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    assert_eq!(plain(&shown), plain(&want));
+    assert!(shown.contains("SmolLM2-135M-Instruct"), "{shown}");
+    let marks: Vec<Value> =
+        cast.lines().skip(1).map(|l| serde_json::from_str(l).unwrap()).filter(|e: &Value| e[1] == "m").collect();
+    assert_eq!(marks.iter().filter(|m| m[2].as_str().unwrap().ends_with("rejected")).count(), 6, "{marks:?}");
+}
+
+#[test]
+fn pictures_hold_text_that_cannot_act() {
+    let place = Place::new();
+    let svg = place.text(Format::Svg);
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    assert!(!svg.contains("<script") && svg.contains("&lt;") && !svg.contains('\u{1b}'));
+    let frames = place.export(Format::GifFrames);
+    let list = fs::read_to_string(frames.join("frames.txt")).unwrap();
+    let files: Vec<&str> = list.lines().filter_map(|l| l.strip_prefix("file '")?.strip_suffix('\'')).collect();
+    assert_eq!(files.len(), list.matches("duration ").count());
+    assert!(files.len() > 1 && files.iter().all(|f| frames.join(f).is_file()));
+}
+
+#[test]
+fn the_table_has_a_row_per_draft_and_no_formula() {
+    let place = Place::new();
+    let text = place.text(Format::Csv);
+    let mut table = ::csv::Reader::from_reader(text.as_bytes());
+    let rows: Vec<::csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 7 * 3 + 2);
+    for row in &rows {
+        let token: String = serde_json::from_str(&row[7]).unwrap();
+        assert!(!token.is_empty() && row[7].starts_with('"'));
+    }
+    assert_eq!((&rows[0][11], &rows[1][11], &rows[0][12 + 4]), ("rejected", "not_reached", "recovered"));
+    assert_eq!(&rows[0][13], "\" sky\"");
+}
+
+#[test]
+fn vllms_numbers_add_up() {
+    let requests = Place::new().json(Format::VllmJson);
+    for request in requests.as_array().unwrap() {
+        let run = &request["metrics"]["speculative_decoding"];
+        let sum = |name: &str| run[name].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum("per_step_accepted"), run["num_accepted_draft_tokens"]);
+        assert_eq!(sum("per_step_drafted"), run["num_draft_tokens"]);
+        assert_eq!(sum("acceptance_histogram"), run["num_spec_steps"]);
+        let mean = 1.0 + sum("per_step_accepted") as f64 / run["num_spec_steps"].as_f64().unwrap();
+        assert!((run["mean_acceptance_length"].as_f64().unwrap() - mean).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn slices_of_a_lane_do_not_overlap() {
+    let trace = Place::new().json(Format::Perfetto);
+    let events = trace["traceEvents"].as_array().unwrap();
+    for (pid, tid) in [(1, 1), (1, 2), (2, 2)] {
+        let mine = events.iter().filter(|e| e["ph"] == "X" && e["pid"] == pid && e["tid"] == tid);
+        let slices: Vec<_> = mine.map(|e| (e["ts"].as_u64().unwrap(), e["dur"].as_u64().unwrap())).collect();
+        assert!(slices.len() > 5, "{pid} {tid}: {slices:?}");
+        assert!(slices.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{pid} {tid}");
+    }
+    assert_eq!(events.iter().filter(|e| e["name"] == "reject").count(), 6);
+}
+
+#[test]
+fn specspecs_tables_tell_the_same() {
+    let place = Place::new();
+    let folder = place.export(Format::Specspecs);
+    let open = |name| SerializedFileReader::new(fs::File::open(folder.join(name)).unwrap()).unwrap();
+    let sequences: Vec<_> = open("sequences-0-00000.parquet").into_iter().map(Result::unwrap).collect();
+    assert_eq!(sequences.len(), 2);
+    assert_eq!(sequences[0].get_list(3).unwrap().len() as i32, sequences[0].get_int(4).unwrap());
+    let drafts = open("drafts-0-00000.parquet");
+    assert_eq!(drafts.metadata().file_metadata().num_rows(), 8);
+    let rows: Vec<_> = drafts.into_iter().map(Result::unwrap).collect();
+    let first = &rows[0];
+    assert_eq!(first.get_list(4).unwrap().len(), 4, "the anchor and three drafts");
+    assert_eq!((first.get_short(6).unwrap(), first.get_short(7).unwrap()), (4, 1), "{first}");
+}
+
+#[test]
+fn a_report_keeps_text_between_its_fences() {
+    let report = Place::new().text(Format::Markdown);
+    assert!(report.contains("```````text\n") && report.contains("rejections, the first of them"));
+    assert!(!report.contains('\u{1b}') && report.contains("SmolLM2-135M-Instruct"));
+    assert!(report.contains("- round 1: &lt;/script>"), "{report}");
+}
+
+#[test]
+fn a_rewrite_keeps_lines_as_they_are() {
+    let place = Place::new();
+    let path = place.folder.path().join("b.jsonl");
+    let mut text = fs::read_to_string(place.folder.path().join("a.dscope.jsonl")).unwrap();
+    text.push_str("{\"seq\":999,\"at_us\":999,\"type\":\"tree_drafted\",\"branches\":[1.50]}\n");
+    fs::write(&path, format!("{text}{{\"seq\":1000,\"at")).unwrap();
+    let recording = Recording::open(&path).unwrap();
+    for name in ["c.jsonl", "c.jsonl.zst"] {
+        let to = place.folder.path().join(name);
+        export(&recording, Format::Jsonl, &to, &ExportOptions::default()).unwrap();
+        let mut reader = crate::trace::Reader::open(&to).unwrap();
+        let mut lines = String::new();
+        while reader.advance().unwrap() {
+            lines.push_str(std::str::from_utf8(reader.raw()).unwrap());
+            lines.push('\n');
+        }
+        assert_eq!(lines, text);
+    }
+}
+
+#[test]
+fn a_recording_without_answers_says_so() {
+    let place = Place::of(&Script::started().events);
+    for format in [Format::VllmJson, Format::Specspecs] {
+        let to = place.folder.path().join("x");
+        let error = export(&place.recording, format, &to, &ExportOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("holds no answer"), "{error}");
+    }
+    for format in [Format::Html, Format::Cast, Format::Svg, Format::Perfetto, Format::Csv, Format::Markdown] {
+        place.export(format);
+    }
+}

@@ -66,7 +66,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::open`].
-    pub fn of_bytes(name: &str, bytes: &'static [u8]) -> Result<Self, TraceError> {
+    pub fn of_bytes(name: &str, bytes: impl AsRef<[u8]> + Send + 'static) -> Result<Self, TraceError> {
         Self::new(name.to_owned(), Cursor::new(bytes))
     }
 

@@ -103,7 +103,7 @@ impl Origin {
     fn reader(&self) -> Result<Reader, TraceError> {
         match self {
             Self::File(path) => Reader::open(path),
-            Self::Memory { name, bytes } => Reader::of_bytes(name, bytes),
+            Self::Memory { name, bytes } => Reader::of_bytes(name, *bytes),
         }
     }
 

@@ -20,6 +20,9 @@ use super::recording::Recording;
 /// Slowest and fastest playback, as multiples of the recorded pace.
 pub const SPEEDS: (f32, f32) = (0.25, 16.0);
 
+/// How long the end of a recording stays before the next begins.
+const BETWEEN: Duration = Duration::from_secs(5);
+
 /// How to play.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
@@ -164,7 +167,11 @@ impl Player {
     /// Waits until an event is due, obeying commands meanwhile.
     fn wait_for(&mut self, event: &Event) -> Flow {
         let mut left = Duration::from_micros(event.at_us.saturating_sub(self.at_us)).min(self.options.idle_limit);
-        let always = matches!(event.kind, EventKind::Started { .. }) && self.seq == 0;
+        let begins = matches!(event.kind, EventKind::Started { .. });
+        let always = begins && self.seq == 0;
+        if begins {
+            left = BETWEEN.mul_f32(self.speed.unwrap_or(0.0));
+        }
         loop {
             while let Ok(command) = self.inbox.try_recv() {
                 self.obey(command)?;

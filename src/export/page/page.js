@@ -155,6 +155,8 @@
       if (draft) bars(card, "drafter (q)", draft.top, draft.id);
       card.append(make("p", "target pass " + (round.verify_us / 1000).toFixed(2) + " ms" + (draft ? ", this draft " + (draft.us / 1000).toFixed(2) + " ms" : "")));
     }
+    // a preview must not take the pointer from the token it is about
+    card.classList.toggle("preview", !pinned);
     card.hidden = false;
   };
   const open = (entry) => { pinned = true; show(entry); };
