@@ -181,7 +181,8 @@ fn measure(
                 answer(&mut driver, args, prompt)?;
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn);
-                let case = Case { drafter: drafter.into(), rule: rule.clone(), k: k.clone(), category: category.clone() };
+                let case =
+                    Case { drafter: drafter.into(), rule: rule.clone(), k: k.clone(), category: category.clone() };
                 samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(sample);
                 samples.entry(case).or_default().push(sample);
             }

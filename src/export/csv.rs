@@ -49,7 +49,7 @@ pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
 fn row(turn: &Turn, round: &Round, index: usize) -> [String; COLUMNS.len()] {
     let draft = &round.drafts[index];
     let judgement = round.judgement(index);
-    let target = round.rows.get(index);
+    let target = round.prediction(index);
     let best = target.and_then(|row| row.best());
     let number = |value: Option<f32>| value.map_or(String::new(), |v| v.to_string());
     let outcome = judgement.map_or("", |j| match j.outcome {

@@ -108,19 +108,19 @@ fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
 /// round, column of the round (none for the first).
 fn strands(answer: &Answer, before: u32) -> Vec<Value> {
     let mut joiner = Joiner::default();
-    let (mut round, mut drafts, mut accepted) = (0, 0, 0);
+    let mut rounds = answer.rounds.iter().peekable();
+    let mut left = Vec::new().into_iter();
+    let mut current = 0;
     let strands = answer.strands().take_while(|strand| strand.round < before);
     strands
         .map(|strand| {
-            if round != strand.round {
-                (round, drafts, accepted) = (strand.round, 0, 0);
+            if current != strand.round {
+                current = strand.round;
+                while rounds.next_if(|round| round.round != current).is_some() {}
+                left = rounds.peek().map_or(Vec::new(), |round| columns(round)).into_iter();
             }
+            let column = left.next().unwrap_or(0);
             let fate = name(strand.fate);
-            // the target's token stands in the place of the first draft that was not accepted
-            let is_draft = !matches!(strand.fate, Fate::Committed(p) if p != Provenance::Accepted);
-            let column = if is_draft { drafts } else { accepted };
-            drafts += usize::from(is_draft);
-            accepted += usize::from(strand.fate == Fate::Committed(Provenance::Accepted));
             let (shown, is_committed) = match strand.fate {
                 Fate::Committed(_) if strand.piece.special => (text::inline(strand.piece), true),
                 Fate::Committed(_) => (text::printable(&joiner.push(strand.piece.text_bytes())).into_owned(), true),
@@ -131,6 +131,14 @@ fn strands(answer: &Answer, before: u32) -> Vec<Value> {
             json!([shown, fate, strand.round, column])
         })
         .collect()
+}
+
+/// Columns of a round in the order in which its strands stand: accepted drafts, the others, and the
+/// target's own token.
+fn columns(round: &Round) -> Vec<usize> {
+    let is_out = |index: &usize| round.is_complete && round.outcome(*index) == Some(Outcome::Accepted);
+    let kept = round.path().take(if round.is_complete { round.committed.len() } else { 0 });
+    kept.chain((0..round.drafts.len()).filter(|i| !is_out(i))).chain(round.next_index()).collect()
 }
 
 fn name(fate: Fate) -> &'static str {
@@ -165,10 +173,11 @@ fn round(round: &Round) -> Value {
         "k": round.draft_len,
         "rule": round.rule.to_string(),
         "drafts": drafts.collect::<Vec<_>>(),
-        "rows": round.rows.iter().map(row).collect::<Vec<_>>(),
+        "rows": columns.clone().map(|index| round.prediction(index).map(row)).collect::<Vec<_>>(),
         "next": round.next_piece().map(|piece| text::inline(&piece)),
         "next_kind": round.next_kind(),
         "why": columns.map(|index| explain(round, index).map(|finding| finding.text)).collect::<Vec<_>>(),
+        "next_column": round.next_index(),
         "accepted": round.accepted(),
         "committed": round.committed.len(),
         "verify_us": round.verify_us,

@@ -17,7 +17,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::protocol::{Lane, TokenId};
+use crate::protocol::{Lane, Outcome, TokenId};
 use crate::session::{Answer, Round, Session};
 
 use super::Stop;
@@ -91,7 +91,9 @@ fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u64) -> i64) -> Vec<Colu
         |value: &dyn Fn(&Round) -> usize| Column::Int(steps.iter().map(|(_, _, round)| value(round) as i32).collect());
     let tokens = |(answer, _, round): &(&Answer, usize, &Round)| -> Vec<i64> {
         let anchor = round.first_token.checked_sub(1).and_then(|at| answer.tokens.get(at)).map(|t| t.piece.id);
-        let drafts = round.drafts.iter().map(|draft| draft.piece.id);
+        // a tree's accepted path first: the package knows chains only
+        let others = (0..round.drafts.len()).filter(|i| round.outcome(*i) != Some(Outcome::Accepted));
+        let drafts = round.path().chain(others).filter_map(|i| Some(round.drafts.get(i)?.piece.id));
         std::iter::once(anchor.unwrap_or(TokenId(0))).chain(drafts).map(|id| i64::from(id.0)).collect()
     };
     let kept = |round: &Round| (0..=round.drafts.len()).map(|i| i < round.committed.len()).collect();

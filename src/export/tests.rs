@@ -150,7 +150,7 @@ fn columns_of_strands_point_into_their_round() {
         let column = strand[3].as_u64().unwrap() as usize;
         let said = match fate {
             "recovered" | "bonus" => {
-                assert_eq!(round["accepted"], column);
+                assert_eq!(round["next_column"], column);
                 round["next"].as_str().unwrap()
             }
             _ => {

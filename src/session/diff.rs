@@ -126,14 +126,15 @@ impl Side {
     }
 }
 
-/// What a committed token was picked from: row i of its round judges its i-th token.
+/// What a committed token was picked from: the row that judged it as a draft, or the target's own.
 fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
     let token = answer.tokens.get(index)?;
     if token.round == 0 {
         return Some(&answer.first_row);
     }
     let round = answer.rounds.iter().find(|round| round.round == token.round)?;
-    round.rows.get(index.checked_sub(round.first_token)?)
+    let own = index.checked_sub(round.first_token)?;
+    round.prediction(round.path().nth(own).or_else(|| round.next_index())?)
 }
 
 fn differs_in(a: &Session, b: &Session) -> Vec<(String, String, String)> {

@@ -47,7 +47,18 @@ impl Digester {
                 self.row(top);
             }
             EventKind::Scored { rows, .. } => rows.iter_mut().for_each(|row| self.row(row)),
-            EventKind::Verified { verdict, .. } => verdict.next = self.number(verdict.next),
+            EventKind::Verified { verdict, .. } => {
+                verdict.next = self.number(verdict.next);
+                for departure in &mut verdict.departures {
+                    departure.instead = self.number(departure.instead);
+                }
+            }
+            EventKind::Probed { drafts, .. } => {
+                for draft in drafts {
+                    self.piece(&mut draft.token);
+                    self.row(&mut draft.top);
+                }
+            }
             EventKind::Committed { tokens, .. } => {
                 for token in tokens {
                     self.answers[answer].update(token.text_bytes());
@@ -61,7 +72,23 @@ impl Digester {
                 event.seq += 1;
                 return [Some(told), Some(event)];
             }
-            _ => {}
+            // listed, so that whoever adds a kind decides whether it carries text
+            EventKind::Loading { .. }
+            | EventKind::Started { .. }
+            | EventKind::RoundStarted { .. }
+            | EventKind::DraftAsked { .. }
+            | EventKind::CostsKnown { .. }
+            | EventKind::DraftLenChosen { .. }
+            | EventKind::SettingsChanged { .. }
+            | EventKind::Paused
+            | EventKind::Resumed
+            | EventKind::Notice { .. }
+            | EventKind::Noted { .. }
+            | EventKind::Bookmarked { .. }
+            | EventKind::TextDigest { .. }
+            | EventKind::Failed { .. }
+            | EventKind::Ended { .. }
+            | EventKind::Unknown => {}
         }
         [Some(event), None]
     }

@@ -39,7 +39,7 @@
     header.model.name,
     header.drafter ? "drafter " + header.drafter.name : "no drafter",
     "k = " + settings.draft_len,
-    "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule),
+    "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule) + (header.lossless === false ? " (not lossless)" : " (lossless)"),
     "temperature " + settings.sampling.temperature,
     header.device + ", " + header.dtype,
     header.program,
@@ -88,7 +88,7 @@
     if (round.next !== null) {
       const kind = round.drafts.length ? round.next_kind : "plain";
       const sign = { bonus: "✚", recovered: "↻", plain: "" }[kind];
-      rung.append(pressable(make("span", sign + round.next, "t " + kind), round.round, round.accepted, turn));
+      rung.append(pressable(make("span", sign + round.next, "t " + kind), round.round, round.next_column, turn));
       tokens[tokens.length - 1].isNext = true;
     }
     at("ladder").append(rung);
