@@ -84,7 +84,7 @@ fn turn(turn: &Turn, left: &mut usize) -> Value {
     let answer = turn.answer(Lane::Speculative);
     let shown = answer.rounds.len().min(*left);
     *left -= shown;
-    let rounds: Vec<_> = answer.rounds[..shown].iter().map(round).collect();
+    let rounds: Vec<_> = answer.rounds[..shown].iter().map(|shown| round(shown)).collect();
     let last = answer.rounds.get(shown).map_or(u32::MAX, |next| next.round);
     json!({
         "number": turn.number,
@@ -108,7 +108,7 @@ fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
 /// round, column of the round (none for the first).
 fn strands(answer: &Answer, before: u32) -> Vec<Value> {
     let mut joiner = Joiner::default();
-    let mut rounds = answer.rounds.iter().peekable();
+    let mut at = 0;
     let mut left = Vec::new().into_iter();
     let mut current = 0;
     let strands = answer.strands().take_while(|strand| strand.round < before);
@@ -116,8 +116,9 @@ fn strands(answer: &Answer, before: u32) -> Vec<Value> {
         .map(|strand| {
             if current != strand.round {
                 current = strand.round;
-                while rounds.next_if(|round| round.round != current).is_some() {}
-                left = rounds.peek().map_or(Vec::new(), |round| columns(round)).into_iter();
+                let found = answer.rounds[at..].iter().position(|round| round.round == current);
+                at += found.unwrap_or(0);
+                left = found.map_or(Vec::new(), |_| columns(&answer.rounds[at])).into_iter();
             }
             let column = left.next().unwrap_or(0);
             let fate = name(strand.fate);
@@ -144,6 +145,7 @@ fn columns(round: &Round) -> Vec<usize> {
 fn name(fate: Fate) -> &'static str {
     match fate {
         Fate::Committed(Provenance::Prefill) => "first",
+        Fate::Committed(Provenance::Kept) => "kept",
         Fate::Committed(Provenance::Accepted) => "accepted",
         Fate::Committed(Provenance::Recovered) => "recovered",
         Fate::Committed(Provenance::Bonus) => "bonus",

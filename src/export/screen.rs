@@ -9,9 +9,9 @@ use ratatui::Terminal;
 use ratatui::backend::Backend;
 
 use crate::protocol::{Event, EventKind, Lane, Outcome};
-use crate::session::Session;
+use crate::session::Timeline;
 use crate::trace::Recording;
-use crate::tui::{self, Action, App, TuiOptions};
+use crate::tui::{self, Action, App, Depth, TuiOptions};
 
 use super::{ExportOptions, Stop, as_replayed};
 
@@ -21,9 +21,9 @@ const FRAME: Duration = Duration::from_micros(66_667);
 /// How long the last frame stays.
 pub(super) const LAST: Duration = Duration::from_secs(3);
 
-/// A session, and a look at it.
+/// What happened, and a look at it.
 pub(super) struct Stage {
-    session: Session,
+    time: Timeline,
     app: App,
 }
 
@@ -35,23 +35,23 @@ pub(super) struct Marker {
 
 impl Stage {
     fn new(options: &ExportOptions) -> Self {
-        let options = TuiOptions { theme: options.theme.clone(), true_color: true, ..TuiOptions::default() };
-        let (session, mut app) = (Session::new(), App::new(options));
+        let options = TuiOptions { theme: options.theme.clone(), depth: Depth::True, ..TuiOptions::default() };
+        let (mut time, mut app) = (Timeline::new(), App::new(options));
         // nobody types here: the keys on show are those of someone who looks
-        tui::update(&mut app, &session, Action::FocusNext);
-        Self { session, app }
+        tui::update(&mut app, &mut time, Action::FocusNext);
+        Self { time, app }
     }
 
-    fn apply(&mut self, event: &Event) {
-        self.session.apply(event);
-        self.app.follow(&self.session);
+    fn apply(&mut self, event: Event) {
+        self.time.apply(event);
+        self.app.follow(self.time.live());
     }
 
     /// Draws the screen as it is now.
     pub(super) fn draw<B: Backend>(&mut self, terminal: &mut Terminal<B>) -> std::io::Result<()> {
-        let (session, app) = (&self.session, &self.app);
+        let (time, app) = (&self.time, &self.app);
         let mut seen = None;
-        let drawn = terminal.draw(|frame| seen = Some(tui::view(session, app, app.theme(), frame)));
+        let drawn = terminal.draw(|frame| seen = Some(tui::view(time, app, app.theme(), frame)));
         drawn.map_err(|error| std::io::Error::other(error.to_string()))?;
         if let Some(seen) = seen {
             self.app.saw(seen);
@@ -68,7 +68,7 @@ pub(super) fn at(recording: &Recording, options: &ExportOptions) -> Result<Stage
         if options.at.is_some_and(|at| Duration::from_micros(event.at_us) > at) {
             break;
         }
-        stage.apply(&as_replayed(event, recording));
+        stage.apply(as_replayed(event, recording));
     }
     Ok(stage)
 }
@@ -92,7 +92,7 @@ pub(super) fn film(
         }
         (now, at_us) = (next, Some(event.at_us));
         markers.extend(marker(&event, now));
-        stage.apply(&as_replayed(event, recording));
+        stage.apply(as_replayed(event, recording));
     }
     on_frame(&mut stage, now, markers)
 }

@@ -84,7 +84,7 @@ fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u64) -> i64) -> Vec<Colu
         .iter()
         .flat_map(|answer| {
             let complete = answer.rounds.iter().filter(|round| round.is_complete && !round.committed.is_empty());
-            complete.enumerate().map(|(step, round)| (*answer, step, round))
+            complete.enumerate().map(|(step, round)| (*answer, step, &**round))
         })
         .collect();
     let each_int =

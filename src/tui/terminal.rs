@@ -11,8 +11,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use crossterm::cursor::Show;
 use crossterm::clipboard::CopyToClipboard;
+use crossterm::cursor::Show;
 use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event as Input, EventStream,
     KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
@@ -330,8 +330,8 @@ impl Front {
                 Ok(None) | Err(_) => self.is_open = false,
             }
         }
-        if let Some(end) = self.session.end().filter(|_| self.app.lost.is_none()) {
-            self.apply(&end);
+        if let Some(end) = self.time.live().end().filter(|_| self.app.lost.is_none()) {
+            self.apply(end);
         }
         for dropped in self.consumers.finish() {
             eprintln!("draftscope: {dropped}");

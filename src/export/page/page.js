@@ -137,8 +137,9 @@
     card.append(shut, title);
     const found = index.get(entry.round);
     if (found === undefined) {
-      card.append(make("p", "The first token of the answer, picked from the prompt's last row."));
-      bars(card, "target (p)", entry.turn.first_row);
+      const isKept = entry.element.matches(".kept");
+      card.append(make("p", isKept ? "Taken over from the answer that this one branches from." : "The first token of the answer, picked from the prompt's last row."));
+      if (!isKept) bars(card, "target (p)", entry.turn.first_row);
     } else {
       const round = rounds[found].round;
       const draft = round.drafts[entry.column];
