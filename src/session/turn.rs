@@ -146,17 +146,15 @@ impl Answer {
     /// Takes an event of a round; returns what the lane does next, or nothing if it was ignored.
     pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings) -> Option<Phase> {
         match kind {
-            EventKind::RoundStarted { round, base_len, draft_len } => {
-                Some(self.start_round(Round {
-                    round: *round,
-                    base_len: *base_len,
-                    draft_len: *draft_len,
-                    rule: settings.rule,
-                    sampling: settings.sampling,
-                    leniency: settings.leniency,
-                    ..Round::default()
-                }))
-            }
+            EventKind::RoundStarted { round, base_len, draft_len } => Some(self.start_round(Round {
+                round: *round,
+                base_len: *base_len,
+                draft_len: *draft_len,
+                rule: settings.rule,
+                sampling: settings.sampling,
+                leniency: settings.leniency,
+                ..Round::default()
+            })),
             EventKind::Drafted { round, index, token, q, top, row, took_us } => {
                 let cell = DraftCell { piece: token.clone(), q: *q, top: top.clone(), row: *row, took_us: *took_us };
                 let round = self.round_mut(*round)?;

@@ -11,8 +11,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use crossterm::cursor::Show;
 use crossterm::clipboard::CopyToClipboard;
+use crossterm::cursor::Show;
 use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event as Input, EventStream,
     KeyEventKind, MouseButton, MouseEvent, MouseEventKind,

@@ -40,7 +40,14 @@ pub(in crate::tui) struct Flow {
 
 impl Flow {
     pub(in crate::tui) fn new(width: u16) -> Self {
-        Self { width: usize::from(width).max(1), lines: Vec::new(), line: Vec::new(), used: 0, tag: (0, 0), tags: Vec::new() }
+        Self {
+            width: usize::from(width).max(1),
+            lines: Vec::new(),
+            line: Vec::new(),
+            used: 0,
+            tag: (0, 0),
+            tags: Vec::new(),
+        }
     }
 
     /// Lines finished so far; the one under way has this index.
