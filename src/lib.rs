@@ -14,7 +14,10 @@
 //! *accepted / rejected / not reached*, *bonus* (all k accepted, one more from p), *recovered*
 //! (after a rejection, from the residual max(0, p − q)), *committed* (output), *p* target's and *q*
 //! drafter's distribution, *u* uniform draw, *acceptance rate* = accepted / drafted, *mean tokens
-//! per round* = committed / rounds, bonus and recovered included.
+//! per round* = committed / rounds, bonus and recovered included, *lossless* rule (the committed tokens
+//! follow p, whoever drafts), *departure* (a token that a rule which is not lossless accepted and a
+//! lossless one would not have), *tree* (drafts with alternatives: each continues the anchor or another
+//! draft), *row* of the target's pass (0 behind the anchor, i + 1 behind draft i).
 
 pub mod cli;
 pub mod engine;

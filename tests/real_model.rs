@@ -271,6 +271,30 @@ fn every_drafter_tree_and_lossless_rule_gives_the_plain_text_on_the_real_model()
 }
 
 #[test]
+fn a_stack_of_native_modules_drafts_and_changes_nothing() {
+    let stack = real::mtp_stack_of_two();
+    let half = MtpRecipe { weights: real::mtp_fp8().weights, ..stack.clone() };
+    let Some(lacking) = real::load_native_with(half) else { return };
+    let error = lacking.err().unwrap().to_string();
+    assert!(error.contains("mtp.layers.1."), "{error}");
+    let loaded = real::load_native_with(stack).unwrap().unwrap();
+    let mut plain = Decoder::new(loaded.target.fork().unwrap(), Box::new(NoDrafter), &settings(0));
+    assert_eq!(loaded.deeper.len(), 1);
+    let modules = std::iter::once(loaded.mtp.unwrap().0).chain(loaded.deeper).collect();
+    let mut decoder = Decoder::new(loaded.target, Box::new(MtpDrafter::stack(modules)), &settings(3));
+    let mut accepted = 0;
+    for golden in real::golden().iter().step_by(8) {
+        let prompt = ids(&golden.prompt_ids);
+        let (want, _) = run(&mut plain, &prompt, 40);
+        let (got, rounds) = run(&mut decoder, &prompt, 40);
+        let shared = want.len().min(got.len());
+        assert_eq!(got[..shared], want[..shared], "{}", golden.prompt);
+        accepted += rounds.iter().map(|(_, accepted)| accepted).sum::<usize>();
+    }
+    assert!(accepted > 10, "the first module still drafts as it did: {accepted}");
+}
+
+#[test]
 fn a_tree_and_the_own_file_as_draft_model_commit_more_per_round() {
     let Some((target, roster)) = roster() else { return };
     let mut decoder = Decoder::new(target, Box::new(roster), &settings(3));

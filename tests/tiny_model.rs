@@ -13,7 +13,8 @@ use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{DraftCtx, Drafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster};
-use draftscope::speculate::sampler::LogitRow;
+use draftscope::speculate::draws::Purpose;
+use draftscope::speculate::sampler::{LogitRow, Sampler};
 use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -393,45 +394,90 @@ fn a_failing_drafter_is_told_and_decoding_goes_on() {
     assert_eq!(notices.len(), 1, "{notices:?}");
 }
 
-#[test]
-fn rejection_keeps_the_law_of_the_target_over_whole_rounds() {
-    // the second token of the answer, over many seeds: plain against speculative, two-sample chi-square
-    let files = Tiny::new(2);
-    let Loaded { target, .. } = files.load();
-    let prompt = tokens(2, 4);
-    let n = 1_500;
-    let run = |draft_len: u8| {
-        let drafter: Box<dyn Drafter> = match draft_len {
-            0 => Box::new(NoDrafter),
-            _ => Box::new(MtpDrafter::new(files.load().mtp.unwrap().0)),
-        };
-        let mut counts = std::collections::BTreeMap::<TokenId, f64>::new();
-        let sampling = Sampling { temperature: 5.0, top_k: 6, ..Sampling::default() };
-        let base = Settings { draft_len, rule: VerifyRule::Rejection, sampling, ..Settings::default() };
-        let mut decoder = Decoder::new(target.fork().unwrap(), drafter, &base);
-        for seed in 0..n {
-            // another half of the seeds for either run: the two samples are independent
-            let seed = seed * 2 + u64::from(draft_len > 0);
-            decoder.set(&Settings { sampling: Sampling { seed, ..sampling }, ..base });
-            decoder.prefill(1, &prompt).unwrap();
-            let committed = decoder.round(&mut |_| Duration::ZERO).unwrap();
-            *counts.entry(committed[0]).or_default() += 1.0;
+/// Draws from the target's own distribution at another temperature: often right, often wrong. In a tree
+/// two alternatives without replacement at every row of the first one's path.
+struct Distorted;
+
+impl Drafter for Distorted {
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let since = ctx.target.checkpoint()?;
+        let sampling = Sampling { temperature: 0.4 * ctx.sampler.sampling.temperature, ..ctx.sampler.sampling };
+        let alternatives = 1 + usize::from(ctx.drafting.tree.is_some());
+        let (mut token, mut row) = (*ctx.committed.last().unwrap(), 0);
+        for _ in 0..ctx.round.draft_len {
+            let out = ctx.target.forward_early(&[token], tiny::LAYERS)?;
+            let q = Sampler { sampling }.distribution(&LogitRow::of(&out, 0, None), None, 0)?;
+            let mut left = q.clone();
+            let first = ctx.drafts().len();
+            for index in first..first + alternatives {
+                let drawn = left.pick(ctx.round.draw(Purpose::Draft, index));
+                left = left.without(drawn);
+                let draft = Draft::drawn(drawn, q.clone());
+                ctx.propose(if alternatives > 1 { draft.at_row(row) } else { draft });
+            }
+            (token, row) = (ctx.drafts()[first].token, first + 1);
         }
-        counts
-    };
-    let (plain, speculative) = (run(0), run(3));
-    let support: std::collections::BTreeSet<_> = plain.keys().chain(speculative.keys()).collect();
-    let (mut chi, mut df) = (0.0, -1.0);
-    for token in support {
-        let (a, b) = (plain.get(token).unwrap_or(&0.0), speculative.get(token).unwrap_or(&0.0));
-        if a + b >= 10.0 {
-            chi += (a - b).powi(2) / (a + b);
-            df += 1.0;
-        }
+        ctx.target.truncate(since.len, &since)
     }
-    assert!(df >= 3.0, "the test needs some spread");
-    let limit = df * (1.0 - 2.0 / (9.0 * df) + 3.719 * (2.0f64 / (9.0 * df)).sqrt()).powi(3);
-    assert!(chi < limit, "chi-square {chi} with {df} degrees of freedom (99.99 % quantile {limit})");
+}
+
+/// How often an answer begins with these two tokens, behind the one that the prefill commits.
+fn pairs(files: &Tiny, settings: Settings, drafter: Box<dyn Drafter>, seeds: std::ops::Range<u64>) -> (Counts, usize) {
+    let mut counts = Counts::new();
+    let mut accepted = 0;
+    let prompt = tokens(2, 4);
+    let mut decoder = Decoder::new(files.load().target, drafter, &settings);
+    for seed in seeds {
+        decoder.set(&Settings { sampling: Sampling { seed, ..settings.sampling }, ..settings });
+        let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
+        let mut text = Vec::new();
+        while text.len() < 2 {
+            let round = decoder.round(&mut |event| {
+                if let EventKind::Verified { verdict, .. } = event {
+                    accepted += verdict.accepted();
+                }
+                Duration::ZERO
+            });
+            text.extend(round.unwrap());
+        }
+        *counts.entry((first.id, text[0], text[1])).or_default() += 1.0;
+    }
+    (counts, accepted)
+}
+
+type Counts = std::collections::BTreeMap<(TokenId, TokenId, TokenId), f64>;
+
+#[test]
+fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_alike() {
+    // plain against speculative, two-sample chi-square, each with seeds of its own
+    let files = Tiny::new(2);
+    let n = 800;
+    let sampling = Sampling { temperature: 25.0, top_k: 3, ..Sampling::default() };
+    let base = Settings { draft_len: 3, sampling, ..Settings::default() };
+    let (plain, _) = pairs(&files, Settings { draft_len: 0, ..base }, Box::new(NoDrafter), 0..n);
+    let tree = Drafting { tree: Some(6), ..Drafting::default() };
+    let cases = [
+        (VerifyRule::Rejection, Drafting::default()),
+        (VerifyRule::Block, Drafting::default()),
+        (VerifyRule::Rejection, tree),
+    ];
+    for (case, (rule, drafting)) in (1..).zip(cases) {
+        let settings = Settings { rule, drafting, ..base };
+        let (speculative, accepted) = pairs(&files, settings, Box::new(Distorted), case * n..(case + 1) * n);
+        assert!(accepted > n as usize / 4, "{accepted} accepted prove nothing");
+        let support: std::collections::BTreeSet<_> = plain.keys().chain(speculative.keys()).collect();
+        let (mut chi, mut df) = (0.0, -1.0);
+        for token in support {
+            let (a, b) = (plain.get(token).unwrap_or(&0.0), speculative.get(token).unwrap_or(&0.0));
+            if a + b >= 10.0 {
+                chi += (a - b).powi(2) / (a + b);
+                df += 1.0;
+            }
+        }
+        assert!(df >= 8.0, "the test needs some spread");
+        let limit = df * (1.0 - 2.0 / (9.0 * df) + 3.719 * (2.0f64 / (9.0 * df)).sqrt()).powi(3);
+        assert!(chi < limit, "{rule}, {drafting:?}: chi-square {chi} with {df} degrees of freedom (limit {limit})");
+    }
 }
 
 #[test]

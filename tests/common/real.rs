@@ -36,6 +36,25 @@ pub fn mtp_fp8() -> MtpRecipe {
     mtp(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m/mtp.fp8.safetensors"))
 }
 
+/// The FP8 module twice, as a stack with one module per depth.
+pub fn mtp_stack_of_two() -> MtpRecipe {
+    let recipe = mtp_fp8();
+    let file = safetensors::SafeTensors::deserialize(&recipe.weights).unwrap();
+    let mut tensors = file.tensors();
+    let second = tensors.iter().filter(|(name, _)| name.contains(".layers.0."));
+    let second: Vec<_> = second.map(|(name, view)| (name.replace(".0.", ".1."), view.clone())).collect();
+    tensors.extend(second);
+    let weights = safetensors::serialize(tensors, None).unwrap();
+    let config = String::from_utf8(recipe.config.to_vec()).unwrap();
+    let config = config.replace("\"num_nextn_predict_layers\": 1", "\"num_nextn_predict_layers\": 2");
+    MtpRecipe { weights: weights.into(), config: config.into_bytes().into(), ..recipe }
+}
+
+/// Loads the default target on the native backend with another module; none when offline.
+pub fn load_native_with(mtp: MtpRecipe) -> Option<Result<Loaded, draftscope::model::ModelError>> {
+    Some(load(&recipe(Backend::Native, Dtype::Auto, mtp)?, &mut |_, _, _| {}))
+}
+
 /// Loads the default target on candle; none when offline.
 pub fn load_target(dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
     load_on(Backend::Candle, dtype, mtp)
