@@ -19,10 +19,7 @@ fn start(files: &Tiny, settings: Settings) -> Source {
 }
 
 /// Answers one prompt; `react` hears every event of the turn and may send commands.
-fn answer(
-    source: &mut Source,
-    mut react: impl FnMut(&EventKind) -> Option<Command>,
-) -> (Vec<TokenId>, Vec<EventKind>) {
+fn answer(source: &mut Source, mut react: impl FnMut(&EventKind) -> Option<Command>) -> (Vec<TokenId>, Vec<EventKind>) {
     source.commands.send(Command::Generate { prompt: Prompt::Raw("in the thin".into()) }).unwrap();
     let (mut text, mut events) = (Vec::new(), Vec::new());
     loop {
@@ -136,7 +133,10 @@ fn settings_of_the_lab_change_in_the_middle_and_a_missing_drafter_says_why() {
     let rows = |event: &EventKind| matches!(event, EventKind::Drafted { row: Some(_), .. });
     assert!(events.iter().any(rows), "no tree was drafted");
     let notices: Vec<_> = events.iter().filter(|event| matches!(event, EventKind::Notice { .. })).collect();
-    assert!(matches!(&notices[..], [EventKind::Notice { message }] if message.contains("--draft-model")), "{notices:?}");
+    assert!(
+        matches!(&notices[..], [EventKind::Notice { message }] if message.contains("--draft-model")),
+        "{notices:?}"
+    );
     let started = |round: u32| {
         let is_it = |event: &EventKind| matches!(event, EventKind::RoundStarted { round: r, .. } if *r == round);
         events.iter().position(is_it).unwrap()
