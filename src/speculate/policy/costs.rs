@@ -38,6 +38,10 @@ impl Recent {
         values.sort_unstable_by(f64::total_cmp);
         values.get(values.len() / 2).copied().unwrap_or(1.0)
     }
+
+    fn correction(&self) -> f64 {
+        self.median(START_VOTES).clamp(1.0 / MOST, MOST)
+    }
 }
 
 /// Costs at the start, and corrections.
@@ -82,13 +86,31 @@ impl CostModel {
     /// Costs as of now.
     pub(super) fn now(&self) -> Costs {
         let speed = self.speed.median(0);
-        let corrected = |base: f64, recent: &Recent| base * speed * recent.median(START_VOTES).clamp(1.0 / MOST, MOST);
+        let corrected = |base: f64, recent: &Recent| base.max(1.0) * speed * recent.correction();
+        let verify_us = self.base.verify_us.iter().zip(self.width_corrections());
         Costs {
-            verify_us: rising(self.base.verify_us.iter().zip(&self.verify).map(|(t, r)| corrected(*t, r)).collect()),
-            draft_us: corrected(self.base.draft_us.max(1.0), &self.draft),
+            verify_us: rising(verify_us.map(|(base, correction)| base * speed * correction).collect()),
+            draft_us: corrected(self.base.draft_us, &self.draft),
             settle_us: self.base.settle_us * speed,
-            overhead_us: corrected(self.base.overhead_us.max(1.0), &self.overhead),
+            overhead_us: corrected(self.base.overhead_us, &self.overhead),
         }
+    }
+
+    /// One for each width; those that were not seen take after their nearest neighbours that were.
+    fn width_corrections(&self) -> Vec<f64> {
+        let seen: Vec<(f64, f64)> = (0..self.verify.len())
+            .filter(|i| !self.verify[*i].0.is_empty())
+            .map(|i| (i as f64, self.verify[i].correction()))
+            .collect();
+        let at = |i: f64| {
+            let below = seen.iter().rfind(|(at, _)| *at <= i).or(seen.first());
+            let above = seen.iter().find(|(at, _)| *at >= i).or(seen.last());
+            let (Some((from, low)), Some((to, high))) = (below, above) else {
+                return 1.0;
+            };
+            if to > from { low + (high - low) * (i - from).clamp(0.0, to - from) / (to - from) } else { *low }
+        };
+        (0..self.verify.len()).map(|i| at(i as f64)).collect()
     }
 }
 
@@ -154,5 +176,6 @@ mod tests {
         let now = model.now().verify_us;
         assert!((now[1] / now[0] - 1.65).abs() < 0.01, "{now:?}");
         assert!((now[0] - 1000.0).abs() < 1.0);
+        assert!((now[2] / now[0] - 1.8).abs() < 0.01, "its neighbour takes after it: {now:?}");
     }
 }

@@ -1,0 +1,232 @@
+//! The probe run against real runs, and the draft length that the engine chooses.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{real, tiny};
+use draftscope::engine::{self, CostKey, CostMemory, EngineConfig};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Recipe};
+use draftscope::protocol::{
+    Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
+};
+use draftscope::session::probe::{Recording, Simulated};
+use draftscope::session::{Answer, Round};
+use draftscope::stream::Consumer;
+
+fn settings(drafter: DrafterKind, max_tokens: u32) -> Settings {
+    Settings { drafter, max_tokens, baseline: Baseline::Off, ..Settings::default() }
+}
+
+fn driver(recipe: Recipe, settings: Settings) -> Driver {
+    Driver::new(engine::spawn(EngineConfig { recipe, settings }).unwrap())
+}
+
+fn answer(driver: &mut Driver, prompt: &str) -> Answer {
+    assert_eq!(driver.answer(Prompt::Raw(prompt.into())), Outcome::Answered);
+    driver.session().turn().unwrap().answer(Lane::Speculative).clone()
+}
+
+/// What a real run counted, drafts that a stop rule cut off left out, as a simulation counts.
+fn counted(answer: &Answer) -> Simulated {
+    let mut sum = Simulated::default();
+    let most = answer.rounds.iter().map(|round| round.drafts.len()).max().unwrap_or(0);
+    sum.offered_per_pos = vec![0; most];
+    sum.accepted_per_pos = vec![0; most];
+    sum.rounds_by_rows = vec![0; most + 1];
+    for round in &answer.rounds {
+        let (drafted, accepted) = (round.drafts.len(), kept(round));
+        sum.rounds += 1;
+        sum.drafted += drafted as u64;
+        sum.accepted += accepted as u64;
+        sum.committed += round.committed.len() as u64;
+        sum.offered_per_pos[..drafted].iter_mut().for_each(|count| *count += 1);
+        sum.accepted_per_pos[..accepted].iter_mut().for_each(|count| *count += 1);
+        sum.rounds_by_rows[round.rows.len() - 1] += 1;
+    }
+    sum
+}
+
+fn kept(round: &Round) -> usize {
+    round.accepted().min(round.committed.len())
+}
+
+/// Probes every prompt, then really runs each k and p-min; all counts must be equal.
+fn assert_simulated_equals_run(recipe: &Recipe, drafter: DrafterKind, prompts: &[&str], max_tokens: u32) -> Simulated {
+    let base = settings(drafter, max_tokens);
+    let probe = Settings { probe_depth: 8, draft_len: 0, ..base };
+    let mut probing = driver(recipe.clone(), probe);
+    let recordings: Vec<_> =
+        prompts.iter().map(|p| Recording::of(&answer(&mut probing, p)).expect("a whole probe run")).collect();
+    let mut all = Simulated::default();
+    for (draft_len, p_min) in [(1, 0.0), (2, 0.0), (3, 0.0), (4, 0.0), (6, 0.0), (8, 0.0), (4, 0.3), (8, 0.6)] {
+        let drafting = Drafting { p_min, ..base.drafting };
+        let mut running = driver(recipe.clone(), Settings { draft_len, drafting, ..base });
+        for (recording, prompt) in recordings.iter().zip(prompts) {
+            let simulated = recording.fixed(draft_len.into(), p_min);
+            let run = counted(&answer(&mut running, prompt));
+            assert_eq!(simulated, run, "{drafter}, k = {draft_len}, p-min {p_min}: {prompt}");
+            all.merge(&run);
+        }
+    }
+    all
+}
+
+#[test]
+fn simulated_counts_equal_those_of_real_runs_on_tiny_models() {
+    let prompts = ["the thin inn", "in the thin", "the the the inn the the"];
+    for seed in [3, 4] {
+        let files = tiny::Tiny::new(seed);
+        for drafter in [DrafterKind::Mtp, DrafterKind::Ngram, DrafterKind::EarlyExit, DrafterKind::NgramMtp] {
+            let sum = assert_simulated_equals_run(&files.recipe(), drafter, &prompts, 60);
+            println!("seed {seed}, {drafter}: {} drafted, {} accepted", sum.drafted, sum.accepted);
+            assert!(sum.drafted > 0, "nothing was compared");
+        }
+    }
+}
+
+#[test]
+fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
+    let Some(target) = real::target_file() else { return };
+    let recipe = Recipe {
+        target,
+        sha256: None,
+        dtype: Dtype::Auto,
+        device: DeviceChoice::Cpu,
+        backend: Backend::Native,
+        threads: None,
+        ctx_len: Some(512),
+        mtp: Some(real::mtp_fp8()),
+        draft_model: None,
+    };
+    let prompts = ["Once upon a time there was a", "def add(a, b):\n", "The five largest cities are 1."];
+    for drafter in [DrafterKind::Mtp, DrafterKind::NgramMtp] {
+        let sum = assert_simulated_equals_run(&recipe, drafter, &prompts, 32);
+        println!("{drafter}: {} drafted, {} accepted in {} rounds", sum.drafted, sum.accepted, sum.rounds);
+        assert!(sum.accepted > 50, "too little was accepted to compare");
+    }
+}
+
+/// Keeps every event.
+#[derive(Clone, Default)]
+struct Tape(Arc<Mutex<Vec<Event>>>);
+
+impl Consumer for Tape {
+    fn name(&self) -> &str {
+        "the tape"
+    }
+    fn event(&mut self, event: &Event) -> std::io::Result<()> {
+        self.0.lock().unwrap().push(event.clone());
+        Ok(())
+    }
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Remembers one measurement and counts what it is asked.
+#[derive(Default)]
+struct OneMemory {
+    kept: Mutex<Option<(CostKey, Costs)>>,
+    recalls: Mutex<u32>,
+}
+
+impl CostMemory for OneMemory {
+    fn recall(&self, key: &CostKey) -> Option<Costs> {
+        *self.recalls.lock().unwrap() += 1;
+        self.kept.lock().unwrap().as_ref().filter(|(kept, _)| kept == key).map(|(_, costs)| costs.clone())
+    }
+    fn remember(&self, key: &CostKey, costs: &Costs) {
+        *self.kept.lock().unwrap() = Some((key.clone(), costs.clone()));
+    }
+}
+
+fn kinds(tape: &Tape) -> Vec<EventKind> {
+    tape.0.lock().unwrap().iter().map(|event| event.kind.clone()).collect()
+}
+
+fn automatic(drafter: DrafterKind, memory: Arc<OneMemory>) -> (Vec<EventKind>, Answer) {
+    let files = tiny::Tiny::new(3);
+    let settings = Settings { draft_len_mode: DraftLenMode::Auto, ..settings(drafter, 120) };
+    let config = EngineConfig { recipe: files.recipe(), settings };
+    let mut driver = Driver::new(engine::spawn_with(config, memory).unwrap());
+    let tape = Tape::default();
+    driver.add(Box::new(tape.clone()));
+    let answer = answer(&mut driver, "the thin inn");
+    driver.finish();
+    (kinds(&tape), answer)
+}
+
+#[test]
+fn the_engine_measures_chooses_and_says_why() {
+    let memory = Arc::new(OneMemory::default());
+    let (events, auto) = automatic(DrafterKind::Random, Arc::clone(&memory));
+    let known = events.iter().find_map(|kind| match kind {
+        EventKind::CostsKnown { costs, remembered } => Some((costs.clone(), *remembered)),
+        _ => None,
+    });
+    let (costs, remembered) = known.expect("what passes cost is told");
+    assert!(costs.is_usable() && costs.longest() == 8 && !remembered, "{costs:?}");
+    assert!(costs.verify_us.is_sorted(), "{costs:?}");
+    let changes: Vec<_> =
+        events.iter().filter(|kind| matches!(kind, EventKind::DraftLenChosen { .. })).cloned().collect();
+    for change in &changes {
+        let EventKind::DraftLenChosen { from, draft_len, reason, expected, .. } = change else { unreachable!() };
+        assert!(reason.starts_with(&format!("k {from} → {draft_len}")) && expected.len() == 9, "{change:?}");
+    }
+    // every round ran with the k that was told last
+    let mut k = Settings::default().draft_len;
+    for kind in &events {
+        match kind {
+            EventKind::DraftLenChosen { from, draft_len, .. } => {
+                assert_eq!(*from, k);
+                k = *draft_len;
+            }
+            EventKind::RoundStarted { draft_len, .. } => assert_eq!(*draft_len, k),
+            _ => {}
+        }
+    }
+    // the tiny model's text is the plain one whatever is chosen
+    let plain = answer(
+        &mut driver(tiny::Tiny::new(3).recipe(), Settings { draft_len: 0, ..settings(DrafterKind::Random, 120) }),
+        "the thin inn",
+    );
+    let ids = |answer: &Answer| answer.tokens.iter().map(|t| t.piece.id).collect::<Vec<_>>();
+    assert_eq!(ids(&auto), ids(&plain));
+
+    // what is remembered is not measured again, whatever it says
+    let key = CostKey::of(match &events.iter().find(|kind| matches!(kind, EventKind::Started { .. })).unwrap() {
+        EventKind::Started { header } => header,
+        _ => unreachable!(),
+    });
+    let dear = Costs { verify_us: (1..=9).map(|m| f64::from(m) * 1e6).collect(), ..costs };
+    memory.remember(&key, &dear);
+    let (events, _) = automatic(DrafterKind::Random, memory);
+    let recalled = EventKind::CostsKnown { costs: dear, remembered: true };
+    assert!(events.contains(&recalled), "the remembered costs are used");
+    assert!(events.iter().any(|kind| matches!(kind, EventKind::DraftLenChosen { draft_len: 0, .. })));
+}
+
+#[test]
+fn automatic_and_fixed_change_live_and_hopeless_drafts_end_in_plain_decoding() {
+    let files = tiny::Tiny::new(3);
+    let mut driver = driver(files.recipe(), Settings { draft_len: 4, ..settings(DrafterKind::Random, 200) });
+    let tape = Tape::default();
+    driver.add(Box::new(tape.clone()));
+    answer(&mut driver, "the inn");
+    assert!(!kinds(&tape).iter().any(|kind| matches!(kind, EventKind::CostsKnown { .. })), "nobody asked");
+    driver.send(Command::SetAutoDraftLen);
+    answer(&mut driver, "the thin inn");
+    assert_eq!(driver.session().settings().draft_len_mode, DraftLenMode::Auto);
+    let third = answer(&mut driver, "in the thin");
+    let plain = third.rounds.iter().filter(|round| round.draft_len == 0).count();
+    assert!(plain * 10 >= third.rounds.len() * 8, "{plain} of {} rounds were plain", third.rounds.len());
+    assert!(driver.session().chosen().is_some() && driver.session().costs().is_some());
+    driver.send(Command::SetDraftLen { draft_len: 2 });
+    let fixed = answer(&mut driver, "thin in");
+    assert!(fixed.rounds.iter().all(|round| round.draft_len == 2));
+    assert!(driver.session().chosen().is_none());
+}
