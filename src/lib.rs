@@ -17,6 +17,7 @@
 //! per round* = committed / rounds, bonus and recovered included.
 
 pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod headless;
 pub mod identity;

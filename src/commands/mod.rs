@@ -2,6 +2,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod compare;
+pub(crate) mod config;
 mod costs;
 pub(crate) mod explain;
 pub(crate) mod identity;
