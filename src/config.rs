@@ -15,8 +15,28 @@ pub const TEMPLATE: &str = include_str!("../assets/config.toml");
 
 /// Options that the file may set, by their long names.
 pub const KEYS: &[&str] = &[
-    "theme", "view", "split", "ascii", "no-mouse", "model", "dtype", "device", "backend", "threads", "ctx", "drafter",
-    "draft-len", "verify", "temperature", "top-k", "top-p", "min-p", "seed", "max-tokens", "system", "raw",
+    "theme",
+    "view",
+    "split",
+    "ascii",
+    "no-mouse",
+    "model",
+    "dtype",
+    "device",
+    "backend",
+    "threads",
+    "ctx",
+    "drafter",
+    "draft-len",
+    "verify",
+    "temperature",
+    "top-k",
+    "top-p",
+    "min-p",
+    "seed",
+    "max-tokens",
+    "system",
+    "raw",
 ];
 
 /// Largest file that is read.
@@ -81,7 +101,11 @@ impl UserFiles {
         match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
             Ok(_) if text.len() as u64 <= MAX_BYTES => Some(text),
             Ok(_) => {
-                self.warnings.push(format!("{} is longer than {} kB and was not read", path.display(), MAX_BYTES >> 10));
+                self.warnings.push(format!(
+                    "{} is longer than {} kB and was not read",
+                    path.display(),
+                    MAX_BYTES >> 10
+                ));
                 None
             }
             Err(error) => {
@@ -102,7 +126,8 @@ impl UserFiles {
         for (key, value) in table {
             let value = match value {
                 _ if !KEYS.contains(&key.as_str()) => {
-                    self.warnings.push(format!("config: there is no setting '{key}'; draftscope config init lists all"));
+                    self.warnings
+                        .push(format!("config: there is no setting '{key}'; draftscope config init lists all"));
                     continue;
                 }
                 toml::Value::String(text) => text,
@@ -208,10 +233,11 @@ mod tests {
 
     #[test]
     fn the_template_names_every_key_and_its_defaults_are_taken() {
-        let open: String = TEMPLATE.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = ")).fold(
-            String::new(),
-            |text, line| text + line + "\n",
-        );
+        let open: String = TEMPLATE
+            .lines()
+            .filter_map(|l| l.strip_prefix("# "))
+            .filter(|l| l.contains(" = "))
+            .fold(String::new(), |text, line| text + line + "\n");
         let mut files = UserFiles::default();
         files.add(&open);
         assert_eq!(files.warnings, Vec::<String>::new());

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Some(Action::VerifyIdentity(args)) => commands::identity::run(args),
         Some(Action::Models { action }) => commands::models::run(action.clone()),
         Some(Action::Config { action }) => commands::config::run(action, &parsed),
-        Some(Action::Completions { shell }) => Ok(commands::config::completions(*shell)),
+        Some(Action::Completions { shell }) => commands::config::completions(*shell),
         Some(Action::Man) => commands::config::man(),
     };
     match result {

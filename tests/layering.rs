@@ -16,10 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("engine", &["speculate", "model", "protocol", "stream"]),
     ("identity", &["speculate", "model", "protocol"]),
     ("trace", &["protocol", "stream"]),
-    (
-        "session",
-        &["protocol", "speculate::verify", "speculate::distribution", "speculate::draws", "speculate::policy"],
-    ),
+    ("session", &["protocol", "speculate::verify", "speculate::distribution", "speculate::draws", "speculate::policy"]),
     ("tui", &["protocol", "stream", "session", "config"]),
     ("headless", &["protocol", "stream", "session"]),
     ("cli", &[]),
@@ -40,7 +37,8 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
 ];
 
 /// Files behind `#[cfg(test)] mod …`.
-const TEST_FILES: &[&str] = &["/tests.rs", "/fixture.rs", "/testing.rs", "/tests/mod.rs", "/tests/time.rs", "/tests/views.rs"];
+const TEST_FILES: &[&str] =
+    &["/tests.rs", "/fixture.rs", "/testing.rs", "/tests/mod.rs", "/tests/time.rs", "/tests/views.rs"];
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

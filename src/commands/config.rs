@@ -34,11 +34,12 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
         ConfigAction::Init => {
             let folder = path.parent().unwrap_or(std::path::Path::new("."));
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            if path.exists() {
+                bail!("{} exists already; remove it first to have a fresh one", path.display());
+            }
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
-            if let Err(error) = file.persist_noclobber(&path) {
-                bail!("{} was not written: {}; remove it first", path.display(), error.error);
-            }
+            file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
             println!("wrote {}", path.display());
         }
     }
@@ -68,9 +69,11 @@ fn show(parsed: &Parsed) -> Result<()> {
 }
 
 /// Completions for a shell, on standard output.
-pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
-    clap_complete::generate(shell, &mut Cli::command(), "draftscope", &mut std::io::stdout());
-    ExitCode::SUCCESS
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
+    let mut text = Vec::new(); // the generator panics when a reader has enough
+    clap_complete::generate(shell, &mut Cli::command(), "draftscope", &mut text);
+    std::io::stdout().write_all(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The manual page, on standard output.

@@ -14,8 +14,8 @@ mod position;
 pub mod probe;
 mod round;
 mod stats;
-mod timeline;
 pub mod text;
+mod timeline;
 mod turn;
 mod what_if;
 

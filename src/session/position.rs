@@ -63,7 +63,8 @@ pub fn facts(round: &Round, index: usize) -> Facts {
 fn acceptance(round: &Round, row: &Prediction, is_best: bool, (p, q): (f32, Option<f32>)) -> Option<f32> {
     row.best()?;
     if round.sampling.is_greedy() {
-        return matches!(round.rule, VerifyRule::Exact | VerifyRule::Rejection | VerifyRule::Block).then_some(f32::from(u8::from(is_best)));
+        return matches!(round.rule, VerifyRule::Exact | VerifyRule::Rejection | VerifyRule::Block)
+            .then_some(f32::from(u8::from(is_best)));
     }
     match round.rule {
         VerifyRule::Rejection => {

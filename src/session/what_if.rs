@@ -200,9 +200,8 @@ impl Case<'_> {
                 _ => Ruling::Reject(Some(verdict.next)),
             });
         }
-        self.by_ratio(index, draft).ok_or_else(|| {
-            format!("place {} was recorded with its best {} candidates only", index + 1, row.top.len())
-        })
+        self.by_ratio(index, draft)
+            .ok_or_else(|| format!("place {} was recorded with its best {} candidates only", index + 1, row.top.len()))
     }
 
     /// Whether a row holds all that the rule looks at.
@@ -224,7 +223,8 @@ impl Case<'_> {
     /// A draft with the distribution that it was drawn from, if it was.
     fn drawn(&self, index: usize, draft: &Piece) -> Draft {
         let cell = self.round.drafts.get(index).filter(|cell| cell.piece.id == draft.id && !cell.top.top.is_empty());
-        let was_drawn = self.round.judgement(index).is_none_or(|judgement| cell.is_some_and(|c| c.q == Some(judgement.q)));
+        let was_drawn =
+            self.round.judgement(index).is_none_or(|judgement| cell.is_some_and(|c| c.q == Some(judgement.q)));
         match cell {
             Some(cell) => Draft { drawn: was_drawn, ..Draft::drawn(draft.id, distribution(&cell.top)) },
             None => Draft::certain(draft.id),
@@ -349,7 +349,11 @@ mod tests {
         assert_eq!(texts(&more), [" is", " blue", " because"]);
         assert_eq!(more.open.unwrap(), "draft 4 was never made: the drafter must be asked");
         let rejected = what_if(&rounds()[0], &wish(5)).unwrap();
-        assert_eq!((texts(&rejected), rejected.open), (vec![" sky".to_owned()], None), "a longer draft changes nothing");
+        assert_eq!(
+            (texts(&rejected), rejected.open),
+            (vec![" sky".to_owned()], None),
+            "a longer draft changes nothing"
+        );
     }
 
     #[test]
@@ -400,8 +404,7 @@ mod tests {
         round.sampling.temperature = 1.0;
         round.rule = VerifyRule::Rejection;
         let q = round.drafts[1].q.unwrap();
-        let certain =
-            crate::protocol::Judgement { p: q + 0.01, q, u: None, limit: None, outcome: Outcome::NotReached };
+        let certain = crate::protocol::Judgement { p: q + 0.01, q, u: None, limit: None, outcome: Outcome::NotReached };
         if let Some(verdict) = &mut round.verdict {
             verdict.judgements[1] = certain;
             verdict.judgements[2] = crate::protocol::Judgement { p: 0.0, q: round.drafts[2].q.unwrap(), ..certain };

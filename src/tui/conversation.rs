@@ -61,10 +61,6 @@ pub(super) fn branch(point: &Point) -> Prompt {
     Prompt::Branch(Continuation {
         typed: point.turn.typed.clone(),
         tokens: tokens.collect(),
-        branch: Branch {
-            turn: point.turn.number,
-            kept: (point.kept + point.added.len()) as u32,
-            forced: point.forced,
-        },
+        branch: Branch { turn: point.turn.number, kept: (point.kept + point.added.len()) as u32, forced: point.forced },
     })
 }

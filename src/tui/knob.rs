@@ -121,7 +121,8 @@ impl Knob {
             }
             Self::DraftLen => {
                 settings.draft_len_mode = DraftLenMode::Fixed;
-                settings.draft_len = settings.draft_len.saturating_add_signed(if up { 1 } else { -1 }).min(MAX_DRAFT_LEN);
+                settings.draft_len =
+                    settings.draft_len.saturating_add_signed(if up { 1 } else { -1 }).min(MAX_DRAFT_LEN);
                 return Command::SetDraftLen { draft_len: settings.draft_len };
             }
             Self::Rule => {
@@ -203,13 +204,8 @@ mod tests {
     fn a_step_up_and_down_is_back() {
         for knob in Knob::ALL {
             let mut settings = Settings { draft_len: 3, max_tokens: 512, ..Settings::default() };
-            settings.sampling = crate::protocol::Sampling {
-                temperature: 0.7,
-                top_k: 20,
-                top_p: 0.9,
-                min_p: 0.1,
-                seed: 5,
-            };
+            settings.sampling =
+                crate::protocol::Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, seed: 5 };
             let before = knob.value(&settings);
             knob.turn(&mut settings, true, DrafterKind::ALL);
             assert_ne!(knob.value(&settings), before, "{knob:?}");

@@ -8,7 +8,6 @@ use crate::protocol::Event;
 use super::depth::Depth;
 use super::page::Page;
 
-
 /// Writes events somewhere; the answer is a sentence for the screen, good or bad.
 pub type Write = dyn Fn(&mut dyn Iterator<Item = &Event>) -> Result<String, String>;
 

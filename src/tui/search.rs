@@ -23,7 +23,12 @@ pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: 
     if wanted.is_empty() {
         return None;
     }
-    let found: Vec<Place> = session.turns().iter().enumerate().flat_map(|(turn, t)| hits(t.answer(Lane::Speculative), turn, &wanted)).collect();
+    let found: Vec<Place> = session
+        .turns()
+        .iter()
+        .enumerate()
+        .flat_map(|(turn, t)| hits(t.answer(Lane::Speculative), turn, &wanted))
+        .collect();
     let key = |place: &Place| (place.0, place.1.unwrap_or(0));
     let Some(from) = from else {
         return if forward { found.first().copied() } else { found.last().copied() };

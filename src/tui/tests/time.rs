@@ -243,7 +243,8 @@ fn every_action_runs_from_the_palette() {
             stage.key(KeyEvent::from(KeyCode::Char(c)));
         }
         stage.press("<Enter>");
-        let left = matches!(action, Action::Palette | Action::Help | Action::Search | Action::Settings | Action::WhatIf);
+        let left =
+            matches!(action, Action::Palette | Action::Help | Action::Search | Action::Settings | Action::WhatIf);
         assert_eq!(stage.app.overlay.is_some(), left, "{name}");
         assert!(!matches!(stage.app.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
     }

@@ -26,7 +26,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let block = screen.panel(" Inspect ");
         let inner = block.inner(area);
         frame.render_widget(block, area);
-        let text = "Nothing to inspect yet. Send a prompt in Chat, select a token with the arrows, and press Enter on it.";
+        let text =
+            "Nothing to inspect yet. Send a prompt in Chat, select a token with the arrows, and press Enter on it.";
         frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };

@@ -59,9 +59,9 @@ fn hints(screen: Screen, width: usize) -> Line<'static> {
 
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, Confirm, ContinueHere, Down, DraftLenUp, EditPrompt, FocusNext, Follow, Help, HistoryPrevious, Leave,
-        Left, Newline, NextFilter, Open, Palette, PauseResume, Quit, RejectPrevious, Right, Search, Send, Settings,
-        StepPhase, StepRound, StopOrQuit, ToggleSplit, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
+        BackRound, Confirm, ContinueHere, Down, DraftLenUp, EditPrompt, FocusNext, Follow, Help, HistoryPrevious,
+        Leave, Left, Newline, NextFilter, Open, Palette, PauseResume, Quit, RejectPrevious, Right, Search, Send,
+        Settings, StepPhase, StepRound, StopOrQuit, ToggleSplit, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
     };
     match context {
         Context::Prompt => {
@@ -73,13 +73,13 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Browse | Context::Global if screen.time.is_past() => {
             &[PauseResume, StepPhase, StepRound, BackRound, Follow, WhatIf, ContinueHere, Help]
         }
-        Context::Browse | Context::Global if screen.app.is_busy(screen.session) => &[
-            PauseResume, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings, Zoom, ToggleSplit,
-        ],
+        Context::Browse | Context::Global if screen.app.is_busy(screen.session) => {
+            &[PauseResume, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings, Zoom, ToggleSplit]
+        }
         Context::Browse | Context::Global => match screen.app.page {
-            Page::Chat => &[
-                EditPrompt, Left, Right, Open, BackRound, Help, Search, WhatIf, ContinueHere, Palette, Quit,
-            ],
+            Page::Chat => {
+                &[EditPrompt, Left, Right, Open, BackRound, Help, Search, WhatIf, ContinueHere, Palette, Quit]
+            }
             Page::Rounds => &[Up, Down, NextFilter, RejectPrevious, Open, BackRound, WhatIf, Help, ViewChat, Quit],
             Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
             Page::Speed => &[DraftLenUp, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat],

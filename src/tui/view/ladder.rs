@@ -78,7 +78,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let grid = Grid::of(screen, shown, inner.width);
     let mut lines = Vec::new();
     for (place, at) in shown.iter().enumerate() {
-        mark(&grid, *at, Rect { y: inner.y + (place * ROW) as u16, height: ROW as u16, ..inner }.intersection(inner), seen);
+        mark(
+            &grid,
+            *at,
+            Rect { y: inner.y + (place * ROW) as u16, height: ROW as u16, ..inner }.intersection(inner),
+            seen,
+        );
         if let Some(round) = round_at(screen.session, *at) {
             lines.extend(row(screen, &grid, *at, round));
         }
@@ -91,9 +96,7 @@ fn count(screen: Screen) -> usize {
 }
 
 fn fitting(screen: Screen) -> Vec<RoundAt> {
-    let fits = |at: &RoundAt| {
-        screen.app.filter == Filter::All || screen.app.filter.fits_at(screen.session, *at)
-    };
+    let fits = |at: &RoundAt| screen.app.filter == Filter::All || screen.app.filter.fits_at(screen.session, *at);
     rounds(screen.session).filter(fits).collect()
 }
 

@@ -23,7 +23,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     };
     let number = study.lesson.unwrap_or(0) + 1;
-    let mut block = screen.panel(format!(" {number} · {} · {} of {} ", lesson.title, study.step + 1, lesson.step.len()));
+    let mut block =
+        screen.panel(format!(" {number} · {} · {} of {} ", lesson.title, study.step + 1, lesson.step.len()));
     if study.asked > 0 {
         let score = format!(" right: {} of {} ", study.right, study.asked);
         block = block.title_bottom(Line::styled(score, screen.theme[Role::TextStrong]));
@@ -47,7 +48,8 @@ fn list(screen: Screen, area: Rect, frame: &mut Frame) {
         };
         let chosen = index == screen.app.lesson.choice;
         let marker = if chosen { "▸" } else { " " };
-        let mut line = Line::styled(format!(" {marker} {} {}", index + 1, lesson.title), screen.theme[Role::TextStrong]);
+        let mut line =
+            Line::styled(format!(" {marker} {} {}", index + 1, lesson.title), screen.theme[Role::TextStrong]);
         if chosen {
             line = line.patch_style(screen.theme[Role::Selected]);
         }
@@ -112,7 +114,8 @@ fn hint(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
 
 /// The question of the quiz.
 fn quiz(screen: Screen) -> (String, Vec<String>) {
-    let found = screen.app.lesson.quiz.and_then(|(at, index)| Some((at, round_at(screen.session, at)?.drafts.get(index)?)));
+    let found =
+        screen.app.lesson.quiz.and_then(|(at, index)| Some((at, round_at(screen.session, at)?.drafts.get(index)?)));
     let choices = vec!["accepted".to_owned(), "rejected".to_owned()];
     let Some((at, draft)) = found else {
         return ("Enter asks about a draft of this session.".to_owned(), choices);
@@ -132,6 +135,7 @@ fn quiz(screen: Screen) -> (String, Vec<String>) {
 
 /// The reason for the verdict that the quiz asked about.
 fn told(screen: Screen) -> String {
-    let found = screen.app.lesson.quiz.and_then(|(at, index)| crate::session::explain(round_at(screen.session, at)?, index));
+    let found =
+        screen.app.lesson.quiz.and_then(|(at, index)| crate::session::explain(round_at(screen.session, at)?, index));
     found.map_or(String::new(), |finding| format!("{}.", finding.text))
 }

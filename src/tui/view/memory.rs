@@ -51,7 +51,11 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     match &header.drafter {
         None => rows.push(("drafter", "none".to_owned())),
         Some(drafter) => {
-            let own = if drafter.weight_bytes == 0 { "no weights of its own".to_owned() } else { bytes(drafter.weight_bytes) };
+            let own = if drafter.weight_bytes == 0 {
+                "no weights of its own".to_owned()
+            } else {
+                bytes(drafter.weight_bytes)
+            };
             rows.push(("drafter weights", format!("{own} {}", drafter.dtype)));
             let kv = if drafter.kv_bytes_per_token == 0 {
                 "no cache of its own".to_owned()

@@ -48,9 +48,15 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
         ("q (drafter)", shown(facts.q, 3)),
         ("accepted with", shown(facts.acceptance, 3)),
         ("u (draw)", shown(facts.u, 3)),
-        ("rank of the target's choice for the drafter", facts.rank.map_or("–".to_owned(), |rank| format!("{}", rank + 1))),
+        (
+            "rank of the target's choice for the drafter",
+            facts.rank.map_or("–".to_owned(), |rank| format!("{}", rank + 1)),
+        ),
         ("margin of the target's best", shown(facts.margin, 3)),
-        ("entropy p, q (bits, at least)", format!("{}, {}", shown(facts.target_entropy, 2), shown(facts.drafter_entropy, 2))),
+        (
+            "entropy p, q (bits, at least)",
+            format!("{}, {}", shown(facts.target_entropy, 2), shown(facts.drafter_entropy, 2)),
+        ),
         ("rule", format!("{} at T {}", round.rule, round.sampling.temperature)),
     ];
     let mut flow = Flow::new(width);

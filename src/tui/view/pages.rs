@@ -11,8 +11,8 @@ use crate::tui::page::{Page, Pane};
 use crate::tui::theme::Role;
 
 use super::{
-    Screen, Seen, Target, account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round,
-    speed, speedup, table, times, transcript,
+    Screen, Seen, Target, account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt,
+    round, speed, speedup, table, times, transcript,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
@@ -85,12 +85,9 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
         _ => 9,
     };
     let prompt_height = prompt::height(screen, area);
-    let [body, round, prompt] = Layout::vertical([
-        Constraint::Min(3),
-        Constraint::Length(round_height),
-        Constraint::Length(prompt_height),
-    ])
-    .areas(area);
+    let [body, round, prompt] =
+        Layout::vertical([Constraint::Min(3), Constraint::Length(round_height), Constraint::Length(prompt_height)])
+            .areas(area);
     let needed = if screen.app.split { 110 } else { 76 };
     if area.width < needed || body.height < 8 {
         pane(screen, Pane::Answer, body, (frame, seen));

@@ -26,7 +26,8 @@ pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Fr
         return;
     };
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
-    let block = screen.panel(format!(" What if: round {} ", round.round)).border_style(screen.theme[Role::PanelFocused]);
+    let block =
+        screen.panel(format!(" What if: round {} ", round.round)).border_style(screen.theme[Role::PanelFocused]);
     let keys = " ↑↓ choose · ←→ change · Enter goes on from there · Esc closes ";
     let block = block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim]));
     let inner = block.inner(area);
@@ -95,7 +96,10 @@ fn answer(screen: Screen, reply: &Reply, width: u16) -> Vec<Line<'static>> {
     flow.push(&known, screen.theme[role]);
     flow.break_line();
     if !reply.is_lossless {
-        flow.push("⚠ from here on the text is no longer what the target would have written", screen.theme[Role::Warning]);
+        flow.push(
+            "⚠ from here on the text is no longer what the target would have written",
+            screen.theme[Role::Warning],
+        );
     }
     flow.finish()
 }
