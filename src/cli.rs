@@ -3,6 +3,7 @@
 
 mod identity;
 mod lab;
+mod screen;
 mod trace;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
+pub use screen::{ConfigAction, ScreenArgs, ViewArg};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
 
 /// See speculative decoding happen, live in the terminal.
@@ -54,6 +56,19 @@ pub enum Action {
     Diff(DiffArgs),
     /// Run a suite of prompts over draft lengths, rules and drafters, each beside plain decoding
     Bench(BenchArgs),
+    /// Where settings come from
+    Config {
+        /// What to do with the configuration.
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+    /// Write completions for a shell to standard output
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual page to standard output
+    Man,
     /// Fetch, list and remove models
     Models {
         /// What to do with models.
@@ -164,12 +179,9 @@ pub struct ChatArgs {
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// Colours: default, light, ansi16, colorblind or mono
-    #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
-    pub theme: Option<String>,
-    /// Start with plain and speculative answers side by side
-    #[arg(long)]
-    pub split: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub screen: ScreenArgs,
 }
 
 /// Where a prompt comes from.
@@ -408,7 +420,7 @@ mod tests {
     #[test]
     fn chat_is_what_runs_without_a_subcommand() {
         let cli = Cli::try_parse_from(["draftscope", "-k", "4", "--split"]).unwrap();
-        assert!(cli.command.is_none() && cli.chat.split);
+        assert!(cli.command.is_none() && cli.chat.screen.split);
         assert_eq!(cli.chat.decode.k, DraftLenArg::Fixed(4));
         assert!(Cli::try_parse_from(["draftscope", "run"]).is_err(), "a prompt is needed");
         assert!(Cli::try_parse_from(["draftscope", "run", "--prompt", "a", "-k", "16"]).is_err());

@@ -20,6 +20,7 @@
 //! draft), *row* of the target's pass (0 behind the anchor, i + 1 behind draft i).
 
 pub mod cli;
+pub mod config;
 pub mod engine;
 pub mod export;
 pub mod headless;

@@ -5,24 +5,27 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use draftscope::cli::{Action, Cli};
+use draftscope::cli::Action;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match cli.command {
-        None => commands::chat::run(&cli.chat),
-        Some(Action::Chat(args)) => commands::chat::run(&args),
-        Some(Action::Run(args)) => commands::run::run(&args),
-        Some(Action::Compare(args)) => commands::compare::run(&args),
-        Some(Action::Explain(args)) => commands::explain::run(&args),
-        Some(Action::VerifyIdentity(args)) => commands::identity::run(&args),
-        Some(Action::Replay(args)) => commands::replay::run(&args),
-        Some(Action::Demo(args)) => commands::demo::run(&args),
-        Some(Action::Export(args)) => commands::export::run(&args),
-        Some(Action::Diff(args)) => commands::diff::run(&args),
-        Some(Action::Bench(args)) => commands::bench::run(&args),
-        Some(Action::Models { action }) => commands::models::run(action),
+    let parsed = commands::config::parse();
+    let files = &parsed.files;
+    let result = match &parsed.cli.command {
+        None => commands::chat::run(&parsed.cli.chat, files),
+        Some(Action::Chat(args)) => commands::chat::run(args, files),
+        Some(Action::Run(args)) => commands::run::run(args),
+        Some(Action::Compare(args)) => commands::compare::run(args),
+        Some(Action::Explain(args)) => commands::explain::run(args),
+        Some(Action::VerifyIdentity(args)) => commands::identity::run(args),
+        Some(Action::Replay(args)) => commands::replay::run(args),
+        Some(Action::Demo(args)) => commands::demo::run(args),
+        Some(Action::Export(args)) => commands::export::run(args),
+        Some(Action::Diff(args)) => commands::diff::run(args),
+        Some(Action::Bench(args)) => commands::bench::run(args),
+        Some(Action::Models { action }) => commands::models::run(action.clone()),
+        Some(Action::Config { action }) => commands::config::run(action, &parsed),
+        Some(Action::Completions { shell }) => commands::config::completions(*shell),
+        Some(Action::Man) => commands::config::man(),
     };
     match result {
         Ok(code) => code,

@@ -2,16 +2,19 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use draftscope::cli::ChatArgs;
+use draftscope::cli::{ChatArgs, ScreenArgs, ViewArg};
+use draftscope::config::UserFiles;
 use draftscope::headless::{Driver, Outcome, Text};
-use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
+use draftscope::protocol::{Baseline, Event, Lane, Message, Prompt, Speaker};
 use draftscope::stream::FanOut;
-use draftscope::tui::{self, Ended, TuiOptions};
+use draftscope::tui::{self, Ended, Page, Saver, TuiOptions};
 
-pub(crate) fn run(args: &ChatArgs) -> Result<ExitCode> {
-    if can_draw() { live(args) } else { plain(args) }
+pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
+    if can_draw() { live(args, files) } else { plain(args) }
 }
 
 /// Whether there is a terminal that understands more than text.
@@ -20,25 +23,66 @@ pub(crate) fn can_draw() -> bool {
     !dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
-fn live(args: &ChatArgs) -> Result<ExitCode> {
+fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     let mut consumers = FanOut::default();
     if let Some(recorder) = super::recorder(&args.trace)? {
         consumers.add(Box::new(recorder));
     }
-    let baseline = if args.split { Baseline::Race } else { Baseline::PROBE };
+    let baseline = if args.screen.split { Baseline::Race } else { Baseline::PROBE };
     let source = super::start(&args.model, &args.decode, baseline)?;
     let options = TuiOptions {
         system: args.decode.system.clone(),
         raw: args.decode.raw,
-        theme: args.theme.clone(),
         initial_prompt: args.prompt.clone(),
-        split: args.split,
-        ..TuiOptions::from_env()
+        ..screen(&args.screen, files)
     };
     match tui::run(source, options, consumers)? {
         Ended::Quit => Ok(ExitCode::SUCCESS),
         Ended::Failed(message) => bail!(message),
     }
+}
+
+/// How the screen looks: options, and the user's keys and themes.
+pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
+    TuiOptions {
+        theme: args.theme.clone(),
+        themes: files.themes.clone(),
+        keymap: files.keymap.clone(),
+        page: match args.view {
+            ViewArg::Chat => Page::Chat,
+            ViewArg::Rounds => Page::Rounds,
+            ViewArg::Inspect => Page::Inspect,
+            ViewArg::Speed => Page::Speed,
+            ViewArg::Compare => Page::Compare,
+            ViewArg::Learn => Page::Learn,
+        },
+        split: args.split,
+        ascii: args.ascii,
+        no_mouse: args.no_mouse,
+        warnings: files.warnings.clone(),
+        save: Some(Saver(Rc::new(save))),
+        ..TuiOptions::from_env()
+    }
+}
+
+/// Writes the session as a trace into the current folder, under a name of its own.
+fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
+    let write = || -> Result<String> {
+        let mut file = tempfile::NamedTempFile::new_in(".")?;
+        {
+            let mut out = io::BufWriter::new(file.as_file_mut());
+            for event in events {
+                serde_json::to_writer(&mut out, event)?;
+                out.write_all(b"\n")?;
+            }
+            out.flush()?;
+        }
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("draftscope-{}.dscope.jsonl", since_1970.as_secs());
+        file.persist_noclobber(&name)?;
+        Ok(name)
+    };
+    write().map(|name| format!("saved as {name}")).map_err(|error| format!("the session was not saved: {error}"))
 }
 
 /// One prompt per line of standard input, answers as text, no escape codes.

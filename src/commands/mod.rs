@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod compare;
+pub(crate) mod config;
 mod costs;
 pub(crate) mod demo;
 pub(crate) mod diff;

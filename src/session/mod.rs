@@ -105,6 +105,8 @@ pub struct Session {
     notices_seen: u64,
     events: u64,
     costs: Option<Costs>,
+    /// Tokens of the draft that the person is asked for.
+    asked: Option<u8>,
     chosen: Option<ChosenDraftLen>,
     marks: Vec<Mark>,
     /// Of the newest event.
@@ -168,6 +170,7 @@ impl Session {
             EventKind::SettingsChanged { settings } => self.settings = *settings,
             EventKind::CostsKnown { costs, .. } => self.costs = Some(costs.clone()),
             EventKind::DraftLenChosen { .. } => self.choose(&event.kind),
+            EventKind::DraftAsked { draft_len } => self.asked = Some(*draft_len),
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
             EventKind::Notice { message } => self.note(message.clone()),
@@ -193,6 +196,9 @@ impl Session {
     }
 
     fn apply_to_lane(&mut self, lane: Lane, kind: &EventKind) {
+        if lane == Lane::Speculative {
+            self.asked = None; // whatever comes next, the round has gone on
+        }
         match kind {
             EventKind::Prompted { turn, text, branch } => {
                 let index = self.turn_index(*turn);
@@ -275,6 +281,12 @@ impl Session {
         let there = header.drafters.iter().chain(&header.drafter).map(|info| info.kind);
         let own = asked.chain().last()?;
         there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
+    }
+
+    /// Most tokens of the draft that the engine waits for the person to type; none when it does not.
+    #[must_use]
+    pub fn draft_asked(&self) -> Option<u8> {
+        self.asked
     }
 
     /// What passes cost, once the engine has told it.

@@ -189,10 +189,15 @@ impl Timeline {
         )
     }
 
-    /// The stop before what is on show; none at the beginning.
+    /// The stop before what is on show; none at the beginning. Seen from the present, a stop behind
+    /// which no phase came looks like the present and is passed over.
     #[must_use]
     pub fn before(&self, stop: Stop) -> Option<u64> {
-        let kept = (self.at() - self.first).saturating_sub(1) as usize;
+        let mut kept = (self.at() - self.first).saturating_sub(1) as usize;
+        if !self.is_past() {
+            let newest = self.events.iter().rposition(|event| Stop::Phase.is_at(event))?;
+            kept = kept.min(newest);
+        }
         let index = self.events.iter().take(kept).rposition(|event| stop.is_at(event))?;
         Some(self.first + index as u64 + 1)
     }

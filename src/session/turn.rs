@@ -4,6 +4,7 @@
 //! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
 //! may have cut it). Discarded drafts are not stored twice: [`Answer::strands`] interleaves them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::protocol::{Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId};
@@ -258,8 +259,15 @@ impl Answer {
     /// Every token in the order in which it stood: discarded drafts before the token that took
     /// their place, unjudged ones at the end.
     pub fn strands(&self) -> impl Iterator<Item = Strand<'_>> {
-        let before_rounds = self.tokens.iter().take_while(|t| t.round == 0).map(|token| strand(token, 0));
-        before_rounds.chain(self.rounds.iter().flat_map(|r| self.strands_of(r)))
+        self.strands_between(0..self.rounds.len())
+    }
+
+    /// The same of some rounds only, by index; what came before the first round belongs to round 0.
+    pub fn strands_between(&self, rounds: Range<usize>) -> impl Iterator<Item = Strand<'_>> {
+        let early = if rounds.start == 0 { self.tokens.len() } else { 0 };
+        let before = self.tokens.iter().take(early).take_while(|t| t.round == 0).map(|token| strand(token, 0));
+        let rounds = self.rounds.get(rounds).unwrap_or_default();
+        before.chain(rounds.iter().flat_map(|r| self.strands_of(r)))
     }
 
     fn strands_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = Strand<'a>> {

@@ -98,6 +98,8 @@ pub struct App {
     /// Settings asked for, and what they were when asked.
     pub(super) wanted: Option<(Settings, Settings)>,
     pub(super) stop_sent: bool,
+    /// The engine waited for a draft of the person when it was last looked at.
+    was_asked: bool,
     /// Focus came here by sending and goes back when the answer ends.
     pub(super) returns_to_prompt: bool,
     pub(super) toast: Option<String>,
@@ -145,6 +147,7 @@ impl App {
             awaiting: None,
             wanted: None,
             stop_sent: false,
+            was_asked: false,
             returns_to_prompt: false,
             toast: (!toasts.is_empty()).then(|| toasts.join(" · ")),
             notices_read: 0,
@@ -181,6 +184,11 @@ impl App {
 
     /// Lets the state follow what has happened: an answer that ended, a prompt that was taken.
     pub fn follow(&mut self, session: &Session) {
+        let asks = session.draft_asked().is_some();
+        if asks && !self.was_asked && self.page == Page::Chat && self.overlay.is_none() {
+            self.pane = Pane::Prompt;
+        }
+        self.was_asked = asks;
         if !self.is_busy(session) {
             self.stop_sent = false;
             if std::mem::take(&mut self.returns_to_prompt) && self.page == Page::Chat && self.overlay.is_none() {

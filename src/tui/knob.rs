@@ -3,7 +3,7 @@
 //! Invariant: turning one changes that setting only, stays within the limits the protocol checks, and
 //! yields the command that asks for it; what is in force comes back as an event.
 
-use crate::protocol::{Baseline, Command, MAX_DRAFT_LEN, Settings, VerifyRule};
+use crate::protocol::{Baseline, Command, DraftLenMode, DrafterKind, MAX_DRAFT_LEN, Settings, VerifyRule};
 
 /// Highest temperature the keys reach.
 const MAX_TEMPERATURE: f32 = 2.0;
@@ -17,7 +17,9 @@ const MAX_TOKENS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 /// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knob {
+    Drafter,
     DraftLen,
+    Mode,
     Rule,
     Temperature,
     TopK,
@@ -31,7 +33,9 @@ pub(super) enum Knob {
 impl Knob {
     /// Every knob, in the order of the panel.
     pub(super) const ALL: &'static [Self] = &[
+        Self::Drafter,
         Self::DraftLen,
+        Self::Mode,
         Self::Rule,
         Self::Temperature,
         Self::TopK,
@@ -44,7 +48,9 @@ impl Knob {
 
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::Drafter => "drafter",
             Self::DraftLen => "k, draft length",
+            Self::Mode => "k chosen by",
             Self::Rule => "verification rule",
             Self::Temperature => "temperature",
             Self::TopK => "top-k",
@@ -59,7 +65,9 @@ impl Knob {
     /// What it does, in a few words.
     pub(super) const fn hint(self) -> &'static str {
         match self {
+            Self::Drafter => "who proposes; human is you",
             Self::DraftLen => "draft tokens a round; 0 is plain decoding",
+            Self::Mode => "you, or the engine from what passes cost",
             Self::Rule => "how drafts are judged",
             Self::Temperature => "0 takes the most probable token",
             Self::TopK => "keep so many of the most probable; 0 keeps all",
@@ -74,7 +82,9 @@ impl Knob {
     pub(super) fn value(self, settings: &Settings) -> String {
         let sampling = &settings.sampling;
         match self {
+            Self::Drafter => settings.drafter.to_string(),
             Self::DraftLen => settings.draft_len.to_string(),
+            Self::Mode => if is_auto(settings) { "the engine" } else { "you" }.to_owned(),
             Self::Rule => {
                 format!("{} ({})", settings.rule, settings.rule.label())
             }
@@ -92,11 +102,25 @@ impl Knob {
         }
     }
 
-    /// Turns it up or down.
-    pub(super) fn turn(self, settings: &mut Settings, up: bool) -> Command {
+    /// Turns it up or down; `drafters` are those there are.
+    pub(super) fn turn(self, settings: &mut Settings, up: bool, drafters: &[DrafterKind]) -> Command {
+        let auto = is_auto(settings);
         let sampling = &mut settings.sampling;
         match self {
+            Self::Drafter => {
+                settings.drafter = neighbour(drafters, settings.drafter, up);
+                return Command::SetDrafter { drafter: settings.drafter };
+            }
+            Self::Mode if auto => {
+                settings.draft_len_mode = DraftLenMode::Fixed;
+                return Command::SetDraftLen { draft_len: settings.draft_len };
+            }
+            Self::Mode => {
+                settings.draft_len_mode = DraftLenMode::Auto;
+                return Command::SetAutoDraftLen;
+            }
             Self::DraftLen => {
+                settings.draft_len_mode = DraftLenMode::Fixed;
                 settings.draft_len =
                     settings.draft_len.saturating_add_signed(if up { 1 } else { -1 }).min(MAX_DRAFT_LEN);
                 return Command::SetDraftLen { draft_len: settings.draft_len };
@@ -124,6 +148,10 @@ impl Knob {
     }
 }
 
+fn is_auto(settings: &Settings) -> bool {
+    settings.draft_len_mode == DraftLenMode::Auto
+}
+
 fn other_baseline(baseline: Baseline, up: bool) -> Baseline {
     match (baseline, up) {
         (Baseline::Off, true) | (Baseline::Race, false) => Baseline::PROBE,
@@ -147,7 +175,7 @@ fn next_step(all: &[u32], value: u32, up: bool) -> u32 {
 /// The one after or before, round the ends.
 fn neighbour<T: Copy + PartialEq>(all: &[T], value: T, up: bool) -> T {
     let at = all.iter().position(|known| *known == value).unwrap_or(0);
-    all[(at + if up { 1 } else { all.len() - 1 }) % all.len()]
+    all.get((at + if up { 1 } else { all.len().max(1) - 1 }) % all.len().max(1)).copied().unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -160,9 +188,10 @@ mod tests {
             for up in [true, false] {
                 let mut settings = Settings::default();
                 for _ in 0..60 {
-                    knob.turn(&mut settings, up);
+                    knob.turn(&mut settings, up, DrafterKind::ALL);
                     settings.validate().unwrap();
                 }
+                // setting k by hand takes it back from the engine
                 let others = Knob::ALL.iter().filter(|other| *other != knob);
                 for other in others {
                     assert_eq!(other.value(&settings), other.value(&Settings::default()), "{knob:?} {other:?}");
@@ -178,9 +207,9 @@ mod tests {
             settings.sampling =
                 crate::protocol::Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, seed: 5 };
             let before = knob.value(&settings);
-            knob.turn(&mut settings, true);
+            knob.turn(&mut settings, true, DrafterKind::ALL);
             assert_ne!(knob.value(&settings), before, "{knob:?}");
-            knob.turn(&mut settings, false);
+            knob.turn(&mut settings, false, DrafterKind::ALL);
             assert_eq!(knob.value(&settings), before, "{knob:?}");
         }
     }

@@ -70,6 +70,8 @@ struct Terminal {
     keys: Box<dyn Write + Send>,
     output: Receiver<Vec<u8>>,
     parser: vt100::Parser,
+    /// Process of the program under test.
+    process: u32,
 }
 
 impl Terminal {
@@ -80,7 +82,7 @@ impl Terminal {
         command.args(["--exact", "tui::pty::child", "--ignored", "--nocapture"]);
         command.env(ROLE, role);
         command.env("TERM", "xterm-256color");
-        pair.slave.spawn_command(command).unwrap();
+        let process = pair.slave.spawn_command(command).unwrap().process_id().unwrap();
         let mut reader = pair.master.try_clone_reader().unwrap();
         let (tell, output) = channel();
         thread::spawn(move || {
@@ -96,6 +98,7 @@ impl Terminal {
             pty: pair.master,
             output,
             parser: vt100::Parser::new(cells(24), cells(80), 0),
+            process,
         }
     }
 
@@ -132,6 +135,12 @@ impl Terminal {
     }
 }
 
+/// Sends a signal by name.
+fn signal(process: u32, name: &str) {
+    let sent = std::process::Command::new("kill").arg(format!("-{name}")).arg(process.to_string()).status();
+    assert!(sent.unwrap().success());
+}
+
 fn cells(count: u16) -> NonZero<u16> {
     NonZero::new(count).expect("a terminal has cells")
 }
@@ -152,6 +161,51 @@ fn a_prompt_is_answered_and_quitting_restores_the_terminal() {
     terminal.wait_for("Speedup over time");
     terminal.resize(40, 10);
     terminal.wait_for("too small");
+    terminal.press("\u{3}");
+    terminal.wait_restored();
+    terminal.wait_for("ended: Ok(Quit)");
+}
+
+#[test]
+fn time_is_walked_questioned_and_left_in_a_terminal() {
+    let mut terminal = Terminal::open("play");
+    terminal.wait_for("Type a prompt");
+    terminal.press("why?\r");
+    terminal.wait_for("faster than plain");
+    terminal.press("\t<");
+    terminal.wait_for("the past: round 6 of 7");
+    terminal.press("<,");
+    terminal.wait_for("the past: round 5 of 7");
+    terminal.press(".");
+    terminal.press(">");
+    terminal.wait_for("the past: round 6 of 7");
+    terminal.press("w");
+    terminal.wait_for("What if: round 6");
+    terminal.press("\u{1b}[D");
+    terminal.wait_for("computed from the recorded distributions");
+    terminal.press("q");
+    terminal.press("t");
+    terminal.wait_for("theme: light");
+    terminal.press("2");
+    terminal.wait_for("Rounds: 6 of 6");
+    terminal.press("\u{1b}[F");
+    terminal.wait_for("Rounds: 7 of 7");
+    terminal.resize(100, 30);
+    terminal.wait_for("Rounds: 7 of 7");
+    terminal.press(":quit\r");
+    terminal.wait_restored();
+    terminal.wait_for("ended: Ok(Quit)");
+}
+
+#[test]
+fn a_suspended_program_gives_the_terminal_back_and_takes_it_again() {
+    let mut terminal = Terminal::open("play");
+    terminal.wait_for("Type a prompt");
+    terminal.press("\u{1a}");
+    terminal.wait_restored();
+    signal(terminal.process, "CONT");
+    terminal
+        .wait("the screen again", |screen| screen.alternate_screen() && screen.contents().contains("Type a prompt"));
     terminal.press("\u{3}");
     terminal.wait_restored();
     terminal.wait_for("ended: Ok(Quit)");

@@ -97,12 +97,14 @@ impl Guard {
         restore();
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
         take_over(self.mouse)?;
-        self.terminal.clear()
+        // a new one knows nothing of the screen and draws all of it
+        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        Ok(())
     }
 
     #[cfg(not(unix))]
     fn suspend(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use divan::Bencher;
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::Loaded;
-use draftscope::protocol::{Baseline, Event, Prompt, Settings, TokenId};
+use draftscope::protocol::{Baseline, Candidate, Event, EventKind, Lane, Piece, Prediction, Prompt, Settings, TokenId};
 use draftscope::session::{Session, Timeline};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter};
@@ -78,6 +78,39 @@ fn fold(events: &[Event]) -> Session {
 fn fold_10k_events(bencher: Bencher) {
     let events = events();
     bencher.bench_local(|| fold(&events).events());
+}
+
+/// An answer of 100,000 tokens in rounds of three.
+fn long_answer() -> Timeline {
+    let piece = |id: u32| Piece::new(TokenId(id), format!(" w{id}"));
+    let row = |id| Prediction { top: vec![Candidate { piece: piece(id), prob: 0.9 }], tail: 0.1 };
+    let mut kinds = vec![
+        EventKind::Prompted { turn: 1, text: "go on".into(), branch: None },
+        EventKind::Prefilled { turn: 1, prompt: vec![piece(1)], cached: 0, first: piece(2), row: row(2), took_us: 1 },
+    ];
+    for round in 1..=33_334u32 {
+        kinds.push(EventKind::RoundStarted { round, base_len: round * 3, draft_len: 0 });
+        kinds.push(EventKind::Scored { round, rows: vec![row(round)], verify_us: 1, sample_us: 1 });
+        let tokens = vec![piece(round), piece(round + 1), piece(round + 2)];
+        kinds.push(EventKind::Committed { round, tokens, rollback_us: 1, clock_us: round.into() });
+    }
+    let mut time = Timeline::new();
+    for (seq, kind) in kinds.into_iter().enumerate() {
+        time.apply(Event { seq: seq as u64, at_us: seq as u64, lane: Lane::Speculative, kind });
+    }
+    time
+}
+
+/// Must not depend on how long the answer is: only what is new is laid out.
+#[divan::bench(sample_count = 100)]
+fn draw_a_frame_of_100k_tokens(bencher: Bencher) {
+    let (time, app) = (long_answer(), App::new(TuiOptions::default()));
+    let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+    let mut draw = || {
+        terminal.draw(|frame| drop(view(&time, &app, app.theme(), frame))).unwrap();
+    };
+    draw();
+    bencher.bench_local(draw);
 }
 
 #[divan::bench(args = [(80, 24), (200, 60)], sample_count = 100)]

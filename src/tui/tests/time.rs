@@ -253,7 +253,7 @@ fn every_action_runs_from_the_palette() {
 #[test]
 fn settings_are_turned_in_the_panel() {
     let mut stage = browse(&first_turn());
-    stage.press("o<Right><Down><Down><Right><Esc>");
+    stage.press("o<Down><Right><Down><Down><Down><Right><Esc>");
     let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
     assert_eq!(stage.sent, [Command::SetDraftLen { draft_len: 4 }, Command::SetSampling { sampling }]);
 }
@@ -362,4 +362,19 @@ fn a_recording_can_be_looked_at_but_not_changed() {
     assert!(stage.sent.is_empty());
     stage.press("<");
     assert!(stage.time.is_past());
+}
+
+#[test]
+fn the_person_is_the_drafter_when_asked() {
+    let mut stage = browse(&conversation());
+    stage.apply(EventKind::DraftAsked { draft_len: 3 });
+    assert_eq!(stage.app.pane, Pane::Prompt);
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("You are the drafter") && screen.contains("so far 3 of 6 accepted"), "{screen}");
+    stage.press(" the sky<Enter>");
+    assert_eq!(stage.sent, [Command::ProposeDraft { text: " the sky".to_owned() }]);
+    stage.apply(EventKind::RoundStarted { round: 11, base_len: 60, draft_len: 3 });
+    assert!(!stage.screen(120, 40).contains("You are the drafter"));
+    stage.press("<Enter>");
+    assert_eq!(stage.sent.len(), 1);
 }

@@ -116,3 +116,55 @@ fn the_past_and_the_overlays_are_screens() {
     stage.press("<Esc>:rou");
     insta::assert_snapshot!("palette", stage.screen(80, 24));
 }
+
+/// Rounds of two tokens each: more than one stretch of the layout.
+fn long() -> Script {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    for i in 0..700 {
+        let word = format!(" w{i}");
+        let next = if i % 9 == 0 { "\n" } else { " and" };
+        script.round(&[(word.as_str(), 0.5), (" x", 0.2)], &[(word.as_str(), 0.9), (next, 0.8), (" z", 0.5)]);
+    }
+    script
+}
+
+#[test]
+fn a_long_answer_looks_the_same_laid_out_anew() {
+    let script = long();
+    let mut used = Stage::of(&script);
+    used.press("<Tab>");
+    for keys in ["<Home>", "<PageDown><PageDown>", "<End>", "<S-Left><S-Left>", "h", "d", "d", "<Home>"] {
+        used.press(keys);
+        for (width, height) in [(80, 24), (120, 40)] {
+            let shown = used.screen(width, height);
+            let mut fresh = Stage::of(&script);
+            fresh.app.pane = used.app.pane;
+            (fresh.app.scroll, fresh.app.selected, fresh.app.cell) =
+                (used.app.scroll, used.app.selected, used.app.cell);
+            fresh.app.hides_discarded = used.app.hides_discarded;
+            assert_eq!(shown, fresh.screen(width, height), "after {keys} at {width}");
+        }
+    }
+}
+
+#[test]
+fn words_run_on_between_stretches() {
+    let mut stage = Stage::of(&long());
+    stage.press("<Tab>d<Home>");
+    let mut text = String::new();
+    loop {
+        let screen = stage.screen(200, 60);
+        let lines = screen.lines().skip(3).take_while(|line| !line.starts_with('└'));
+        text.extend(lines.map(|line| line.split('│').nth(1).unwrap_or("").trim_end().to_owned() + " "));
+        if stage.app.seen.top == stage.app.seen.max_top {
+            break;
+        }
+        stage.press("<PageDown>");
+    }
+    let words = text.replace('↻', "");
+    for i in [0, 127, 128, 255, 256, 511, 512, 699] {
+        let (this, next) = (format!(" w{i} "), format!("w{i}⏎"));
+        assert!(words.contains(&this) || words.contains(&next), "w{i} is missing");
+    }
+}

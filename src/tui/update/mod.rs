@@ -145,6 +145,10 @@ fn cannot_send(app: &App, session: &Session) -> Option<&'static str> {
 }
 
 fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if time.live().draft_asked().is_some() {
+        time.follow();
+        return vec![Command::ProposeDraft { text: app.editor.take() }];
+    }
     if app.editor.text().trim().is_empty() {
         return Vec::new();
     }

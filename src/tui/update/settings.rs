@@ -1,6 +1,6 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::protocol::{Baseline, Command, Settings};
+use crate::protocol::{Baseline, Command, DrafterKind, Settings};
 use crate::session::Session;
 use crate::tui::action::Action;
 use crate::tui::app::App;
@@ -34,6 +34,12 @@ fn hold_against(app: &mut App, session: &Session) -> Vec<Command> {
     vec![Command::SetRule { rule: settings.rule }]
 }
 
+/// The drafters that can be switched to, plain decoding included.
+fn drafters(session: &Session) -> Vec<DrafterKind> {
+    let there = session.header().map(|header| header.drafters.iter().map(|info| info.kind)).into_iter().flatten();
+    there.chain([DrafterKind::None]).collect()
+}
+
 /// Turns one knob.
 pub(super) fn turn(app: &mut App, session: &Session, knob: Knob, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
@@ -41,7 +47,7 @@ pub(super) fn turn(app: &mut App, session: &Session, knob: Knob, up: bool) -> Ve
         return Vec::new();
     }
     let mut settings = app.settings(session);
-    let command = knob.turn(&mut settings, up);
+    let command = knob.turn(&mut settings, up, &drafters(session));
     want(app, session, settings);
     vec![command]
 }

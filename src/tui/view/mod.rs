@@ -18,6 +18,7 @@ mod distributions;
 mod footer;
 mod help;
 mod ladder;
+mod lay;
 mod lesson;
 mod memory;
 mod numbers;
@@ -53,8 +54,8 @@ use super::page::{Page, Pane};
 use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
+pub(super) use lay::Cache;
 pub(super) use round::telling_column;
-pub(super) use transcript::Cache;
 
 /// Below this the screen only says that it is too small.
 const MIN_SIZE: (u16, u16) = (60, 16);

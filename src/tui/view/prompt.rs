@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Block;
 use unicode_width::UnicodeWidthStr;
 
+use crate::protocol::Lane;
 use crate::tui::page::Pane;
 use crate::tui::theme::Role;
 
@@ -21,10 +22,20 @@ pub(super) fn height(screen: Screen, area: Rect) -> u16 {
     (rows as u16).clamp(1, (area.height / 4).max(3) - 2) + 2
 }
 
+/// The person is the drafter: what to type, and how good the guesses were so far.
+fn asks(screen: Screen, count: u8) -> String {
+    let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
+    let score = stats.map_or(String::new(), |s| format!(" · so far {} of {} accepted", s.accepted(), s.drafted()));
+    format!(" You are the drafter: type what comes next (up to {count} tokens, a space first for a new word){score} ▸ ")
+}
+
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let focused = screen.app.has_focus(Pane::Prompt);
     let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
-    let title = if focused { " Prompt ▸ " } else { " Prompt " };
+    let title = match screen.time.live().draft_asked() {
+        Some(count) => asks(screen, count),
+        None => (if focused { " Prompt ▸ " } else { " Prompt " }).to_owned(),
+    };
     let block =
         Block::bordered().border_style(screen.theme[border]).title_style(screen.theme[Role::PanelTitle]).title(title);
     let inner = block.inner(area);

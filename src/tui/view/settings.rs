@@ -46,10 +46,6 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
         })
         .collect();
     lines.push(Line::default());
-    let drafter = live.header().and_then(|h| h.drafter.as_ref()).map_or("none", |drafter| drafter.name.as_str());
-    lines.push(Line::styled(
-        format!("  drafter: {drafter} · changes hold from the next round on"),
-        screen.theme[Role::TextDim],
-    ));
+    lines.push(Line::styled("  changes hold from the next round on", screen.theme[Role::TextDim]));
     frame.render_widget(Paragraph::new(lines), inner);
 }

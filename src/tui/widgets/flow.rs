@@ -28,6 +28,7 @@ pub(in crate::tui) struct Tagged {
 }
 
 /// Collects pieces and wraps them.
+#[derive(Clone)]
 pub(in crate::tui) struct Flow {
     width: usize,
     lines: Vec<Line<'static>>,
@@ -58,6 +59,11 @@ impl Flow {
     /// What is pushed from now on belongs to this column of this round; round 0 is nothing.
     pub(in crate::tui) fn tag(&mut self, round: u32, column: usize) {
         self.tag = (round, column.min(usize::from(u16::MAX)) as u16);
+    }
+
+    /// Takes the lines that are finished; the one under way stays.
+    pub(in crate::tui) fn take_finished(&mut self) -> (Vec<Line<'static>>, Vec<Vec<Tagged>>) {
+        (std::mem::take(&mut self.lines), std::mem::take(&mut self.tags))
     }
 
     /// Adds text; a newline ends the line.

@@ -1,0 +1,52 @@
+//! Options of the screen, and the commands around the program itself.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// How the screen looks.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Screen")]
+pub struct ScreenArgs {
+    /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours
+    #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
+    pub theme: Option<String>,
+    /// The view to begin with
+    #[arg(long, value_enum, default_value_t = ViewArg::Chat)]
+    pub view: ViewArg,
+    /// Start with plain and speculative answers side by side
+    #[arg(long)]
+    pub split: bool,
+    /// Draw without box, block and braille glyphs
+    #[arg(long)]
+    pub ascii: bool,
+    /// Leave the mouse to the terminal
+    #[arg(long)]
+    pub no_mouse: bool,
+}
+
+/// `--view`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ViewArg {
+    /// The conversation
+    Chat,
+    /// The ladder of rounds
+    Rounds,
+    /// One position
+    Inspect,
+    /// Where the time goes
+    Speed,
+    /// Plain against speculative
+    Compare,
+    /// Lessons
+    Learn,
+}
+
+/// `config …`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Say where the configuration file is read from
+    Path,
+    /// Write a configuration file with every setting and its default, all commented out
+    Init,
+    /// Say what is in force and where it comes from: default, file or environment
+    Show,
+}

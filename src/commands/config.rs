@@ -1,0 +1,83 @@
+//! The command line with the user's configuration behind it; `config`, `completions` and `man`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use draftscope::cli::{Cli, ConfigAction};
+use draftscope::config::{self, KEYS, TEMPLATE, UserFiles};
+
+/// What was typed, and what the user's files say.
+pub(crate) struct Parsed {
+    pub(crate) cli: Cli,
+    pub(crate) files: UserFiles,
+}
+
+/// Reads the files, then the command line; ends the program on a wrong option, as clap does.
+pub(crate) fn parse() -> Parsed {
+    let mut files = config::path().map(|path| UserFiles::read(&path)).unwrap_or_default();
+    let (command, warnings) = config::with_defaults(Cli::command(), &files.entries);
+    files.warnings.extend(warnings);
+    let matches = command.get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Parsed { cli, files }
+}
+
+/// `draftscope config …`.
+pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
+    let path = config::path().context("this user has no configuration folder; set DRAFTSCOPE_CONFIG to a file")?;
+    match action {
+        ConfigAction::Path => println!("{}", path.display()),
+        ConfigAction::Show => show(parsed)?,
+        ConfigAction::Init => {
+            let folder = path.parent().unwrap_or(std::path::Path::new("."));
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            if path.exists() {
+                bail!("{} exists already; remove it first to have a fresh one", path.display());
+            }
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            file.write_all(TEMPLATE.as_bytes())?;
+            file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
+            println!("wrote {}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(parsed: &Parsed) -> Result<()> {
+    let (command, _) = config::with_defaults(Cli::command(), &parsed.files.entries);
+    let matches: ArgMatches = command.try_get_matches_from(["draftscope"])?;
+    for key in KEYS {
+        let id = key.replace('-', "_");
+        let id = if id == "draft_len" { "k" } else { id.as_str() };
+        let found = matches.try_get_raw(id).ok().flatten();
+        let value: Vec<_> = found.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect();
+        let in_file = parsed.files.entries.iter().any(|(known, _)| known == key);
+        let source = match matches.value_source(id) {
+            Some(ValueSource::EnvVariable) => "environment",
+            Some(_) if in_file => "file",
+            _ => "default",
+        };
+        println!("{key:<12} = {:<12} # {source}", if value.is_empty() { "–".to_owned() } else { value.join(" ") });
+    }
+    for warning in &parsed.files.warnings {
+        eprintln!("draftscope: {warning}");
+    }
+    Ok(())
+}
+
+/// Completions for a shell, on standard output.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
+    let mut text = Vec::new(); // the generator panics when a reader has enough
+    clap_complete::generate(shell, &mut Cli::command(), "draftscope", &mut text);
+    std::io::stdout().write_all(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The manual page, on standard output.
+pub(crate) fn man() -> Result<ExitCode> {
+    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,249 @@
+//! The configuration file: names of options and their values, which become defaults of the command
+//! line, so that file < environment < option holds for every one of them.
+//!
+//! Invariant: a file that is missing, torn or partly wrong never stops the program: what is not
+//! understood is a warning, the rest holds. What an option means is `cli`'s business.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+
+/// The file as `config init` writes it: every setting with its default, commented out.
+pub const TEMPLATE: &str = include_str!("../assets/config.toml");
+
+/// Options that the file may set, by their long names.
+pub const KEYS: &[&str] = &[
+    "theme",
+    "view",
+    "split",
+    "ascii",
+    "no-mouse",
+    "model",
+    "dtype",
+    "device",
+    "backend",
+    "threads",
+    "ctx",
+    "drafter",
+    "draft-len",
+    "verify",
+    "temperature",
+    "top-k",
+    "top-p",
+    "min-p",
+    "seed",
+    "max-tokens",
+    "system",
+    "raw",
+];
+
+/// Largest file that is read.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Most themes that are read.
+const MAX_THEMES: usize = 64;
+
+/// What the files of the user say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserFiles {
+    /// Option and value, in the order of the file.
+    pub entries: Vec<(String, String)>,
+    /// Text of `keymap.toml`.
+    pub keymap: Option<String>,
+    /// Name and text of each file in `themes`, by name.
+    pub themes: Vec<(String, String)>,
+    /// What was not understood.
+    pub warnings: Vec<String>,
+}
+
+/// Where the configuration file is: `DRAFTSCOPE_CONFIG`, or the user's configuration folder. None when
+/// there is no such folder.
+#[must_use]
+pub fn path() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("DRAFTSCOPE_CONFIG").filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let base = etcetera::choose_base_strategy().ok()?;
+    Some(base.config_dir().join("draftscope").join("config.toml"))
+}
+
+impl UserFiles {
+    /// Reads the file and what lies beside it.
+    #[must_use]
+    pub fn read(path: &Path) -> Self {
+        let mut files = Self::default();
+        if let Some(text) = files.text(path) {
+            files.add(&text);
+        }
+        let folder = path.parent().unwrap_or(Path::new("."));
+        files.keymap = files.text(&folder.join("keymap.toml"));
+        let mut themes: Vec<PathBuf> = match std::fs::read_dir(folder.join("themes")) {
+            Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
+            Err(_) => Vec::new(),
+        };
+        themes.retain(|theme| theme.extension().is_some_and(|extension| extension == "toml"));
+        themes.sort();
+        themes.truncate(MAX_THEMES);
+        for theme in themes {
+            if let (Some(name), Some(text)) = (theme.file_stem().and_then(|s| s.to_str()), files.text(&theme)) {
+                files.themes.push((name.to_owned(), text));
+            }
+        }
+        files
+    }
+
+    /// The text of a file; none when there is none.
+    fn text(&mut self, path: &Path) -> Option<String> {
+        let mut text = String::new();
+        let file = File::open(path).ok()?;
+        match file.take(MAX_BYTES + 1).read_to_string(&mut text) {
+            Ok(_) if text.len() as u64 <= MAX_BYTES => Some(text),
+            Ok(_) => {
+                self.warnings.push(format!(
+                    "{} is longer than {} kB and was not read",
+                    path.display(),
+                    MAX_BYTES >> 10
+                ));
+                None
+            }
+            Err(error) => {
+                self.warnings.push(format!("{} was not read: {error}", path.display()));
+                None
+            }
+        }
+    }
+
+    fn add(&mut self, text: &str) {
+        let table = match text.parse::<toml::Table>() {
+            Ok(table) => table,
+            Err(error) => {
+                self.warnings.push(format!("config: not TOML: {}", error.message()));
+                return;
+            }
+        };
+        for (key, value) in table {
+            let value = match value {
+                _ if !KEYS.contains(&key.as_str()) => {
+                    self.warnings
+                        .push(format!("config: there is no setting '{key}'; draftscope config init lists all"));
+                    continue;
+                }
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Float(number) => number.to_string(),
+                toml::Value::Boolean(yes) => yes.to_string(),
+                _ => {
+                    self.warnings.push(format!("config: {key} must be a text, a number, true or false"));
+                    continue;
+                }
+            };
+            self.entries.push((key, value));
+        }
+    }
+}
+
+/// The command line with the entries as defaults; those it does not take are warnings.
+#[must_use]
+pub fn with_defaults(command: clap::Command, entries: &[(String, String)]) -> (clap::Command, Vec<String>) {
+    let (mut command, mut warnings) = (command, Vec::new());
+    for (key, value) in entries {
+        let tried = with_default(command.clone(), key, value);
+        match tried.clone().try_get_matches_from([command.get_name()]) {
+            Ok(_) => command = tried,
+            Err(error) => {
+                let text = error.to_string();
+                let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                warnings.push(format!("config: {key}: {why}"));
+            }
+        }
+    }
+    (command, warnings)
+}
+
+fn with_default(command: clap::Command, key: &str, value: &str) -> clap::Command {
+    let wanted = |arg: &&clap::Arg| arg.get_long() == Some(key);
+    let id = command.get_arguments().find(wanted).map(|arg| arg.get_id().clone());
+    let command = match id {
+        Some(id) => command.mut_arg(id, |arg| arg.default_value(value.to_owned())),
+        None => command,
+    };
+    command.mut_subcommands(|sub| with_default(sub, key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn read(text: &str) -> UserFiles {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        std::fs::create_dir(folder.path().join("themes")).unwrap();
+        std::fs::write(folder.path().join("themes/mine.toml"), "inherits = \"nord\"").unwrap();
+        std::fs::write(folder.path().join("themes/notes.txt"), "no theme").unwrap();
+        std::fs::write(folder.path().join("keymap.toml"), "[browse]").unwrap();
+        UserFiles::read(&path)
+    }
+
+    fn parse(entries: &[(String, String)], args: &[&str]) -> Cli {
+        let (command, warnings) = with_defaults(Cli::command(), entries);
+        assert_eq!(warnings, Vec::<String>::new());
+        Cli::from_arg_matches(&command.try_get_matches_from(args).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_lies_beside_the_file_is_read() {
+        let files = read("theme = \"mine\"\n");
+        assert_eq!(files.themes, [("mine".to_owned(), "inherits = \"nord\"".to_owned())]);
+        assert_eq!(files.keymap.as_deref(), Some("[browse]"));
+        assert_eq!(files.warnings, Vec::<String>::new());
+        assert_eq!(UserFiles::read(Path::new("/no/such/folder/config.toml")), UserFiles::default());
+    }
+
+    #[test]
+    fn an_option_wins_over_the_file_and_the_file_over_the_default() {
+        let files = read("temperature = 0.7\nmax-tokens = 64\nascii = true\ntheme = \"nord\"\n");
+        let cli = parse(&files.entries, &["draftscope"]);
+        assert_eq!((cli.chat.decode.temperature, cli.chat.decode.max_tokens), (0.7, 64));
+        assert!(cli.chat.screen.ascii);
+        assert_eq!(cli.chat.screen.theme.as_deref(), Some("nord"));
+        let cli = parse(&files.entries, &["draftscope", "--temperature", "0.2"]);
+        assert_eq!(cli.chat.decode.temperature, 0.2);
+        let run = parse(&files.entries, &["draftscope", "run", "--prompt", "hi"]);
+        let Some(crate::cli::Action::Run(args)) = run.command else { panic!("run") };
+        assert_eq!(args.decode.temperature, 0.7, "subcommands know the file too");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_a_warning_and_the_rest_holds() {
+        let files = read("temprature = 1\nseed = [1]\ntop-k = 5\nverify = \"exakt\"\n");
+        assert_eq!(files.warnings.len(), 2, "{:?}", files.warnings);
+        let (command, warnings) = with_defaults(Cli::command(), &files.entries);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("config: verify: "), "{warnings:?}");
+        let cli = Cli::from_arg_matches(&command.try_get_matches_from(["draftscope"]).unwrap()).unwrap();
+        assert_eq!(cli.chat.decode.top_k, 5);
+        assert!(read("= broken").warnings[0].contains("not TOML"));
+    }
+
+    #[test]
+    fn the_template_names_every_key_and_its_defaults_are_taken() {
+        let open: String = TEMPLATE
+            .lines()
+            .filter_map(|l| l.strip_prefix("# "))
+            .filter(|l| l.contains(" = "))
+            .fold(String::new(), |text, line| text + line + "\n");
+        let mut files = UserFiles::default();
+        files.add(&open);
+        assert_eq!(files.warnings, Vec::<String>::new());
+        let named: Vec<&str> = files.entries.iter().map(|(key, _)| key.as_str()).collect();
+        assert!(KEYS.iter().all(|key| named.contains(key)), "{named:?}");
+        let (_, warnings) = with_defaults(Cli::command(), &files.entries);
+        assert_eq!(warnings, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,303 @@
+//! The lines of the transcript, turn by turn, in stretches of rounds that are laid out once and kept.
+//!
+//! Invariant: a stretch of complete rounds never looks different again, so a frame costs what is new,
+//! not what is old, however long the answer; only the stretch with the selected round, and the last,
+//! are laid out anew. The line that two stretches share is handed on from one to the next.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use crate::protocol::{Lane, StopReason};
+use crate::session::text::{self, Joiner};
+use crate::session::{Answer, Fate, Strand, Turn};
+use crate::tui::fate;
+use crate::tui::theme::Role;
+use crate::tui::widgets::flow::{Flow, Tagged};
+
+use super::{Screen, number};
+
+/// Rounds of a stretch.
+const STRETCH: usize = 128;
+
+/// Stretches kept; beyond that the cache starts anew.
+const MAX_CACHED: usize = 8192;
+
+/// Lines of a stretch, whose tokens stand on them, and on which the selected round begins.
+#[derive(Clone, Default)]
+pub(super) struct Laid {
+    pub(super) turn: usize,
+    pub(super) lines: Rc<[Line<'static>]>,
+    pub(super) tags: Rc<[Vec<Tagged>]>,
+    pub(super) selected: Option<usize>,
+}
+
+/// What one stretch hands on to the next.
+#[derive(Clone)]
+struct Pen {
+    flow: Flow,
+    joiner: Joiner,
+    aside: Joiner,
+}
+
+/// What the lines of a whole stretch depend on, beside its events.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    turn: usize,
+    stretch: usize,
+    plain: bool,
+    width: u16,
+    theme: String,
+    hides_discarded: bool,
+    starts_conversation: bool,
+    is_abandoned: bool,
+}
+
+/// Stretches that cannot change any more.
+#[derive(Default)]
+pub(in crate::tui) struct Cache {
+    stretches: RefCell<HashMap<Key, (Laid, Rc<Pen>)>>,
+}
+
+/// A turn in a lane, being laid out.
+struct Work<'a> {
+    screen: Screen<'a>,
+    lane: Lane,
+    index: usize,
+    width: u16,
+    answer: &'a Answer,
+    /// Index of the selected round, if it is of this turn and lane.
+    selected: Option<usize>,
+}
+
+/// The transcript by stretches; the last is what no turn holds yet.
+pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
+    let turns = screen.session.turns();
+    let mut laid = Vec::new();
+    for (index, turn) in turns.iter().enumerate() {
+        let chosen = screen.app.selected.filter(|at| at.turn == index && lane == Lane::Speculative);
+        let selected = chosen.map(|at| at.round);
+        let work = Work { screen, lane, index, width, answer: turn.answer(lane), selected };
+        work.turn(turn, &mut laid);
+    }
+    let mut flow = Flow::new(width);
+    if screen.app.conversations.last() == Some(&turns.len()) && !turns.is_empty() {
+        rule(screen, &mut flow);
+    }
+    if let Some(awaiting) = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session)) {
+        user(screen, &awaiting.text, &mut flow);
+    } else if turns.is_empty() {
+        welcome(screen, &mut flow);
+    }
+    laid.push(of(turns.len(), flow.finish_tagged(), None));
+    laid
+}
+
+fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Option<usize>) -> Laid {
+    Laid { turn, lines: lines.0.into(), tags: lines.1.into(), selected }
+}
+
+impl Work<'_> {
+    fn turn(&self, turn: &Turn, laid: &mut Vec<Laid>) {
+        let rounds = self.answer.rounds.len();
+        let mut pen = Rc::new(self.begin(turn));
+        for stretch in 0..rounds.div_ceil(STRETCH).max(1) {
+            let (lines, next) = self.stretch(stretch, &pen);
+            laid.push(lines);
+            pen = next;
+        }
+        let mut pen = Rc::unwrap_or_clone(pen);
+        pen.flow.push(&pen.joiner.finish(), self.screen.theme[Role::TokenPlain]);
+        pen.flow.tag(0, 0);
+        caption(self.screen, turn, self.lane, &mut pen.flow);
+        pen.flow.end_line();
+        laid.push(of(self.index, pen.flow.finish_tagged(), None));
+    }
+
+    /// What stands before the answer.
+    fn begin(&self, turn: &Turn) -> Pen {
+        let mut flow = Flow::new(self.width);
+        if self.index > 0 && self.screen.app.conversations.contains(&self.index) {
+            rule(self.screen, &mut flow);
+        }
+        head(self.screen, turn, &mut flow);
+        Pen { flow, joiner: Joiner::default(), aside: Joiner::default() }
+    }
+
+    /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
+    fn stretch(&self, stretch: usize, pen: &Rc<Pen>) -> (Laid, Rc<Pen>) {
+        let end = (stretch + 1) * STRETCH;
+        let is_whole = self.answer.rounds.get(end - 1).is_some_and(|round| round.is_complete);
+        // the line under way at its end is part of the next stretch
+        let touched = self.selected.map(|round| round / STRETCH);
+        let is_touched = touched.is_some_and(|at| at == stretch || at + 1 == stretch);
+        if !is_whole || is_touched {
+            return self.lay(stretch, pen);
+        }
+        let cache = &self.screen.app.transcript.stretches;
+        let key = self.key(stretch);
+        if let Some(found) = cache.borrow().get(&key) {
+            return found.clone();
+        }
+        let laid = self.lay(stretch, pen);
+        let mut cache = cache.borrow_mut();
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        cache.insert(key, laid.clone());
+        laid
+    }
+
+    fn key(&self, stretch: usize) -> Key {
+        let app = self.screen.app;
+        let number = self.screen.session.turns().get(self.index).map(|turn| turn.number);
+        Key {
+            turn: self.index,
+            stretch,
+            plain: self.lane == Lane::Plain,
+            width: self.width,
+            theme: self.screen.theme.name.clone(),
+            hides_discarded: app.hides_discarded,
+            starts_conversation: app.conversations.contains(&self.index),
+            is_abandoned: number.is_some_and(|number| app.abandoned.contains(&number)),
+        }
+    }
+
+    fn lay(&self, stretch: usize, pen: &Rc<Pen>) -> (Laid, Rc<Pen>) {
+        let mut pen = (**pen).clone();
+        let number = self.selected.and_then(|at| self.answer.rounds.get(at)).map(|round| round.round);
+        let mut selected = None;
+        let rounds = stretch * STRETCH..((stretch + 1) * STRETCH).min(self.answer.rounds.len());
+        for strand in self.answer.strands_between(rounds) {
+            let is_selected = number == Some(strand.round);
+            if is_selected && selected.is_none() {
+                selected = Some(pen.flow.line_index());
+            }
+            self.strand(strand, is_selected, &mut pen);
+        }
+        (of(self.index, pen.flow.take_finished(), selected), Rc::new(pen))
+    }
+
+    fn strand(&self, strand: Strand, is_selected: bool, pen: &mut Pen) {
+        let screen = self.screen;
+        let mut style = screen.theme[fate::role(strand.fate)];
+        if is_selected {
+            style = style.patch(screen.theme[Role::Selected]);
+        }
+        if is_selected && screen.app.cell == Some(strand.column) {
+            style = style.add_modifier(Modifier::REVERSED);
+        }
+        pen.flow.tag(strand.round, strand.column);
+        match strand.fate {
+            Fate::Committed(_) => {
+                let text = pen.joiner.push(&strand.piece.bytes);
+                committed(screen, strand, (&text, style), &mut pen.flow);
+                pen.aside = pen.joiner.clone();
+            }
+            _ if screen.app.hides_discarded => {}
+            _ => {
+                let text = pen.aside.push(&strand.piece.bytes);
+                discarded(strand, &text, style, &mut pen.flow);
+            }
+        }
+    }
+}
+
+fn rule(screen: Screen, flow: &mut Flow) {
+    flow.push("─── new conversation ", screen.theme[Role::TextDim]);
+    flow.end_line();
+}
+
+fn welcome(screen: Screen, flow: &mut Flow) {
+    let dim = screen.theme[Role::TextDim];
+    flow.push("A small drafter proposes tokens, the large target checks them all in one pass. ", dim);
+    flow.push("Type a prompt and watch which drafts are kept. ? or F1 shows every key.\n", dim);
+}
+
+/// What the turn answers: a prompt, or the point of another turn that it goes on from.
+fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
+    let Some(branch) = turn.branch else {
+        user(screen, &turn.typed, flow);
+        return;
+    };
+    let left = if screen.app.abandoned.contains(&turn.number) { " (left again)" } else { "" };
+    let text = format!("⑂ turn {}, going on behind token {}{left}", branch.turn, branch.kept);
+    flow.push(&text, screen.theme[Role::User]);
+    if branch.forced {
+        flow.push(" ⚠ not what the target would have written", screen.theme[Role::Warning]);
+    }
+    flow.end_line();
+}
+
+fn user(screen: Screen, typed: &str, flow: &mut Flow) {
+    flow.push("❯ ", screen.theme[Role::User]);
+    flow.push(&text::printable(typed), screen.theme[Role::User]);
+    flow.end_line();
+}
+
+fn committed(screen: Screen, strand: Strand, (text, style): (&str, Style), flow: &mut Flow) {
+    let mark = fate::mark(strand.fate);
+    let inner = text.trim_start_matches(' ');
+    flow.push(&text[..text.len() - inner.len()], style);
+    // The mark is not part of the answer: it is neither underlined nor struck through.
+    flow.push(mark, style);
+    let shown = text::printable(inner);
+    for (i, part) in shown.split('\n').enumerate() {
+        if i > 0 {
+            flow.push("⏎", screen.theme[Role::TextDim]);
+            flow.end_line();
+        }
+        flow.push(part, style);
+    }
+}
+
+fn discarded(strand: Strand, text: &str, style: Style, flow: &mut Flow) {
+    let inner = text.trim_start_matches(' ');
+    let mark_style = style.remove_modifier(Modifier::CROSSED_OUT);
+    flow.push(&text[..text.len() - inner.len()], mark_style);
+    flow.push(fate::mark(strand.fate), mark_style);
+    let shown = text::one_line(inner);
+    flow.push(if shown.is_empty() { "·" } else { &shown }, style);
+}
+
+/// What the answer cost, under it.
+fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
+    let answer = turn.answer(lane);
+    flow.break_line();
+    if answer.tokens.is_empty() {
+        if answer.finished == Some(StopReason::Refused) {
+            flow.push("└ the prompt was refused", screen.theme[Role::Warning]);
+            flow.end_line();
+        } else if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
+            flow.push("(plain decoding was not run)", screen.theme[Role::TextDim]);
+            flow.end_line();
+        }
+        return;
+    }
+    let Some(reason) = answer.finished else {
+        return;
+    };
+    flow.push(&summary(answer, turn, lane, reason), screen.theme[Role::TextDim]);
+    flow.end_line();
+}
+
+fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> String {
+    let speed = number(answer.stats().tokens_per_second(), 1);
+    let mut text = format!("└ {} tokens · {speed} tok/s", answer.tokens.len());
+    if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
+        text.push_str(&format!(" · {speedup:.2}× plain"));
+    }
+    let why = match reason {
+        StopReason::Eos => "",
+        StopReason::MaxTokens => " · cut at max-tokens",
+        StopReason::ContextFull => " · context full",
+        StopReason::Stopped => " · stopped",
+        StopReason::Refused => " · refused",
+        StopReason::Measured => " · measured enough",
+    };
+    text.push_str(why);
+    text
+}
