@@ -143,9 +143,11 @@ mod tests {
     fn a_width_that_got_dearer_than_the_others_is_corrected_and_an_outlier_is_not() {
         let mut model = CostModel::new(base());
         for _ in 0..12 {
-            model.verified(1, 1000.0);
-            model.verified(1, 1000.0);
+            for _ in 0..4 {
+                model.verified(1, 1000.0);
+            }
             model.verified(2, 1650.0);
+            model.verified(3, 1800.0);
         }
         model.verified(1, 90_000.0);
         let now = model.now().verify_us;
