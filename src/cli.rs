@@ -1,6 +1,7 @@
 //! The command line as it is typed. Names and paths only: what they mean is decided by whoever
 //! wires the program together.
 
+mod generate;
 mod identity;
 mod lab;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
 
@@ -40,6 +42,8 @@ pub enum Action {
     ///
     /// The exit status is 1 when the modes differ.
     VerifyIdentity(IdentityArgs),
+    /// Let the target answer many prompts in batch and keep its hidden states: data to train drafters on
+    Generate(GenerateArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.

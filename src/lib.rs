@@ -18,6 +18,7 @@
 
 pub mod cli;
 pub mod engine;
+pub mod generate;
 pub mod headless;
 pub mod identity;
 pub mod model;

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         Some(Action::Compare(args)) => commands::compare::run(&args),
         Some(Action::Explain(args)) => commands::explain::run(&args),
         Some(Action::VerifyIdentity(args)) => commands::identity::run(&args),
+        Some(Action::Generate(args)) => commands::generate::run(&args),
         Some(Action::Models { action }) => commands::models::run(action),
     };
     match result {

@@ -4,6 +4,7 @@ pub(crate) mod chat;
 pub(crate) mod compare;
 mod costs;
 pub(crate) mod explain;
+pub(crate) mod generate;
 pub(crate) mod identity;
 pub(crate) mod models;
 pub(crate) mod run;
@@ -142,7 +143,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
 }
 
 /// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.
-fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
+pub(crate) fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
     let entries = store.list().ok()?;
     entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
 }
