@@ -56,13 +56,13 @@ fn plan(tasks: usize) -> Plan {
 /// More conversations than slots: greedy and sampled ones, of one turn and of several.
 fn tasks() -> Vec<Task> {
     let task = |i: u64| Task {
-        system: (i % 5 == 0).then(|| "Answer in one word.".to_owned()),
+        system: i.is_multiple_of(5).then(|| "Answer in one word.".to_owned()),
         turns: match i % 3 {
             0 => vec![UserTurn::Whole(format!("What is {i} plus one?"))],
             1 => vec![UserTurn::Invented { invent: "Name".into() }],
             _ => vec![UserTurn::Whole("Hello!".into()), UserTurn::Invented { invent: String::new() }],
         },
-        temperature: if i % 2 == 0 { 0.0 } else { 0.9 },
+        temperature: if i.is_multiple_of(2) { 0.0 } else { 0.9 },
         seed: i,
         max_tokens: 4 + 5 * (i % 7) as u32,
         category: None,

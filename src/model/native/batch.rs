@@ -295,6 +295,9 @@ mod tests {
         native::testing::{gguf_path, token_ids},
     };
 
+    /// State and logits of a position.
+    type Seen = (Vec<f32>, Option<Vec<f32>>);
+
     fn load() -> Option<NativeLlama> {
         let gguf = GgufFile::open(&gguf_path()?).unwrap();
         Some(NativeLlama::load(&gguf, 600, Some(2)).unwrap())
@@ -313,7 +316,7 @@ mod tests {
         let lens = [3, 290, 17, 40, 1, 300, 64, 16, 33, 5, 280, 2, 90, 100, 7, 255];
         let mut batch = NativeBatch::new(&model, 16);
         let mut at = [0; 16];
-        let mut seen: Vec<Vec<(Vec<f32>, Option<Vec<f32>>)>> = vec![Vec::new(); 16];
+        let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); 16];
         for turn in 0.. {
             let mut rows = Vec::new();
             for slot in (0..16).map(|i| (i + turn) % 16) {
