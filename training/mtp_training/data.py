@@ -1,6 +1,7 @@
 """From shards to batches. Validation is split by prompt: all that was answered to a prompt is on one side."""
 
 import hashlib
+import json
 import random
 from collections import Counter
 
@@ -24,7 +25,8 @@ class Data:
         self.config, self.random = config, random.Random(seed)
         self.uses = Counter()     # shard -> times read
         self.seen = set()         # greedy prompts that were trained on: (prompt, shard) keeps a second pass possible
-        self.counts = Counter()
+        listed = config.data / "excluded.json"   # too near to measured prompts (make_data stats)
+        self.excluded = set(json.loads(listed.read_text())) if listed.exists() else set()
 
     def is_validation(self, conversation):
         return prompt_key(conversation) % self.config["train"]["validation_one_in"] == 0
@@ -39,7 +41,7 @@ class Data:
             self.uses[path.name] += 1
             for conversation in shards.read(path):
                 key = (prompt_key(conversation), conversation.temperature)
-                if self.is_validation(conversation) or (key in self.seen and self.uses[path.name] == 1):
+                if self.is_validation(conversation) or conversation.task in self.excluded or (key in self.seen and self.uses[path.name] == 1):
                     continue
                 self.seen.add(key)
                 pool.append(conversation)

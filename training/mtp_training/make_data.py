@@ -14,6 +14,7 @@ from collections import Counter
 from . import prompts, shards
 from .config import load
 from .near import Near, forbidden
+from .target import Target
 from .words import Words
 
 
@@ -67,16 +68,32 @@ def generate(config):
         return 130
 
 
+def first_turn(target, conversation):
+    """What the user says first, whoever wrote it."""
+    text = target.text(conversation.tokens[:400])
+    return text.split("<|im_start|>user\n", 1)[-1].split("<|im_end|>", 1)[0]
+
+
 def stats(config):
-    total, categories = Counter(), Counter()
+    """Counts, and the near-duplicate check on what the model invented; its finds are left out of training."""
+    target = Target(config["train"]["gguf"])
+    near = Near(forbidden(config["data"]["forbidden"]))
+    total, categories, excluded, prompts_seen = Counter(), Counter(), [], set()
     lines = [json.loads(line) for line in open(config.data / "tasks.jsonl")]
     for path in shards.paths(config.data):
         for conversation in shards.read(path):
             answer = int((conversation.roles == shards.ANSWER).sum())
             total.update(conversations=1, tokens=len(conversation.tokens), answer=answer, greedy=answer * (conversation.temperature == 0))
             categories[lines[conversation.task]["category"]] += answer
+            first = first_turn(target, conversation)
+            prompts_seen.add(first)
+            if (conversation.roles == shards.INVENTED).any() and near.nearest(first)[0] >= config["data"]["near"]:
+                excluded.append(conversation.task)
         total["shards"] += 1
-    print(json.dumps(dict(total=total, answer_tokens_by_category=categories), indent=1))
+    (config.data / "excluded.json").write_text(json.dumps(excluded))
+    report = dict(total=total, different_first_turns=len(prompts_seen), excluded_as_near=len(excluded), answer_tokens_by_category=categories)
+    (config.data / "stats.json").write_text(json.dumps(report, indent=1))
+    print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

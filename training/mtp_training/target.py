@@ -34,6 +34,15 @@ class Target:
                            inner=number("llama.feed_forward_length"), vocab=len(number("tokenizer.ggml.tokens")),
                            eps=number("llama.attention.layer_norm_rms_epsilon"), theta=theta.contents() if theta else 10000.0)
 
+    def text(self, tokens):
+        """Tokens as text: names of byte-level BPE stand for bytes one by one (GPT-2's table)."""
+        if not hasattr(self, "_names"):
+            self._names = self.reader.fields["tokenizer.ggml.tokens"].contents()
+            plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+            rest = [b for b in range(256) if b not in plain]
+            self._bytes = {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}
+        return bytes(self._bytes[c] for token in tokens for c in self._names[token] if c in self._bytes).decode(errors="replace")
+
     def tensor(self, name):
         t = self.tensors[name]
         return torch.from_numpy(np.array(dequantize(t.data, t.tensor_type), dtype=np.float32))

@@ -28,10 +28,11 @@ from .target import Target
 class Teacher:
     """Embedding, and head rows of the draft vocabulary."""
 
-    def __init__(self, target, vocab, device, dtype):
-        self.embedding = target.embedding.to(device, dtype)
-        self.head = target.head[vocab].to(device, dtype)
-        self.dtype = dtype
+    def __init__(self, target, vocab, temperature, device):
+        self.dtype = torch.bfloat16
+        self.embedding = target.embedding.to(device, self.dtype)
+        # dividing the head's rows divides the logits of both sides: they are compared at this temperature
+        self.head = (target.head[vocab] / temperature).to(device, self.dtype)
 
     def distribution(self, hidden):
         """Probabilities over the draft vocabulary, [N, v]."""
@@ -184,7 +185,6 @@ class Run:
         self.device = torch.device(train["device"])
         torch.manual_seed(train["seed"])
         torch.set_num_threads(train["threads"])
-        self.dtype = torch.bfloat16
         self.data = dataset.Data(config, train["seed"])
         self.target = Target(config["train"]["gguf"])
         self.log = Log(folder / "log.jsonl")
@@ -193,7 +193,7 @@ class Run:
         resumed = torch.load(saved, weights_only=False) if saved.exists() else None
         vocab = resumed["vocab"] if resumed else self._vocab()
         self.vocab = vocab
-        self.teacher = Teacher(self.target, vocab, self.device, self.dtype)
+        self.teacher = Teacher(self.target, vocab, train["temperature"], self.device)
         self.module = Module(self.target.shape).to(self.device)
         self.optimisers = Optimisers(self.module, train)
         self.held = self.data.validation(train["validation_conversations"])
