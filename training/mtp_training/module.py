@@ -48,35 +48,62 @@ class Module(nn.Module):
         both = torch.cat([self.rms(embedded, self.enorm), self.rms(hidden, self.hnorm)], -1)
         return F.linear(both.to(dtype), self.matrix("proj", dtype)).float()
 
-    def block(self, x, positions, past, mask):
-        """One block over x [B, T, d] (f32; matrices run in `past.dtype`). `past` collects keys and values of all depths;
-        `mask` [T, depths · T] says which of them a row sees. Gives the normed output."""
+    def attend(self, x, rows, past):
+        """Attention of x [n, d], which lies at `rows` of the grid, over all slots of `past`; [n, d] before the output matrix."""
         s, dtype = self.shape, past.dtype
-        B, T, _ = x.shape
         a = self.rms(x, self.n1).to(dtype)
-        heads = lambda name, count: F.linear(a, self.matrix(name, dtype)).view(B, T, count, s.head_dim).transpose(1, 2)
+        heads = lambda name, count: rows.grid(F.linear(a, self.matrix(name, dtype)).view(-1, count, s.head_dim))
+        positions = past.positions()
+        q = self.rotate(heads("q", s.heads), positions)
         past.keys.append(self.rotate(heads("k", s.kv_heads), positions))
         past.values.append(heads("v", s.kv_heads))
-        q = self.rotate(heads("q", s.heads), positions)
         group = s.heads // s.kv_heads
         k, v = (torch.cat(parts, 2).repeat_interleave(group, 1) for parts in (past.keys, past.values))
-        o = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        x = x + F.linear(o.transpose(1, 2).reshape(B, T, -1), self.matrix("o", dtype))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=past.mask())
+
+    def finish(self, x, attended, dtype):
+        """The rest of the block over rows; gives the normed output."""
+        x = x + F.linear(attended, self.matrix("o", dtype))
         b = self.rms(x, self.n2).to(dtype)
         inner = F.silu(F.linear(b, self.matrix("gate", dtype))) * F.linear(b, self.matrix("up", dtype))
-        x = x + F.linear(inner, self.matrix("down", dtype))
-        return self.rms(x, self.norm)
+        return self.rms(x + F.linear(inner, self.matrix("down", dtype)), self.norm)
+
+
+class Rows:
+    """Some slots of a grid [B, T]: most work is done on these rows alone, attention on the grid."""
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+        self.b, self.t = chosen.nonzero(as_tuple=True)
+
+    def grid(self, x):
+        """x [n, heads, head_dim] at its places, [B, heads, T, head_dim]; elsewhere zero."""
+        B, T = self.chosen.shape
+        out = x.new_zeros(B, T, *x.shape[1:])
+        return out.index_put((self.b, self.t), x).transpose(1, 2)
+
+    def of(self, grid):
+        """Values of a grid [B, T, …] at the rows."""
+        return grid[self.b, self.t]
+
+    def attended(self, o):
+        """Attention's outputs [B, heads, T, head_dim] at the rows, [n, heads · head_dim]."""
+        return o[self.b, :, self.t].flatten(1)
 
 
 class Past:
-    """Keys and values of every depth so far, [B, kv_heads, T, head_dim] each."""
+    """Keys and values of every depth so far, [B, kv_heads, T, head_dim] each. A chain that starts at t sees all
+    depth-1 slots up to t, and its own later ones."""
 
-    def __init__(self, dtype):
+    def __init__(self, T, dtype, device):
         self.dtype, self.keys, self.values = dtype, [], []
+        self.T, self.device = T, device
 
+    def positions(self):
+        """Of the depth that is about to be added (or was just begun)."""
+        return torch.arange(self.T, device=self.device) + len(self.values)
 
-def masks(T, depth, device):
-    """What a chain that starts at t sees at each depth: depth-1 slots up to t, and its own later ones."""
-    causal = torch.ones(T, T, dtype=torch.bool, device=device).tril()
-    own = torch.eye(T, dtype=torch.bool, device=device)
-    return [torch.cat([causal] + [own] * k, 1) for k in range(depth)]
+    def mask(self):
+        causal = torch.ones(self.T, self.T, dtype=torch.bool, device=self.device).tril()
+        own = torch.eye(self.T, dtype=torch.bool, device=self.device)
+        return torch.cat([causal] + [own] * (len(self.keys) - 1), 1)

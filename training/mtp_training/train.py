@@ -21,43 +21,48 @@ from safetensors.torch import load_file
 from . import data as dataset
 from .config import load
 from .export import names
-from .module import MATRICES, NORMS, Module, Past, masks
+from .module import MATRICES, NORMS, Module, Past, Rows
 from .target import Target
 
 
 class Teacher:
-    """Embedding, and head rows of the draft vocabulary."""
+    """Embedding, and head rows of the draft vocabulary; `frequent` are its most frequent tokens, as indices into it."""
 
-    def __init__(self, target, vocab, temperature, device):
-        self.dtype = torch.bfloat16
+    def __init__(self, target, vocab, frequent, temperature, device):
+        self.dtype, self.device = torch.bfloat16, device
         self.embedding = target.embedding.to(device, self.dtype)
         # dividing the head's rows divides the logits of both sides: they are compared at this temperature
         self.head = (target.head[vocab] / temperature).to(device, self.dtype)
+        self.rare = torch.tensor(sorted(set(range(len(vocab))) - set(frequent.tolist())), dtype=torch.long)
+        self.frequent = frequent
 
-    def distribution(self, hidden):
-        """Probabilities over the draft vocabulary, [N, v]."""
-        return F.linear(hidden.to(self.dtype), self.head).float().softmax(-1).to(self.dtype)
+    def subset(self, rare):
+        """Head rows of the frequent tokens and of `rare` others, drawn anew each time. Both sides are compared given
+        that the token is among these, which costs less than half and has the same optimum."""
+        drawn = self.rare[torch.randperm(len(self.rare))[:rare]]
+        return self.head[torch.cat([self.frequent, drawn]).to(self.device)]
 
 
 class SoftCrossEntropy(torch.autograd.Function):
-    """Sum over rows of −Σ p log q. The gradient is formed in the forward pass, by chunks that stay in cache."""
+    """Sum over rows of −Σ p log q, p being the target's at `states`. The gradient is formed in the forward pass, by
+    chunks that stay in cache."""
 
     CHUNK = 256
     measures = True   # agreement and overlap too, which cost a tenth of the time
 
     @staticmethod
-    def forward(ctx, x, head, p):
+    def forward(ctx, x, head, states):
         gradient = torch.empty_like(x)
         loss = hits = overlap = 0.0
         for i in range(0, len(x), SoftCrossEntropy.CHUNK):
             rows = slice(i, i + SoftCrossEntropy.CHUNK)
-            logits = F.linear(x[rows].to(head.dtype), head).float()
-            q = logits.log_softmax(-1)
-            wanted = p[rows].float()
+            wanted = F.linear(states[rows], head).float().softmax(-1)
+            q = F.linear(x[rows].to(head.dtype), head).float().log_softmax(-1)
             loss -= float(torch.linalg.vecdot(wanted, q).sum())
+            if SoftCrossEntropy.measures:
+                hits += float((q.argmax(-1) == wanted.argmax(-1)).sum())
             q.exp_()
             if SoftCrossEntropy.measures:
-                hits += float((logits.argmax(-1) == p[rows].argmax(-1)).sum())
                 overlap += float(torch.minimum(q, wanted).sum())
             gradient[rows] = F.linear(q.sub_(wanted).to(head.dtype), head.T).float()
         ctx.save_for_backward(gradient)
@@ -70,23 +75,27 @@ class SoftCrossEntropy(torch.autograd.Function):
         return gradient * grad, None, None
 
 
-def unroll(module, teacher, batch, depth, device):
-    """Per depth: (loss summed over rows, its parts)."""
+def unroll(module, teacher, batch, depth, head, device):
+    """Per depth: (loss summed over rows, its parts). `head` holds the tokens that are compared."""
     tokens, hidden, answered = dataset.tensors(batch, device)
     B, T = tokens.shape
-    p = teacher.distribution(hidden[answered])                       # [answer rows, v]
-    index = torch.full((B, T), -1, dtype=torch.long, device=device)  # which row of p
-    index[answered] = torch.arange(len(p), device=device)
-    past, current, out = Past(teacher.dtype), hidden, []
-    for k, mask in enumerate(masks(T, depth, device), 1):
-        # the chain that starts at t reads x_{t+k}; the target's word on x_{t+k+1} stands at t + k
-        following = F.pad(tokens, (0, k))[:, k:k + T]
-        x = module.project(current, F.embedding(following, teacher.embedding), teacher.dtype)
-        current = module.block(x, torch.arange(T, device=device) + k - 1, past, mask)
-        starts = torch.zeros_like(answered)
-        starts[:, : T - k] = answered[:, k:] & answered[:, 1 : T - k + 1]
-        b, t = starts.nonzero(as_tuple=True)
-        loss = SoftCrossEntropy.apply(current[b, t], teacher.head, p[index[b, t + k]])
+    following = lambda grid, k: F.pad(grid, (0, k))[:, k:k + T]
+    # chains start where the token after is one of an answer; the slots before lend them keys and values
+    starts = Rows(following(answered, 1) & (torch.arange(T, device=device) < T - 1))
+    slots = Rows(torch.ones_like(answered))
+    past, out = Past(T, teacher.dtype, device), []
+    x = module.project(slots.of(hidden), F.embedding(slots.of(following(tokens, 1)), teacher.embedding), teacher.dtype)
+    for k in range(1, depth + 1):
+        if k > 1:
+            # the chain that starts at t reads x_{t+k}
+            x = module.project(current, F.embedding(starts.of(following(tokens, k)), teacher.embedding), teacher.dtype)
+        o = module.attend(x, slots if k == 1 else starts, past)
+        residual = x.view(B, T, -1)[starts.b, starts.t] if k == 1 else x
+        current = module.finish(residual, starts.attended(o), teacher.dtype)
+        # the target's word on x_{t+k+1} stands at t + k
+        tested = starts.of(following(answered, k)).nonzero(as_tuple=True)[0]
+        states = hidden[starts.b[tested], starts.t[tested] + k]
+        loss = SoftCrossEntropy.apply(current[tested], head, states.to(teacher.dtype))
         out.append((loss, SoftCrossEntropy.last))
     return out
 
@@ -172,7 +181,7 @@ def figures(sums):
 def validate(module, teacher, data, config, held, device):
     sums = []
     for batch in data.batches(held, config["train"]["batch_tokens"], shuffle=False):
-        add(sums, unroll(module, teacher, batch, config["train"]["validate_depth"], device))
+        add(sums, unroll(module, teacher, batch, config["train"]["validate_depth"], teacher.head, device))
     return figures(sums)
 
 
@@ -191,9 +200,9 @@ class Run:
         self.state = dict(step=0, tokens=0, cooldown_from=None, cooldown_tokens=None)
         saved = folder / "state.pt"
         resumed = torch.load(saved, weights_only=False) if saved.exists() else None
-        vocab = resumed["vocab"] if resumed else self._vocab()
-        self.vocab = vocab
-        self.teacher = Teacher(self.target, vocab, train["temperature"], self.device)
+        self.vocab, frequent = (resumed["vocab"], resumed["frequent"]) if resumed else self._vocab()
+        self.frequent = frequent
+        self.teacher = Teacher(self.target, self.vocab, frequent, train["temperature"], self.device)
         self.module = Module(self.target.shape).to(self.device)
         self.optimisers = Optimisers(self.module, train)
         self.held = self.data.validation(train["validation_conversations"])
@@ -209,12 +218,14 @@ class Run:
 
     def _vocab(self):
         vocab, counts = dataset.draft_vocab(self.config, self.train["draft_vocab"], self.target.shape.vocab, range(17))
-        covered = counts[vocab.numpy()].sum() / max(1, counts.sum())
-        self.log(event="vocabulary", size=len(vocab), covers=float(covered), answer_tokens=int(counts.sum()))
-        return vocab
+        kept = counts[vocab.numpy()]
+        frequent = torch.from_numpy(kept.argsort()[::-1][: self.train["frequent_tokens"]].copy())
+        share = lambda part: float(part.sum() / max(1, counts.sum()))
+        self.log(event="vocabulary", size=len(vocab), covers=share(kept), frequent_cover=share(kept[frequent.numpy()]), answer_tokens=int(counts.sum()))
+        return vocab, frequent
 
     def save(self):
-        state = dict(module=self.module.state_dict(), optimisers=self.optimisers.state(), state=self.state, uses=self.data.uses, vocab=self.vocab)
+        state = dict(module=self.module.state_dict(), optimisers=self.optimisers.state(), state=self.state, uses=self.data.uses, vocab=self.vocab, frequent=self.frequent)
         temporary = self.folder / "state.part"
         torch.save(state, temporary)
         temporary.rename(self.folder / "state.pt")
@@ -247,7 +258,8 @@ class Run:
         train, state = self.train, self.state
         started = saved = validated = time.time()
         begun, sums, rows = state["tokens"], [], 0
-        self.validate("start")
+        if state["step"] == 0:
+            self.validate("start")
         while True:
             for batch in self.data.batches(self.data.next_pool(), train["batch_tokens"]):
                 lr = self.rate()
@@ -255,7 +267,8 @@ class Run:
                     self.validate("final")
                     return self.save()
                 SoftCrossEntropy.measures = state["step"] % train["log_steps"] == 0
-                parts = unroll(self.module, self.teacher, batch, self.depth(), self.device)
+                head = self.teacher.subset(train["rare_tokens"])
+                parts = unroll(self.module, self.teacher, batch, self.depth(), head, self.device)
                 loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
                 (loss / train["step_rows"]).backward()
                 if SoftCrossEntropy.measures:
