@@ -4,6 +4,7 @@
 mod generate;
 mod identity;
 mod lab;
+mod train;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
+pub use train::TrainArgs;
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -44,6 +46,8 @@ pub enum Action {
     VerifyIdentity(IdentityArgs),
     /// Let the target answer many prompts in batch and keep its hidden states: data to train drafters on
     Generate(GenerateArgs),
+    /// Train a draft module for a model with the recipe in `training/`, and watch acceptance climb
+    Train(TrainArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.

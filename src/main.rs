@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         Some(Action::Explain(args)) => commands::explain::run(&args),
         Some(Action::VerifyIdentity(args)) => commands::identity::run(&args),
         Some(Action::Generate(args)) => commands::generate::run(&args),
+        Some(Action::Train(args)) => commands::train::run(&args),
         Some(Action::Models { action }) => commands::models::run(action),
     };
     match result {

@@ -8,6 +8,7 @@ pub(crate) mod generate;
 pub(crate) mod identity;
 pub(crate) mod models;
 pub(crate) mod run;
+pub(crate) mod train;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

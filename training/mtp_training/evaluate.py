@@ -1,6 +1,6 @@
 """evaluate: what modules are worth in the program itself, on prompts that none was trained on.
 
-    python -m mtp_training.evaluate OUT.json NAME=DIR [NAME=DIR …]
+    python -m mtp_training.evaluate OUT.json NAME=DIR … [evaluate.key=value …]
 
 Every prompt of evaluate.suite runs through `draftscope run` with each module, in turns, greedily and with
 sampling. Tokens per round count the bonus; acceptance at depth j is accepted / tested, where a draft is
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from .config import load
 
-MODES = {"greedy": [], "sampled": ["--temperature", "0.7", "--verify", "rejection", "--seed", "7"]}
+ALL_MODES = {"greedy": [], "sampled": ["--temperature", "0.7", "--verify", "rejection", "--seed", "7"]}
 
 
 def run(config, module, prompt, mode):
     e = config["evaluate"]
     command = [config["data"]["draftscope"], "run", "--prompt", prompt, "-k", e["draft_len"], "--max-tokens", e["max_tokens"],
-               "--threads", e["threads"], "--output", "summary", *MODES[mode]]
+               "--threads", e["threads"], "--output", "summary", *ALL_MODES[mode]]
     if module:
         command += ["--mtp", module]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
@@ -55,11 +55,12 @@ class Sums:
 
 def evaluate(config, modules):
     suite = tomllib.loads((Path(__file__).resolve().parents[2] / config["evaluate"]["suite"]).read_text())
-    sums = {(name, mode): defaultdict(Sums) for name in modules for mode in MODES}
+    modes = config["evaluate"]["modes"]
+    sums = {(name, mode): defaultdict(Sums) for name in modules for mode in modes}
     answers = defaultdict(set)
     for category, prompts in suite.items():
         for prompt in prompts["prompts"]:
-            for mode in MODES:
+            for mode in modes:
                 for name, module in modules.items():
                     summary = run(config, module, prompt, mode)
                     for key in (category, "all"):
@@ -67,7 +68,7 @@ def evaluate(config, modules):
                     if mode == "greedy":
                         answers[prompt].add(tuple(summary["output_token_ids"]))
     differing = [p for p, different in answers.items() if len(different) > 1]
-    result = {name: {mode: {key: s.figures() for key, s in sums[name, mode].items()} for mode in MODES} for name in modules}
+    result = {name: {mode: {key: s.figures() for key, s in sums[name, mode].items()} for mode in modes} for name in modules}
     return dict(suite=config["evaluate"]["suite"], prompts=sum(len(p["prompts"]) for p in suite.values()), draft_len=config["evaluate"]["draft_len"],
                 max_tokens=config["evaluate"]["max_tokens"], greedy_answers_that_differ=differing, modules=result)
 
@@ -75,9 +76,9 @@ def evaluate(config, modules):
 def table(result):
     """Tokens per round as Markdown."""
     names = list(result["modules"])
-    columns = [(n, m) for m in MODES for n in names]
+    columns = [(n, m) for m in result["modules"][names[0]] for n in names]
     lines = ["| category | " + " | ".join(f"{n}, {m}" for n, m in columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for key in next(iter(result["modules"].values()))["greedy"]:
+    for key in result["modules"][names[0]][columns[0][1]]:
         lines.append(f"| {key} | " + " | ".join(f"{result['modules'][n][m][key]['tokens_per_round']:.2f}" for n, m in columns) + " |")
     for n, m in columns:
         by_depth = result["modules"][n][m]["all"]["acceptance_by_depth"]
@@ -86,7 +87,13 @@ def table(result):
 
 
 if __name__ == "__main__":
-    named = dict(argument.split("=", 1) for argument in sys.argv[2:])
-    outcome = evaluate(load(), named)
+    settings, named = [], {}
+    for argument in sys.argv[2:]:
+        name, value = argument.split("=", 1)
+        if "." in name:
+            settings.append(argument)
+        else:
+            named[name] = value
+    outcome = evaluate(load(settings), named)
     Path(sys.argv[1]).write_text(json.dumps(outcome, indent=1) + "\n")
     print(table(outcome))

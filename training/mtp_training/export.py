@@ -1,4 +1,7 @@
-"""export: the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config."""
+"""export: the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config.
+
+    python -m mtp_training.export RUN OUT [train.draft_vocab=N]
+"""
 
 import json
 import sys
@@ -8,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from .config import load
+from .data import draft_vocab
 from .target import Target
 
 LAYER = "mtp.layers.0."
@@ -47,15 +51,19 @@ def configuration(shape, vocab):
 
 def export(config, run, out):
     state = torch.load(config.runs / run / "state.pt", weights_only=False, map_location="cpu")
-    bf16, fp8 = files(state["module"], state["vocab"])
+    vocab = state["vocab"]
+    if len(vocab) != config["train"]["draft_vocab"]:   # the module knows no vocabulary: another size is another choice of head rows
+        target = Target(config["train"]["gguf"])
+        vocab, _ = draft_vocab(config, config["train"]["draft_vocab"], target.shape.vocab, target.specials)
+    bf16, fp8 = files(state["module"], vocab)
     for name, tensors in (("bf16", bf16), ("fp8", fp8)):
         folder = Path(out) / name
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / ("mtp.safetensors" if name == "bf16" else "mtp.fp8.safetensors"), metadata={"format": "pt"})
         shape = Target(config["train"]["gguf"]).shape
-        (folder / "config.json").write_text(json.dumps(configuration(shape, state["vocab"]), indent=1) + "\n")
-    print(json.dumps(dict(run=run, **state["state"], draft_vocab=len(state["vocab"]), out=str(out))))
+        (folder / "config.json").write_text(json.dumps(configuration(shape, vocab), indent=1) + "\n")
+    print(json.dumps(dict(run=run, **state["state"], draft_vocab=len(vocab), out=str(out))))
 
 
 if __name__ == "__main__":
-    export(load(), sys.argv[1], sys.argv[2])
+    export(load(sys.argv[3:]), sys.argv[1], sys.argv[2])

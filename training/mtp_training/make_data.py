@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
+
 from . import prompts, shards
 from .config import load
 from .near import Near, forbidden
@@ -70,8 +72,9 @@ def generate(config):
 
 def first_turn(target, conversation):
     """What the user says first, whoever wrote it."""
-    text = target.text(conversation.tokens[:400])
-    return text.split("<|im_start|>user\n", 1)[-1].split("<|im_end|>", 1)[0]
+    answers = np.flatnonzero(conversation.roles == shards.ANSWER)
+    text = target.text(conversation.tokens[:answers[0]] if len(answers) else conversation.tokens)
+    return text.split("<|im_start|>user\n", 1)[-1].split("<|im_end|>", 1)[0]   # other templates: all before the answer
 
 
 def stats(config):
@@ -97,4 +100,4 @@ def stats(config):
 
 
 if __name__ == "__main__":
-    sys.exit({"tasks": tasks, "generate": generate, "stats": stats}[sys.argv[1]](load()))
+    sys.exit({"tasks": tasks, "generate": generate, "stats": stats}[sys.argv[1]](load(sys.argv[2:])))

@@ -34,6 +34,11 @@ class Target:
                            inner=number("llama.feed_forward_length"), vocab=len(number("tokenizer.ggml.tokens")),
                            eps=number("llama.attention.layer_norm_rms_epsilon"), theta=theta.contents() if theta else 10000.0)
 
+    @property
+    def specials(self):
+        """Ids of control tokens."""
+        return [i for i, kind in enumerate(self.reader.fields["tokenizer.ggml.token_type"].contents()) if kind == 3]
+
     def text(self, tokens):
         """Tokens as text: names of byte-level BPE stand for bytes one by one (GPT-2's table)."""
         if not hasattr(self, "_names"):

@@ -1,6 +1,6 @@
 """train: distils the target's next-token distributions into the module, unrolled over several depths.
 
-    python -m mtp_training.train RUN
+    python -m mtp_training.train RUN [train.key=value …]
 
 Constant learning rate until a file RUN/cooldown appears (it holds the number of tokens over which the rate
 falls to zero), or train.tokens is reached; so a run fits into whatever time there is, and new shards are
@@ -8,7 +8,6 @@ picked up on the way. RUN/state.pt is written every train.save_minutes and read 
 """
 
 import json
-import math
 import random
 import sys
 import time
@@ -217,7 +216,7 @@ class Run:
             self.data.seen.clear()
 
     def _vocab(self):
-        vocab, counts = dataset.draft_vocab(self.config, self.train["draft_vocab"], self.target.shape.vocab, range(17))
+        vocab, counts = dataset.draft_vocab(self.config, self.train["draft_vocab"], self.target.shape.vocab, self.target.specials)
         kept = counts[vocab.numpy()]
         frequent = torch.from_numpy(kept.argsort()[::-1][: self.train["frequent_tokens"]].copy())
         share = lambda part: float(part.sum() / max(1, counts.sum()))
@@ -295,12 +294,8 @@ class Run:
 
 
 if __name__ == "__main__":
-    configuration = load()
-    for override in sys.argv[2:]:                    # section-less: train.key=value
-        key, value = override.split("=", 1)
-        configuration["train"][key] = json.loads(value)
+    configuration = load(sys.argv[2:])
     random.seed(configuration["train"]["seed"])
     where = configuration.runs / sys.argv[1]
     where.mkdir(exist_ok=True)
-    assert math.isfinite(configuration["train"]["lr"])
     Run(configuration, where).loop()
