@@ -1,19 +1,23 @@
 //! The command line as it is typed. Names and paths only: what they mean is decided by whoever
 //! wires the program together.
 
+mod generate;
 mod identity;
 mod lab;
 mod screen;
 mod trace;
+mod train;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
 pub use screen::{ConfigAction, ScreenArgs, ViewArg};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
+pub use train::TrainArgs;
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -69,6 +73,10 @@ pub enum Action {
     },
     /// Write the manual page to standard output
     Man,
+    /// Let the target answer many prompts in batch and keep its hidden states: data to train drafters on
+    Generate(GenerateArgs),
+    /// Train a draft module for a model with the recipe in `training/`, and watch acceptance climb
+    Train(TrainArgs),
     /// Fetch, list and remove models
     Models {
         /// What to do with models.

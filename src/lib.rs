@@ -23,6 +23,7 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod export;
+pub mod generate;
 pub mod headless;
 pub mod identity;
 pub mod model;

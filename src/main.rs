@@ -22,6 +22,8 @@ fn main() -> ExitCode {
         Some(Action::Export(args)) => commands::export::run(args),
         Some(Action::Diff(args)) => commands::diff::run(args),
         Some(Action::Bench(args)) => commands::bench::run(args),
+        Some(Action::Generate(args)) => commands::generate::run(args),
+        Some(Action::Train(args)) => commands::train::run(args),
         Some(Action::Models { action }) => commands::models::run(action.clone()),
         Some(Action::Config { action }) => commands::config::run(action, &parsed),
         Some(Action::Completions { shell }) => commands::config::completions(*shell),

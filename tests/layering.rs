@@ -13,6 +13,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("model", &["protocol"]),
     ("speculate", &["model", "protocol"]),
+    ("generate", &["speculate", "model", "protocol"]),
     ("engine", &["speculate", "model", "protocol", "stream"]),
     ("identity", &["speculate", "model", "protocol"]),
     ("trace", &["protocol", "stream"]),

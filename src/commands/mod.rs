@@ -9,10 +9,12 @@ pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod generate;
 pub(crate) mod identity;
 pub(crate) mod models;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod train;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -149,7 +151,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
 }
 
 /// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.
-fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
+pub(crate) fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
     let entries = store.list().ok()?;
     entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
 }

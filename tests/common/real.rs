@@ -21,7 +21,7 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 fn mtp(file: PathBuf) -> MtpRecipe {
-    let config = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/mtp/smollm2-135m/config.json")).unwrap();
+    let config = std::fs::read(fixture("config.json")).unwrap();
     let weights: Arc<[u8]> = std::fs::read(file).unwrap().into();
     MtpRecipe { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
 }
@@ -31,9 +31,9 @@ pub fn mtp_bf16() -> MtpRecipe {
     mtp(fixture("mtp.safetensors"))
 }
 
-/// The FP8 module that the program carries.
+/// The same in FP8.
 pub fn mtp_fp8() -> MtpRecipe {
-    mtp(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m/mtp.fp8.safetensors"))
+    mtp(fixture("mtp.fp8.safetensors"))
 }
 
 /// The FP8 module twice, as a stack with one module per depth.

@@ -33,9 +33,9 @@ const ITEMS_A_THREAD: usize = 3;
 
 /// How a pass's attention is cut: teams of `rows` rows, over `segments` of the context.
 #[derive(Clone, Copy)]
-struct Teams {
-    segments: usize,
-    rows: usize,
+pub(super) struct Teams {
+    pub(super) segments: usize,
+    pub(super) rows: usize,
 }
 
 /// A norm's weights by lanes.
@@ -59,10 +59,11 @@ pub(super) struct Scratch {
     /// The residual stream, `[d / 16][m]`.
     pub(super) x: Vec<[f32; LANES]>,
     pub(super) acts: Acts,
-    attended: Acts,
+    pub(super) attended: Acts,
     inner: Acts,
-    heads: Vec<[f32; LANES]>,   // [heads + 2 kv_heads][head_dim / 16][m]
-    partials: Vec<f32>,         // [kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]
+    pub(super) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
+    /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`
+    pub(super) partials: Vec<f32>,
     gate_up: Vec<[f32; LANES]>, // [d_ff / 32][gate, up][2][m]
 }
 
@@ -99,11 +100,16 @@ impl Layer {
         self.project(pass, &mut cache, scratch);
         self.attend(pass, &mut cache, scratch);
         pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
+        self.finish(pass, scratch) && before
+    }
+
+    /// What comes after attention; gives back whether the rows were finite.
+    pub(super) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         let operand = self.gate.operand().and(self.up.operand());
-        let between = pass.norm(&scratch.x, &self.ffn_norm, operand, &mut scratch.acts);
+        let finite = pass.norm(&scratch.x, &self.ffn_norm, operand, &mut scratch.acts);
         self.feed_forward(pass, scratch);
         pass.add_product(&self.down, &scratch.inner, &mut scratch.x);
-        before && between
+        finite
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the cache.
@@ -133,7 +139,8 @@ impl Layer {
             let segments = (pass.base + m).div_ceil(SEGMENT);
             scratch.partials.resize(shape.heads * m * segments * (shape.head_dim + PARTIAL_EXTRA), 0.0);
             attend_tree(pass, tree, cache, (&scratch.heads, &mut scratch.partials));
-            return pass.join(&scratch.partials, Teams { segments, rows: 1 }, &mut scratch.attended);
+            let seen = |row: usize| pass.base + tree.seen(row);
+            return pass.join(&scratch.partials, Teams { segments, rows: 1 }, &seen, &mut scratch.attended);
         }
         let cache = &*cache;
         let segments = (pass.base + m).div_ceil(SEGMENT);
@@ -153,7 +160,7 @@ impl Layer {
                 attend(pass.cpu.isa, queries, stretch, &mut out[..(end - first) * partial]);
             }
         });
-        pass.join(&scratch.partials, Teams { segments, rows }, &mut scratch.attended);
+        pass.join(&scratch.partials, Teams { segments, rows }, &|row| pass.base + row + 1, &mut scratch.attended);
     }
 
     /// `silu(gate) · up`, ready for the down projection, to `scratch.inner`.
@@ -217,7 +224,13 @@ impl Pass<'_> {
     }
 
     /// What a row sees of a segment; none where the segment lies after the row.
-    fn stretch<'a>(&self, cache: &'a LayerCache<'_>, head: usize, row: usize, segment: usize) -> Option<Stretch<'a>> {
+    pub(super) fn stretch<'a>(
+        &self,
+        cache: &'a LayerCache<'_>,
+        head: usize,
+        row: usize,
+        segment: usize,
+    ) -> Option<Stretch<'a>> {
         let seen = self.base + row + 1;
         let start = segment * SEGMENT;
         let head_dim = self.shape.head_dim;
@@ -239,8 +252,14 @@ impl Pass<'_> {
         self.m.div_ceil(teams)
     }
 
-    /// Joins the segments of each row and head.
-    fn join(&self, partials: &[f32], Teams { segments, rows }: Teams, out: &mut Acts) {
+    /// Joins the segments of each row and head; a row sees `seen(row)` positions.
+    pub(super) fn join(
+        &self,
+        partials: &[f32],
+        Teams { segments, rows }: Teams,
+        seen: &(dyn Fn(usize) -> usize + Sync),
+        out: &mut Acts,
+    ) {
         let BlockShape { kv_heads, heads, head_dim, .. } = *self.shape;
         let partial = head_dim + PARTIAL_EXTRA;
         let group = heads / kv_heads;
@@ -251,7 +270,7 @@ impl Pass<'_> {
                 self.cpu.isa.run(Join {
                     partials: &partials[first..],
                     stride: rows * group * partial,
-                    segments: (self.base + self.tree.map_or(row + 1, |tree| tree.seen(row))).div_ceil(SEGMENT),
+                    segments: seen(row).div_ceil(SEGMENT),
                     head_dim,
                     out: &mut *columns,
                     row,

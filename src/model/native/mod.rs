@@ -6,6 +6,7 @@
 //! instruction set. So greedy speculation equals plain decoding, to the bit. Which backend runs, and
 //! how many threads pay, is decided by callers.
 
+mod batch;
 mod cache;
 mod gguf_source;
 mod head;
@@ -21,5 +22,6 @@ mod testing;
 mod threads;
 mod tree;
 
+pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
 pub use llama::NativeLlama;
 pub use mtp::{MtpStorage, NativeMtp};

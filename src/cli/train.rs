@@ -1,0 +1,40 @@
+//! `train`'s arguments.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of `train`.
+#[derive(Clone, Debug, Args)]
+pub struct TrainArgs {
+    /// GGUF file, or name of a known model, to train a draft module for; without it the default model
+    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL")]
+    pub model: Option<PathBuf>,
+    /// Folder for the finished module, which --mtp reads
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Folder for data, checkpoints and logs: gigabytes; a run that was stopped goes on from here
+    #[arg(long, value_name = "DIR", env = "MTP_ROOT")]
+    pub work: PathBuf,
+    /// Conversations to have the model make
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..))]
+    pub conversations: u32,
+    /// Tokens to train on, passes over the same token counted again
+    #[arg(long, value_name = "N", default_value_t = 30_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    pub tokens: u64,
+    /// Threads that compute
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+    /// Where PyTorch trains
+    #[arg(long, value_name = "cpu|cuda", default_value = "cpu", value_parser = ["cpu", "cuda"])]
+    pub device: String,
+    /// The recipe: the folder `training` of the sources
+    #[arg(long, value_name = "DIR", default_value = "training")]
+    pub recipe: PathBuf,
+    /// Python with the recipe's requirements
+    #[arg(long, value_name = "FILE", default_value = "python3")]
+    pub python: PathBuf,
+    /// Write the steps' own JSON lines instead of a display
+    #[arg(long)]
+    pub json: bool,
+}

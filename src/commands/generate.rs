@@ -1,0 +1,77 @@
+//! `draftscope generate`: training data for a draft module, progress as JSON lines on standard error.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use draftscope::cli::GenerateArgs;
+use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
+use draftscope::model::Model;
+use draftscope::model::gguf::GgufFile;
+use draftscope::model::native::NativeLlama;
+use draftscope::model::template::ChatTemplate;
+use draftscope::model::tokenizer::TextCodec;
+use draftscope::store::{Store, Terminal};
+use serde::Serialize;
+
+/// Between two lines of progress.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// One line of progress.
+#[derive(Serialize)]
+struct Line {
+    event: &'static str,
+    elapsed_s: f64,
+    shards: usize,
+    conversations: usize,
+    kept: usize,
+    tokens: u64,
+    answer_tokens: u64,
+    answer_tokens_per_s: f64,
+}
+
+pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
+    let tasks = TaskFile::read(&args.tasks)?;
+    let store = Store::from_env()?;
+    let path = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    let gguf = GgufFile::open(&path)?;
+    let codec = TextCodec::from_gguf(&gguf)?;
+    let source = gguf.text("tokenizer.chat_template");
+    let source = source.context("this model file has no chat template, and conversations need one")?;
+    let template = ChatTemplate::new(source, codec.bos_name(), codec.eos_name())?;
+    let model = NativeLlama::load(&gguf, args.ctx as usize, Some(args.threads.into()))?;
+    let plan = Plan {
+        version: FORMAT_VERSION,
+        model: model.spec().info.name.clone(),
+        model_sha256: super::remembered_sha256(&store, &path),
+        tasks_sha256: tasks.sha256,
+        tasks: tasks.tasks.len(),
+        shard_tasks: args.shard_tasks as usize,
+        ctx_len: args.ctx as usize,
+        hidden_size: model.spec().info.d_model as usize,
+    };
+    plan.claim(&args.out)?;
+    let generator = Generator::new((&model, &codec), &template, &tasks.tasks, plan)?;
+    let (index, count) = args.part;
+    let (started, mut told, mut last) = (Instant::now(), Instant::now(), Progress::default());
+    generator.run(&args.out, Part { index, count }, &mut |progress| {
+        last = *progress;
+        let event = if progress.wrote.is_some() { "shard" } else { "progress" };
+        if progress.wrote.is_some() || told.elapsed() >= EVERY {
+            told = Instant::now();
+            tell(event, started, progress);
+        }
+    })?;
+    tell("done", started, &last);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(event: &'static str, started: Instant, progress: &Progress) {
+    let elapsed_s = started.elapsed().as_secs_f64();
+    let Progress { shards, conversations, kept, tokens, answer_tokens, .. } = *progress;
+    let answer_tokens_per_s = answer_tokens as f64 / elapsed_s.max(1e-9);
+    let line = Line { event, elapsed_s, shards, conversations, kept, tokens, answer_tokens, answer_tokens_per_s };
+    if let Ok(line) = serde_json::to_string(&line) {
+        eprintln!("{line}");
+    }
+}

@@ -1,0 +1,153 @@
+//! What a step's JSON lines add up to, as text: a fold without input or output.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+
+/// Points of a curve that are kept; the oldest go first.
+const KEPT: usize = 48;
+
+/// Cells of a bar.
+const CELLS: usize = 24;
+
+/// One line of the recipe or of `draftscope generate`. Unknown fields are of no interest here.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Line {
+    event: String,
+    #[serde(default)]
+    step: u64,
+    #[serde(default)]
+    tokens: u64,
+    #[serde(default)]
+    tokens_per_s: f64,
+    #[serde(default)]
+    lr: f64,
+    /// Cross entropy by depth, in nats.
+    #[serde(default)]
+    ce: Vec<f64>,
+    /// Share of chain starts at which module and target have the same first choice, by depth.
+    #[serde(default)]
+    agree: Vec<f64>,
+    #[serde(default)]
+    conversations: u64,
+    #[serde(default)]
+    answer_tokens: u64,
+    #[serde(default)]
+    answer_tokens_per_s: f64,
+}
+
+/// What has been heard of a step.
+#[derive(Debug)]
+pub(super) struct Board {
+    title: &'static str,
+    last: Line,
+    /// Of the last training or validation line that had figures, by depth.
+    loss: Vec<f64>,
+    curves: Vec<Vec<f64>>, // agreement, [depth][time]
+    validated: Vec<f64>,
+}
+
+impl Board {
+    pub(super) fn new(title: &'static str) -> Self {
+        Self { title, last: Line::default(), loss: Vec::new(), curves: Vec::new(), validated: Vec::new() }
+    }
+
+    /// Takes a line; whether it was one of the recipe's.
+    pub(super) fn take(&mut self, line: &str) -> bool {
+        let Ok(line) = serde_json::from_str::<Line>(line) else {
+            return false;
+        };
+        match line.event.as_str() {
+            "train" if !line.agree.is_empty() => self.learn(&line),
+            "validation" | "start" | "final" => self.validated.clone_from(&line.agree),
+            _ => {}
+        }
+        self.last = line;
+        true
+    }
+
+    fn learn(&mut self, line: &Line) {
+        self.loss.clone_from(&line.ce);
+        self.curves.resize(self.curves.len().max(line.agree.len()), Vec::new());
+        for (curve, agree) in self.curves.iter_mut().zip(&line.agree) {
+            curve.push(agree.clamp(0.0, 1.0));
+            if curve.len() > KEPT {
+                curve.remove(0);
+            }
+        }
+    }
+
+    /// One line.
+    pub(super) fn brief(&self) -> String {
+        let Line { event, step, tokens, tokens_per_s, lr, conversations, answer_tokens, answer_tokens_per_s, .. } =
+            &self.last;
+        match event.as_str() {
+            "train" | "validation" | "start" | "final" => {
+                format!("{}: step {step}, {tokens} tokens, {tokens_per_s:.0}/s, rate {lr:.1e}", self.title)
+            }
+            "progress" | "shard" | "done" => format!(
+                "{}: {conversations} by one process, {answer_tokens} answer tokens, {answer_tokens_per_s:.0}/s",
+                self.title
+            ),
+            _ => format!("{}: {}", self.title, draftscope::session::text::printable(event)),
+        }
+    }
+
+    /// All lines: the brief one, then loss and agreement by depth.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.brief();
+        for (depth, curve) in self.curves.iter().enumerate() {
+            let now = curve.last().copied().unwrap_or(0.0);
+            let filled = (now * CELLS as f64).round() as usize;
+            let bar = "█".repeat(filled) + &"░".repeat(CELLS - filled);
+            let loss = self.loss.get(depth).map_or_else(|| "    ".to_owned(), |loss| format!("{loss:4.2}"));
+            let held = self.validated.get(depth).map_or_else(String::new, |held| format!("  validation {held:.3}"));
+            let _ = write!(text, "\n  depth {}  loss {loss}  agrees {now:.3} {bar}{held}  {}", depth + 1, spark(curve));
+        }
+        text
+    }
+}
+
+/// A curve between its smallest and largest value.
+fn spark(curve: &[f64]) -> String {
+    const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let (low, high) = curve.iter().fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(*x), high.max(*x)));
+    let step = |x: &f64| STEPS[((x - low) / (high - low).max(1e-9) * 7.0).round() as usize % 8];
+    curve.iter().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn training_lines_become_curves_by_depth() {
+        let mut board = Board::new("training");
+        assert!(
+            board.take(r#"{"event": "start", "step": 0, "tokens": 0, "cooldown_from": null, "agree": [0.25, 0.2]}"#)
+        );
+        for (step, agree) in [(10, 0.3), (20, 0.4), (30, 0.5)] {
+            let line = format!(
+                r#"{{"event": "train", "step": {step}, "tokens": {}, "lr": 0.001, "tokens_per_s": 900.4, "ce": [3.5], "agree": [{agree}]}}"#,
+                step * 1000
+            );
+            assert!(board.take(&line));
+        }
+        // figures of one step in so many: other lines leave them as they were
+        assert!(board.take(r#"{"event": "train", "step": 40, "tokens": 40000, "lr": 0.001, "ce": [], "agree": []}"#));
+        let expected = "training: step 40, 40000 tokens, 0/s, rate 1.0e-3\n  depth 1  loss 3.50  agrees 0.500 ████████████░░░░░░░░░░░░  validation 0.250  ▁▅█";
+        assert_eq!(board.text(), expected);
+    }
+
+    #[test]
+    fn generation_is_told_in_one_line_and_other_output_is_none() {
+        let mut board = Board::new("conversations");
+        assert!(board.take(r#"{"event":"progress","elapsed_s":9.8,"shards":2,"conversations":44,"kept":43,"tokens":10236,"answer_tokens":7387,"answer_tokens_per_s":751.49}"#));
+        assert_eq!(board.text(), "conversations: 44 by one process, 7387 answer tokens, 751/s");
+        assert!(!board.take("Traceback (most recent call last):") && !board.take("") && !board.take("[1, 2]"));
+        for _ in 0..3 * KEPT {
+            board.take(r#"{"event": "train", "ce": [1e9], "agree": [-5, 7, 0.5, 2]}"#);
+        }
+        assert_eq!((board.curves.len(), board.curves[1].len(), board.text().lines().count()), (4, KEPT, 5));
+    }
+}

@@ -1,0 +1,142 @@
+//! `draftscope train`: the recipe in `training/`, driven step by step and shown as it goes.
+//!
+//! PyTorch does the training; this starts it with the right model, folders and binary, and shows what
+//! its JSON lines say. A step that is done is not done again, so the same command goes on after a stop.
+
+mod board;
+
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use board::Board;
+use draftscope::cli::TrainArgs;
+use draftscope::store::{Store, Terminal};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Name of the run under the working folder.
+const RUN: &str = "module";
+
+/// Share of the training over which the learning rate falls to zero.
+const COOLDOWN: f64 = 0.3;
+
+/// A part of the recipe: its module, and what follows on the command line.
+struct Step {
+    title: &'static str,
+    module: &'static str,
+    arguments: Vec<String>,
+    /// A file that is there when the step has been done.
+    makes: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
+    let recipe = recipe(&args.recipe)?;
+    let model = Store::from_env()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    let model = model.canonicalize().with_context(|| format!("cannot find {}", model.display()))?;
+    std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let (work, out) = (args.work.canonicalize()?, args.out.canonicalize()?);
+    for step in steps(args, &work, &out) {
+        if step.makes.as_ref().is_some_and(|file| file.exists()) {
+            continue;
+        }
+        let mut command = Command::new(&args.python);
+        command.current_dir(&recipe).arg("-m").arg(format!("mtp_training.{}", step.module)).args(&step.arguments);
+        command.env("MTP_ROOT", &work).env("DRAFTSCOPE_MODEL", &model).env("PYTHONUNBUFFERED", "1");
+        command.env("DRAFTSCOPE", std::env::current_exe().context("the program cannot find itself")?);
+        // glibc gives large temporaries back at once and faults them in again; ten times slower
+        command.env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "20000000000");
+        watch(&mut command, &step, args.json)?;
+    }
+    println!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recipe's folder, as a path that stays right when the working directory changes.
+fn recipe(folder: &Path) -> Result<PathBuf> {
+    if !folder.join("mtp_training/train.py").exists() {
+        bail!(
+            "{} does not hold the training recipe; give the sources' folder `training` with --recipe",
+            folder.display()
+        );
+    }
+    folder.canonicalize().with_context(|| format!("cannot open {}", folder.display()))
+}
+
+fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 5] {
+    let cooldown = (args.tokens as f64 * COOLDOWN) as u64;
+    let text = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
+    let mut train = text(&[RUN]);
+    train.push(format!("train.tokens={}", args.tokens - cooldown));
+    train.push(format!("train.cooldown_tokens={cooldown}"));
+    train.push(format!("train.threads={}", args.threads));
+    train.push(format!("train.device={}", args.device));
+    train.push("train.init=layer".to_owned());
+    let step = |title, module, arguments, makes| Step { title, module, arguments, makes };
+    let (tasks, threads) = (format!("data.tasks={}", args.conversations), format!("data.processes={}", args.threads));
+    [
+        step("prompts", "make_data", vec!["tasks".to_owned(), tasks], Some(work.join("data/tasks.jsonl"))),
+        step("conversations", "make_data", vec!["generate".to_owned(), threads], None),
+        step("check", "make_data", text(&["stats"]), None),
+        step("training", "train", train, None),
+        step("export", "export", vec![RUN.to_owned(), out.display().to_string()], None),
+    ]
+}
+
+/// Runs a step and shows its lines until it ends.
+fn watch(command: &mut Command, step: &Step, json: bool) -> Result<()> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().with_context(|| format!("cannot start {program}; name a Python with --python"))?;
+    let lines = lines(&mut child);
+    let mut board = Board::new(step.title);
+    let shown = (!json && std::io::stderr().is_terminal()).then(display);
+    let mut last = String::new();
+    for line in lines {
+        match (board.take(&line), &shown) {
+            (true, Some(bar)) => bar.set_message(board.text()),
+            (true, None) if json => println!("{line}"),
+            (true, None) => eprintln!("{}", board.brief()),
+            (false, _) => last = if line.trim().is_empty() { last } else { line },
+        }
+    }
+    if let Some(bar) = shown {
+        bar.abandon();
+    }
+    let status = child.wait().context("the step cannot be waited for")?;
+    if !status.success() {
+        let cause = draftscope::session::text::printable(&last);
+        bail!("the step \"{}\" ended with {status}: {cause}; the same command goes on from there", step.title);
+    }
+    Ok(())
+}
+
+/// All lines of both of a child's streams, as they come.
+fn lines(child: &mut Child) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    let streams: [Option<Box<dyn std::io::Read + Send>>; 2] =
+        [child.stdout.take().map(|s| Box::new(s) as _), child.stderr.take().map(|s| Box::new(s) as _)];
+    for stream in streams.into_iter().flatten() {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+fn display() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(std::time::Duration::from_millis(120));
+    bar
+}

@@ -1,0 +1,221 @@
+//! One task on its way: which token runs next, and what follows from what came out.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+use super::frame::Frame;
+use super::task::{Task, UserTurn};
+use crate::model::ModelError;
+use crate::model::tokenizer::TextCodec;
+use crate::protocol::{Sampling, TokenId};
+use crate::speculate::draws::{Draws, Purpose, SeededDraws};
+use crate::speculate::sampler::{LogitRow, Sampler};
+
+/// How the model invents what the user says: warm, without the tail.
+const INVENTION: Sampling = Sampling { temperature: 1.0, top_k: 50, top_p: 1.0, min_p: 0.0, seed: 0 };
+
+/// Fewest and most tokens that the model may invent in a turn of the user.
+const INVENTED: std::ops::RangeInclusive<usize> = 3..=70;
+
+/// An answer with at most [`LOOP_DISTINCT`] different tokens among its last [`LOOP_WINDOW`] goes in circles.
+const LOOP_WINDOW: usize = 36;
+const LOOP_DISTINCT: usize = 10;
+/// Looked for from this many tokens on.
+const LOOP_FROM: usize = 48;
+/// Share of such answers that is kept, since users meet them too.
+const LOOPS_KEPT: f32 = 0.15;
+
+/// Where a token comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// The template or the task.
+    Given = 0,
+    /// The model's answer.
+    Answer = 1,
+    /// The model in the user's place.
+    Invented = 2,
+}
+
+/// What the last token was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Inventing { from: usize },
+    Answering { from: usize },
+    Ended { kept: bool },
+}
+
+/// What all sequences read.
+pub(super) struct Setting<'a> {
+    pub(super) codec: &'a TextCodec,
+    pub(super) frame: &'a Frame,
+    pub(super) ctx_len: usize,
+}
+
+/// A task on its way.
+pub(super) struct Sequence<'a> {
+    task: &'a Task,
+    setting: Setting<'a>,
+    draws: SeededDraws,
+    phase: Phase,
+    next_turn: usize,
+    tokens: Vec<TokenId>,
+    roles: Vec<Role>,
+    hidden: Vec<f16>, // [fed, d]
+    fed: usize,
+}
+
+/// What a task gave: tokens that went through the model, and their states.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Finished {
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) roles: Vec<Role>,
+    pub(super) hidden: Vec<f16>, // [tokens, d]
+}
+
+impl<'a> Sequence<'a> {
+    pub(super) fn new(task: &'a Task, setting: Setting<'a>) -> Result<Self, ModelError> {
+        let mut sequence = Self {
+            task,
+            setting,
+            draws: SeededDraws::new(task.seed),
+            phase: Phase::Ended { kept: false },
+            next_turn: 0,
+            tokens: Vec::new(),
+            roles: Vec::new(),
+            hidden: Vec::new(),
+            fed: 0,
+        };
+        sequence.open_turn()?;
+        Ok(sequence)
+    }
+
+    /// The token to run, and whether its logits are needed; none when the sequence has ended.
+    pub(super) fn row(&self) -> Option<(TokenId, bool)> {
+        let ended = matches!(self.phase, Phase::Ended { .. });
+        (!ended).then(|| (self.tokens[self.fed], self.is_scored()))
+    }
+
+    fn is_scored(&self) -> bool {
+        self.fed + 1 == self.tokens.len()
+    }
+
+    /// Takes what the token's row gave.
+    pub(super) fn take(&mut self, hidden: &[f32], logits: Option<LogitRow<'_>>) -> Result<(), ModelError> {
+        let start = self.hidden.len();
+        self.hidden.resize(start + hidden.len(), f16::ZERO);
+        self.hidden[start..].convert_from_f32_slice(hidden);
+        self.fed += 1;
+        let Some(logits) = logits else {
+            return Ok(());
+        };
+        match self.phase {
+            Phase::Inventing { from } => self.invent(from, &logits),
+            Phase::Answering { from } => self.answer(from, &logits),
+            Phase::Ended { .. } => Ok(()),
+        }
+    }
+
+    /// What came of it, when it is worth keeping.
+    pub(super) fn finish(mut self) -> Option<Finished> {
+        self.tokens.truncate(self.fed);
+        self.roles.truncate(self.fed);
+        let kept = self.phase == Phase::Ended { kept: true };
+        kept.then_some(Finished { tokens: self.tokens, roles: self.roles, hidden: self.hidden })
+    }
+
+    fn end(&mut self, kept: bool) {
+        self.phase = Phase::Ended { kept };
+    }
+
+    fn push(&mut self, tokens: &[TokenId], role: Role) {
+        self.tokens.extend_from_slice(tokens);
+        self.roles.resize(self.tokens.len(), role);
+    }
+
+    /// The user's next turn, up to the answer or to where the model goes on inventing.
+    fn open_turn(&mut self) -> Result<(), ModelError> {
+        let Frame { opening, closing, between } = self.setting.frame;
+        let before = if self.next_turn == 0 { opening } else { between };
+        let whole = match &self.task.turns[self.next_turn] {
+            UserTurn::Whole(text) => format!("{before}{}{closing}", text.trim()),
+            UserTurn::Invented { invent } => format!("{before}{}", invent.trim()),
+        };
+        let tokens = self.setting.codec.encode(&whole)?;
+        self.push(&tokens, Role::Given);
+        let from = self.tokens.len();
+        self.phase = match self.task.turns[self.next_turn] {
+            UserTurn::Whole(_) => Phase::Answering { from },
+            UserTurn::Invented { .. } => Phase::Inventing { from },
+        };
+        self.next_turn += 1;
+        self.end_when_full();
+        Ok(())
+    }
+
+    /// A conversation that has outgrown the context ends; what was answered of it is kept.
+    fn end_when_full(&mut self) {
+        if self.tokens.len() >= self.setting.ctx_len {
+            self.end(self.next_turn > 1 && self.fed > 0);
+        }
+    }
+
+    fn sample(&self, sampling: Sampling, logits: &LogitRow<'_>) -> Result<TokenId, ModelError> {
+        if let (true, Some(stats)) = (sampling.is_greedy(), logits.stats) {
+            return Ok(TokenId(stats.argmax));
+        }
+        let distribution = Sampler { sampling }.distribution(logits, None, self.fed)?;
+        Ok(distribution.pick(self.draws.uniform(Purpose::Next, self.fed)))
+    }
+
+    fn invent(&mut self, from: usize, logits: &LogitRow<'_>) -> Result<(), ModelError> {
+        let token = self.sample(INVENTION, logits)?;
+        let count = self.tokens.len() - from;
+        let ended = self.setting.codec.is_end(token);
+        if ended || count == *INVENTED.end() {
+            if count < *INVENTED.start() {
+                self.end(self.next_turn > 1);
+                return Ok(());
+            }
+            let closing = self.setting.codec.encode(&self.setting.frame.closing)?;
+            self.push(&closing, Role::Given);
+            self.phase = Phase::Answering { from: self.tokens.len() };
+            self.end_when_full();
+        } else if self.setting.codec.piece(token).special {
+            self.end(self.next_turn > 1);
+        } else {
+            self.push(&[token], Role::Invented);
+            self.end_when_full();
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, from: usize, logits: &LogitRow<'_>) -> Result<(), ModelError> {
+        let sampling = Sampling { temperature: self.task.temperature, ..Sampling::default() };
+        let token = self.sample(sampling, logits)?;
+        self.push(&[token], Role::Answer);
+        let answer = &self.tokens[from..];
+        if self.setting.codec.is_end(token) {
+            if self.next_turn < self.task.turns.len() {
+                return self.open_turn();
+            }
+            self.end(true);
+        } else if loops(answer) {
+            let kept = self.draws.uniform(Purpose::Accept, self.fed) < LOOPS_KEPT;
+            self.end(kept || self.next_turn > 1);
+        } else if answer.len() >= self.task.max_tokens as usize || self.tokens.len() >= self.setting.ctx_len {
+            self.end(true);
+        }
+        Ok(())
+    }
+}
+
+fn loops(answer: &[TokenId]) -> bool {
+    if answer.len() < LOOP_FROM {
+        return false;
+    }
+    let mut window = answer[answer.len() - LOOP_WINDOW..].to_vec();
+    window.sort_unstable();
+    window.dedup();
+    window.len() <= LOOP_DISTINCT
+}

@@ -1,0 +1,139 @@
+//! Shards on disk: safetensors files that PyTorch reads as they are, and the plan they belong to.
+//!
+//! Tensors of a shard, N tokens of S conversations: `tokens` i32 [N]; `roles` u8 [N] (0 given,
+//! 1 answer, 2 invented); `hidden` f16 [N, d], after the final norm; `starts` i64 [S + 1], where
+//! conversations begin; `tasks` i64 [S], their lines, counted from 0; `temperatures` f32 [S].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use half::f16;
+use safetensors::{Dtype, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use super::GenerateError;
+use super::sequence::Finished;
+use super::task::Task;
+
+/// Of shards and plan.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// What a folder of shards was made from; equal plans give equal shards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`FORMAT_VERSION`].
+    pub version: u32,
+    /// Name of the target.
+    pub model: String,
+    /// Of its file, when known.
+    pub model_sha256: Option<String>,
+    /// Of the task file.
+    pub tasks_sha256: String,
+    /// Tasks in it.
+    pub tasks: usize,
+    /// Tasks per shard.
+    pub shard_tasks: usize,
+    /// Most positions of a conversation.
+    pub ctx_len: usize,
+    /// Width of hidden states.
+    pub hidden_size: usize,
+}
+
+impl Plan {
+    /// Makes the folder this plan's, or finds that it is.
+    ///
+    /// # Errors
+    /// [`GenerateError::OtherRun`] when it is another one's.
+    pub fn claim(&self, folder: &Path) -> Result<(), GenerateError> {
+        fs::create_dir_all(folder).map_err(|e| GenerateError::file(folder, e))?;
+        let path = folder.join("plan.json");
+        if !path.exists() {
+            let json = serde_json::to_vec_pretty(self).expect("a plan is plain data");
+            return write(&path, &json);
+        }
+        let bytes = fs::read(&path).map_err(|e| GenerateError::file(&path, e))?;
+        let there: Self = serde_json::from_slice(&bytes).map_err(|e| GenerateError::file(&path, e.into()))?;
+        let other = |what| Err(GenerateError::OtherRun { path: folder.to_owned(), what });
+        match () {
+            () if there.tasks_sha256 != self.tasks_sha256 => other("the task file"),
+            () if there.model_sha256 != self.model_sha256 || there.model != self.model => other("the model"),
+            () if there != *self => other("a setting in plan.json"),
+            () => Ok(()),
+        }
+    }
+
+    /// Shards in all.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.tasks.div_ceil(self.shard_tasks)
+    }
+
+    /// Lines of a shard.
+    #[must_use]
+    pub fn lines(&self, shard: usize) -> std::ops::Range<usize> {
+        shard * self.shard_tasks..self.tasks.min((shard + 1) * self.shard_tasks)
+    }
+}
+
+/// File of a shard.
+pub(super) fn path(folder: &Path, shard: usize) -> PathBuf {
+    folder.join(format!("shard-{shard:05}.safetensors"))
+}
+
+/// Conversations of one shard as they end, by line.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) ended: usize,
+    kept: BTreeMap<usize, Finished>,
+}
+
+impl Shard {
+    pub(super) fn add(&mut self, line: usize, finished: Option<Finished>) {
+        self.ended += 1;
+        self.kept.extend(finished.map(|finished| (line, finished)));
+    }
+
+    /// Conversations that were kept.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Writes the file, under a temporary name first.
+    pub(super) fn write(&self, path: &Path, tasks: &[Task], hidden_size: usize) -> Result<(), GenerateError> {
+        let mut starts = vec![0];
+        let (mut tokens, mut roles, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+        for conversation in self.kept.values() {
+            tokens.extend(conversation.tokens.iter().flat_map(|token| token.0.to_le_bytes()));
+            roles.extend(conversation.roles.iter().map(|role| *role as u8));
+            hidden.extend(conversation.hidden.iter().flat_map(|x: &f16| x.to_le_bytes()));
+            starts.push(roles.len() as i64);
+        }
+        let lines: Vec<u8> = self.kept.keys().flat_map(|line| (*line as i64).to_le_bytes()).collect();
+        let temperatures = self.kept.keys().flat_map(|line| tasks[*line].temperature.to_le_bytes()).collect::<Vec<_>>();
+        let starts_bytes: Vec<u8> = starts.iter().flat_map(|start| start.to_le_bytes()).collect();
+        let (n, s) = (roles.len(), self.kept.len());
+        let tensors = [
+            ("tokens", Dtype::I32, vec![n], &tokens),
+            ("roles", Dtype::U8, vec![n], &roles),
+            ("hidden", Dtype::F16, vec![n, hidden_size], &hidden),
+            ("starts", Dtype::I64, vec![s + 1], &starts_bytes),
+            ("tasks", Dtype::I64, vec![s], &lines),
+            ("temperatures", Dtype::F32, vec![s], &temperatures),
+        ];
+        let views = tensors.map(|(name, dtype, shape, bytes)| {
+            (name, TensorView::new(dtype, shape, bytes).expect("bytes were counted for this shape"))
+        });
+        let bytes = safetensors::serialize(views, None).expect("names and shapes are plain");
+        write(path, &bytes)
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), GenerateError> {
+    let failed = |e| GenerateError::file(path, e);
+    let temporary = path.with_extension("part");
+    let mut file = fs::File::create(&temporary).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&temporary, path).map_err(failed)
+}

@@ -1,0 +1,142 @@
+//! Tasks: one conversation each, one JSON object a line.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::GenerateError;
+
+/// Longest line that is read, in bytes.
+const MAX_LINE: u64 = 1 << 18;
+
+/// Longest answer when a task names none, in tokens.
+const MAX_TOKENS: u32 = 256;
+
+/// One conversation to generate.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Instructions that stand before the conversation; none takes the template's own.
+    pub system: Option<String>,
+    /// What the user says, turn by turn; each is answered.
+    pub turns: Vec<UserTurn>,
+    /// Temperature of answers; 0 takes the most probable token.
+    #[serde(default)]
+    pub temperature: f32,
+    /// Seed of its draws.
+    pub seed: u64,
+    /// Longest answer, in tokens.
+    #[serde(default = "default_max_tokens")]
+    pub max_tokens: u32,
+    /// For whoever reads the tasks later; nothing here looks at it.
+    #[serde(default)]
+    pub category: Option<String>,
+}
+
+fn default_max_tokens() -> u32 {
+    MAX_TOKENS
+}
+
+/// What the user says in a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum UserTurn {
+    /// This text.
+    Whole(String),
+    /// What the model itself makes of this beginning.
+    Invented {
+        /// The beginning; may be empty.
+        invent: String,
+    },
+}
+
+impl Task {
+    fn check(&self) -> Result<(), String> {
+        if self.turns.is_empty() {
+            return Err("it has no turns".to_owned());
+        }
+        if !(0.0..=10.0).contains(&self.temperature) {
+            return Err(format!("its temperature is {} and not between 0 and 10", self.temperature));
+        }
+        Ok(())
+    }
+}
+
+/// All tasks of a file, and the file's sum.
+#[derive(Clone, Debug)]
+pub struct TaskFile {
+    /// In the order of lines.
+    pub tasks: Vec<Task>,
+    /// Of its bytes, lower-case hex.
+    pub sha256: String,
+}
+
+impl TaskFile {
+    /// Reads a file of tasks, one JSON object a line.
+    ///
+    /// # Errors
+    /// [`GenerateError::File`], or [`GenerateError::Task`] for the first line that is none.
+    pub fn read(path: &Path) -> Result<Self, GenerateError> {
+        let failed = |source| GenerateError::file(path, source);
+        let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+        let (mut tasks, mut sum, mut line) = (Vec::new(), Sha256::new(), Vec::new());
+        loop {
+            line.clear();
+            if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)? == 0 {
+                break;
+            }
+            sum.update(&line);
+            let task = parse(&line).map_err(|reason| GenerateError::Task {
+                path: path.to_owned(),
+                line: tasks.len() + 1,
+                reason,
+            })?;
+            tasks.push(task);
+        }
+        let sha256 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { tasks, sha256 })
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Task, String> {
+    if line.len() as u64 == MAX_LINE {
+        return Err(format!("it is longer than {} KiB", MAX_LINE >> 10));
+    }
+    let task: Task = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    task.check()?;
+    Ok(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<TaskFile, GenerateError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks.jsonl");
+        std::fs::write(&path, text).unwrap();
+        TaskFile::read(&path)
+    }
+
+    #[test]
+    fn a_line_is_a_conversation() {
+        let file = read("{\"turns\":[\"Hi\",{\"invent\":\"Now\"}],\"seed\":3,\"temperature\":0.7}\n{\"turns\":[{\"invent\":\"\"}],\"seed\":4,\"max_tokens\":9}").unwrap();
+        let turns = vec![UserTurn::Whole("Hi".into()), UserTurn::Invented { invent: "Now".into() }];
+        assert_eq!((file.tasks[0].turns.clone(), file.tasks[0].max_tokens), (turns, 256));
+        assert_eq!((file.tasks[1].temperature, file.tasks[1].max_tokens, file.sha256.len()), (0.0, 9, 64));
+    }
+
+    #[test]
+    fn what_is_no_task_is_told_by_line() {
+        let good = "{\"turns\":[\"Hi\"],\"seed\":3}\n";
+        for bad in ["{}", "{\"turns\":[],\"seed\":1}", "{\"turns\":[\"a\"],\"seed\":1,\"temperature\":-1}", "", "x"] {
+            let text = format!("{good}{bad}\n");
+            assert!(matches!(read(&text), Err(GenerateError::Task { line: 2, .. })), "{bad}");
+        }
+        let long = format!("{{\"turns\":[\"{}\"],\"seed\":1}}", "a".repeat(1 << 18));
+        assert!(read(&long).unwrap_err().to_string().contains("longer than 256 KiB"));
+    }
+}

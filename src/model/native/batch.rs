@@ -1,0 +1,376 @@
+//! Many sequences decoded together: every row of a pass belongs to a sequence of its own choice.
+//!
+//! Weights stream from memory once for up to [`MAX_ROWS`] rows, so sixteen sequences cost about what
+//! three cost alone. Matrices take rows as they come; rotation, cache and attention go by the place
+//! of each row. Invariant: a row's bits are those of a plain pass over its sequence, whatever runs
+//! beside it. Which token comes next, and when a sequence ends, is decided by callers.
+
+use std::sync::Arc;
+
+use super::{
+    cache::{AngleTable, KvCache, LayerCache},
+    head,
+    kernel::{
+        Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
+        StoreValues, attend,
+    },
+    layer::{Layer, Pass, Scratch, Teams},
+    llama::{NativeLlama, Weights},
+};
+use crate::{
+    model::{ModelError, RowStats, Rows},
+    protocol::TokenId,
+};
+
+/// Rows that a pass can hold.
+pub const BATCH_ROWS: usize = MAX_ROWS;
+
+/// One row of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchRow {
+    /// The sequence, below the number of slots.
+    pub slot: usize,
+    /// Its next token. Rows of one slot follow each other in order.
+    pub token: TokenId,
+    /// Whether logits are asked for.
+    pub scored: bool,
+}
+
+/// What a pass gave.
+#[derive(Clone, Debug)]
+pub struct BatchForward {
+    /// `[scored rows, vocab]`, in the order of the rows.
+    pub logits: Rows,
+    /// One a row of logits.
+    pub stats: Vec<RowStats>,
+    /// `[rows, d]`, after the final norm.
+    pub hidden: Rows,
+}
+
+/// Caches for some sequences over the weights of one target.
+#[derive(Debug)]
+pub struct NativeBatch {
+    weights: Arc<Weights>,
+    caches: Vec<KvCache>,
+    angles: AngleTable,
+    scratch: Scratch,
+    head_acts: Acts,
+}
+
+/// Where a row stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slot: usize,
+    position: usize,
+}
+
+/// A pass and the place of each of its rows.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    pass: Pass<'a>,
+    places: &'a [Place],
+}
+
+/// What a head's outputs become.
+enum Kind<'a> {
+    Query,
+    Key(Vec<&'a mut [[u16; LANES]]>),
+    Value(Vec<&'a mut [[u16; LANES]]>),
+}
+
+impl NativeBatch {
+    /// Empty sequences in `slots` slots, each of the model's context length.
+    #[must_use]
+    pub fn new(model: &NativeLlama, slots: usize) -> Self {
+        let shape = model.cache.shape();
+        Self {
+            weights: Arc::clone(&model.weights),
+            caches: (0..slots).map(|_| KvCache::new(shape)).collect(),
+            angles: model.angles.clone(),
+            scratch: Scratch::default(),
+            head_acts: Acts::default(),
+        }
+    }
+
+    /// Sequences that fit.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.caches.len()
+    }
+
+    /// Positions that a sequence may have.
+    #[must_use]
+    pub fn ctx_len(&self) -> usize {
+        self.caches.first().map_or(0, |cache| cache.shape().ctx_len)
+    }
+
+    /// Forgets the sequence of a slot.
+    pub fn clear(&mut self, slot: usize) {
+        self.caches[slot].set_len(0);
+    }
+
+    /// Runs rows at the ends of their sequences and leaves them there.
+    ///
+    /// # Errors
+    /// [`ModelError::ContextFull`] or [`ModelError::Vocabulary`] when a row cannot be taken, and
+    /// [`ModelError::NotFinite`]; then no sequence has changed.
+    ///
+    /// # Panics
+    /// When there are more than [`BATCH_ROWS`] rows, or a slot is none.
+    pub fn forward(&mut self, rows: &[BatchRow]) -> Result<BatchForward, ModelError> {
+        assert!(rows.len() <= BATCH_ROWS, "{} rows in a pass of {BATCH_ROWS}", rows.len());
+        let tokens: Vec<_> = rows.iter().map(|row| row.token).collect();
+        self.weights.check(&tokens)?;
+        let places = self.places(rows)?;
+        let d = self.weights.shape.d_model;
+        let mut hidden = vec![[0.0; LANES]; rows.len() * d / LANES];
+        if !rows.is_empty() {
+            self.run(&tokens, &places, &mut hidden)?;
+        }
+        for place in &places {
+            self.caches[place.slot].set_len(place.position + 1);
+        }
+        let (logits, stats) = self.score(rows, &hidden);
+        Ok(BatchForward { logits, stats, hidden: Rows::new(hidden.into_flattened(), d) })
+    }
+
+    fn places(&self, rows: &[BatchRow]) -> Result<Vec<Place>, ModelError> {
+        let mut taken = vec![0; self.caches.len()];
+        let place = |row: &BatchRow| {
+            taken[row.slot] += 1;
+            self.caches[row.slot].room(taken[row.slot])?;
+            Ok(Place { slot: row.slot, position: self.caches[row.slot].len() + taken[row.slot] - 1 })
+        };
+        rows.iter().map(place).collect()
+    }
+
+    /// Embedding, blocks and final norm; `hidden` is `[m][d / 16]`.
+    fn run(&mut self, tokens: &[TokenId], places: &[Place], hidden: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+        let weights = &*self.weights;
+        let m = tokens.len();
+        let pass = Pass { cpu: &weights.cpu, shape: &weights.shape, angles: &self.angles, base: 0, m, tree: None };
+        let placed = Placed { pass, places };
+        let tiles = weights.shape.d_model / LANES;
+        self.scratch.x.resize(tiles * m, [0.0; LANES]);
+        for (row, &token) in tokens.iter().enumerate() {
+            let plain = &mut hidden[row * tiles..(row + 1) * tiles];
+            weights.embed(token, plain.as_flattened_mut());
+            for (to, tile) in self.scratch.x[row..].iter_mut().step_by(m).zip(plain) {
+                *to = *tile;
+            }
+        }
+        let mut finite = true;
+        for (index, layer) in weights.layers.iter().enumerate() {
+            let mut caches: Vec<_> = self.caches.iter_mut().map(|cache| cache.layer(index)).collect();
+            finite &= placed.layer(layer, &mut caches, &mut self.scratch);
+        }
+        self.head_acts.shape(m, 0, Operand::default());
+        finite &= weights.cpu.isa.run(Norm {
+            x: &self.scratch.x,
+            weight: &weights.final_norm,
+            eps: weights.shape.eps,
+            out: &mut self.head_acts,
+            kept: hidden,
+        });
+        let position = places.iter().map(|place| place.position).max().unwrap_or(0);
+        if finite { Ok(()) } else { Err(ModelError::NotFinite { position }) }
+    }
+
+    /// Logits of the rows that ask for them.
+    fn score(&mut self, rows: &[BatchRow], hidden: &[[f32; LANES]]) -> (Rows, Vec<RowStats>) {
+        let weights = &*self.weights;
+        let (tiles, vocab) = (weights.shape.d_model / LANES, weights.head.rows());
+        let scored = rows.iter().zip(hidden.chunks_exact(tiles)).filter(|(row, _)| row.scored);
+        let hidden: Vec<_> = scored.flat_map(|(_, hidden)| hidden.iter().copied()).collect();
+        let mut logits = vec![0.0; hidden.len() / tiles * vocab];
+        let mut stats = Vec::new();
+        if !hidden.is_empty() {
+            head::operand(&weights.cpu, &weights.head, &hidden, &mut self.head_acts);
+            head::logits(&weights.cpu, &weights.head, &self.head_acts, &mut logits, &mut stats);
+        }
+        (Rows::new(logits, vocab), stats)
+    }
+}
+
+impl Placed<'_> {
+    /// One block over the rows in `scratch.x`; gives back whether they were finite.
+    fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
+        let pass = self.pass;
+        let before = pass.norm(&scratch.x, &layer.attn_norm, layer.qkv.operand(), &mut scratch.acts);
+        self.project(layer, caches, scratch);
+        self.attend(layer, caches, scratch);
+        pass.add_product(&layer.out, &scratch.attended, &mut scratch.x);
+        layer.finish(pass, scratch) && before
+    }
+
+    /// Queries to `scratch.heads`, rotated and scaled; keys and values to the caches.
+    fn project(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) {
+        let (pass, shape) = (self.pass, self.pass.shape);
+        let tiles = shape.head_dim / LANES;
+        let count = shape.heads + 2 * shape.kv_heads;
+        scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
+        let mut slabs: [Vec<Vec<&mut [[u16; LANES]]>>; 2] = [const { Vec::new() }; 2];
+        for slabs in &mut slabs {
+            slabs.resize_with(shape.kv_heads, Vec::new);
+        }
+        for cache in caches {
+            for (slabs, lanes) in slabs.iter_mut().zip([&mut *cache.keys, &mut *cache.values]) {
+                for (of_head, slab) in slabs.iter_mut().zip(lanes.chunks_exact_mut(cache.slab)) {
+                    of_head.push(slab);
+                }
+            }
+        }
+        let [keys, values] = slabs;
+        let kinds = (0..shape.heads).map(|_| Kind::Query);
+        let kinds = kinds.chain(keys.into_iter().map(Kind::Key)).chain(values.into_iter().map(Kind::Value));
+        let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(kinds).collect();
+        let acts = &scratch.acts;
+        pass.cpu.pool.each(&mut jobs, |head, (out, kind)| {
+            for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
+                layer.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
+            }
+            self.place(out, kind);
+        });
+    }
+
+    /// Finishes a head's outputs, each row at its own position and in its own sequence.
+    fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>) {
+        let (pass, isa) = (self.pass, self.pass.cpu.isa);
+        let m = pass.m;
+        let mut row_tiles = [[0.0; LANES]; MAX_HEAD_DIM / LANES];
+        let own = &mut row_tiles[..tiles.len() / m];
+        for (row, &Place { slot, position }) in self.places.iter().enumerate() {
+            for (to, tile) in own.iter_mut().zip(tiles[row..].iter().step_by(m)) {
+                *to = *tile;
+            }
+            let angles = pass.angles.at(position, 1);
+            match kind {
+                Kind::Query => {
+                    let scale = 1.0 / (pass.shape.head_dim as f32).sqrt();
+                    isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale });
+                    for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(&*own) {
+                        *to = *tile;
+                    }
+                }
+                Kind::Key(slabs) => {
+                    isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale: 1.0 });
+                    isa.run(StoreKeys { tiles: own, m: 1, position, cache: &mut *slabs[slot] });
+                }
+                Kind::Value(slabs) => isa.run(StoreValues { tiles: own, m: 1, position, cache: &mut *slabs[slot] }),
+            }
+        }
+    }
+
+    /// Attention outputs, ready for the output projection, to `scratch.attended`. Every row is a team
+    /// of its own, since its neighbours look at other caches.
+    fn attend(self, layer: &Layer, caches: &[LayerCache<'_>], scratch: &mut Scratch) {
+        let (pass, shape, m) = (self.pass, self.pass.shape, self.pass.m);
+        let segments = self.places.iter().map(|place| (place.position + 1).div_ceil(SEGMENT)).max().unwrap_or(0);
+        let group = shape.heads / shape.kv_heads;
+        let partial = group * (shape.head_dim + PARTIAL_EXTRA);
+        scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
+        let group_tiles = group * shape.head_dim / LANES * m;
+        let heads = &scratch.heads;
+        pass.cpu.pool.chunks(&mut scratch.partials, partial, |item, out| {
+            let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
+            let Place { slot, position } = self.places[row];
+            let alone = Pass { base: position, m: 1, ..pass };
+            if let Some(stretch) = alone.stretch(&caches[slot], head, 0, segment) {
+                let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
+                attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
+            }
+        });
+        scratch.attended.shape(m, shape.heads * shape.head_dim, layer.out.operand());
+        let seen = |row: usize| self.places[row].position + 1;
+        pass.join(&scratch.partials, Teams { segments, rows: 1 }, &seen, &mut scratch.attended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        LogitRows, Model,
+        gguf::GgufFile,
+        native::testing::{gguf_path, token_ids},
+    };
+
+    /// State and logits of a position.
+    type Seen = (Vec<f32>, Option<Vec<f32>>);
+
+    fn load() -> Option<NativeLlama> {
+        let gguf = GgufFile::open(&gguf_path()?).unwrap();
+        Some(NativeLlama::load(&gguf, 600, Some(2)).unwrap())
+    }
+
+    /// Tokens of sequence `slot`.
+    fn sequence(slot: usize, len: usize) -> Vec<TokenId> {
+        token_ids(4000).split_off(61 * slot + 1)[..len].to_vec()
+    }
+
+    #[test]
+    fn rows_have_the_bits_of_a_plain_pass_over_their_sequence() {
+        let Some(mut model) = load() else {
+            return;
+        };
+        let lens = [3, 290, 17, 40, 1, 300, 64, 16, 33, 5, 280, 2, 90, 100, 7, 255];
+        let mut batch = NativeBatch::new(&model, 16);
+        let mut at = [0; 16];
+        let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); 16];
+        for turn in 0.. {
+            let mut rows = Vec::new();
+            for slot in (0..16).map(|i| (i + turn) % 16) {
+                // several rows of one sequence may share a pass, as in a prefill
+                for _ in 0..1 + (slot + turn) % 3 {
+                    if at[slot] < lens[slot] && rows.len() < BATCH_ROWS {
+                        let token = sequence(slot, lens[slot])[at[slot]];
+                        rows.push(BatchRow { slot, token, scored: at[slot] % 7 == 0 });
+                        at[slot] += 1;
+                    }
+                }
+            }
+            if rows.is_empty() {
+                break;
+            }
+            let out = batch.forward(&rows).unwrap();
+            let mut logits = out.logits.iter();
+            for (row, hidden) in rows.iter().zip(out.hidden.iter()) {
+                let logits = row.scored.then(|| logits.next().unwrap().to_vec());
+                seen[row.slot].push((hidden.to_vec(), logits));
+            }
+        }
+        for (slot, seen) in seen.iter().enumerate() {
+            model.truncate(0, &crate::model::Checkpoint { len: 0 }).unwrap();
+            let plain = model.forward(&sequence(slot, lens[slot]), LogitRows::All).unwrap();
+            assert_eq!(seen.len(), lens[slot]);
+            for (position, (hidden, logits)) in seen.iter().enumerate() {
+                assert!(hidden == plain.hidden.row(position), "hidden of {slot} at {position}");
+                assert!(logits.as_ref().is_none_or(|l| l == plain.logits.row(position)), "logits, {slot}, {position}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cleared_slot_starts_afresh_and_bad_rows_change_nothing() {
+        let Some(mut model) = load() else {
+            return;
+        };
+        let mut batch = NativeBatch::new(&model, 2);
+        let row = |slot, token| BatchRow { slot, token: TokenId(token), scored: true };
+        batch.forward(&[row(0, 5), row(1, 6), row(0, 7)]).unwrap();
+        assert!(matches!(batch.forward(&[row(1, 9), row(0, 49152)]), Err(ModelError::Vocabulary { .. })));
+        batch.clear(0);
+        let out = batch.forward(&[row(1, 8), row(0, 11)]).unwrap();
+        let plain = model.forward(&[TokenId(6), TokenId(8)], LogitRows::Last).unwrap();
+        assert!(out.logits.row(0) == plain.logits.row(0));
+        model.truncate(0, &crate::model::Checkpoint { len: 0 }).unwrap();
+        let plain = model.forward(&[TokenId(11)], LogitRows::Last).unwrap();
+        assert!(out.logits.row(1) == plain.logits.row(0));
+        assert_eq!(out.stats[1], plain.stats[0]);
+        for _ in 0..599 {
+            batch.forward(&[row(0, 1)]).unwrap();
+        }
+        assert!(matches!(batch.forward(&[row(1, 2), row(0, 1)]), Err(ModelError::ContextFull { .. })));
+        assert_eq!((batch.slots(), batch.ctx_len()), (2, 600));
+    }
+}

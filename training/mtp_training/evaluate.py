@@ -1,0 +1,99 @@
+"""evaluate: what modules are worth in the program itself, on prompts that none was trained on.
+
+    python -m mtp_training.evaluate OUT.json NAME=DIR … [evaluate.key=value …]
+
+Every prompt of evaluate.suite runs through `draftscope run` with each module, in turns, greedily and with
+sampling. Tokens per round count the bonus; acceptance at depth j is accepted / tested, where a draft is
+tested when all before it in its round were accepted.
+"""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+
+from .config import load
+
+ALL_MODES = {"greedy": [], "sampled": ["--temperature", "0.7", "--verify", "rejection", "--seed", "7"]}
+
+
+def run(config, module, prompt, mode):
+    e = config["evaluate"]
+    command = [config["data"]["draftscope"], "run", "--prompt", prompt, "-k", e["draft_len"], "--max-tokens", e["max_tokens"],
+               "--threads", e["threads"], "--output", "summary", *ALL_MODES[mode]]
+    if module:
+        command += ["--mtp", module]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+class Sums:
+    """What rounds add up to."""
+
+    def __init__(self):
+        self.rounds = self.accepted = 0
+        self.seconds = 0.0
+        self.by_depth = defaultdict(lambda: [0, 0])  # depth -> [tested, accepted]
+
+    def add(self, summary):
+        self.rounds += summary["num_spec_steps"]
+        self.accepted += summary["num_accepted_draft_tokens"]
+        self.seconds += summary["decode_seconds"]
+        tested = summary["num_spec_steps"]
+        for depth, accepted in enumerate(summary["accepted_per_pos"], 1):
+            self.by_depth[depth][0] += tested
+            self.by_depth[depth][1] += accepted
+            tested = accepted
+
+    def figures(self):
+        return dict(rounds=self.rounds, tokens_per_round=round(1 + self.accepted / max(1, self.rounds), 3),
+                    acceptance_by_depth={d: round(a / max(1, t), 3) for d, (t, a) in self.by_depth.items()},
+                    tokens_per_second=round((self.accepted + self.rounds) / max(1e-9, self.seconds), 1))
+
+
+def evaluate(config, modules):
+    suite = tomllib.loads((Path(__file__).resolve().parents[2] / config["evaluate"]["suite"]).read_text())
+    modes = config["evaluate"]["modes"]
+    sums = {(name, mode): defaultdict(Sums) for name in modules for mode in modes}
+    answers = defaultdict(set)
+    for category, prompts in suite.items():
+        for prompt in prompts["prompts"]:
+            for mode in modes:
+                for name, module in modules.items():
+                    summary = run(config, module, prompt, mode)
+                    for key in (category, "all"):
+                        sums[name, mode][key].add(summary)
+                    if mode == "greedy":
+                        answers[prompt].add(tuple(summary["output_token_ids"]))
+    differing = [p for p, different in answers.items() if len(different) > 1]
+    result = {name: {mode: {key: s.figures() for key, s in sums[name, mode].items()} for mode in modes} for name in modules}
+    return dict(suite=config["evaluate"]["suite"], prompts=sum(len(p["prompts"]) for p in suite.values()), draft_len=config["evaluate"]["draft_len"],
+                max_tokens=config["evaluate"]["max_tokens"], greedy_answers_that_differ=differing, modules=result)
+
+
+def table(result):
+    """Tokens per round as Markdown."""
+    names = list(result["modules"])
+    columns = [(n, m) for m in result["modules"][names[0]] for n in names]
+    lines = ["| category | " + " | ".join(f"{n}, {m}" for n, m in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for key in result["modules"][names[0]][columns[0][1]]:
+        lines.append(f"| {key} | " + " | ".join(f"{result['modules'][n][m][key]['tokens_per_round']:.2f}" for n, m in columns) + " |")
+    for n, m in columns:
+        by_depth = result["modules"][n][m]["all"]["acceptance_by_depth"]
+        lines.append(f"\n{n}, {m}: acceptance by depth " + ", ".join(f"{d}: {a:.3f}" for d, a in by_depth.items()))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    settings, named = [], {}
+    for argument in sys.argv[2:]:
+        name, value = argument.split("=", 1)
+        if "." in name:
+            settings.append(argument)
+        else:
+            named[name] = value
+    outcome = evaluate(load(settings), named)
+    Path(sys.argv[1]).write_text(json.dumps(outcome, indent=1) + "\n")
+    print(table(outcome))

@@ -1,0 +1,109 @@
+"""The draft module: two norms, a projection and one Llama block, over the target's embedding and head.
+
+Slot t reads the target's state h_t (after its final norm) and the embedding of x_{t+1}; its normed output
+y_t predicts x_{t+2} through the target's head. From depth 2 on the module's own output takes the place of h.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+MATRICES = ("proj", "q", "k", "v", "o", "gate", "up", "down")
+NORMS = ("enorm", "hnorm", "n1", "n2", "norm")
+
+
+class Module(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.shape = s = shape
+        sizes = dict(proj=(s.hidden, 2 * s.hidden), q=(s.heads * s.head_dim, s.hidden), k=(s.kv_heads * s.head_dim, s.hidden), v=(s.kv_heads * s.head_dim, s.hidden),
+                     o=(s.hidden, s.heads * s.head_dim), gate=(s.inner, s.hidden), up=(s.inner, s.hidden), down=(s.hidden, s.inner))
+        for name, size in sizes.items():
+            self.register_parameter(name, nn.Parameter(torch.zeros(size)))
+        for name in NORMS:
+            self.register_parameter(name, nn.Parameter(torch.ones(s.hidden)))
+        self.register_buffer("frequencies", 1.0 / (s.theta ** (torch.arange(0, s.head_dim, 2).float() / s.head_dim)), persistent=False)
+
+    def start_from(self, target):
+        """The target's last block; the projection is still to be found (see train.py)."""
+        with torch.no_grad():
+            for name, weight in target.layer(target.layers - 1).items():
+                getattr(self, name).copy_(weight)
+            self.norm.copy_(target.norm)
+
+    def rms(self, x, weight):
+        return F.rms_norm(x.float(), weight.shape, weight, self.shape.eps)
+
+    def matrix(self, name, dtype):
+        return getattr(self, name).to(dtype)
+
+    def rotate(self, x, positions):
+        """x [B, heads, T, head_dim], positions [T]: dimension i turns with i + head_dim / 2."""
+        angle = positions[:, None].float() * self.frequencies
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def project(self, hidden, embedded, dtype):
+        both = torch.cat([self.rms(embedded, self.enorm), self.rms(hidden, self.hnorm)], -1)
+        return F.linear(both.to(dtype), self.matrix("proj", dtype)).float()
+
+    def attend(self, x, rows, past):
+        """Attention of x [n, d], which lies at `rows` of the grid, over all slots of `past`; [n, d] before the output matrix."""
+        s, dtype = self.shape, past.dtype
+        a = self.rms(x, self.n1).to(dtype)
+        heads = lambda name, count: rows.grid(F.linear(a, self.matrix(name, dtype)).view(-1, count, s.head_dim))
+        positions = past.positions()
+        q = self.rotate(heads("q", s.heads), positions)
+        past.keys.append(self.rotate(heads("k", s.kv_heads), positions))
+        past.values.append(heads("v", s.kv_heads))
+        group = s.heads // s.kv_heads
+        k, v = (torch.cat(parts, 2).repeat_interleave(group, 1) for parts in (past.keys, past.values))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=past.mask())
+
+    def finish(self, x, attended, dtype):
+        """The rest of the block over rows; gives the normed output."""
+        x = x + F.linear(attended, self.matrix("o", dtype))
+        b = self.rms(x, self.n2).to(dtype)
+        inner = F.silu(F.linear(b, self.matrix("gate", dtype))) * F.linear(b, self.matrix("up", dtype))
+        return self.rms(x + F.linear(inner, self.matrix("down", dtype)), self.norm)
+
+
+class Rows:
+    """Some slots of a grid [B, T]: most work is done on these rows alone, attention on the grid."""
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+        self.b, self.t = chosen.nonzero(as_tuple=True)
+
+    def grid(self, x):
+        """x [n, heads, head_dim] at its places, [B, heads, T, head_dim]; elsewhere zero."""
+        B, T = self.chosen.shape
+        out = x.new_zeros(B, T, *x.shape[1:])
+        return out.index_put((self.b, self.t), x).transpose(1, 2)
+
+    def of(self, grid):
+        """Values of a grid [B, T, …] at the rows."""
+        return grid[self.b, self.t]
+
+    def attended(self, o):
+        """Attention's outputs [B, heads, T, head_dim] at the rows, [n, heads · head_dim]."""
+        return o[self.b, :, self.t].flatten(1)
+
+
+class Past:
+    """Keys and values of every depth so far, [B, kv_heads, T, head_dim] each. A chain that starts at t sees all
+    depth-1 slots up to t, and its own later ones."""
+
+    def __init__(self, T, dtype, device):
+        self.dtype, self.keys, self.values = dtype, [], []
+        self.T, self.device = T, device
+
+    def positions(self):
+        """Of the depth that is about to be added (or was just begun)."""
+        return torch.arange(self.T, device=self.device) + len(self.values)
+
+    def mask(self):
+        causal = torch.ones(self.T, self.T, dtype=torch.bool, device=self.device).tril()
+        own = torch.eye(self.T, dtype=torch.bool, device=self.device)
+        return torch.cat([causal] + [own] * (len(self.keys) - 1), 1)

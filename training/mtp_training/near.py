@@ -1,0 +1,40 @@
+"""Which prompts are too near to those that drafters are measured on."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+
+def grams(text, n=4):
+    """Character n-grams of the bare text, word order kept."""
+    bare = " ".join(re.findall(r"[a-z0-9]+", text.lower()))
+    return {bare[i:i + n] for i in range(max(1, len(bare) - n + 1))}
+
+
+def jaccard(a, b):
+    return len(a & b) / max(1, len(a | b))
+
+
+def forbidden(paths):
+    """Prompts of suites (TOML), of golden files (JSON: [{"prompt": …}]) and of text files (one a line)."""
+    found = []
+    for path in map(Path, paths):
+        if path.suffix == ".toml":
+            found += [p for c in tomllib.loads(path.read_text()).values() for p in c["prompts"]]
+        elif path.suffix == ".json":
+            found += [entry["prompt"] for entry in json.loads(path.read_text())]
+        else:
+            found += [line for line in path.read_text().splitlines() if line.strip()]
+    return sorted(set(found))
+
+
+class Near:
+    """Finds the nearest forbidden prompt of a text."""
+
+    def __init__(self, prompts):
+        self.prompts = [(p, grams(p)) for p in prompts]
+
+    def nearest(self, text):
+        own = grams(text)
+        return max(((jaccard(own, g), p) for p, g in self.prompts), default=(0.0, ""))

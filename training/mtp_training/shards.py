@@ -1,0 +1,45 @@
+"""Reads what `draftscope generate` wrote: conversations with the target's hidden states.
+
+Each shard is a safetensors file (see src/generate/shard.rs): tokens, roles, hidden (f16, after the final
+norm), starts, tasks, temperatures. Files are mapped, not read: only what a batch needs is touched.
+"""
+
+import json
+import mmap
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+GIVEN, ANSWER, INVENTED = 0, 1, 2
+DTYPES = {"I32": np.int32, "U8": np.uint8, "F16": np.float16, "I64": np.int64, "F32": np.float32}
+
+
+@dataclass
+class Conversation:
+    tokens: np.ndarray   # [n] i32
+    roles: np.ndarray    # [n] u8
+    hidden: np.ndarray   # [n, d] f16
+    task: int            # line of the task file
+    temperature: float
+
+
+def paths(data):
+    return sorted(Path(data, "shards").glob("shard-*.safetensors"))
+
+
+def read(path):
+    """All conversations of a shard, as views of the mapped file."""
+    with open(path, "rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    size = int.from_bytes(memory[:8], "little")
+    header = json.loads(memory[8:8 + size])
+    array = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            dtype = np.dtype(DTYPES[entry["dtype"]])
+            count = int(np.prod(entry["shape"]))
+            array[name] = np.frombuffer(memory, dtype, count, 8 + size + entry["data_offsets"][0]).reshape(entry["shape"])
+    starts = array["starts"]
+    return [Conversation(array["tokens"][a:b], array["roles"][a:b], array["hidden"][a:b], int(array["tasks"][i]), float(array["temperatures"][i]))
+            for i, (a, b) in enumerate(zip(starts[:-1], starts[1:]))]

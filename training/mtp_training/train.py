@@ -1,0 +1,301 @@
+"""train: distils the target's next-token distributions into the module, unrolled over several depths.
+
+    python -m mtp_training.train RUN [train.key=value …]
+
+Constant learning rate until a file RUN/cooldown appears (it holds the number of tokens over which the rate
+falls to zero), or train.tokens is reached; so a run fits into whatever time there is, and new shards are
+picked up on the way. RUN/state.pt is written every train.save_minutes and read at the start.
+"""
+
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from . import data as dataset
+from .config import load
+from .export import names
+from .module import MATRICES, NORMS, Module, Past, Rows
+from .target import Target
+
+
+class Teacher:
+    """Embedding, and head rows of the draft vocabulary; `frequent` are its most frequent tokens, as indices into it."""
+
+    def __init__(self, target, vocab, frequent, temperature, device):
+        self.dtype, self.device = torch.bfloat16, device
+        self.embedding = target.embedding.to(device, self.dtype)
+        # dividing the head's rows divides the logits of both sides: they are compared at this temperature
+        self.head = (target.head[vocab] / temperature).to(device, self.dtype)
+        self.rare = torch.tensor(sorted(set(range(len(vocab))) - set(frequent.tolist())), dtype=torch.long)
+        self.frequent = frequent
+
+    def subset(self, rare):
+        """Head rows of the frequent tokens and of `rare` others, drawn anew each time. Both sides are compared given
+        that the token is among these, which costs less than half and has the same optimum."""
+        drawn = self.rare[torch.randperm(len(self.rare))[:rare]]
+        return self.head[torch.cat([self.frequent, drawn]).to(self.device)]
+
+
+class SoftCrossEntropy(torch.autograd.Function):
+    """Sum over rows of −Σ p log q, p being the target's at `states`. The gradient is formed in the forward pass, by
+    chunks that stay in cache."""
+
+    CHUNK = 256
+    measures = True   # agreement and overlap too, which cost a tenth of the time
+
+    @staticmethod
+    def forward(ctx, x, head, states):
+        gradient = torch.empty_like(x)
+        loss = hits = overlap = 0.0
+        for i in range(0, len(x), SoftCrossEntropy.CHUNK):
+            rows = slice(i, i + SoftCrossEntropy.CHUNK)
+            wanted = F.linear(states[rows], head).float().softmax(-1)
+            q = F.linear(x[rows].to(head.dtype), head).float().log_softmax(-1)
+            loss -= float(torch.linalg.vecdot(wanted, q).sum())
+            if SoftCrossEntropy.measures:
+                hits += float((q.argmax(-1) == wanted.argmax(-1)).sum())
+            q.exp_()
+            if SoftCrossEntropy.measures:
+                overlap += float(torch.minimum(q, wanted).sum())
+            gradient[rows] = F.linear(q.sub_(wanted).to(head.dtype), head.T).float()
+        ctx.save_for_backward(gradient)
+        SoftCrossEntropy.last = (loss, hits, overlap, len(x))
+        return torch.tensor(loss)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad, None, None
+
+
+def unroll(module, teacher, batch, depth, head, device):
+    """Per depth: (loss summed over rows, its parts). `head` holds the tokens that are compared."""
+    tokens, hidden, answered = dataset.tensors(batch, device)
+    B, T = tokens.shape
+    following = lambda grid, k: F.pad(grid, (0, k))[:, k:k + T]
+    # chains start where the token after is one of an answer; the slots before lend them keys and values
+    starts = Rows(following(answered, 1) & (torch.arange(T, device=device) < T - 1))
+    slots = Rows(torch.ones_like(answered))
+    past, out = Past(T, teacher.dtype, device), []
+    x = module.project(slots.of(hidden), F.embedding(slots.of(following(tokens, 1)), teacher.embedding), teacher.dtype)
+    for k in range(1, depth + 1):
+        if k > 1:
+            # the chain that starts at t reads x_{t+k}
+            x = module.project(current, F.embedding(starts.of(following(tokens, k)), teacher.embedding), teacher.dtype)
+        o = module.attend(x, slots if k == 1 else starts, past)
+        residual = x.view(B, T, -1)[starts.b, starts.t] if k == 1 else x
+        current = module.finish(residual, starts.attended(o), teacher.dtype)
+        # the target's word on x_{t+k+1} stands at t + k
+        tested = starts.of(following(answered, k)).nonzero(as_tuple=True)[0]
+        states = hidden[starts.b[tested], starts.t[tested] + k]
+        loss = SoftCrossEntropy.apply(current[tested], head, states.to(teacher.dtype))
+        out.append((loss, SoftCrossEntropy.last))
+    return out
+
+
+def ridge_projection(module, target, teacher, pool, device):
+    """The projection under which the copied block sees about what the target's last layer sees: its input is not stored,
+    so the final state itself, scaled to the residual stream's size, stands in for it."""
+    tokens, hidden, _ = dataset.tensors(pool[:48], device)
+    keep = tokens[:, 1:] != 0
+    e = module.rms(F.embedding(tokens[:, 1:], teacher.embedding).float(), module.enorm)[keep]
+    h, goal = module.rms(hidden[:, :-1], module.hnorm)[keep], hidden[:, 1:][keep]
+    both = torch.cat([e, h], -1)
+    gram = both.T @ both + 10.0 * torch.eye(both.shape[1], device=device)
+    with torch.no_grad():
+        module.proj.copy_(torch.linalg.solve(gram, both.T @ goal).T)
+
+
+def initialise(module, target, teacher, config, pool, device):
+    first = config["train"]["init"]
+    if first == "layer":
+        module.start_from(target)
+        ridge_projection(module, target, teacher, pool, device)
+        return
+    tensors = load_file(Path(__file__).resolve().parents[2] / first)
+    with torch.no_grad():
+        for ours, theirs in names().items():
+            getattr(module, ours).copy_(tensors[theirs].float())
+
+
+class Optimisers:
+    """Muon for matrices (Jordan et al., 2024), AdamW for norms."""
+
+    def __init__(self, module, train):
+        matrices, norms = ([getattr(module, n) for n in group] for group in (MATRICES, NORMS))
+        if train["optimizer"] == "muon":
+            self.parts = [torch.optim.Muon(matrices, lr=train["lr"], weight_decay=train["weight_decay"], momentum=0.95, nesterov=True, adjust_lr_fn="match_rms_adamw"),
+                          torch.optim.AdamW(norms, lr=train["lr"], betas=(0.9, 0.95), weight_decay=0.0)]
+        else:
+            self.parts = [torch.optim.AdamW([dict(params=matrices), dict(params=norms, weight_decay=0.0)], lr=train["lr"], betas=(0.9, 0.95), weight_decay=train["weight_decay"])]
+
+    def step(self, lr):
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = lr
+            part.step()
+            part.zero_grad(set_to_none=True)
+
+    def state(self):
+        return [part.state_dict() for part in self.parts]
+
+    def restore(self, states):
+        for part, state in zip(self.parts, states):
+            part.load_state_dict(state)
+
+
+class Log:
+    """JSON lines to a file and to standard output."""
+
+    def __init__(self, path):
+        self.file = open(path, "a")
+
+    def __call__(self, **line):
+        text = json.dumps({k: round(v, 5) if isinstance(v, float) else v for k, v in line.items()})
+        print(text, flush=True)
+        self.file.write(text + "\n")
+        self.file.flush()
+
+
+def add(sums, parts):
+    for k, (_, last) in enumerate(parts):
+        while len(sums) <= k:
+            sums.append([0.0] * 4)
+        sums[k] = [a + b for a, b in zip(sums[k], last)]
+
+
+def figures(sums):
+    """By depth: cross entropy, agreement of the best tokens, Σ min(p, q) (acceptance when sampling)."""
+    rate = lambda i: [round(s[i] / max(1, s[3]), 4) for s in sums]
+    return dict(ce=rate(0), agree=rate(1), overlap=rate(2))
+
+
+@torch.no_grad()
+def validate(module, teacher, data, config, held, device):
+    sums = []
+    for batch in data.batches(held, config["train"]["batch_tokens"], shuffle=False):
+        add(sums, unroll(module, teacher, batch, config["train"]["validate_depth"], teacher.head, device))
+    return figures(sums)
+
+
+class Run:
+    """All that a resumed run needs."""
+
+    def __init__(self, config, folder):
+        train = config["train"]
+        self.config, self.train, self.folder = config, train, folder
+        self.device = torch.device(train["device"])
+        torch.manual_seed(train["seed"])
+        torch.set_num_threads(train["threads"])
+        self.data = dataset.Data(config, train["seed"])
+        self.target = Target(config["train"]["gguf"])
+        self.log = Log(folder / "log.jsonl")
+        self.state = dict(step=0, tokens=0, cooldown_from=None, cooldown_tokens=None)
+        saved = folder / "state.pt"
+        resumed = torch.load(saved, weights_only=False) if saved.exists() else None
+        self.vocab, frequent = (resumed["vocab"], resumed["frequent"]) if resumed else self._vocab()
+        self.frequent = frequent
+        self.teacher = Teacher(self.target, self.vocab, frequent, train["temperature"], self.device)
+        self.module = Module(self.target.shape).to(self.device)
+        self.optimisers = Optimisers(self.module, train)
+        self.held = self.data.validation(train["validation_conversations"])
+        if resumed:
+            self.module.load_state_dict(resumed["module"])
+            self.optimisers.restore(resumed["optimisers"])
+            self.state, self.data.uses = resumed["state"], resumed["uses"]
+            self.log(event="resumed", **self.state)
+        else:
+            initialise(self.module, self.target, self.teacher, config, self.data.next_pool(), self.device)
+            self.data.uses.clear()
+            self.data.seen.clear()
+
+    def _vocab(self):
+        vocab, counts = dataset.draft_vocab(self.config, self.train["draft_vocab"], self.target.shape.vocab, self.target.specials)
+        kept = counts[vocab.numpy()]
+        frequent = torch.from_numpy(kept.argsort()[::-1][: self.train["frequent_tokens"]].copy())
+        share = lambda part: float(part.sum() / max(1, counts.sum()))
+        self.log(event="vocabulary", size=len(vocab), covers=share(kept), frequent_cover=share(kept[frequent.numpy()]), answer_tokens=int(counts.sum()))
+        return vocab, frequent
+
+    def save(self):
+        state = dict(module=self.module.state_dict(), optimisers=self.optimisers.state(), state=self.state, uses=self.data.uses, vocab=self.vocab, frequent=self.frequent)
+        temporary = self.folder / "state.part"
+        torch.save(state, temporary)
+        temporary.rename(self.folder / "state.pt")
+
+    def depth(self):
+        """The schedule names the tokens from which a depth is reached; most batches go one less deep than is allowed."""
+        allowed = 1 + sum(self.state["tokens"] >= t for t in self.train["deeper_at_tokens"])
+        weights = self.train["depth_weights"][allowed - 1]
+        return random.choices(range(1, allowed + 1), weights)[0]
+
+    def rate(self):
+        """Warm-up, constant, then linear to zero."""
+        state, train = self.state, self.train
+        ask = self.folder / "cooldown"
+        if state["cooldown_from"] is None and (ask.exists() or state["tokens"] >= train["tokens"]):
+            state["cooldown_from"] = state["tokens"]
+            state["cooldown_tokens"] = int(ask.read_text()) if ask.exists() else train["cooldown_tokens"]
+            self.log(event="cooldown", **state)
+        warm = min(1.0, (state["step"] + 1) / train["warmup_steps"])
+        if state["cooldown_from"] is None:
+            return warm * train["lr"]
+        left = 1 - (state["tokens"] - state["cooldown_from"]) / state["cooldown_tokens"]
+        return warm * train["lr"] * max(0.0, left)
+
+    def validate(self, event="validation"):
+        SoftCrossEntropy.measures = True
+        self.log(event=event, **self.state, **validate(self.module, self.teacher, self.data, self.config, self.held, self.device))
+
+    def loop(self):
+        train, state = self.train, self.state
+        started = saved = validated = time.time()
+        begun, sums, rows = state["tokens"], [], 0
+        if state["step"] == 0:
+            self.validate("start")
+        while True:
+            for batch in self.data.batches(self.data.next_pool(), train["batch_tokens"]):
+                lr = self.rate()
+                if lr <= 0:
+                    self.validate("final")
+                    return self.save()
+                SoftCrossEntropy.measures = state["step"] % train["log_steps"] == 0
+                head = self.teacher.subset(train["rare_tokens"])
+                parts = unroll(self.module, self.teacher, batch, self.depth(), head, self.device)
+                loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
+                (loss / train["step_rows"]).backward()
+                if SoftCrossEntropy.measures:
+                    add(sums, parts)
+                rows += parts[0][1][3]
+                state["tokens"] += parts[0][1][3]
+                if rows < train["step_rows"]:
+                    continue
+                for p in self.module.parameters():
+                    p.grad.mul_(train["step_rows"] / rows)
+                norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), train["clip"])
+                self.optimisers.step(lr)
+                rows, state["step"] = 0, state["step"] + 1
+                if state["step"] % train["log_steps"] == 0:
+                    rate = (state["tokens"] - begun) / (time.time() - started)
+                    self.log(event="train", **state, lr=lr, norm=float(norm), tokens_per_s=rate, reads=sum(self.data.uses.values()), **figures(sums))
+                    sums = []  # of one step in so many
+                if time.time() - saved > 60 * train["save_minutes"]:
+                    self.save()
+                    saved = time.time()
+                if time.time() - validated > 60 * train["validate_minutes"]:
+                    self.validate()
+                    validated = time.time()
+
+
+if __name__ == "__main__":
+    configuration = load(sys.argv[2:])
+    random.seed(configuration["train"]["seed"])
+    where = configuration.runs / sys.argv[1]
+    where.mkdir(exist_ok=True)
+    Run(configuration, where).loop()
