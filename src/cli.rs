@@ -7,10 +7,11 @@ mod lab;
 mod screen;
 mod trace;
 mod train;
+mod values;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
@@ -18,6 +19,9 @@ pub use lab::LabArgs;
 pub use screen::{ConfigAction, ScreenArgs, ViewArg};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
 pub use train::TrainArgs;
+pub(crate) use values::parse_draft_len;
+use values::parse_threads;
+pub use values::{BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, Threads, TraceTextArg};
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -318,100 +322,6 @@ pub enum ModelsAction {
         /// Name or file name
         name: String,
     },
-}
-
-/// `--output`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OutputArg {
-    /// Plain text, no escape codes
-    Text,
-    /// One JSON object
-    Summary,
-    /// The event stream, one JSON object a line
-    Jsonl,
-}
-
-/// `--trace-text`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TraceTextArg {
-    /// Text as it is
-    Full,
-    /// Digests in place of text
-    Digest,
-}
-
-/// `--dtype`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DtypeArg {
-    /// What is fastest on the device
-    Auto,
-    /// As stored; the file must be Q4_1
-    #[value(name = "q4_1")]
-    Q4_1,
-    /// As the file stores them, whatever that is
-    Stored,
-    /// Widened to f32
-    F32,
-    /// Rounded to bf16
-    Bf16,
-}
-
-/// `--backend`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendArg {
-    /// Native on a CPU where the file allows, else candle
-    Auto,
-    /// candle: any device, any dtype
-    Candle,
-    /// The program's own CPU kernels
-    Native,
-}
-
-/// `--draft-len`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DraftLenArg {
-    /// The engine chooses, round by round.
-    Auto,
-    /// So many.
-    Fixed(u8),
-}
-
-pub(crate) fn parse_draft_len(text: &str) -> Result<DraftLenArg, String> {
-    match text.parse::<u8>() {
-        _ if text == "auto" => Ok(DraftLenArg::Auto),
-        Ok(k @ 0..=15) => Ok(DraftLenArg::Fixed(k)),
-        _ => Err("it must be auto or a number from 0 to 15".to_owned()),
-    }
-}
-
-/// `--threads`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    /// As many as pay, measured at start.
-    Auto,
-    /// So many.
-    Count(u16),
-}
-
-fn parse_threads(text: &str) -> Result<Threads, String> {
-    match text.parse::<u16>() {
-        _ if text == "auto" => Ok(Threads::Auto),
-        Ok(count @ 1..=256) => Ok(Threads::Count(count)),
-        _ => Err("it must be auto or a number from 1 to 256".to_owned()),
-    }
-}
-
-/// `--device`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceArg {
-    /// The first GPU this build can use, else the CPU
-    Auto,
-    /// The CPU
-    Cpu,
-    /// The first CUDA device
-    Cuda,
-    /// The first Metal device
-    Metal,
 }
 
 #[cfg(test)]
