@@ -15,7 +15,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::{Lane, StopReason, VerifyRule};
+use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
 use crate::session::{Answer, Fate, Strand, Turn};
 use crate::tui::app::Scroll;
@@ -23,7 +23,7 @@ use crate::tui::fate;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
-use super::{Hit, Screen, Seen, Target, duration, number};
+use super::{Hit, Screen, Seen, Target, agreement, duration, number};
 
 /// Lines of one turn, whose tokens stand on them, and on which the selected round begins.
 #[derive(Clone, Default)]
@@ -87,7 +87,7 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
     if lane == Lane::Speculative {
         block = block.title_bottom(legend(screen, area.width));
     }
-    if let Some(meter) = meter(screen).filter(|_| is_beside && lane == Lane::Plain) {
+    if let Some(meter) = agreement::meter(screen).filter(|_| is_beside && lane == Lane::Plain) {
         block = block.title_bottom(meter);
     }
     let inner = block.inner(area);
@@ -175,29 +175,6 @@ fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
         }
     }
     Line::from(spans)
-}
-
-/// How far both lanes wrote the same. By rejection sampling they need not: only the distribution
-/// is the same.
-fn meter(screen: Screen) -> Option<Line<'static>> {
-    let agreement = screen.turn()?.agreement()?;
-    let rule = screen.session.settings().rule;
-    let count = agreement.identical;
-    let (text, role) = match agreement.divergence {
-        None => (format!(" identical so far: {count} tokens "), Role::Good),
-        Some(_) if !rule.is_lossless() => {
-            (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
-        }
-        Some(_) if may_differ(screen) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
-        Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
-    };
-    Some(Line::styled(text, screen.theme[role]))
-}
-
-/// Whether the lanes draw by different rules, so that only their distributions are the same.
-pub(super) fn may_differ(screen: Screen) -> bool {
-    let settings = screen.session.settings();
-    settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy()
 }
 
 /// The marks with the longest names that fit.
