@@ -13,6 +13,7 @@
 //! per panel; `pages.rs` says where each stands.
 
 mod account;
+mod agreement;
 mod costs;
 mod distributions;
 mod footer;

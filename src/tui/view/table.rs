@@ -13,7 +13,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::transcript::may_differ;
+use super::agreement::may_differ;
 use super::{Screen, duration, number};
 
 /// Height with its frame.

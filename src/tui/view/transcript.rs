@@ -10,14 +10,14 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::{Lane, VerifyRule};
+use crate::protocol::Lane;
 use crate::session::Fate;
 use crate::tui::app::Scroll;
 use crate::tui::fate;
 use crate::tui::theme::Role;
 
 use super::lay::{Laid, lay_out};
-use super::{Hit, Screen, Seen, Target, duration, number};
+use super::{Hit, Screen, Seen, Target, agreement, duration, number};
 
 /// A lane, and whether it stands beside the other one.
 type Place = (Lane, bool);
@@ -28,7 +28,7 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
     if lane == Lane::Speculative {
         block = block.title_bottom(legend(screen, area.width));
     }
-    if let Some(meter) = meter(screen).filter(|_| is_beside && lane == Lane::Plain) {
+    if let Some(meter) = agreement::meter(screen).filter(|_| is_beside && lane == Lane::Plain) {
         block = block.title_bottom(meter);
     }
     let inner = block.inner(area);
@@ -117,29 +117,6 @@ fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
         }
     }
     Line::from(spans)
-}
-
-/// How far both lanes wrote the same. By rejection sampling they need not: only the distribution
-/// is the same.
-fn meter(screen: Screen) -> Option<Line<'static>> {
-    let agreement = screen.turn()?.agreement()?;
-    let rule = screen.session.settings().rule;
-    let count = agreement.identical;
-    let (text, role) = match agreement.divergence {
-        None => (format!(" identical so far: {count} tokens "), Role::Good),
-        Some(_) if !rule.is_lossless() => {
-            (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
-        }
-        Some(_) if may_differ(screen) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
-        Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
-    };
-    Some(Line::styled(text, screen.theme[role]))
-}
-
-/// Whether the lanes draw by different rules, so that only their distributions are the same.
-pub(super) fn may_differ(screen: Screen) -> bool {
-    let settings = screen.session.settings();
-    settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy()
 }
 
 /// The marks with the longest names that fit.
