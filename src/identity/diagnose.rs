@@ -96,7 +96,8 @@ pub struct Fault {
     pub single_gives_plain: bool,
     /// Whether one pass from a fresh cache gives the plain run's token.
     pub pass_gives_plain: bool,
-    /// Whether the speculative run had discarded drafts before.
+    /// Whether the speculative run had cut its cache back before: after discarded drafts, or to what the
+    /// prompt shares with an earlier one.
     pub rolled_back: bool,
 }
 
@@ -159,7 +160,7 @@ pub fn diagnose(fresh: &dyn Model, plain: &Record, speculative: &Record) -> Resu
         noise,
         single_gives_plain: theirs.is_none_or(|token| token == row_by_row.best),
         pass_gives_plain: fresh_pass.is_none_or(|side| side.best == row_by_row.best),
-        rolled_back: speculative.rounds[..before].iter().any(|round| round.rolled_back),
+        rolled_back: speculative.cached > 0 || speculative.rounds[..before].iter().any(|round| round.rolled_back),
     };
     let (cause, reason) = fault.cause();
     let pairs = speculative.tokens.iter().zip(&plain.tokens).skip(index);

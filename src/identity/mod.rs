@@ -26,6 +26,8 @@ pub struct Record {
     pub prompt: Vec<TokenId>,
     /// Output, cut at its end token or the limit.
     pub tokens: Vec<TokenId>,
+    /// Tokens of the prompt that an earlier answer had left in the cache, which was cut back to them.
+    pub cached: usize,
     /// What the first token was picked from.
     pub first_row: Prediction,
     /// Rounds in order.
@@ -88,7 +90,8 @@ impl Record {
 /// When the target fails.
 pub fn answer(decoder: &mut Decoder, prompt: &[TokenId], ending: Ending<'_>) -> Result<Record, SpecError> {
     let mut record = Record { prompt: prompt.to_vec(), ..Record::default() };
-    if let EventKind::Prefilled { first, row, .. } = decoder.prefill(1, prompt)? {
+    if let EventKind::Prefilled { first, row, cached, .. } = decoder.prefill(1, prompt)? {
+        record.cached = cached as usize;
         record.tokens.push(first.id);
         record.first_row = row;
     }
