@@ -5,8 +5,10 @@
 //!             Command                                   ┌─► trace::Recorder  ──► file.jsonl
 //!    tui ───────────────► engine::worker ─┐             │
 //!                         (own thread)    ├─► Event ────┼─► session::Session (fold) ──► tui::view ──► Frame
-//!                                         ┘  (channel)  │
+//!    file.jsonl ──► trace::replay ────────┘  (channel)  │
 //!                                                       └─► headless::{Text, Summary, Jsonl}
+//!
+//!    file.jsonl ──► trace::Reader ──► export::{html, cast, svg, perfetto, csv, …}, session::Diff
 //! ```
 //!
 //! Words, used everywhere alike: *target* (main model), *drafter*, *draft token*, *k* (draft

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{DecodeArgs, DraftLenArg, ModelArgs, TraceArgs, parse_draft_len};
+use super::{DecodeArgs, DraftLenArg, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
 
 /// How a recording plays.
 #[derive(Clone, Debug, Args)]
@@ -22,12 +22,9 @@ pub struct PlayArgs {
     /// Hold before the first round; space goes on, . steps
     #[arg(long)]
     pub paused: bool,
-    /// Colours: default, light, ansi16, colorblind or mono
-    #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
-    pub theme: Option<String>,
-    /// Start with plain and speculative answers side by side
-    #[arg(long)]
-    pub split: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub screen: ScreenArgs,
 }
 
 /// Options of `replay`.
@@ -76,7 +73,7 @@ pub struct ExportArgs {
     /// Size of the screen that cast, svg and gif-frames show
     #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = parse_size)]
     pub size: (u16, u16),
-    /// Colours of the screen: default, light, ansi16, colorblind or mono
+    /// Colours of the screen, a bundled theme
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
     /// Longest wait between two frames of cast and gif-frames, in seconds

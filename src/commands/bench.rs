@@ -157,6 +157,7 @@ fn measure(
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Option<Header>> {
     let model = ModelArgs { drafter: drafter.to_owned(), ..args.model.clone() };
+    super::nobody_to_ask(&model)?;
     let base = super::settings(&model, &args.decode, Baseline::Race)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
     let mut driver = Driver::new(super::spawn(super::recipe(&model)?, settings)?);

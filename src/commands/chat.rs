@@ -10,6 +10,7 @@ use draftscope::cli::{ChatArgs, ScreenArgs, ViewArg};
 use draftscope::config::UserFiles;
 use draftscope::headless::{Driver, Outcome, Text};
 use draftscope::protocol::{Baseline, Event, Lane, Message, Prompt, Speaker};
+use draftscope::session::Session;
 use draftscope::stream::FanOut;
 use draftscope::tui::{self, Ended, Page, Saver, TuiOptions};
 
@@ -71,10 +72,16 @@ fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
         let mut file = tempfile::NamedTempFile::new_in(".")?;
         {
             let mut out = io::BufWriter::new(file.as_file_mut());
-            for event in events {
+            let mut session = Session::new();
+            let mut line = |event: &Event| -> Result<()> {
                 serde_json::to_writer(&mut out, event)?;
-                out.write_all(b"\n")?;
+                Ok(out.write_all(b"\n")?)
+            };
+            for event in events {
+                session.apply(event);
+                line(event)?;
             }
+            session.end().as_ref().map(line).transpose()?;
             out.flush()?;
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

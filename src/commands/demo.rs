@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::DemoArgs;
+use draftscope::config::UserFiles;
 use draftscope::stream::FanOut;
 use draftscope::trace::Recording;
 
@@ -28,7 +29,7 @@ const DEMOS: &[Demo] = &[
     demo!("lenient", "a rule that is not lossless: faster, and where the text leaves the lossless path"),
 ];
 
-pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
     if args.list {
         DEMOS.iter().for_each(|(name, about, _)| println!("{name:<10} {about}"));
         return Ok(ExitCode::SUCCESS);
@@ -39,5 +40,5 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         bail!("there is no demo of that name; there are: {}", names.join(", "));
     }
     let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, bytes));
-    super::replay::play(recordings.collect::<Result<_, _>>()?, &args.play, SPEED, FanOut::default())
+    super::replay::play(recordings.collect::<Result<_, _>>()?, (&args.play, SPEED), files, FanOut::default())
 }

@@ -12,6 +12,9 @@ use draftscope::session::text::{one_line, quoted};
 use draftscope::session::{Diff, Parting, Session, Side, TurnDiff};
 use draftscope::trace::Reader;
 
+/// Reads a figure off a run.
+type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
+
 /// Exit status when tokens differ.
 const DIFFERENT: u8 = 1;
 
@@ -47,7 +50,7 @@ fn report(diff: &Diff) -> String {
     }
     line(format!("{:<22} {:<24} second", "", "first"));
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
-    let rows: [(&str, &dyn Fn(&RunSummary) -> String); 4] = [
+    let rows: [(&str, Figure); 4] = [
         ("rounds", &|run| run.num_spec_steps.to_string()),
         ("accepted ÷ drafted", &|run| number(run.draft_acceptance_rate, 3)),
         ("tokens per round", &|run| number(run.mean_acceptance_length, 2)),

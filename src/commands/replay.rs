@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{PlayArgs, ReplayArgs};
+use draftscope::config::UserFiles;
 use draftscope::headless::Text;
 use draftscope::protocol::EventKind;
 use draftscope::stream::FanOut;
 use draftscope::trace::Recording;
 use draftscope::trace::replay::{self, ReplayOptions};
-use draftscope::tui::{self, Ended, TuiOptions};
+use draftscope::tui::{self, Ended};
 
-pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &ReplayArgs, files: &UserFiles) -> Result<ExitCode> {
     let recording = Recording::open(&args.file)?;
     if let Some(cut) = recording.cut() {
         eprintln!("draftscope: {cut}");
@@ -25,12 +26,17 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         }
         consumers.add(Box::new(recorder));
     }
-    play(vec![recording], &args.play, 1.0, consumers)
+    play(vec![recording], (&args.play, 1.0), files, consumers)
 }
 
 /// Shows recordings on the terminal, at `speed` unless another was asked for; where there is no
 /// terminal, writes their answers as text.
-pub(crate) fn play(recordings: Vec<Recording>, args: &PlayArgs, speed: f32, consumers: FanOut) -> Result<ExitCode> {
+pub(crate) fn play(
+    recordings: Vec<Recording>,
+    (args, speed): (&PlayArgs, f32),
+    files: &UserFiles,
+    consumers: FanOut,
+) -> Result<ExitCode> {
     let is_live = super::chat::can_draw();
     let options = ReplayOptions {
         speed: is_live.then_some(args.speed.unwrap_or(speed)),
@@ -40,7 +46,7 @@ pub(crate) fn play(recordings: Vec<Recording>, args: &PlayArgs, speed: f32, cons
     };
     let mut source = replay::spawn(recordings, options)?;
     if is_live {
-        let options = TuiOptions { theme: args.theme.clone(), split: args.split, ..TuiOptions::from_env() };
+        let options = super::chat::screen(&args.screen, files);
         return match tui::run(source, options, consumers)? {
             Ended::Quit => Ok(ExitCode::SUCCESS),
             Ended::Failed(message) => bail!(message),

@@ -64,7 +64,8 @@ fn markup(text: &str) -> String {
 
 fn page(session: &Session, recording: &Recording) -> Value {
     let mut left = MAX_ROUNDS;
-    let turns: Vec<_> = session.turns().iter().map(|turn| self::turn(turn, &mut left)).collect();
+    let turns: Vec<_> =
+        session.turns().iter().map_while(|turn| (left > 0).then(|| self::turn(turn, &mut left))).collect();
     let plain = session.stats(Lane::Plain).summary();
     json!({
         "header": session.header(),

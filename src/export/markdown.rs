@@ -8,6 +8,9 @@ use crate::trace::Recording;
 
 use super::place::Out;
 
+/// Reads a figure off a lane's run.
+type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
+
 /// Rejections told per turn.
 const REJECTS: usize = 8;
 
@@ -49,7 +52,7 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     let lanes = [Lane::Speculative, Lane::Plain].map(|lane| session.stats(lane).summary());
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let percent = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1} %", v * 100.0));
-    let rows: [(&str, &dyn Fn(&RunSummary) -> String); 6] = [
+    let rows: [(&str, Figure); 6] = [
         ("rounds", &|s| s.num_spec_steps.to_string()),
         ("acceptance rate (accepted ÷ drafted)", &|s| percent(s.draft_acceptance_rate)),
         ("mean acceptance length (bonus or recovered included)", &|s| number(s.mean_acceptance_length, 2)),

@@ -67,18 +67,18 @@ impl Lanes {
         let instant = |name: &str, args: Value| json!({"ph": "i", "s": "p", "name": name, "pid": pid, "tid": TARGET, "ts": event.at_us, "args": args});
         match &event.kind {
             EventKind::Prefilled { prompt, took_us, .. } if *took_us > 0 => {
-                vec![self.slice(event, TARGET, ("prefill", *took_us), json!({"tokens": prompt.len()}))]
+                vec![self.slice(event, TARGET, ("prefill", *took_us), &json!({"tokens": prompt.len()}))]
             }
             EventKind::Drafted { round, index, token, q, took_us, .. } => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q});
-                vec![self.slice(event, DRAFTER, ("draft", *took_us), args)]
+                vec![self.slice(event, DRAFTER, ("draft", *took_us), &args)]
             }
             EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let args = json!({"round": round, "rows": rows.len()});
                 let pass = Event { at_us: event.at_us.saturating_sub(*sample_us), ..event.clone() };
                 vec![
-                    self.slice(&pass, TARGET, ("verify", *verify_us), args.clone()),
-                    self.slice(event, TARGET, ("sample", *sample_us), args),
+                    self.slice(&pass, TARGET, ("verify", *verify_us), &args),
+                    self.slice(event, TARGET, ("sample", *sample_us), &args),
                 ]
             }
             EventKind::Verified { round, verdict } => {
@@ -96,7 +96,7 @@ impl Lanes {
             }
             EventKind::Committed { round, tokens, rollback_us, .. } => {
                 let args = json!({"round": round, "tokens": tokens.len()});
-                vec![self.slice(event, TARGET, ("rollback", *rollback_us), args)]
+                vec![self.slice(event, TARGET, ("rollback", *rollback_us), &args)]
             }
             EventKind::Prompted { turn, .. } => vec![instant("prompt", json!({"turn": turn}))],
             EventKind::Finished { reason } => vec![instant("finished", json!({"reason": reason}))],
@@ -109,7 +109,7 @@ impl Lanes {
     }
 
     /// Work that ended with this event.
-    fn slice(&mut self, event: &Event, tid: u32, (name, took_us): (&str, u64), args: Value) -> Value {
+    fn slice(&mut self, event: &Event, tid: u32, (name, took_us): (&str, u64), args: &Value) -> Value {
         let pid = process(event.lane);
         let end = &mut self.ends[(pid - 1) as usize];
         let ts = event.at_us.saturating_sub(took_us).max(*end);

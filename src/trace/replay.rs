@@ -117,7 +117,7 @@ impl Player {
         let is_first = self.seq == 0;
         self.at_us = 0;
         self.skip_to = 0;
-        while let Some(event) = reader.next() {
+        for event in reader.by_ref() {
             let mut event = event?;
             if is_held_by_engine(&event.kind) {
                 continue;

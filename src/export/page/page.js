@@ -15,6 +15,7 @@
     return element;
   };
   const number = (value, digits) => (typeof value === "number" ? value.toFixed(digits) : "–");
+  const largest = (values) => values.reduce((most, value) => Math.max(most, value), 0);
   const percent = (value) => (typeof value === "number" ? (value * 100).toFixed(1) + " %" : "–");
 
   // every round in order, and when it ended on the clock of measured time
@@ -229,17 +230,17 @@
   const plain = speeds("plain", "plain_speed");
   if (spec.length > 1) {
     const svg = frame("tokens per second over measured time" + (plain.length ? " (dashed: plain)" : ""));
-    const wide = Math.max(...spec.map((p) => p[0]), ...plain.map((p) => p[0]));
-    const high = Math.max(...spec.map((p) => p[1]), ...plain.map((p) => p[1]));
+    const wide = largest([...spec, ...plain].map((p) => p[0]));
+    const high = largest([...spec, ...plain].map((p) => p[1]));
     const path = (points) => points.map(([x, y]) => (30 + (x / wide) * 365).toFixed(1) + "," + (100 - (y / high) * 80).toFixed(1)).join(" ");
     if (plain.length) svg.append(picture("polyline", { points: path(plain), class: "plainline" }));
     svg.append(picture("polyline", { points: path(spec), class: "spec" }));
     svg.append(picture("text", { x: 2, y: 26 }, high.toFixed(0)), picture("text", { x: 340, y: 115 }, wide.toFixed(1) + " s"));
   }
   const columns = (title, values, label) => {
-    if (!values.length || !Math.max(...values)) return;
+    if (!values.length || !largest(values)) return;
     const svg = frame(title);
-    const high = Math.max(...values);
+    const high = largest(values);
     const step = 360 / values.length;
     values.forEach((value, i) => {
       const height = (value / high) * 74;
