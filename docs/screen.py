@@ -1,7 +1,8 @@
-"""Take the README's picture from the real program: `python3 docs/screen.py PROMPT [OPTION …]`.
+"""Take the README's pictures from the real program: `python3 docs/screen.py PROMPT [OPTION …]`.
 
 Needs tmux and the Python package `rich`, and a built `target/release/draftscope`. The program runs in
-a terminal of 120 × 36 until its answer has ended; what is on the screen then becomes docs/screen.svg.
+a terminal of 120 × 36 until its answer has ended; what is on the screen then becomes docs/screen.svg,
+and what each other view shows becomes docs/VIEW.svg.
 """
 
 import io
@@ -17,6 +18,17 @@ from rich.text import Text
 
 COLS, ROWS = 120, 36
 
+# Each view, and the keys that lead to it from the one before.
+VIEWS = [
+    ("rounds", ["2"]),
+    ("inspect", ["N", "Enter"]),
+    ("speed", ["4"]),
+    ("compare", ["5"]),
+    ("learn", ["6"]),
+    ("past", ["2", "End", "<", "<", "<"]),
+    ("what-if", ["N", "w", "Down", "Down", "Down", "Right"]),
+]
+
 
 def tmux(*args: str) -> str:
     return subprocess.run(["tmux", "-L", "draftscope-screen", *args], check=True, capture_output=True, text=True).stdout
@@ -31,12 +43,21 @@ def main() -> None:
             time.sleep(0.2)
             if "ready" in tmux("capture-pane", "-p").splitlines()[0] and "└ " in tmux("capture-pane", "-p"):
                 break
-        screen = tmux("capture-pane", "-p", "-e")
+        save("screen")
+        tmux("send-keys", "Tab")
+        for name, keys in VIEWS:
+            tmux("send-keys", *keys)
+            time.sleep(1)
+            save(name)
     finally:
         tmux("kill-server")
+
+
+def save(name: str) -> None:
+    screen = tmux("capture-pane", "-p", "-e")
     console = Console(record=True, width=COLS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(screen.rstrip("\n")), soft_wrap=True)
-    target = os.path.join(os.path.dirname(__file__), "screen.svg")
+    target = os.path.join(os.path.dirname(__file__), f"{name}.svg")
     console.save_svg(target, title="draftscope")
     with open(target, encoding="utf-8") as file:
         svg = re.sub(r"@font-face \{.*?\}\s*", "", file.read(), flags=re.S)  # nothing from the network

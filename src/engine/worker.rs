@@ -81,7 +81,7 @@ fn serve(
         outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text, branch });
         match tokens_of(&prompt, &codec, template.as_ref(), &decoder) {
             Ok(tokens) => {
-                Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &tokens)?
+                Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &tokens)?;
             }
             Err(error) => refuse(outbox, &error),
         }

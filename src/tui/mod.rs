@@ -44,7 +44,8 @@ pub use theme::{Role, Theme};
 pub use update::{paste, press, update};
 pub use view::{Seen, view};
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod pty;
 #[cfg(test)]
 mod tests;

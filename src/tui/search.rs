@@ -53,11 +53,8 @@ fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for (at, _) in text.match_indices(wanted) {
         let behind = spots.partition_point(|spot| spot.offset <= at);
-        if let Some(spot) = behind.checked_sub(1).map(|i| &spots[i]) {
-            if places.last() != Some(&spot.place) {
-                places.push(spot.place);
-            }
-        }
+        let spot = behind.checked_sub(1).map(|i| &spots[i]);
+        places.extend(spot.map(|spot| spot.place).filter(|place| places.last() != Some(place)));
     }
     places
 }

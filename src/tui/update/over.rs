@@ -35,9 +35,8 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
     match &mut app.overlay {
         Some(Overlay::Palette(entry)) => drop(entry.input(key)),
         Some(Overlay::Search(entry)) => {
-            if entry.input(key) {
-                found = search::find(time.shown(), entry.text(), None, true);
-            }
+            let changed = entry.input(key);
+            found = changed.then(|| search::find(time.shown(), entry.text(), None, true)).flatten();
         }
         Some(Overlay::WhatIf(wishes)) => wishes.input(key),
         _ => {}
