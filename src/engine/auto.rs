@@ -104,7 +104,7 @@ impl Auto {
         let Some(policy) = &mut self.policy else {
             return;
         };
-        let Choice { draft_len, change } = policy.next();
+        let Choice { draft_len, change } = policy.choose();
         decoder.set_draft_len(draft_len as u8);
         if let Some(change) = change {
             control.note_draft_len(draft_len as u8);

@@ -224,7 +224,7 @@ pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
             if let Some(last) = last {
                 observe(&mut policy, last);
             }
-            policy.next().draft_len
+            policy.choose().draft_len
         });
         sum.merge(&played);
     }

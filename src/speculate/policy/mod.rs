@@ -146,7 +146,7 @@ impl Policy {
     }
 
     /// The k for the next round.
-    pub fn next(&mut self) -> Choice {
+    pub fn choose(&mut self) -> Choice {
         if let Some(look) = &mut self.look
             && look.left > 0
         {
@@ -317,7 +317,7 @@ mod tests {
     fn play(world: &mut World, policy: &mut Policy, rounds: usize) -> (Vec<Seen>, Vec<Change>) {
         let (mut all, mut changes) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            let choice = policy.next();
+            let choice = policy.choose();
             changes.extend(choice.change);
             let seen = world.round(choice.draft_len);
             policy.observe(&seen);
