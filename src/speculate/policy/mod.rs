@@ -6,7 +6,7 @@
 //! `T(k + 1) + k · d + o`, with T and d for the drafts that the drafter really gives.
 //!
 //! Looking at another k costs time. A short look is taken only when that k might win by what is not
-//! known yet, and all looks together may cost [`LOOK_SHARE`] of the time, what the drafter then has to
+//! known yet, and all looks together may cost `LOOK_SHARE` of the time, what the drafter then has to
 //! catch up on included.
 
 mod acceptance;
