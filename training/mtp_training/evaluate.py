@@ -53,24 +53,28 @@ class Sums:
                     tokens_per_second=round((self.accepted + self.rounds) / max(1e-9, self.seconds), 1))
 
 
-def evaluate(config, modules):
-    suite = tomllib.loads((Path(__file__).resolve().parents[2] / config["evaluate"]["suite"]).read_text())
-    modes = config["evaluate"]["modes"]
-    sums = {(name, mode): defaultdict(Sums) for name in modules for mode in modes}
-    answers = defaultdict(set)
+def evaluate(config, modules, out):
+    """Runs all prompts, and writes what there is to `out` after each category."""
+    e = config["evaluate"]
+    suite = tomllib.loads((Path(__file__).resolve().parents[2] / e["suite"]).read_text())
+    sums = {name: {mode: defaultdict(Sums) for mode in e["modes"]} for name in modules}
+    result = dict(suite=e["suite"], prompts=0, draft_len=e["draft_len"], max_tokens=e["max_tokens"], greedy_answers_that_differ=[])
     for category, prompts in suite.items():
         for prompt in prompts["prompts"]:
-            for mode in modes:
+            answers = set()
+            for mode in e["modes"]:
                 for name, module in modules.items():
                     summary = run(config, module, prompt, mode)
                     for key in (category, "all"):
-                        sums[name, mode][key].add(summary)
+                        sums[name][mode][key].add(summary)
                     if mode == "greedy":
-                        answers[prompt].add(tuple(summary["output_token_ids"]))
-    differing = [p for p, different in answers.items() if len(different) > 1]
-    result = {name: {mode: {key: s.figures() for key, s in sums[name, mode].items()} for mode in modes} for name in modules}
-    return dict(suite=config["evaluate"]["suite"], prompts=sum(len(p["prompts"]) for p in suite.values()), draft_len=config["evaluate"]["draft_len"],
-                max_tokens=config["evaluate"]["max_tokens"], greedy_answers_that_differ=differing, modules=result)
+                        answers.add(tuple(summary["output_token_ids"]))
+            result["prompts"] += 1
+            result["greedy_answers_that_differ"] += [prompt] if len(answers) > 1 else []
+        figures = lambda by_key: {key: by_key[key].figures() for key in [k for k in by_key if k != "all"] + ["all"]}
+        result["modules"] = {name: {mode: figures(sums[name][mode]) for mode in e["modes"]} for name in modules}
+        Path(out).write_text(json.dumps(result, indent=1) + "\n")
+    return result
 
 
 def table(result):
@@ -94,6 +98,4 @@ if __name__ == "__main__":
             settings.append(argument)
         else:
             named[name] = value
-    outcome = evaluate(load(settings), named)
-    Path(sys.argv[1]).write_text(json.dumps(outcome, indent=1) + "\n")
-    print(table(outcome))
+    print(table(evaluate(load(settings), named, sys.argv[1])))
