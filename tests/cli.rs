@@ -180,7 +180,12 @@ fn bad_requests_get_one_line() {
     refuses(files.run().args(["--ctx", "100000"]), "made for 512");
     let long = "the inn ".repeat(600);
     refuses(files.command("run").args(["--prompt", &long]), "the context is full");
-    files.run().args(["-k", "99"]).assert().failure().stderr(predicate::str::contains("99 is not in 0..=15"));
+    files
+        .run()
+        .args(["-k", "99"])
+        .assert()
+        .failure()
+        .stderr(predicate::str::contains("must be auto or a number from 0 to 15"));
     if !cfg!(feature = "cuda") {
         refuses(files.run().args(["--device", "cuda"]), "--features cuda");
     }

@@ -134,7 +134,9 @@ fn a_broken_rollback_is_a_state_error() {
     let found = differences(Wrong::Truncate, false);
     assert!(found.len() >= 5, "only {} differences", found.len());
     assert!(causes(&found).iter().all(|cause| *cause == Cause::StateError), "{found:#?}");
-    assert!(found.iter().all(|d| d.fresh_pass.unwrap().best == d.plain.unwrap()));
+    // a difference in the first token stands before any round: there is no pass to repeat
+    let repeated: Vec<_> = found.iter().filter_map(|d| Some((d.fresh_pass?.best, d.plain?))).collect();
+    assert!(repeated.len() >= 5 && repeated.iter().all(|(fresh, plain)| fresh == plain), "{found:#?}");
 }
 
 #[test]
