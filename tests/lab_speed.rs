@@ -160,6 +160,23 @@ fn automatic(drafter: DrafterKind, memory: Arc<OneMemory>) -> (Vec<EventKind>, A
     (kinds(&tape), answer)
 }
 
+/// Every round ran with the k that was told last.
+fn assert_told(events: &[EventKind]) {
+    let mut k = None;
+    for kind in events {
+        match kind {
+            EventKind::Started { header } => k = Some(header.settings.draft_len),
+            EventKind::SettingsChanged { settings } => k = Some(settings.draft_len),
+            EventKind::DraftLenChosen { from, draft_len, .. } => {
+                assert_eq!(Some(*from), k);
+                k = Some(*draft_len);
+            }
+            EventKind::RoundStarted { draft_len, .. } => assert_eq!(Some(*draft_len), k),
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn the_engine_measures_chooses_and_says_why() {
     let memory = Arc::new(OneMemory::default());
@@ -177,18 +194,7 @@ fn the_engine_measures_chooses_and_says_why() {
         let EventKind::DraftLenChosen { from, draft_len, reason, expected, .. } = change else { unreachable!() };
         assert!(reason.starts_with(&format!("k {from} → {draft_len}")) && expected.len() == 9, "{change:?}");
     }
-    // every round ran with the k that was told last
-    let mut k = Settings::default().draft_len;
-    for kind in &events {
-        match kind {
-            EventKind::DraftLenChosen { from, draft_len, .. } => {
-                assert_eq!(*from, k);
-                k = *draft_len;
-            }
-            EventKind::RoundStarted { draft_len, .. } => assert_eq!(*draft_len, k),
-            _ => {}
-        }
-    }
+    assert_told(&events);
     // the tiny model's text is the plain one whatever is chosen
     let plain = answer(
         &mut driver(tiny::Tiny::new(3).recipe(), Settings { draft_len: 0, ..settings(DrafterKind::Random, 120) }),
@@ -229,4 +235,7 @@ fn automatic_and_fixed_change_live_and_hopeless_drafts_end_in_plain_decoding() {
     let fixed = answer(&mut driver, "thin in");
     assert!(fixed.rounds.iter().all(|round| round.draft_len == 2));
     assert!(driver.session().chosen().is_none());
+    driver.send(Command::SetAutoDraftLen);
+    answer(&mut driver, "in the thin inn");
+    assert_told(&kinds(&tape));
 }

@@ -27,6 +27,8 @@ pub(super) struct Auto {
     learnt_of: Option<(DrafterKind, Drafting, VerifyRule)>,
     /// Whether the engine chooses k at present.
     active: bool,
+    /// Whether it has been told why the engine does not.
+    told_idle: bool,
     untold: Option<EventKind>,
     seen: Seen,
     clock_us: u64,
@@ -41,6 +43,7 @@ impl Auto {
             costs: None,
             learnt_of: None,
             active: false,
+            told_idle: false,
             untold: None,
             seen: Seen::default(),
             clock_us: 0,
@@ -92,9 +95,8 @@ impl Auto {
     /// Takes the k for the next round to the decoder, when the engine is to choose it.
     pub(super) fn choose(&mut self, decoder: &mut Decoder, control: &mut Control, outbox: &mut Outbox) {
         let settings = control.settings();
-        // a tree's cost does not follow from its depth, and a person is no machine
-        let is_fixed = settings.draft_len_mode == DraftLenMode::Fixed || settings.drafting.tree.is_some();
-        self.active = !is_fixed && settings.drafter != DrafterKind::Human;
+        let was_active = self.active;
+        self.active = self.may_choose(&settings, outbox);
         if !self.active {
             return;
         }
@@ -104,6 +106,9 @@ impl Auto {
         let Some(policy) = &mut self.policy else {
             return;
         };
+        if !was_active {
+            policy.resume(settings.draft_len.into());
+        }
         let Choice { draft_len, change } = policy.choose();
         decoder.set_draft_len(draft_len as u8);
         if let Some(change) = change {
@@ -119,6 +124,20 @@ impl Auto {
                 },
             );
         }
+    }
+
+    /// A tree's cost does not follow from its depth, and a person is no machine: then k stays, and why is
+    /// told once.
+    fn may_choose(&mut self, settings: &Settings, outbox: &mut Outbox) -> bool {
+        let (is_auto, is_tree) = (settings.draft_len_mode == DraftLenMode::Auto, settings.drafting.tree.is_some());
+        let is_idle = is_auto && (is_tree || settings.drafter == DrafterKind::Human);
+        if is_idle && !self.told_idle {
+            let who = if is_tree { "a draft tree" } else { "the drafter human" };
+            let message = format!("k = {} stays as it is: with {who} there is no automatic choice", settings.draft_len);
+            outbox.send(Lane::Speculative, EventKind::Notice { message });
+        }
+        self.told_idle = is_idle;
+        is_auto && !is_idle
     }
 
     /// Another drafter or rule: what was learnt of acceptance is of no use any more.

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use crate::model::tokenizer::TextCodec;
-use crate::protocol::{Baseline, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId};
+use crate::protocol::{
+    Baseline, DraftLenMode, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId,
+};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 
@@ -108,7 +110,8 @@ impl Turn<'_> {
 
     /// The oracle replays the plain answer, so that is worked out first, on a copy and on nobody's clock.
     fn help_drafter(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<(), SpecError> {
-        if settings.drafter != DrafterKind::Oracle || settings.draft_len == 0 || lane.finished.is_some() {
+        let is_plain = settings.draft_len == 0 && settings.draft_len_mode == DraftLenMode::Fixed;
+        if settings.drafter != DrafterKind::Oracle || is_plain || lane.finished.is_some() {
             return Ok(());
         }
         let mut plain = lane.decoder.fork_plain()?;

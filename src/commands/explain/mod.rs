@@ -156,6 +156,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let probed = answer(&recipe, probe, args, &suite)?;
+    // the curve times the MTP module; others are told from their own rounds
+    let cost = CostCurve { draft: cost.draft.filter(|_| settings.drafter == DrafterKind::Mtp), ..cost };
     let mut report = report(cost, &probed)?;
     if report.account.best > 0 {
         let k = report.account.best as u8;

@@ -122,6 +122,13 @@ impl Policy {
         self.look = None;
     }
 
+    /// The choice is the policy's again after rounds with this k.
+    pub fn resume(&mut self, from: usize) {
+        self.last = from;
+        self.look = None;
+        self.waiting = 0.0;
+    }
+
     /// A pass of the target elsewhere: the plain lane's, say.
     pub fn verified(&mut self, rows: usize, took_us: f64) {
         self.costs.verified(rows, took_us);
