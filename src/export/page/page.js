@@ -58,7 +58,7 @@
     const entry = { element, round, column, turn };
     tokens.push(entry);
     element.addEventListener("click", () => open(entry));
-    element.addEventListener("mouseenter", () => { if (!pinned) show(entry); });
+    element.addEventListener("mouseenter", () => { if (!pinned && !quiet) show(entry); });
     element.addEventListener("mouseleave", () => { if (!pinned) close(); });
     element.addEventListener("keydown", (event) => key(event, entry));
     return element;
@@ -97,8 +97,10 @@
   const rungs = [...at("ladder").children];
   const marked = [...document.querySelectorAll("[data-at]")].map((element) => [element, Number(element.dataset.at)]);
 
-  // the card
+  // the card; once closed, a pointer that has not moved opens no preview of what lay under it
   let pinned = false;
+  let quiet = false;
+  document.addEventListener("mousemove", (event) => { if (event.movementX || event.movementY) quiet = false; });
   let current = null;
   const bars = (card, title, row, chosen) => {
     if (!row || !row.top.length) return;
@@ -163,6 +165,7 @@
   };
   const open = (entry) => { pinned = true; show(entry); };
   const close = () => {
+    quiet = pinned;
     pinned = false;
     at("card").hidden = true;
     if (current) current.element.classList.remove("on");
