@@ -26,7 +26,7 @@ const DEMOS: &[Demo] = &[
     demo!("code", "a Python function, k = 4, raced to the end against plain decoding"),
     demo!("story", "a story, where drafts are often wrong and speculation loses, k = 3"),
     demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
-    demo!("lenient", "a rule that is not lossless: faster, and where the text leaves the lossless path"),
+    demo!("lenient", "a rule that is not lossless (top-k): where the text leaves the lossless path"),
 ];
 
 pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
