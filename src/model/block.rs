@@ -267,7 +267,9 @@ fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelE
     let scale = 1.0 / (head_dim as f64).sqrt();
     let scores = (stacked.matmul(&keys.t()?)? * scale)?.reshape((heads, m, n))?;
     let scores = if m > 1 {
-        let mask = candle_transformers::utils::build_causal_mask(m, n - m, q.device())?; // [m, n], 1 = hidden
+        let hides = |row: usize| (0..n).map(move |column| u8::from(column > n - m + row));
+        let mask: Vec<u8> = (0..m).flat_map(hides).collect();
+        let mask = Tensor::from_vec(mask, (m, n), q.device())?; // 1 = hidden
         let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
         mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?
     } else {
