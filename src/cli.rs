@@ -93,8 +93,9 @@ pub enum Action {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file, or name of a known model; without it the default model, fetched on first use
-    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL")]
+    /// GGUF file, model folder (config.json and safetensors), name of a known model, or a repository of
+    /// the Hugging Face Hub (owner/name[@revision]); without it the default model, fetched on first use
+    #[arg(long, short, value_name = "FILE|DIR|NAME", env = "DRAFTSCOPE_MODEL")]
     pub model: Option<PathBuf>,
     /// In what the target's weights are held; auto takes what is fastest on the device
     #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
@@ -114,8 +115,8 @@ pub struct ModelArgs {
     /// Who proposes draft tokens; whoever does, a lossless rule gives the same text
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
     pub drafter: String,
-    /// GGUF file of a second, smaller model with the same tokenizer, for the drafter draft-model
-    #[arg(long, value_name = "FILE")]
+    /// A second, smaller model with the same tokenizer, named as --model, for the drafter draft-model
+    #[arg(long, value_name = "FILE|DIR|NAME")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
     #[arg(long, value_name = "DIR")]
@@ -291,7 +292,7 @@ pub struct ExplainArgs {
 pub enum ModelsAction {
     /// Fetch a model into the cache
     Pull {
-        /// Name of a known model [default: the default model]
+        /// Name of a known model, or owner/name of a repository of the Hub [default: the default model]
         name: Option<String>,
         /// Fetch it again even if it is there
         #[arg(long)]
@@ -311,7 +312,7 @@ pub enum ModelsAction {
     },
     /// Say what is known of a model, and check its file
     Info {
-        /// Name or file
+        /// Name, file, folder or repository
         name: String,
         /// Write JSON
         #[arg(long)]

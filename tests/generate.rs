@@ -9,8 +9,8 @@ use std::path::Path;
 
 use common::real;
 use draftscope::generate::{FORMAT_VERSION, GenerateError, Generator, Part, Plan, Task, TaskFile, UserTurn};
-use draftscope::model::gguf::GgufFile;
 use draftscope::model::native::NativeLlama;
+use draftscope::model::source::Source;
 use draftscope::model::template::ChatTemplate;
 use draftscope::model::tokenizer::TextCodec;
 use draftscope::model::{Checkpoint, LogitRows, Model};
@@ -25,11 +25,10 @@ struct Real {
 
 impl Real {
     fn open() -> Option<Self> {
-        let gguf = GgufFile::open(&real::target_file()?).unwrap();
-        let codec = TextCodec::from_gguf(&gguf).unwrap();
-        let template = gguf.text("tokenizer.chat_template").unwrap();
-        let template = ChatTemplate::new(template, codec.bos_name(), codec.eos_name()).unwrap();
-        Some(Self { model: NativeLlama::load(&gguf, 128, Some(2)).unwrap(), codec, template })
+        let source = Source::open(&real::target_file()?).unwrap();
+        let codec = source.codec().unwrap();
+        let template = source.template(&codec).unwrap().unwrap();
+        Some(Self { model: NativeLlama::load(&source, 128, Some(2)).unwrap(), codec, template })
     }
 
     fn generate(&self, tasks: &[Task], folder: &Path, part: Part) {

@@ -17,7 +17,7 @@ fn the_default_model_is_found_or_fetched() {
     assert_eq!(fs::metadata(&file).unwrap().len(), DEFAULT.bytes);
 
     let store = Store::from_env().unwrap();
-    let by_path = store.info(file.to_str().unwrap()).unwrap(); // reads the file, whatever was noted
+    let by_path = store.info(file.to_str().unwrap(), &mut ()).unwrap(); // reads the file, whatever was noted
     assert_eq!(by_path.sha256.as_deref(), Some(DEFAULT.sha256));
 
     let entries = store.list().unwrap();

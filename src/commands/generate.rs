@@ -7,10 +7,8 @@ use anyhow::{Context, Result};
 use draftscope::cli::GenerateArgs;
 use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
 use draftscope::model::Model;
-use draftscope::model::gguf::GgufFile;
 use draftscope::model::native::NativeLlama;
-use draftscope::model::template::ChatTemplate;
-use draftscope::model::tokenizer::TextCodec;
+use draftscope::model::source::Source;
 use draftscope::store::{Store, Terminal};
 use serde::Serialize;
 
@@ -34,12 +32,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let tasks = TaskFile::read(&args.tasks)?;
     let store = Store::from_env()?;
     let path = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
-    let gguf = GgufFile::open(&path)?;
-    let codec = TextCodec::from_gguf(&gguf)?;
-    let source = gguf.text("tokenizer.chat_template");
-    let source = source.context("this model file has no chat template, and conversations need one")?;
-    let template = ChatTemplate::new(source, codec.bos_name(), codec.eos_name())?;
-    let model = NativeLlama::load(&gguf, args.ctx as usize, Some(args.threads.into()))?;
+    let source = Source::open(&path)?;
+    let codec = source.codec()?;
+    let template = source.template(&codec)?;
+    let template = template.context("this model has no chat template, and conversations need one")?;
+    let model = NativeLlama::load(&source, args.ctx as usize, Some(args.threads.into()))?;
     let plan = Plan {
         version: FORMAT_VERSION,
         model: model.spec().info.name.clone(),

@@ -146,7 +146,10 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
         },
         ctx_len: args.ctx.map(|ctx| ctx as usize),
         mtp,
-        draft_model: args.draft_model.clone(),
+        draft_model: match &args.draft_model {
+            Some(model) => Some(store.resolve(Some(model), &mut Terminal::default())?),
+            None => None,
+        },
     })
 }
 

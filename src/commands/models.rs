@@ -1,10 +1,13 @@
 //! `draftscope models`: the store on the command line.
 
+use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use draftscope::cli::ModelsAction;
-use draftscope::store::{ModelTable, PullOptions, Store, Terminal};
+use draftscope::model::card::Card;
+use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Store, Terminal};
+use serde::Serialize;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
     let store = Store::from_env()?;
@@ -17,13 +20,48 @@ pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
         }
         ModelsAction::List { json: true } => super::run::print_json(&store.list()?)?,
         ModelsAction::List { json: false } => println!("{}", ModelTable(&store.list()?)),
-        ModelsAction::Info { name, json } => show(&store.info(&name)?, json)?,
+        ModelsAction::Info { name, json } => show(&Info::of(store.info(&name, progress)?), json)?,
         ModelsAction::Rm { name } => println!("{}", store.remove(&name, progress)?),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show<T: std::fmt::Display + serde::Serialize>(value: &T, json: bool) -> Result<()> {
+/// A model's file, and what is in it.
+#[derive(Serialize)]
+struct Info {
+    #[serde(flatten)]
+    entry: ModelEntry,
+    /// What the model is; none when there is no file yet.
+    model: Option<Card>,
+    /// Why it does not run.
+    problem: Option<String>,
+}
+
+impl Info {
+    fn of(entry: ModelEntry) -> Self {
+        if matches!(entry.status, Status::Missing | Status::Damaged { .. }) {
+            return Self { entry, model: None, problem: None };
+        }
+        let read = Card::read(&entry.file).map_err(|error| error.to_string());
+        let (model, problem) = read.map_or_else(|error| (None, Some(error)), |card| (Some(card), None));
+        Self { entry, model, problem }
+    }
+}
+
+impl Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.entry)?;
+        if let Some(model) = &self.model {
+            write!(f, "\n{model}")?;
+        }
+        if let Some(problem) = &self.problem {
+            write!(f, "\nruns     no: {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+fn show<T: Display + Serialize>(value: &T, json: bool) -> Result<()> {
     if json {
         return super::run::print_json(value);
     }

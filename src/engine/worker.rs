@@ -148,7 +148,7 @@ fn tokens_of(
         return Err(SpecError::EmptyPrompt);
     }
     let tokens = match (prompt, template) {
-        (Prompt::Raw(text), _) => codec.encode(text)?,
+        (Prompt::Raw(text), _) => codec.encode_raw(text)?,
         (Prompt::Branch(from), _) => known(&from.tokens, decoder.target().spec().info.vocab)?,
         (Prompt::Chat(messages), Some(template)) => codec.encode(&template.render(messages)?)?,
         (Prompt::Chat(_), None) => {

@@ -1,15 +1,19 @@
-//! One Llama transformer block on candle: attention with rotary positions over a [`KvCache`], then
-//! a gated feed-forward layer, each behind an RMSNorm and added to the residual stream.
+//! One transformer block of the Llama kind on candle: attention with rotary positions over a [`KvCache`],
+//! then a gated feed-forward layer, each behind an RMSNorm and added to the residual stream. Qwen3's
+//! blocks norm queries and keys too, head by head.
 //!
 //! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of
 //! plain decoding, so a row's result does not depend on how many rows run with it. Activations are
 //! f32 whatever the weights are held in.
 
-use candle_core::quantized::{QMatMul, QTensor};
+use candle_core::quantized::{GgmlDType, QMatMul};
 use candle_core::{DType, Device, Module, Tensor};
 
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+pub use super::rope::PairOrder;
+use super::rope::RopeSpec;
+use super::source::Stored;
 use super::{ModelError, tree_depths};
 
 /// Most rows for which attention goes row by row; prefill blocks are wider.
@@ -34,21 +38,29 @@ pub enum WeightType {
 }
 
 impl Linear {
-    /// Takes a matrix from a file.
+    /// Takes a matrix of this shape from a file.
     ///
     /// # Errors
-    /// When it cannot be widened.
-    pub fn new(weight: QTensor, held: WeightType) -> Result<Self, ModelError> {
-        let device = weight.device();
-        Ok(match held {
-            WeightType::Stored => {
-                let weight = QMatMul::from_qtensor(weight)?;
-                let dense = matches!(weight, QMatMul::Tensor(_)).then_some(DType::F32);
-                Self { weight, dense }
+    /// When it cannot be decoded.
+    pub fn new(weight: Stored<'_>, shape: [usize; 2], held: WeightType, device: &Device) -> Result<Self, ModelError> {
+        let dtype = match held {
+            WeightType::F32 => DType::F32,
+            WeightType::Bf16 => DType::BF16,
+            WeightType::Stored if weight.is_quantised() => {
+                let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
+                return Ok(Self { weight, dense: None });
             }
-            WeightType::F32 => Self::dense(weight.dequantize(&device)?),
-            WeightType::Bf16 => Self::dense(weight.dequantize(&device)?.to_dtype(DType::BF16)?),
-        })
+            WeightType::Stored => {
+                let weight = weight.compact();
+                let dtype = match weight.dtype() {
+                    GgmlDType::BF16 => DType::BF16,
+                    GgmlDType::F16 => DType::F16,
+                    _ => DType::F32,
+                };
+                return Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?));
+            }
+        };
+        Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?))
     }
 
     /// Takes a dense matrix `[out, in]`.
@@ -113,15 +125,6 @@ impl RmsNorm {
     }
 }
 
-/// Which two values of a head form a rotated pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PairOrder {
-    /// 0 with 1, 2 with 3 …: the order of GGUF's llama files.
-    Interleaved,
-    /// 0 with d/2, 1 with d/2 + 1 …: the order of Hugging Face checkpoints.
-    HalfSplit,
-}
-
 /// Cosines and sines of all positions.
 #[derive(Clone, Debug)]
 pub struct Rope {
@@ -131,18 +134,24 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// Tables for `ctx` positions (Su et al., 2021: angle = position · theta^(−2i / head_dim)).
+    /// Tables for `ctx` positions and heads of `head_dim` values.
     ///
     /// # Errors
     /// When memory is short.
-    pub fn new(config: &LlamaConfig, ctx: usize, order: PairOrder, device: &Device) -> Result<Self, ModelError> {
-        let half = config.head_dim / 2;
-        let frequencies: Vec<f32> =
-            (0..half).map(|i| 1.0 / config.rope_theta.powf(2.0 * i as f32 / config.head_dim as f32)).collect();
-        let frequencies = Tensor::from_vec(frequencies, (1, half), device)?;
-        let positions = Tensor::arange(0u32, ctx as u32, device)?.to_dtype(DType::F32)?.reshape((ctx, 1))?;
-        let angles = positions.matmul(&frequencies)?; // [ctx, head_dim / 2]
-        Ok(Self { cos: angles.cos()?, sin: angles.sin()?, order })
+    pub fn new(
+        spec: &RopeSpec,
+        head_dim: usize,
+        ctx: usize,
+        (order, device): (PairOrder, &Device),
+    ) -> Result<Self, ModelError> {
+        let frequencies = spec.frequencies(head_dim);
+        let amplitude = spec.amplitude();
+        let table = |of: fn(f64) -> f64| {
+            let angles = (0..ctx).flat_map(|p| frequencies.iter().map(move |frequency| p as f64 * frequency));
+            let values: Vec<f32> = angles.map(|angle| (of(angle) * amplitude) as f32).collect();
+            Tensor::from_vec(values, (ctx, head_dim / 2), device)
+        };
+        Ok(Self { cos: table(f64::cos)?, sin: table(f64::sin)?, order })
     }
 
     /// Rotates `x [heads, m, head_dim]`, whose first row stands at position `start`.
@@ -197,6 +206,8 @@ pub struct Block {
     pub v: Linear,
     /// `[d, q_width]`.
     pub o: Linear,
+    /// Of queries and keys, head by head, `[head_dim]` each; before they are rotated.
+    pub head_norms: Option<[RmsNorm; 2]>,
     /// Before the feed-forward layer.
     pub ffn_norm: RmsNorm,
     /// `[ffn, d]`.
@@ -227,8 +238,11 @@ impl Block {
         let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
             Ok(linear.forward(&normed)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
         };
-        let q = rope.rotate(&heads(&self.q, config.heads)?, start, tree)?;
-        let k = rope.rotate(&heads(&self.k, config.kv_heads)?, start, tree)?;
+        let (mut q, mut k) = (heads(&self.q, config.heads)?, heads(&self.k, config.kv_heads)?);
+        if let Some([of_q, of_k]) = &self.head_norms {
+            (q, k) = (of_q.forward(&q)?, of_k.forward(&k)?);
+        }
+        let (q, k) = (rope.rotate(&q, start, tree)?, rope.rotate(&k, start, tree)?);
         cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
         // 2. attend over everything up to each row
         let attended = if let Some(tree) = tree {

@@ -1,12 +1,20 @@
-//! Shape of a Llama-family transformer, read from a file's metadata and checked before any tensor is.
+//! Shape of a transformer of the Llama kind (Llama, Qwen3), checked before any tensor is read.
+//!
+//! Invariant: a [`LlamaConfig`] holds together (heads divide, widths are even, sizes bounded), whichever
+//! file it came from; a key that contradicts another is named. GGUF metadata is read here, `config.json`
+//! in [`super::config_json`].
 
 use super::ModelError;
+use super::family::Architecture;
 use super::gguf::GgufFile;
+use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
 
-/// Sizes and constants of a Llama-family model.
+/// Sizes and constants of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaConfig {
-    /// Vocabulary size (v).
+    /// The family.
+    pub architecture: Architecture,
+    /// Vocabulary size (v): rows of the embedding, which may be more than the tokenizer has tokens.
     pub vocab: usize,
     /// Width of the hidden state (d).
     pub d_model: usize,
@@ -16,74 +24,77 @@ pub struct LlamaConfig {
     pub heads: usize,
     /// Key/value heads; `heads` is a multiple.
     pub kv_heads: usize,
-    /// Width of a head.
+    /// Width of a head; heads together may be wider than d, or narrower.
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
     /// Added to the mean square before the root in RMSNorm.
     pub norm_eps: f32,
-    /// Base of the rotary frequencies.
-    pub rope_theta: f32,
+    /// Whether queries and keys are normed head by head before they are rotated.
+    pub qk_norm: bool,
+    /// Rotary positions.
+    pub rope: RopeSpec,
     /// Longest context the model was made for.
     pub context_length: usize,
+    /// Whether the embedding serves as output head too.
+    pub tied: bool,
 }
 
 impl LlamaConfig {
-    /// Reads the `llama.*` keys.
+    /// Reads the keys of the file's architecture.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] for another architecture, [`ModelError::Metadata`] naming the key
     /// that is missing or contradictory.
     pub fn from_gguf(gguf: &GgufFile) -> Result<Self, ModelError> {
-        let architecture = gguf.text("general.architecture").unwrap_or("(none)");
-        if architecture != "llama" {
-            return Err(ModelError::Unsupported(format!(
-                "the architecture '{architecture}' is not supported yet; this version runs: llama"
-            )));
-        }
-        let heads = gguf.size("llama.attention.head_count", 1024)?;
-        let d_model = gguf.size("llama.embedding_length", 1 << 16)?;
-        let config = Self {
-            vocab: gguf.list("tokenizer.ggml.tokens")?.len(),
-            d_model,
-            layers: gguf.size("llama.block_count", 1024)?,
-            heads,
-            kv_heads: gguf.size("llama.attention.head_count_kv", 1024).unwrap_or(heads),
-            head_dim: gguf.size("llama.attention.key_length", 1 << 12).unwrap_or(d_model / heads),
-            ffn: gguf.size("llama.feed_forward_length", 1 << 20)?,
-            norm_eps: gguf.real("llama.attention.layer_norm_rms_epsilon", None)?,
-            rope_theta: gguf.real("llama.rope.freq_base", Some(10_000.0))?,
-            context_length: gguf.size("llama.context_length", 1 << 24)?,
+        let architecture = Architecture::of_gguf(gguf.text("general.architecture").unwrap_or("(none)"))?;
+        let arch = architecture.name();
+        let key = |name: &str| format!("{arch}.{name}");
+        let heads = gguf.size(&key("attention.head_count"), 1024)?;
+        let d_model = gguf.size(&key("embedding_length"), 1 << 16)?;
+        let or = |name: &str, most, default| match gguf.number(&key(name)) {
+            Some(_) => gguf.size(&key(name), most),
+            None => Ok(default),
         };
-        config.check(gguf)?;
+        let vocab = gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0);
+        let head_dim = or("attention.key_length", 1 << 12, d_model / heads)?;
+        let config = Self {
+            architecture,
+            vocab,
+            d_model,
+            layers: gguf.size(&key("block_count"), 1024)?,
+            heads,
+            kv_heads: or("attention.head_count_kv", 1024, heads)?,
+            head_dim,
+            ffn: gguf.size(&key("feed_forward_length"), 1 << 20)?,
+            norm_eps: gguf.real(&key("attention.layer_norm_rms_epsilon"), None)?,
+            qk_norm: architecture.norms_heads(),
+            rope: rope_of(gguf, arch, head_dim)?,
+            context_length: gguf.size(&key("context_length"), 1 << 24)?,
+            tied: !gguf.has_tensor("output.weight"),
+        };
+        refuse_extras(gguf, arch, head_dim)?;
+        config.check((&key("attention.head_count"), &key("attention.head_count_kv")))?;
         Ok(config)
     }
 
-    fn check(&self, gguf: &GgufFile) -> Result<(), ModelError> {
+    /// Whether the sizes hold together; the names are those of the keys of both kinds of heads.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming what does not.
+    pub(super) fn check(&self, (heads, kv_heads): (&str, &str)) -> Result<(), ModelError> {
         let contradiction = |what: String| Err(ModelError::Metadata(what));
         if self.vocab == 0 {
-            return contradiction("'tokenizer.ggml.tokens' is empty".into());
+            return contradiction("the vocabulary is empty".into());
         }
-        if !self.heads.is_multiple_of(self.kv_heads) {
+        if self.heads == 0 || self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return contradiction(format!(
-                "{} query heads over {} key/value heads do not go",
-                self.heads, self.kv_heads
+                "'{heads}' is {} and '{kv_heads}' is {}: {} query heads over {} key/value heads do not go",
+                self.heads, self.kv_heads, self.heads, self.kv_heads
             ));
         }
         if self.head_dim == 0 || !self.head_dim.is_multiple_of(2) {
             return contradiction(format!("a head width of {} cannot be rotated in pairs", self.head_dim));
-        }
-        let rotated = gguf.number("llama.rope.dimension_count").unwrap_or(self.head_dim as u64);
-        if rotated != self.head_dim as u64 {
-            return Err(ModelError::Unsupported(format!(
-                "partial rotary embedding ({rotated} of {} dimensions) is not supported for llama files",
-                self.head_dim
-            )));
-        }
-        if gguf.text("llama.rope.scaling.type").is_some_and(|kind| kind != "none")
-            || gguf.has_tensor("rope_freqs.weight")
-        {
-            return Err(ModelError::Unsupported("scaled rotary embeddings are not supported yet".into()));
         }
         Ok(())
     }
@@ -99,4 +110,68 @@ impl LlamaConfig {
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
     }
+
+    /// Weights of all matrices: those of the blocks, the embedding, and the head unless it is the same.
+    #[must_use]
+    pub fn matrix_weights(&self) -> u64 {
+        let [v, d, q, kv, ffn] =
+            [self.vocab, self.d_model, self.q_width(), self.kv_width(), self.ffn].map(|n| n as u64);
+        let block = 2 * d * q + 2 * d * kv + 3 * d * ffn;
+        self.layers as u64 * block + if self.tied { v * d } else { 2 * v * d }
+    }
+}
+
+/// Variants that share the architecture's name.
+fn refuse_extras(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<(), ModelError> {
+    let unsupported = |what: String| Err(ModelError::Unsupported(format!("{what} are not supported for {arch} files")));
+    if gguf.number(&format!("{arch}.expert_count")).is_some_and(|count| count > 0) {
+        return unsupported("mixtures of experts".into());
+    }
+    if let Some(name) = gguf.tensor_names().find(|name| name.ends_with(".bias")) {
+        return unsupported(format!("biases ('{}')", super::error::clean(name)));
+    }
+    for (key, what) in
+        [("attention.value_length", "values of another width"), ("rope.dimension_count", "partly rotated heads")]
+    {
+        let length = gguf.number(&format!("{arch}.{key}"));
+        if let Some(length) = length.filter(|length| *length != head_dim as u64) {
+            return unsupported(format!("{what} ('{arch}.{key}' is {length}, a head is {head_dim} wide)"));
+        }
+    }
+    Ok(())
+}
+
+fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, ModelError> {
+    let key = |name: &str| format!("{arch}.rope.{name}");
+    let theta = f64::from(gguf.real(&key("freq_base"), Some(10_000.0))?);
+    if gguf.has_tensor("rope_freqs.weight") {
+        let factors = gguf.vector("rope_freqs.weight", head_dim / 2)?;
+        if factors.iter().any(|factor| !factor.is_finite() || *factor <= 0.0) {
+            return Err(ModelError::Metadata("'rope_freqs.weight' holds something else than positive numbers".into()));
+        }
+        return Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors) });
+    }
+    let real = |name: &str, default| gguf.real(&key(name), default).map(f64::from);
+    let scaling = match gguf.text(&key("scaling.type")) {
+        None | Some("none") => RopeScaling::Plain,
+        Some("linear") => RopeScaling::Linear(real("scaling.factor", None)?),
+        Some("yarn") => {
+            let factor = real("scaling.factor", None)?;
+            RopeScaling::Yarn {
+                factor,
+                original: gguf.size(&key("scaling.original_context_length"), 1 << 24)? as f64,
+                fast: real("scaling.yarn_beta_fast", Some(32.0))?,
+                slow: real("scaling.yarn_beta_slow", Some(1.0))?,
+                amplitude: yarn_amplitude(factor) * real("scaling.attn_factor", Some(1.0))?,
+            }
+        }
+        Some(other) => {
+            let name = super::error::clean(other);
+            return Err(ModelError::Unsupported(format!(
+                "rotary scaling '{name}' ('{}') is not supported; none, linear, yarn and rope_freqs are",
+                key("scaling.type")
+            )));
+        }
+    };
+    Ok(RopeSpec { theta, scaling })
 }

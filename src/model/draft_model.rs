@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use super::gguf::GgufFile;
 use super::load::{DraftModel, Recipe};
+use super::source::Source;
 use super::tokenizer::TextCodec;
 use super::{ModelError, load};
 use crate::protocol::{DrafterInfo, DrafterKind};
@@ -23,14 +23,14 @@ pub(super) fn load(
 }
 
 fn checked(recipe: &Recipe, file: &Path, (codec, ctx_len): (&TextCodec, usize)) -> Result<DraftModel, ModelError> {
-    let gguf = GgufFile::open(file)?;
-    if let Some(difference) = codec.difference(&TextCodec::from_gguf(&gguf)?) {
+    let source = Source::open(file)?;
+    if let Some(difference) = codec.difference(&source.codec()?) {
         return Err(ModelError::Unsupported(format!(
             "{} has another vocabulary than the target ({difference}); choose a draft model of the target's family",
             file.display()
         )));
     }
-    let longest = super::config::LlamaConfig::from_gguf(&gguf)?.context_length;
+    let longest = source.config()?.context_length;
     let own = Recipe {
         target: file.to_owned(),
         sha256: None,

@@ -86,3 +86,14 @@ pub enum ModelError {
     #[error("tensor operation failed: {0}")]
     Candle(#[from] candle_core::Error),
 }
+
+/// A name out of a file, fit for a message: no control characters, not endless.
+pub(super) fn clean(name: &str) -> String {
+    const MOST: usize = 80;
+    let mut clean: String =
+        name.chars().take(MOST).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    if name.chars().nth(MOST).is_some() {
+        clean.push('…');
+    }
+    clean
+}

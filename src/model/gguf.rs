@@ -1,25 +1,25 @@
-//! Reading GGUF files: typed metadata and tensors, through candle's bounds-checked reader.
+//! Reading GGUF files: typed metadata through candle's bounds-checked reader, tensors through a map of
+//! the file.
 //!
 //! Invariant: whatever the bytes are, the answer is a value or a [`ModelError`] that names the key
 //! or tensor. What the numbers mean is the architecture's business.
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::Cursor;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
-use candle_core::Device;
+use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
-use candle_core::quantized::{GgmlDType, QTensor};
 
 use super::ModelError;
+use super::mapped::Mapped;
+use super::source::Stored;
 
 /// An open GGUF file with its table of contents.
 pub struct GgufFile {
     path: PathBuf,
     content: Content,
-    file: Mutex<BufReader<File>>,
-    size: u64,
+    file: Mapped,
 }
 
 impl GgufFile {
@@ -28,30 +28,32 @@ impl GgufFile {
     /// # Errors
     /// [`ModelError::Read`] when it cannot be opened, [`ModelError::Corrupt`] when it is no whole GGUF.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let read_error = |source| ModelError::Read { path: path.to_owned(), source };
-        let file = File::open(path).map_err(read_error)?;
-        let size = file.metadata().map_err(read_error)?.len();
-        let mut file = BufReader::new(file);
-        let content = Content::read(&mut file).map_err(|error| corrupt(path, &error))?;
-        let gguf = Self { path: path.to_owned(), content, file: Mutex::new(file), size };
+        let file = Mapped::open(path)?;
+        let content = Content::read(&mut Cursor::new(file.bytes())).map_err(|error| unreadable(path, &error))?;
+        let gguf = Self { path: path.to_owned(), content, file };
         gguf.check_extent()?;
         Ok(gguf)
     }
 
     /// A file that was cut short still has a good table of contents: compare it with the length.
     fn check_extent(&self) -> Result<(), ModelError> {
+        let size = self.file.bytes().len();
         for (name, info) in &self.content.tensor_infos {
-            let end = tensor_bytes(info)
-                .and_then(|bytes| bytes.checked_add(info.offset))
-                .and_then(|end| end.checked_add(self.content.tensor_data_offset));
-            if end.is_none_or(|end| end > self.size) {
+            if self.range(info).is_none_or(|range| range.end > size) {
+                let name = super::error::clean(name);
                 return Err(ModelError::Corrupt {
                     path: self.path.clone(),
-                    what: format!("tensor '{name}' reaches beyond the end of the file ({} bytes)", self.size),
+                    what: format!("tensor '{name}' reaches beyond the end of the file ({size} bytes)"),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Where a tensor lies in the file.
+    fn range(&self, info: &TensorInfo) -> Option<Range<usize>> {
+        let start = usize::try_from(self.content.tensor_data_offset.checked_add(info.offset)?).ok()?;
+        Some(start..start.checked_add(usize::try_from(tensor_bytes(info)?).ok()?)?)
     }
 
     /// Where the file lies.
@@ -77,27 +79,17 @@ impl GgufFile {
         self.content.tensor_infos.get(name).map(|info| info.ggml_dtype)
     }
 
+    /// Type that holds most of the file's bytes, in lower case as GGUF names it.
+    #[must_use]
+    pub fn main_dtype(&self) -> String {
+        let dtype = self.tensor_dtype("blk.0.ffn_down.weight").or_else(|| self.tensor_dtype("token_embd.weight"));
+        dtype.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
+    }
+
     /// Bytes of all tensors in the file.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {
         self.content.tensor_infos.values().filter_map(tensor_bytes).sum()
-    }
-
-    /// Reads a tensor, checking its shape (outermost dimension first).
-    ///
-    /// # Errors
-    /// [`ModelError::MissingTensor`], [`ModelError::Shape`], or a damaged file.
-    pub fn tensor(&self, name: &str, shape: &[usize], device: &Device) -> Result<QTensor, ModelError> {
-        let info = self.content.tensor_infos.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
-        if info.shape.dims() != shape {
-            return Err(ModelError::Shape {
-                name: name.to_owned(),
-                got: info.shape.dims().to_vec(),
-                expected: shape.to_vec(),
-            });
-        }
-        let mut file = self.file.lock().map_err(|_| ModelError::Metadata("the file reader is poisoned".into()))?;
-        info.read(&mut *file, self.content.tensor_data_offset, device).map_err(|error| corrupt(&self.path, &error))
     }
 
     /// Shape of a tensor, outermost dimension first.
@@ -109,20 +101,37 @@ impl GgufFile {
         info.map(|info| info.shape.dims()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
     }
 
-    /// A tensor's bytes as the file stores them.
+    /// A tensor as the file stores it, its shape checked (outermost dimension first).
     ///
     /// # Errors
-    /// [`ModelError::MissingTensor`], or a file that cannot be read.
-    pub fn raw_tensor(&self, name: &str) -> Result<Vec<u8>, ModelError> {
+    /// [`ModelError::MissingTensor`] or [`ModelError::Shape`].
+    pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
         let info = self.content.tensor_infos.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape.dims() != shape {
+            return Err(ModelError::Shape {
+                name: name.to_owned(),
+                got: info.shape.dims().to_vec(),
+                expected: shape.to_vec(),
+            });
+        }
         // the extent was checked when the file was opened
-        let len = tensor_bytes(info).and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-        let start = self.content.tensor_data_offset.saturating_add(info.offset);
-        let mut bytes = vec![0; len];
-        let mut file = self.file.lock().map_err(|_| ModelError::Metadata("the file reader is poisoned".into()))?;
-        let outcome = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
-        outcome.map_err(|source| ModelError::Read { path: self.path.clone(), source })?;
-        Ok(bytes)
+        let bytes = self.range(info).and_then(|range| self.file.bytes().get(range)).unwrap_or(&[]);
+        Ok(Stored::new(info.ggml_dtype, bytes))
+    }
+
+    /// A vector of plain numbers.
+    ///
+    /// # Errors
+    /// As [`GgufFile::stored`].
+    pub fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        self.stored(name, &[len])?.to_f32(&[len])
+    }
+
+    /// Gives back the memory of a tensor that was copied.
+    pub(super) fn release(&self, name: &str) {
+        if let Some(range) = self.content.tensor_infos.get(name).and_then(|info| self.range(info)) {
+            self.file.release(range);
+        }
     }
 
     /// A metadata value.
@@ -194,9 +203,33 @@ fn tensor_bytes(info: &TensorInfo) -> Option<u64> {
     (elements / block).checked_mul(info.ggml_dtype.type_size() as u64)
 }
 
-fn corrupt(path: &Path, error: &candle_core::Error) -> ModelError {
+/// Names of ggml's tensor types that candle's reader does not know, by number.
+const OTHER_TYPES: &[(u32, &str)] = &[
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+];
+
+fn unreadable(path: &Path, error: &candle_core::Error) -> ModelError {
     let text = error.to_string();
     let what = text.lines().next().unwrap_or("unreadable").to_owned();
+    let number = what.strip_prefix("unknown dtype for tensor ").and_then(|number| number.parse::<u32>().ok());
+    if let Some((_, name)) = number.and_then(|number| OTHER_TYPES.iter().find(|(other, _)| *other == number)) {
+        return ModelError::Unsupported(format!(
+            "{} holds tensors of type {name}, which is not supported; F32, F16, BF16, Q4_0 to Q8_0 and Q2_K to Q6_K are",
+            path.display()
+        ));
+    }
     let what = match what {
         what if what.contains("fill whole buffer") => "it ends in the middle".to_owned(),
         what if what.contains("unknown magic") => "it does not begin as a GGUF file does".to_owned(),

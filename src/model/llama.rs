@@ -1,5 +1,5 @@
-//! A Llama-family target on candle, read from GGUF: `m` rows in, logits for all of them and the
-//! hidden states out, over a cache that can be cut back.
+//! A target of the Llama kind (Llama, Qwen3) on candle: `m` rows in, logits for all of them and the hidden
+//! states out, over a cache that can be cut back.
 //!
 //! Invariant: between calls every block's cache holds exactly `len` positions, also after an error.
 //! Which tokens are worth running is the caller's business.
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::block::{Block, Linear, PairOrder, RmsNorm, Rope, TreeRows, WeightType};
+use super::block::{Block, Linear, RmsNorm, Rope, TreeRows, WeightType};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
-use super::gguf::GgufFile;
+use super::source::Source;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
-use crate::protocol::{ModelInfo, TokenId};
+use crate::protocol::TokenId;
 
 /// Rows of a prefill that run at once: bounds the memory of attention scores.
 const PREFILL_ROWS: usize = 256;
@@ -37,17 +37,17 @@ impl LlamaWeights {
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
     pub fn load(
-        gguf: &GgufFile,
+        source: &Source,
         ctx_len: usize,
         held: WeightType,
         device: &Device,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
-        let config = LlamaConfig::from_gguf(gguf)?;
-        let (v, d) = (config.vocab, config.d_model);
-        let reader = Reader { gguf, held, device, config: &config };
+        let config = source.config()?;
+        let (v, d, tied) = (config.vocab, config.d_model, config.tied);
+        let reader = Reader { source, held, device, config: &config };
+        // the largest first: while a matrix is widened it takes room twice
         let embedding = reader.linear("token_embd.weight", v, d)?;
-        let tied = !gguf.has_tensor("output.weight");
         let head = if tied { embedding.clone() } else { reader.linear("output.weight", v, d)? };
         let mut blocks = Vec::with_capacity(config.layers);
         for layer in 0..config.layers {
@@ -55,8 +55,8 @@ impl LlamaWeights {
             blocks.push(reader.block(layer)?);
         }
         progress(config.layers, config.layers);
-        let norm = reader.norm("output_norm.weight")?;
-        let rope = Rope::new(&config, ctx_len, PairOrder::Interleaved, device)?;
+        let norm = reader.norm("output_norm.weight", d)?;
+        let rope = Rope::new(&config.rope, config.head_dim, ctx_len, (source.pair_order(&config), device))?;
         Ok(Self { device: device.clone(), embedding, head, tied, blocks, norm, rope, config })
     }
 
@@ -102,7 +102,7 @@ impl LlamaWeights {
 
 /// Reads tensors by name.
 struct Reader<'a> {
-    gguf: &'a GgufFile,
+    source: &'a Source,
     held: WeightType,
     device: &'a Device,
     config: &'a LlamaConfig,
@@ -110,24 +110,32 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        Linear::new(self.gguf.tensor(name, &[out, input], self.device)?, self.held)
+        let weight = self.source.stored(name, &[out, input])?;
+        let linear = Linear::new(weight, [out, input], self.held, self.device)?;
+        self.source.release(name);
+        Ok(linear)
     }
 
-    fn norm(&self, name: &str) -> Result<RmsNorm, ModelError> {
-        let weight = self.gguf.tensor(name, &[self.config.d_model], self.device)?.dequantize(self.device)?;
-        RmsNorm::new(&weight, self.config.norm_eps)
+    fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
+        let weight = self.source.vector(name, width)?;
+        RmsNorm::new(&Tensor::from_vec(weight, width, self.device)?, self.config.norm_eps)
     }
 
     fn block(&self, layer: usize) -> Result<Block, ModelError> {
         let c = self.config;
         let linear = |name: &str, out, input| self.linear(&format!("blk.{layer}.{name}.weight"), out, input);
+        let norm = |name: &str, width| self.norm(&format!("blk.{layer}.{name}.weight"), width);
         Ok(Block {
-            attn_norm: self.norm(&format!("blk.{layer}.attn_norm.weight"))?,
+            attn_norm: norm("attn_norm", c.d_model)?,
             q: linear("attn_q", c.q_width(), c.d_model)?,
             k: linear("attn_k", c.kv_width(), c.d_model)?,
             v: linear("attn_v", c.kv_width(), c.d_model)?,
             o: linear("attn_output", c.d_model, c.q_width())?,
-            ffn_norm: self.norm(&format!("blk.{layer}.ffn_norm.weight"))?,
+            head_norms: match c.qk_norm {
+                true => Some([norm("attn_q_norm", c.head_dim)?, norm("attn_k_norm", c.head_dim)?]),
+                false => None,
+            },
+            ffn_norm: norm("ffn_norm", c.d_model)?,
             gate: linear("ffn_gate", c.ffn, c.d_model)?,
             up: linear("ffn_up", c.ffn, c.d_model)?,
             down: linear("ffn_down", c.d_model, c.ffn)?,
@@ -163,24 +171,6 @@ impl Llama {
         spec.info.weight_bytes = weights.bytes();
         spec.info.kv_bytes_per_token = c.layers as u64 * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
         Ok(Self { weights, spec, caches, len: 0 })
-    }
-
-    /// What the file says of itself, before any weight is read.
-    #[must_use]
-    pub fn describe(gguf: &GgufFile, config: &LlamaConfig) -> ModelInfo {
-        let file = gguf.path().file_name().map(|name| name.to_string_lossy().into_owned());
-        ModelInfo {
-            name: gguf.text("general.name").unwrap_or("unnamed").to_owned(),
-            architecture: "llama".to_owned(),
-            file: file.unwrap_or_default(),
-            sha256: None,
-            layers: config.layers as u32,
-            d_model: config.d_model as u32,
-            vocab: config.vocab as u32,
-            context_length: config.context_length as u32,
-            weight_bytes: 0,
-            kv_bytes_per_token: 0,
-        }
     }
 
     /// Runs one block of rows through all layers: final-normed states `[m, d]`.
@@ -284,13 +274,6 @@ impl Model for Llama {
         let caches = self.caches.iter().map(KvCache::copy).collect::<Result<_, _>>()?;
         Ok(Box::new(Self { weights: Arc::clone(&self.weights), spec: self.spec.clone(), caches, len: self.len }))
     }
-}
-
-/// Dtype that holds most of a file's bytes, in lower case as GGUF names it.
-#[must_use]
-pub fn stored_dtype(gguf: &GgufFile) -> String {
-    let name = gguf.tensor_dtype("blk.0.ffn_down.weight").or_else(|| gguf.tensor_dtype("token_embd.weight"));
-    name.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
 }
 
 /// Name of a device as the header shows it.

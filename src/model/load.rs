@@ -9,12 +9,14 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::block::WeightType;
+use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::draft_model;
-use super::gguf::GgufFile;
-use super::llama::{Llama, LlamaWeights, device_name, stored_dtype};
+use super::fit::{self, Need};
+use super::llama::{Llama, LlamaWeights, device_name};
 use super::mtp::{CandleMtp, MtpConfig};
 use super::native::{NativeLlama, NativeMtp};
+use super::source::Source;
 use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
 use super::{Model, ModelError, ModelSpec, MtpModule};
@@ -23,9 +25,9 @@ use crate::protocol::{DrafterInfo, DrafterKind};
 /// What to load, and how.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// The target's GGUF file.
+    /// The target: a GGUF file, or a folder with `config.json` and safetensors.
     pub target: PathBuf,
-    /// Its sha256, when known.
+    /// Sha256 of the file, when known.
     pub sha256: Option<String>,
     /// In what its weights are held.
     pub dtype: Dtype,
@@ -39,7 +41,7 @@ pub struct Recipe {
     pub ctx_len: Option<usize>,
     /// The MTP module, or the stack of them; none for plain decoding.
     pub mtp: Option<MtpRecipe>,
-    /// GGUF file of a second model that drafts.
+    /// A second model that drafts: a file or folder as for the target.
     pub draft_model: Option<PathBuf>,
 }
 
@@ -155,13 +157,17 @@ pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 /// The first thing that is missing, damaged or not supported.
 pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Loaded, ModelError> {
     progress("tokenizer", 0, 1);
-    let gguf = GgufFile::open(&recipe.target)?;
-    let config = LlamaConfig::from_gguf(&gguf)?;
-    let codec = TextCodec::from_gguf(&gguf)?;
-    let template = gguf
-        .text("tokenizer.chat_template")
-        .map(|source| ChatTemplate::new(source, codec.bos_name(), codec.eos_name()))
-        .transpose()?;
+    let source = Source::open(&recipe.target)?;
+    let config = source.config()?;
+    let codec = source.codec()?;
+    if codec.len() > config.vocab {
+        return Err(ModelError::Metadata(format!(
+            "the tokenizer has {} tokens and the model embeds {}; the files do not belong together",
+            codec.len(),
+            config.vocab
+        )));
+    }
+    let template = source.template(&codec)?;
     let ctx_len = recipe.ctx_len.unwrap_or(DEFAULT_CTX.min(config.context_length));
     if ctx_len > config.context_length {
         return Err(ModelError::Metadata(format!(
@@ -169,7 +175,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.context_length
         )));
     }
-    let job = Job { recipe, gguf: &gguf, config: &config, ctx_len };
+    let job = Job { recipe, source: &source, config: &config, ctx_len };
     let (target, mtp) = load_backend(&job, progress)?;
     let (mtp, notice) = match (mtp, recipe.mtp.as_ref()) {
         (Some(Err(error)), Some(mtp)) if !mtp.required => {
@@ -197,14 +203,31 @@ type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
 /// What a backend loads from.
 struct Job<'a> {
     recipe: &'a Recipe,
-    gguf: &'a GgufFile,
+    source: &'a Source,
     config: &'a LlamaConfig,
     ctx_len: usize,
 }
 
+impl Job<'_> {
+    /// What weights and cache take; `kv_size` is the size of a number in the cache.
+    fn need(&self, held: WeightType, kv_size: u64) -> Need {
+        let Job { source, config, ctx_len, .. } = *self;
+        let (weights, dtype) = match held {
+            WeightType::F32 => (4 * config.matrix_weights(), "f32".to_owned()),
+            WeightType::Bf16 => (2 * config.matrix_weights(), "bf16".to_owned()),
+            WeightType::Stored if source.stored_dtype() == "f8_e4m3" => {
+                (2 * config.matrix_weights(), "bf16".to_owned())
+            }
+            WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
+        };
+        let per_position = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 4 * kv_size;
+        Need { weights, dtype, cache: config.layers as u64 * per_position * ctx_len as u64, ctx_len }
+    }
+}
+
 fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
-    let Job { recipe, gguf, .. } = *job;
-    check_dtype(recipe.dtype, gguf)?;
+    let Job { recipe, source, .. } = *job;
+    check_dtype(recipe.dtype, source)?;
     if recipe.backend == Backend::Candle || (recipe.backend == Backend::Auto && !suits_native(recipe)) {
         return load_candle(job, progress);
     }
@@ -216,8 +239,8 @@ fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndD
 }
 
 /// `q4_1` is a promise about the file, whatever backend runs it.
-fn check_dtype(dtype: Dtype, gguf: &GgufFile) -> Result<(), ModelError> {
-    let stored = stored_dtype(gguf);
+fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelError> {
+    let stored = source.stored_dtype();
     if dtype == Dtype::Q4_1 && stored != "q4_1" {
         return Err(ModelError::Unsupported(format!(
             "--dtype q4_1 was asked for and this file holds {stored}; use --dtype stored, f32 or bf16"
@@ -240,8 +263,9 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
                 .into(),
         ));
     }
+    job.need(WeightType::Stored, 2).check(fit::available())?;
     progress("target", 0, 1);
-    let mut target = NativeLlama::load(job.gguf, job.ctx_len, recipe.threads)?;
+    let mut target = NativeLlama::load(job.source, job.ctx_len, recipe.threads)?;
     target.set_sha256(recipe.sha256.clone());
     progress("drafter", 0, 1);
     let mtp = recipe.mtp.as_ref().map(|mtp| load_native_mtp(mtp, job.config, &target));
@@ -271,12 +295,15 @@ fn load_native_mtp(
 }
 
 fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
-    let Job { recipe, gguf, config, ctx_len } = *job;
+    let Job { recipe, source, config, ctx_len } = *job;
     let device = recipe.device.open()?;
-    let (held, dtype) = weight_type(recipe.dtype, gguf, &device);
+    let (held, dtype) = weight_type(recipe.dtype, source, &device);
+    if device.is_cpu() {
+        job.need(held, 4).check(fit::available())?;
+    }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
-    let weights = Arc::new(LlamaWeights::load(gguf, ctx_len, held, &device, &mut on_block)?);
-    let mut info = Llama::describe(gguf, config);
+    let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);
+    let mut info = source.describe(config);
     info.sha256.clone_from(&recipe.sha256);
     let spec = ModelSpec {
         info,
@@ -309,13 +336,19 @@ fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usiz
     Ok((modules.into_iter().map(|module| Box::new(module) as _).collect(), info))
 }
 
+/// What the matrices become where they are held as stored: FP8 is widened to bf16.
+fn held_dtype(source: &Source) -> String {
+    let stored = source.stored_dtype();
+    if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
+}
+
 /// How matrices are held, and what the header calls it.
 ///
 /// `auto` on a CPU widens to f32: candle decodes Q4_1 without SIMD there, several times slower.
-fn weight_type(dtype: Dtype, gguf: &GgufFile, device: &Device) -> (WeightType, String) {
+fn weight_type(dtype: Dtype, source: &Source, device: &Device) -> (WeightType, String) {
     match dtype {
         Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
-        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, stored_dtype(gguf)),
+        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, held_dtype(source)),
         Dtype::F32 => (WeightType::F32, "f32".to_owned()),
         Dtype::Bf16 => (WeightType::Bf16, "bf16".to_owned()),
     }

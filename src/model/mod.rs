@@ -9,16 +9,25 @@
 
 pub mod block;
 pub mod cache;
+pub mod card;
 pub mod config;
+pub mod config_json;
 mod draft_model;
 mod error;
+pub mod family;
+pub mod fit;
+pub mod folder;
+mod fp8;
 pub mod gguf;
 pub mod llama;
 pub mod load;
+mod mapped;
 pub mod mtp;
 pub mod native;
+pub mod rope;
 mod row_by_row;
 mod rows;
+pub mod source;
 pub mod template;
 pub mod tokenizer;
 

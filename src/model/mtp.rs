@@ -17,6 +17,7 @@ use super::block::{Block, Linear, PairOrder, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::llama::{LlamaWeights, to_tensor};
+use super::rope::RopeSpec;
 use super::{Forward, ModelError, MtpModule, Rows};
 use crate::protocol::TokenId;
 
@@ -89,7 +90,8 @@ impl MtpConfig {
             head_dim: self.head_dim,
             ffn: self.intermediate_size,
             norm_eps: self.rms_norm_eps,
-            rope_theta: self.rope_theta,
+            rope: RopeSpec::plain(f64::from(self.rope_theta)),
+            qk_norm: false,
             layers: 1,
             ..target.clone()
         })
@@ -147,6 +149,7 @@ impl CandleMtp {
             k: file.linear("self_attn.k_proj", c.kv_width(), d)?,
             v: file.linear("self_attn.v_proj", c.kv_width(), d)?,
             o: file.linear("self_attn.o_proj", d, c.q_width())?,
+            head_norms: None,
             ffn_norm: file.norm("post_attention_layernorm", &c)?,
             gate: file.linear("mlp.gate_proj", c.ffn, d)?,
             up: file.linear("mlp.up_proj", c.ffn, d)?,
@@ -160,7 +163,7 @@ impl CandleMtp {
             norm: file.norm("shared_head.norm", &c)?,
             head: Linear::dense(target.head_rows(&vocab)?),
             vocab,
-            rope: Rope::new(&c, ctx_len, PairOrder::HalfSplit, &device)?,
+            rope: Rope::new(&c.rope, c.head_dim, ctx_len, (PairOrder::HalfSplit, &device))?,
             cache: KvCache::new(c.kv_heads, ctx_len, c.head_dim, &device)?,
             config: c,
             target,

@@ -231,6 +231,21 @@ pub(super) fn foreign(file: PathBuf) -> Result<ModelEntry, std::io::Error> {
     })
 }
 
+/// A model folder in words; it is not hashed.
+pub(super) fn folder(path: &Path) -> Result<ModelEntry, std::io::Error> {
+    let files = fs::read_dir(path)?.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok()); // links followed
+    Ok(ModelEntry {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        about: "a model folder".to_owned(),
+        is_default: false,
+        file: path.to_owned(),
+        bytes: files.filter(fs::Metadata::is_file).map(|meta| meta.len()).sum(),
+        sha256: None,
+        license: None,
+        status: Status::Foreign,
+    })
+}
+
 fn damaged(why: &dyn std::fmt::Display) -> Status {
     Status::Damaged { why: why.to_string() }
 }

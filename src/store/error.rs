@@ -21,7 +21,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Neither a file nor a name.
-    #[error("there is no model file and no known model '{name}'; known: {known} (`draftscope models list`)")]
+    #[error(
+        "there is no model file and no known model '{name}'; known: {known} (`draftscope models list`), and owner/name for a repository of the Hugging Face Hub"
+    )]
     Unknown {
         /// What was asked for.
         name: String,
@@ -39,6 +41,14 @@ pub enum StoreError {
     /// No source delivered the file.
     #[error("{0}")]
     NoSource(Box<Exhausted>),
+    /// A repository of the hub could not be had.
+    #[error("cannot get the repository '{name}' from the Hugging Face Hub: {why}")]
+    Repo {
+        /// `owner/name`.
+        name: String,
+        /// Why, and what to do.
+        why: String,
+    },
     /// There is no home directory to hold the cache.
     #[error(
         "no place for model files: the home directory is unknown; set DRAFTSCOPE_CACHE to a directory, or use --model FILE"
@@ -113,6 +123,9 @@ pub(super) enum SourceError {
     /// It was reached and broke off or answered with an error.
     #[error("{0}")]
     Failed(String),
+    /// It was reached and has no such thing, now or later.
+    #[error("{0}")]
+    Lacks(String),
     /// It delivered something else.
     #[error("refused what it delivered: {0}")]
     Refused(#[from] Mismatch),

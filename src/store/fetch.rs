@@ -146,7 +146,7 @@ impl Intake {
 
 /// Brings a model into the cache: nothing to do, or the first source that delivers.
 pub(super) fn pull(
-    Store { cache, sources }: &Store,
+    Store { cache, sources, .. }: &Store,
     model: &KnownModel,
     options: PullOptions,
     progress: &mut dyn Progress,

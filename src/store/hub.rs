@@ -1,4 +1,4 @@
-//! The model from the Hugging Face Hub, through `hf-hub`.
+//! Files from the Hugging Face Hub, through `hf-hub`.
 //!
 //! Invariant: an unreachable hub costs seconds. `hf-hub` sets no time limits of its own, so a
 //! bounded connection is tried first, and the download runs on a thread that is given up when it
@@ -12,8 +12,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hf_hub::api::RepoInfo;
 use hf_hub::api::sync::{ApiBuilder, ApiError};
-use hf_hub::{Repo, RepoType};
+use hf_hub::{Cache, Repo, RepoType};
 
 use super::catalog::{HubPlace, KnownModel};
 use super::error::SourceError;
@@ -72,17 +73,88 @@ impl Hub {
             .map_err(|why| SourceError::Unreachable(format!("cannot reach {host}: {why}")))
     }
 
-    fn download(&self, place: &HubPlace, dir: &Path, progress: &mut dyn Progress) -> Result<PathBuf, Trouble> {
+    fn download(&self, what: Wanted, progress: &mut dyn Progress) -> Result<PathBuf, Trouble> {
         let (signs, heard) = mpsc::channel();
-        let (place, dir, endpoint) = (*place, dir.to_owned(), self.endpoint.clone());
+        let endpoint = self.endpoint.clone();
         let ask = move || {
-            let done = load(&place, &dir, endpoint, Teller(signs.clone()));
+            let done = load(what, endpoint, Teller(signs.clone()));
             let _ = signs.send(Sign::Done(done));
         };
         let spawned = thread::Builder::new().name("hub".to_owned()).spawn(ask);
         spawned.map_err(|error| Trouble { why: error.to_string(), is_stuck: false })?;
         listen(&heard, self.patience, progress)
     }
+
+    /// In the user's words.
+    pub(super) fn name(&self) -> &str {
+        match self.endpoint.as_str() {
+            ENDPOINT => "the Hugging Face Hub",
+            other => other,
+        }
+    }
+
+    /// Whether the hub may be asked and answers.
+    pub(super) fn ready(&self) -> Result<(), SourceError> {
+        match &self.off {
+            Some(why) => Err(SourceError::Off(why.clone())),
+            None => self.reach(),
+        }
+    }
+
+    /// What a repository holds, and its commit.
+    pub(super) fn info(&self, repo: Repo, (cache, token): (&Cache, Option<String>)) -> Result<RepoInfo, SourceError> {
+        let (answers, heard) = mpsc::channel();
+        let api = ApiBuilder::from_cache(cache.clone()).with_token(token).with_endpoint(self.endpoint.clone()).build();
+        let api = api.map_err(|error| SourceError::Failed(error.to_string()))?;
+        thread::spawn(move || answers.send(api.repo(repo).info()));
+        match heard.recv_timeout(self.patience.answer) {
+            Ok(Ok(info)) if is_commit(&info.sha) => Ok(info),
+            Ok(Ok(_)) => Err(SourceError::Failed("it names no commit".to_owned())),
+            Ok(Err(error)) => Err(SourceError::Failed(error.to_string())),
+            Err(_) => Err(SourceError::Failed(format!("no answer for {} s", self.patience.answer.as_secs_f32()))),
+        }
+    }
+
+    /// One file of a repository, in the hub's own cache; goes on where an earlier try ended.
+    pub(super) fn get(
+        &self,
+        repo: &Repo,
+        file: &str,
+        (cache, token): (&Cache, Option<String>),
+        progress: &mut dyn Progress,
+    ) -> Result<PathBuf, SourceError> {
+        if let Some(path) = cache.repo(repo.clone()).get(file) {
+            return Ok(path);
+        }
+        let wanted = Wanted { repo: repo.clone(), file: file.to_owned(), cache: cache.clone(), token };
+        let got = self.download(wanted, progress);
+        progress.end();
+        got.map_err(|trouble| SourceError::Failed(trouble.why))
+    }
+}
+
+/// A file to fetch, and where to keep it.
+struct Wanted {
+    repo: Repo,
+    file: String,
+    cache: Cache,
+    token: Option<String>,
+}
+
+impl Wanted {
+    fn known(place: &HubPlace, dir: &Path) -> Self {
+        Self {
+            repo: Repo::with_revision(place.repo.to_owned(), RepoType::Model, place.revision.to_owned()),
+            file: place.file.to_owned(),
+            cache: Cache::new(dir.to_owned()),
+            token: None,
+        }
+    }
+}
+
+/// A name becomes part of a path, so it must be what it claims to be.
+fn is_commit(sha: &str) -> bool {
+    (7..=64).contains(&sha.len()) && sha.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl Source for Hub {
@@ -91,25 +163,18 @@ impl Source for Hub {
     }
 
     fn place(&self, model: &KnownModel) -> String {
-        let at = match self.endpoint.as_str() {
-            ENDPOINT => "the Hugging Face Hub",
-            other => other,
-        };
-        format!("{at} ({})", model.hub.repo)
+        format!("{} ({})", self.name(), model.hub.repo)
     }
 
     fn fetch(&self, model: &KnownModel, to: &mut Delivery<'_>) -> Result<(), SourceError> {
-        if let Some(why) = &self.off {
-            return Err(SourceError::Off(why.clone()));
-        }
-        self.reach()?;
+        self.ready()?;
         let dir = to.scratch.join(RESUMABLE);
         let resumes = dir.exists();
-        let file = match self.download(&model.hub, &dir, to.progress) {
+        let file = match self.download(Wanted::known(&model.hub, &dir), to.progress) {
             // What was left from last time may be what is wrong (too long, say).
             Err(trouble) if resumes && trouble.is_stuck => {
                 let _ = fs::remove_dir_all(&dir);
-                self.download(&model.hub, &dir, to.progress)
+                self.download(Wanted::known(&model.hub, &dir), to.progress)
             }
             result => result,
         };
@@ -163,11 +228,9 @@ impl hf_hub::api::Progress for Teller {
     fn finish(&mut self) {}
 }
 
-fn load(place: &HubPlace, dir: &Path, endpoint: String, teller: Teller) -> Result<PathBuf, ApiError> {
-    let cache = hf_hub::Cache::new(dir.to_owned());
-    let api = ApiBuilder::from_cache(cache).with_endpoint(endpoint).build()?;
-    let repo = Repo::with_revision(place.repo.to_owned(), RepoType::Model, place.revision.to_owned());
-    api.repo(repo).download_with_progress(place.file, teller)
+fn load(what: Wanted, endpoint: String, teller: Teller) -> Result<PathBuf, ApiError> {
+    let api = ApiBuilder::from_cache(what.cache).with_token(what.token).with_endpoint(endpoint).build()?;
+    api.repo(what.repo).download_with_progress(&what.file, teller)
 }
 
 fn listen(heard: &Receiver<Sign>, patience: Patience, progress: &mut dyn Progress) -> Result<PathBuf, Trouble> {
@@ -185,7 +248,7 @@ fn listen(heard: &Receiver<Sign>, patience: Patience, progress: &mut dyn Progres
                 progress.bytes(so_far, size.unwrap_or(0));
                 continue;
             }
-            Ok(Sign::Done(Ok(path))) => return Ok(path),
+            Ok(Sign::Done(Ok(path))) => return whole(path, size),
             Ok(Sign::Done(Err(error))) => error.to_string(),
             Err(RecvTimeoutError::Disconnected) => "hf-hub gave up".to_owned(),
             Err(RecvTimeoutError::Timeout) => {
@@ -196,6 +259,18 @@ fn listen(heard: &Receiver<Sign>, patience: Patience, progress: &mut dyn Progres
         let is_stuck = size.is_some() && done.is_none();
         return Err(Trouble { why, is_stuck });
     }
+}
+
+/// A connection that ended early without a word leaves a short file: it must not pass for the file.
+fn whole(path: PathBuf, size: Option<u64>) -> Result<PathBuf, Trouble> {
+    let have = fs::metadata(&path).map(|meta| meta.len()).ok();
+    if size.is_none() || have == size {
+        return Ok(path);
+    }
+    let blob = fs::canonicalize(&path);
+    [Ok(path), blob].into_iter().flatten().for_each(|path| drop(fs::remove_file(path)));
+    let why = format!("it delivered {} of {} bytes", have.unwrap_or(0), size.unwrap_or(0));
+    Err(Trouble { why, is_stuck: false })
 }
 
 /// Whether any address of the host takes a connection in time. Lookup and connections run on

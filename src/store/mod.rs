@@ -17,6 +17,7 @@ mod fetch;
 mod hub;
 mod pip;
 mod progress;
+mod repo;
 #[cfg(test)]
 mod tests;
 
@@ -28,11 +29,13 @@ pub use fetch::{PullOptions, SourceKind};
 pub use progress::{Progress, Terminal};
 
 use fetch::Source;
+use repo::{RepoName, Repos};
 
 /// The cache and the sources behind it.
 pub struct Store {
     cache: Cache,
     sources: Vec<Box<dyn Source>>,
+    repos: Repos,
 }
 
 /// The file of the model to run, fetched first if need be; progress goes to stderr.
@@ -47,15 +50,19 @@ pub fn resolve(explicit: Option<&Path>) -> Result<PathBuf, StoreError> {
 
 impl Store {
     /// The user's cache, the hub, and pip, as the environment has them: `DRAFTSCOPE_CACHE`,
-    /// `DRAFTSCOPE_OFFLINE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
+    /// `DRAFTSCOPE_OFFLINE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`.
     ///
     /// # Errors
     /// When there is no place for a cache.
     pub fn from_env() -> Result<Self, StoreError> {
         let offline = switched_on("DRAFTSCOPE_OFFLINE");
         let endpoint = std::env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty());
-        let hub = hub::Hub::new(endpoint, offline.clone().or_else(|| switched_on("HF_HUB_OFFLINE")));
-        Ok(Self { cache: Cache::from_env()?, sources: vec![Box::new(hub), Box::new(pip::Pip::new(offline))] })
+        let hub = || hub::Hub::new(endpoint.clone(), offline.clone().or_else(|| switched_on("HF_HUB_OFFLINE")));
+        Ok(Self {
+            cache: Cache::from_env()?,
+            sources: vec![Box::new(hub()), Box::new(pip::Pip::new(offline.clone()))],
+            repos: Repos::from_env(hub()),
+        })
     }
 
     /// Where files are kept.
@@ -64,10 +71,11 @@ impl Store {
         &self.cache
     }
 
-    /// The file of the model to run, fetched first if need be.
+    /// The file or folder of the model to run, fetched first if need be.
     ///
-    /// `explicit` is the name of a known model, a path, or the name of a file in the cache, tried
-    /// in this order (`./name` is always a path); `None` is the default model.
+    /// `explicit` is the name of a known model, a path, the name of a file in the cache, or a repository
+    /// of the hub (`owner/name`, `owner/name@revision`, `owner/name/FILE.gguf`), tried in this order
+    /// (`./name` is always a path); `None` is the default model.
     ///
     /// # Errors
     /// When there is no such file or name, or no source delivers the model.
@@ -77,7 +85,7 @@ impl Store {
         };
         match path.to_str().and_then(catalog::find) {
             Some(model) => self.resolve_known(model, progress),
-            None => self.resolve_own(path),
+            None => self.resolve_own(path, progress),
         }
     }
 
@@ -89,14 +97,19 @@ impl Store {
         Ok(self.pull_known(model, PullOptions::default(), progress)?.entry.file)
     }
 
-    fn resolve_own(&self, path: &Path) -> Result<PathBuf, StoreError> {
-        let error = match file_at(path) {
+    fn resolve_own(&self, path: &Path, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
+        let error = match readable(path) {
             Ok(()) => return Ok(path.to_owned()),
             Err(error) => error,
         };
         let name = path.to_string_lossy();
         if let Some(entry) = self.cache.find(&name)?.filter(|entry| entry.status == Status::Foreign) {
             return Ok(entry.file);
+        }
+        let first = path.iter().next().map(Path::new);
+        let is_local = path.exists() || first.is_some_and(Path::exists);
+        if let Some(repo) = RepoName::parse(&name).filter(|_| !is_local) {
+            return self.repos.resolve(&repo, progress);
         }
         let looks_like_a_path = name.contains(['/', MAIN_SEPARATOR]) || path.extension().is_some() || path.exists();
         Err(match looks_like_a_path {
@@ -105,7 +118,8 @@ impl Store {
         })
     }
 
-    /// Fetches a known model (the default one without a name) unless it is there and right.
+    /// Fetches a known model (the default one without a name) or a repository of the hub unless it is
+    /// there and right; `force` asks the hub for a repository's newest commit.
     ///
     /// # Errors
     /// When the name is not known, the cache cannot be written, or no source delivers the model;
@@ -118,9 +132,21 @@ impl Store {
     ) -> Result<Pulled, StoreError> {
         let model = match name {
             None => &DEFAULT,
-            Some(name) => catalog::find(name).ok_or_else(|| unknown(name))?,
+            Some(name) => match (catalog::find(name), RepoName::parse(name)) {
+                (Some(model), _) => model,
+                (None, Some(repo)) => return self.pull_repo(&repo, options.force, progress),
+                (None, None) => return Err(unknown(name)),
+            },
         };
         self.pull_known(model, options, progress)
+    }
+
+    fn pull_repo(&self, repo: &RepoName, force: bool, progress: &mut dyn Progress) -> Result<Pulled, StoreError> {
+        let started = std::time::Instant::now();
+        let (path, fetched) = self.repos.pull(repo, force, progress)?;
+        let read = |source| StoreError::Read { path: path.clone(), source };
+        let entry = if path.is_dir() { cache::folder(&path) } else { cache::foreign(path.clone()) }.map_err(read)?;
+        Ok(Pulled { entry, source: fetched.then_some(SourceKind::Hub), took: started.elapsed() })
     }
 
     fn pull_known(
@@ -140,15 +166,18 @@ impl Store {
         self.cache.list()
     }
 
-    /// Everything about one model, by name or path, its file read and its sha256 checked.
+    /// Everything about one model's file, by name or path, the file read and its sha256 checked.
     ///
     /// # Errors
     /// When there is no such name or file.
-    pub fn info(&self, name: &str) -> Result<ModelEntry, StoreError> {
+    pub fn info(&self, name: &str, progress: &mut dyn Progress) -> Result<ModelEntry, StoreError> {
         if let Some(model) = catalog::find(name) {
             return Ok(self.cache.entry(model, self.cache.check(model)));
         }
-        let file = self.resolve_own(Path::new(name))?;
+        let file = self.resolve_own(Path::new(name), progress)?;
+        if file.is_dir() {
+            return cache::folder(&file).map_err(|source| StoreError::Read { path: file.clone(), source });
+        }
         let read = |source| StoreError::Read { path: file.clone(), source };
         let sha256 = check::sha256_of(&file).map_err(read)?;
         let mut entry = cache::foreign(file.clone()).map_err(read)?;
@@ -170,12 +199,9 @@ impl Store {
     }
 }
 
-/// Whether there is a file that can be opened.
-fn file_at(path: &Path) -> std::io::Result<()> {
-    if path.is_dir() {
-        return Err(std::io::Error::other("it is a directory"));
-    }
-    std::fs::File::open(path).map(drop)
+/// Whether there is a file that can be opened, or a folder that can be listed.
+fn readable(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() { std::fs::read_dir(path).map(drop) } else { std::fs::File::open(path).map(drop) }
 }
 
 /// Why the network is not to be used, if a switch in the environment says so.

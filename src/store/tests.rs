@@ -35,7 +35,9 @@ pub(super) fn tiny() -> KnownModel {
 
 /// A store in this directory with one source.
 pub(super) fn store(dir: &Path, source: impl Source + 'static) -> Store {
-    Store { cache: Cache::at(dir.join("models")), sources: vec![Box::new(source)] }
+    let hub = super::hub::Hub::new(None, Some("a test is offline".to_owned()));
+    let repos = Repos::new(hub, dir.join("hub"), None);
+    Store { cache: Cache::at(dir.join("models")), sources: vec![Box::new(source)], repos }
 }
 
 /// What the fake does at one call; the last is repeated.
@@ -301,10 +303,10 @@ fn what_is_neither_file_nor_name_gets_one_line() {
     let says = |path: PathBuf| store.resolve(Some(&path), &mut ()).unwrap_err().to_string();
     let absent = says(dir.path().join("absent.gguf"));
     assert!(absent.starts_with("cannot read the model file ") && absent.contains("absent.gguf"), "{absent}");
-    assert!(says(dir.path().to_owned()).contains("it is a directory"));
+    assert_eq!(store.resolve(Some(dir.path()), &mut ()).unwrap(), dir.path(), "a folder may be a model");
     assert_eq!(
         says("llama".into()),
-        "there is no model file and no known model 'llama'; known: smollm2-135m (`draftscope models list`)"
+        "there is no model file and no known model 'llama'; known: smollm2-135m (`draftscope models list`), and owner/name for a repository of the Hugging Face Hub"
     );
     let pulled = store.pull(Some("llama"), PullOptions::default(), &mut ());
     assert!(matches!(pulled, Err(StoreError::Unknown { .. })));
@@ -336,8 +338,8 @@ fn info_of_a_file_reads_it() {
     let store = store(dir.path(), Fake::new(&[Act::Unreachable]));
     let mine = dir.path().join("my.gguf");
     fs::write(&mine, "abc").unwrap();
-    let entry = store.info(mine.to_str().unwrap()).unwrap();
+    let entry = store.info(mine.to_str().unwrap(), &mut ()).unwrap();
     assert_eq!((entry.name.as_str(), entry.bytes, entry.status), ("my", 3, Status::Foreign));
     assert!(entry.sha256.unwrap().starts_with("ba7816bf"));
-    assert_eq!(store.info("smollm2-135m").unwrap().status, Status::Missing);
+    assert_eq!(store.info("smollm2-135m", &mut ()).unwrap().status, Status::Missing);
 }

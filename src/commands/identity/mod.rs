@@ -128,10 +128,10 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
 
 impl Bench {
     fn tokens(&self, text: &str, raw: bool) -> Result<Vec<TokenId>> {
-        let text = match &self.template {
-            Some(template) if !raw => template.render(&[Message { role: Speaker::User, content: text.to_owned() }])?,
-            _ => text.to_owned(),
+        let Some(template) = self.template.as_ref().filter(|_| !raw) else {
+            return Ok(self.codec.encode_raw(text)?);
         };
+        let text = template.render(&[Message { role: Speaker::User, content: text.to_owned() }])?;
         Ok(self.codec.encode(&text)?)
     }
 }

@@ -14,7 +14,7 @@ use super::{
         Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
         StoreValues, attend,
     },
-    layer::{Layer, Pass, Scratch, Teams},
+    layer::{Layer, NormWeight, Pass, Scratch, Teams},
     llama::{NativeLlama, Weights},
 };
 use crate::{
@@ -229,12 +229,12 @@ impl Placed<'_> {
             for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
                 layer.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
             }
-            self.place(out, kind);
+            self.place(out, kind, layer.head_norms.as_ref());
         });
     }
 
     /// Finishes a head's outputs, each row at its own position and in its own sequence.
-    fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>) {
+    fn place(self, tiles: &mut [[f32; LANES]], kind: &mut Kind<'_>, norms: Option<&[NormWeight; 2]>) {
         let (pass, isa) = (self.pass, self.pass.cpu.isa);
         let m = pass.m;
         let mut row_tiles = [[0.0; LANES]; MAX_HEAD_DIM / LANES];
@@ -246,6 +246,7 @@ impl Placed<'_> {
             let angles = pass.angles.at(position, 1);
             match kind {
                 Kind::Query => {
+                    pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[0]));
                     let scale = 1.0 / (pass.shape.head_dim as f32).sqrt();
                     isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale });
                     for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(&*own) {
@@ -253,6 +254,7 @@ impl Placed<'_> {
                     }
                 }
                 Kind::Key(slabs) => {
+                    pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[1]));
                     isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale: 1.0 });
                     isa.run(StoreKeys { tiles: own, m: 1, position, cache: &mut *slabs[slot] });
                 }
@@ -291,15 +293,15 @@ mod tests {
     use super::*;
     use crate::model::{
         LogitRows, Model,
-        gguf::GgufFile,
         native::testing::{gguf_path, token_ids},
+        source::Source,
     };
 
     /// State and logits of a position.
     type Seen = (Vec<f32>, Option<Vec<f32>>);
 
     fn load() -> Option<NativeLlama> {
-        let gguf = GgufFile::open(&gguf_path()?).unwrap();
+        let gguf = Source::open(&gguf_path()?).unwrap();
         Some(NativeLlama::load(&gguf, 600, Some(2)).unwrap())
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::kernel::{Angles, LANES};
 use super::tree::{put_row, take_row};
-use crate::model::ModelError;
+use crate::model::{ModelError, rope::RopeSpec};
 
 /// Sizes that cache and attention share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,16 +115,6 @@ impl KvCache {
     }
 }
 
-/// How positions become angles.
-#[derive(Clone, Debug)]
-pub(super) struct Rope {
-    pub(super) theta: f64,
-    /// Positions are divided by it.
-    pub(super) linear_factor: f64,
-    /// Frequencies are divided by these, when there are any (`rope_freqs` of Llama 3).
-    pub(super) freq_factors: Vec<f32>,
-}
-
 /// Cosines and sines for all positions of a context.
 #[derive(Clone, Debug)]
 pub(super) struct AngleTable {
@@ -134,17 +124,13 @@ pub(super) struct AngleTable {
 }
 
 impl AngleTable {
-    /// `angle(p, i) = p · theta^(−2 i / head_dim)`. Source: Su et al., arXiv:2104.09864.
-    pub(super) fn new(rope: &Rope, head_dim: usize, ctx_len: usize) -> Self {
+    /// `angle(p, i) = p · frequency(i)`, for the half-split order of pairs.
+    pub(super) fn new(rope: &RopeSpec, head_dim: usize, ctx_len: usize) -> Self {
         let half = head_dim / 2;
-        let frequency = |i: usize| {
-            let factor = rope.freq_factors.get(i).map_or(1.0, |&factor| f64::from(factor));
-            rope.theta.powf(-(i as f64) / half as f64) / factor / rope.linear_factor
-        };
-        let frequencies: Vec<f64> = (0..half).map(frequency).collect();
+        let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
         let table = |of: fn(f64) -> f64| -> Arc<[[f32; LANES]]> {
             let lanes = (0..ctx_len).flat_map(|p| frequencies.as_chunks::<LANES>().0.iter().map(move |f| (p, f)));
-            lanes.map(|(p, f)| f.map(|f| of(p as f64 * f) as f32)).collect()
+            lanes.map(|(p, f)| f.map(|f| (of(p as f64 * f) * amplitude) as f32)).collect()
         };
         Self { half: half / LANES, cos: table(f64::cos), sin: table(f64::sin) }
     }

@@ -1,4 +1,4 @@
-//! One transformer block of the Llama family, over at most [`MAX_ROWS`](super::kernel::MAX_ROWS) rows.
+//! One transformer block of the Llama kind, over at most [`MAX_ROWS`](super::kernel::MAX_ROWS) rows.
 //!
 //! Five regions of parallel work: q|k|v with rotation and cache; attention; output projection with
 //! the residual; gate and up with SiLU; down with the residual. Norms between them are too short to
@@ -7,8 +7,8 @@
 use super::{
     cache::{AngleTable, LayerCache},
     kernel::{
-        Acts, BLOCK, Column, Join, LANES, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, SiluMul,
-        StoreKeys, StoreValues, Stretch, attend, rows_at_once,
+        Acts, BLOCK, Column, Join, LANES, Norm, NormHead, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
+        SiluMul, StoreKeys, StoreValues, Stretch, attend, rows_at_once,
     },
     matrix::{Cpu, Matrix},
     tree::{Tree, attend_tree},
@@ -46,6 +46,8 @@ pub(super) type NormWeight = Vec<[f32; LANES]>;
 pub(super) struct Layer {
     pub(super) attn_norm: NormWeight,
     pub(super) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
+    /// Of queries and keys, head by head; before they are rotated.
+    pub(super) head_norms: Option<[NormWeight; 2]>,
     pub(super) out: Matrix, // [d, heads head_dim]
     pub(super) ffn_norm: NormWeight,
     pub(super) gate: Matrix, // [d_ff, d]
@@ -127,7 +129,7 @@ impl Layer {
             for (tile, out) in out.chunks_exact_mut(pass.m).enumerate() {
                 self.qkv.multiply(pass.cpu, head * tiles + tile, acts, Onto::Nothing, out);
             }
-            pass.place(out, place);
+            pass.place(out, place, self.head_norms.as_ref());
         });
     }
 
@@ -207,19 +209,28 @@ impl Pass<'_> {
     }
 
     /// Finishes a head's outputs: queries stay, keys and values go to the cache.
-    fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>) {
+    fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>, norms: Option<&[NormWeight; 2]>) {
         let (m, position, isa) = (self.m, self.base, self.cpu.isa);
         let angles = self.tree.map_or_else(|| self.angles.at(position, m), Tree::angles);
         match place {
             Place::Query => {
+                self.norm_head(tiles, m, norms.map(|norms| &norms[0]));
                 let scale = 1.0 / (self.shape.head_dim as f32).sqrt();
                 isa.run(Rotate { tiles, m, angles, scale });
             }
             Place::Key(cache) => {
+                self.norm_head(tiles, m, norms.map(|norms| &norms[1]));
                 isa.run(Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 });
                 isa.run(StoreKeys { tiles, m, position, cache });
             }
             Place::Value(cache) => isa.run(StoreValues { tiles, m, position, cache }),
+        }
+    }
+
+    /// Norms the rows of one head in place, where the block has such a norm.
+    pub(super) fn norm_head(&self, tiles: &mut [[f32; LANES]], m: usize, weight: Option<&NormWeight>) {
+        if let Some(weight) = weight {
+            self.cpu.isa.run(NormHead { tiles, m, weight, eps: self.shape.eps });
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     tree::Tree,
 };
 use crate::{
-    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, gguf::GgufFile},
+    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, source::Source},
     protocol::TokenId,
 };
 
@@ -65,7 +65,7 @@ struct Course<'a> {
     tree: Option<&'a Tree>,
 }
 
-/// A target of `general.architecture = llama`, read from a GGUF file.
+/// A target of the Llama kind (Llama, Qwen3).
 #[derive(Debug)]
 pub struct NativeLlama {
     pub(super) weights: Arc<Weights>,
@@ -82,9 +82,9 @@ impl NativeLlama {
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, or holds a model that this backend does not run.
-    pub fn load(gguf: &GgufFile, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
+    pub fn load(source: &Source, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
         let pool = Pool::new(threads.unwrap_or_else(threads::available));
-        let mut model = Self::load_with(gguf, ctx_len, pool, Isa::detect())?;
+        let mut model = Self::load_with(source, ctx_len, pool, Isa::detect())?;
         if threads.is_none() {
             threads::choose(&mut model)?;
         }
@@ -100,8 +100,8 @@ impl NativeLlama {
     ///
     /// # Errors
     /// As [`NativeLlama::load`].
-    pub fn load_with(gguf: &GgufFile, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
-        load::llama(gguf, ctx_len, Cpu::new(pool, isa))
+    pub fn load_with(source: &Source, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
+        load::llama(source, ctx_len, Cpu::new(pool, isa))
     }
 
     pub(super) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn load_ctx(ctx_len: usize, threads: usize, isa: Isa) -> Option<NativeLlama> {
-        let file = GgufFile::open(&gguf_path()?).unwrap();
+        let file = Source::open(&gguf_path()?).unwrap();
         Some(NativeLlama::load_with(&file, ctx_len, Pool::new(threads), isa).unwrap())
     }
 

@@ -1,40 +1,31 @@
-//! From a GGUF file to a [`NativeLlama`]: metadata checked, tensors packed one after the other.
+//! From a model on disk to a [`NativeLlama`]: sizes checked, tensors packed one after the other.
 //!
-//! Names and keys are llama.cpp's. Whatever the file asks for that this backend does not do is an
-//! error here, never a silent difference later; nothing in a file can make it panic.
+//! Whatever the model asks for that this backend does not do is an error here, never a silent difference
+//! later; nothing in a file can make it panic.
 
 use std::sync::Arc;
 
 use super::{
-    cache::{AngleTable, KvCache, KvShape, Rope},
-    gguf_source::{GgufSource, RawTensor},
+    cache::{AngleTable, KvCache, KvShape},
     kernel::{BLOCK, LANES, MAX_HEAD_DIM},
     layer::{BlockShape, Layer, NormWeight},
     llama::{NativeLlama, Weights},
-    matrix::{Cpu, Matrix, Part, RowOrder},
+    matrix::{Cpu, Matrix, RowOrder},
+    tensors::{RawTensor, Tensors},
 };
-use crate::{
-    model::{ModelError, ModelSpec, gguf::GgufFile},
-    protocol::ModelInfo,
-};
+use crate::model::{ModelError, ModelSpec, config::LlamaConfig, rope::PairOrder, source::Source};
 
-/// Most that a width or count may be; keeps products of two far from overflow.
-const LIMIT: usize = 1 << 24;
-
-/// Reads the model in `gguf`.
-pub(super) fn llama(gguf: &GgufFile, ctx_len: usize, cpu: Cpu) -> Result<NativeLlama, ModelError> {
-    let source = GgufSource(gguf);
-    let architecture = source.text("general.architecture").unwrap_or("unknown").to_owned();
-    if architecture != "llama" {
-        return Err(unsupported(format!("architecture '{architecture}'")));
-    }
-    refuse_extras(source)?;
-    let shape = block_shape(source)?;
-    let layers = bounded(source, "llama.block_count")?;
-    let kv = KvShape { layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
-    let angles = AngleTable::new(&rope(source, &shape)?, shape.head_dim, ctx_len);
-    let weights = read_weights(source, cpu, shape, layers)?;
-    let spec = spec(source, &weights, kv)?;
+/// Reads the model in `source`.
+pub(super) fn llama(source: &Source, ctx_len: usize, cpu: Cpu) -> Result<NativeLlama, ModelError> {
+    let config = source.config()?;
+    let shape = block_shape(&config);
+    check_shape(&shape)?;
+    let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
+    let angles = AngleTable::new(&config.rope, shape.head_dim, ctx_len);
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config: &config }.read()?;
+    let (layers, final_norm, embedding, head) = weights;
+    let weights = Weights { cpu, shape, layers, final_norm, embedding, head };
+    let spec = spec(source, &config, &weights, kv);
     Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), angles))
 }
 
@@ -42,43 +33,15 @@ fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
-/// Variants that share the architecture's name.
-fn refuse_extras(source: GgufSource<'_>) -> Result<(), ModelError> {
-    if source.maybe_count("llama.expert_count")?.unwrap_or(0) > 0 {
-        return Err(unsupported("mixtures of experts"));
+fn block_shape(config: &LlamaConfig) -> BlockShape {
+    BlockShape {
+        d_model: config.d_model,
+        heads: config.heads,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        d_ff: config.ffn,
+        eps: config.norm_eps,
     }
-    if ["blk.0.attn_q.bias", "blk.0.attn_output.bias", "output.bias"].iter().any(|name| source.has(name)) {
-        return Err(unsupported("models with biases"));
-    }
-    Ok(())
-}
-
-fn bounded(source: GgufSource<'_>, key: &str) -> Result<usize, ModelError> {
-    let count = source.count(key)?;
-    if (1..LIMIT).contains(&count) { Ok(count) } else { Err(ModelError::Metadata(format!("{key} is {count}"))) }
-}
-
-fn block_shape(source: GgufSource<'_>) -> Result<BlockShape, ModelError> {
-    let d_model = bounded(source, "llama.embedding_length")?;
-    let d_ff = bounded(source, "llama.feed_forward_length")?;
-    let heads = bounded(source, "llama.attention.head_count")?;
-    let kv_heads = match source.maybe_count("llama.attention.head_count_kv")? {
-        Some(_) => bounded(source, "llama.attention.head_count_kv")?,
-        None => heads,
-    };
-    let head_dim = match source.maybe_count("llama.attention.key_length")? {
-        Some(_) => bounded(source, "llama.attention.key_length")?,
-        None => d_model / heads,
-    };
-    let eps = source.number("llama.attention.layer_norm_rms_epsilon", 1e-5)?;
-    let shape = BlockShape { d_model, heads, kv_heads, head_dim, d_ff, eps };
-    check_shape(&shape)?;
-    for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
-        if source.maybe_count(key)?.is_some_and(|len| len != head_dim) {
-            return Err(unsupported(format!("{key} other than the head's {head_dim}")));
-        }
-    }
-    Ok(shape)
 }
 
 /// What the kernels ask of sizes.
@@ -93,97 +56,89 @@ pub(super) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn rope(source: GgufSource<'_>, shape: &BlockShape) -> Result<Rope, ModelError> {
-    let freq_factors = if source.has("rope_freqs.weight") {
-        source.vector("rope_freqs.weight", shape.head_dim / 2)?
-    } else {
-        Vec::new()
-    };
-    let linear_factor = match source.text("llama.rope.scaling.type") {
-        None | Some("none") => 1.0,
-        Some("linear") => source.number("llama.rope.scaling.factor", 1.0)?,
-        Some(other) => return Err(unsupported(format!("rotary scaling '{other}'"))),
-    };
-    Ok(Rope {
-        theta: f64::from(source.number("llama.rope.freq_base", 10_000.0)?),
-        linear_factor: f64::from(linear_factor),
-        freq_factors,
-    })
+/// Blocks, final norm, embedding unless it is the head, head.
+type Parts = (Vec<Layer>, NormWeight, Option<Matrix>, Matrix);
+
+/// Packs tensors one after the other; the memory that a file's pages took is given back.
+struct Loader<'a> {
+    tensors: Tensors<'a>,
+    cpu: &'a Cpu,
+    shape: BlockShape,
+    config: &'a LlamaConfig,
 }
 
-fn read_weights(source: GgufSource<'_>, cpu: Cpu, shape: BlockShape, layers: usize) -> Result<Weights, ModelError> {
-    let d = shape.d_model;
-    let vocab = source.shape("token_embd.weight")?.first().copied().unwrap_or(0);
-    if !(1..LIMIT).contains(&vocab) {
-        return Err(ModelError::Metadata(format!("a vocabulary of {vocab}")));
+impl Loader<'_> {
+    fn read(&self) -> Result<Parts, ModelError> {
+        let (v, d) = (self.config.vocab, self.shape.d_model);
+        // the largest first: while a matrix is packed it takes room twice
+        let tokens = self.matrix("token_embd.weight", v, d)?;
+        let (head, embedding) = match self.config.tied {
+            true => (tokens, None),
+            false => (self.matrix("output.weight", v, d)?, Some(tokens)),
+        };
+        let layers = (0..self.config.layers).map(|index| self.layer(index)).collect::<Result<Vec<_>, _>>()?;
+        Ok((layers, self.norm("output_norm.weight", d)?, embedding, head))
     }
-    let layers = (0..layers).map(|index| read_layer(source, &cpu, &shape, index));
-    let layers = layers.collect::<Result<Vec<_>, _>>()?;
-    let final_norm = read_norm(source, "output_norm.weight", d)?;
-    let tokens = read_matrix(source, &cpu, "token_embd.weight", vocab, d)?;
-    let (head, embedding) = if source.has("output.weight") {
-        (read_matrix(source, &cpu, "output.weight", vocab, d)?, Some(tokens))
-    } else {
-        (tokens, None)
-    };
-    Ok(Weights { cpu, shape, layers, final_norm, embedding, head })
+
+    fn layer(&self, index: usize) -> Result<Layer, ModelError> {
+        let BlockShape { d_model: d, d_ff, head_dim, heads, .. } = self.shape;
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        let head_norms = match self.config.qk_norm {
+            true => Some([self.norm(&name("attn_q_norm"), head_dim)?, self.norm(&name("attn_k_norm"), head_dim)?]),
+            false => None,
+        };
+        Ok(Layer {
+            attn_norm: self.norm(&name("attn_norm"), d)?,
+            qkv: self.qkv(&name)?,
+            head_norms,
+            out: self.matrix(&name("attn_output"), d, heads * head_dim)?,
+            ffn_norm: self.norm(&name("ffn_norm"), d)?,
+            gate: self.matrix(&name("ffn_gate"), d_ff, d)?,
+            up: self.matrix(&name("ffn_up"), d_ff, d)?,
+            down: self.matrix(&name("ffn_down"), d, d_ff)?,
+        })
+    }
+
+    fn qkv(&self, name: &dyn Fn(&str) -> String) -> Result<Matrix, ModelError> {
+        let BlockShape { d_model: d, head_dim, heads, kv_heads, .. } = self.shape;
+        let turned = match self.tensors.0.pair_order(self.config) {
+            PairOrder::Interleaved => RowOrder::Deinterleaved { head_dim },
+            PairOrder::HalfSplit => RowOrder::Stored,
+        };
+        let parts = [("attn_q", heads, turned), ("attn_k", kv_heads, turned), ("attn_v", kv_heads, RowOrder::Stored)];
+        let read = |&(part, heads, _): &(&str, usize, RowOrder)| self.tensors.matrix(&name(part), heads * head_dim, d);
+        let stored = parts.iter().map(read).collect::<Result<Vec<RawTensor<'_>>, _>>()?;
+        let packed: Vec<_> =
+            stored.iter().zip(parts).map(|(raw, (_, heads, order))| raw.part(heads * head_dim, order)).collect();
+        let matrix = Matrix::pack(self.cpu, d, &packed);
+        parts.iter().for_each(|(part, ..)| self.tensors.0.release(&name(part)));
+        Ok(matrix)
+    }
+
+    fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
+        let raw = self.tensors.matrix(name, rows, k)?;
+        let matrix = Matrix::pack(self.cpu, k, &[raw.part(rows, RowOrder::Stored)]);
+        self.tensors.0.release(name);
+        Ok(matrix)
+    }
+
+    fn norm(&self, name: &str, len: usize) -> Result<NormWeight, ModelError> {
+        Ok(self.tensors.0.vector(name, len)?.as_chunks::<LANES>().0.to_vec())
+    }
 }
 
-fn read_layer(source: GgufSource<'_>, cpu: &Cpu, shape: &BlockShape, index: usize) -> Result<Layer, ModelError> {
-    let BlockShape { d_model: d, d_ff, head_dim, .. } = *shape;
-    let (q_rows, kv_rows) = (shape.heads * head_dim, shape.kv_heads * head_dim);
-    let name = |part: &str| format!("blk.{index}.{part}.weight");
-    let q = source.matrix(&name("attn_q"), q_rows, d)?;
-    let k = source.matrix(&name("attn_k"), kv_rows, d)?;
-    let v = source.matrix(&name("attn_v"), kv_rows, d)?;
-    let turned = RowOrder::Deinterleaved { head_dim };
-    let parts = [part(&q, q_rows, turned), part(&k, kv_rows, turned), part(&v, kv_rows, RowOrder::Stored)];
-    Ok(Layer {
-        attn_norm: read_norm(source, &name("attn_norm"), d)?,
-        qkv: Matrix::pack(cpu, d, &parts),
-        out: read_matrix(source, cpu, &name("attn_output"), d, q_rows)?,
-        ffn_norm: read_norm(source, &name("ffn_norm"), d)?,
-        gate: read_matrix(source, cpu, &name("ffn_gate"), d_ff, d)?,
-        up: read_matrix(source, cpu, &name("ffn_up"), d_ff, d)?,
-        down: read_matrix(source, cpu, &name("ffn_down"), d, d_ff)?,
-    })
-}
-
-fn part(tensor: &RawTensor, rows: usize, order: RowOrder) -> Part<'_> {
-    Part { encoding: tensor.encoding, rows, bytes: &tensor.bytes, order }
-}
-
-fn read_matrix(source: GgufSource<'_>, cpu: &Cpu, name: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
-    let tensor = source.matrix(name, rows, k)?;
-    Ok(Matrix::pack(cpu, k, &[part(&tensor, rows, RowOrder::Stored)]))
-}
-
-fn read_norm(source: GgufSource<'_>, name: &str, len: usize) -> Result<NormWeight, ModelError> {
-    Ok(source.vector(name, len)?.as_chunks::<LANES>().0.to_vec())
-}
-
-fn spec(source: GgufSource<'_>, weights: &Weights, kv: KvShape) -> Result<ModelSpec, ModelError> {
-    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    let info = ModelInfo {
-        name: source.text("general.name").unwrap_or("unnamed").to_owned(),
-        architecture: "llama".to_owned(),
-        file: source.file_name(),
-        sha256: None,
-        layers: count(kv.layers),
-        d_model: count(weights.shape.d_model),
-        vocab: count(weights.head.rows()),
-        context_length: count(source.maybe_count("llama.context_length")?.unwrap_or(kv.ctx_len)),
-        weight_bytes: weights.bytes() as u64,
-        kv_bytes_per_token: kv.bytes_per_position(),
-    };
-    Ok(ModelSpec {
+fn spec(source: &Source, config: &LlamaConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
+    let mut info = source.describe(config);
+    info.weight_bytes = weights.bytes() as u64;
+    info.kv_bytes_per_token = kv.bytes_per_position();
+    ModelSpec {
         info,
         ctx_len: kv.ctx_len,
         backend: "native",
         device: format!("cpu ({})", weights.cpu.isa.name()),
         dtype: weights.layers.first().map_or("none", |layer| layer.down.dtype()).to_owned(),
         threads: weights.cpu.pool.threads(),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -205,7 +160,7 @@ mod tests {
     fn load(bytes: &[u8], isa: Isa, threads: usize) -> Result<NativeLlama, ModelError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        llama(&GgufFile::open(file.path())?, 64, Cpu::new(Pool::new(threads), isa))
+        llama(&Source::open(file.path())?, 64, Cpu::new(Pool::new(threads), isa))
     }
 
     #[test]

@@ -8,7 +8,6 @@
 
 mod batch;
 mod cache;
-mod gguf_source;
 mod head;
 pub mod kernel;
 mod layer;
@@ -17,6 +16,7 @@ mod load;
 mod matrix;
 mod mtp;
 mod mtp_file;
+mod tensors;
 #[cfg(test)]
 mod testing;
 mod threads;

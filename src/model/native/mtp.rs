@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::{
-    cache::{AngleTable, KvCache, KvShape, Rope},
+    cache::{AngleTable, KvCache, KvShape},
     head,
     kernel::{Acts, LANES, MAX_ROWS, Norm, Onto, Operand},
     layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
@@ -20,7 +20,7 @@ use super::{
     mtp_file::MtpFile,
 };
 use crate::{
-    model::{Forward, ModelError, MtpModule, Rows, mtp::MtpConfig},
+    model::{Forward, ModelError, MtpModule, Rows, mtp::MtpConfig, rope::RopeSpec},
     protocol::TokenId,
 };
 
@@ -150,7 +150,7 @@ impl NativeMtp {
             head_dim: shape.head_dim,
             ctx_len: target.cache.shape().ctx_len,
         };
-        let rope = Rope { theta: f64::from(config.rope_theta), linear_factor: 1.0, freq_factors: Vec::new() };
+        let rope = RopeSpec::plain(f64::from(config.rope_theta));
         Ok(Self {
             weights: file.weights()?,
             target: shared,
@@ -292,7 +292,7 @@ mod tests {
 
     fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
         let (gguf, module, config) = (gguf_path()?, mtp_path(file), mtp_path("config.json"));
-        let target = NativeLlama::load(&crate::model::gguf::GgufFile::open(&gguf).unwrap(), 256, Some(2)).unwrap();
+        let target = NativeLlama::load(&crate::model::source::Source::open(&gguf).unwrap(), 256, Some(2)).unwrap();
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
         let module = NativeMtp::load_as(&std::fs::read(module).unwrap(), &config, &target, storage).unwrap();
         Some((target, module))

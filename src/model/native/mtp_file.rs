@@ -12,7 +12,10 @@ use super::{
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
     mtp::{MtpStorage, MtpWeights},
 };
-use crate::{model::ModelError, protocol::TokenId};
+use crate::{
+    model::{ModelError, fp8::from_e4m3},
+    protocol::TokenId,
+};
 
 /// An open file, and what its matrices are to become.
 pub(super) struct MtpFile<'a> {
@@ -78,6 +81,7 @@ impl<'a> MtpFile<'a> {
         Ok(Layer {
             attn_norm: self.norm("input_layernorm")?,
             qkv: self.pack(d, &qkv),
+            head_norms: None,
             out: self.pack(heads * head_dim, &self.matrix("self_attn.o_proj", d, heads * head_dim)?),
             ffn_norm: self.norm("post_attention_layernorm")?,
             gate: self.pack(d, &self.matrix("mlp.gate_proj", d_ff, d)?),
@@ -140,31 +144,5 @@ impl<'a> MtpFile<'a> {
                 return Err(ModelError::Unsupported(format!("tensor '{name}' is stored as {other:?}")));
             }
         })
-    }
-}
-
-/// FP8 with 4 bits of exponent and 3 of mantissa, without infinities. Source: Micikevicius et al.,
-/// arXiv:2209.05433.
-fn from_e4m3(bits: u8) -> f32 {
-    let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
-    let size = match (exponent, bits & 7) {
-        (15, 7) => f32::NAN,
-        (0, _) => mantissa / 512.0, // 2^-6 · mantissa / 8
-        _ => (1.0 + mantissa / 8.0) * 2.0f32.powi(exponent - 7),
-    };
-    if bits & 0x80 == 0 { size } else { -size }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::from_e4m3;
-
-    #[test]
-    fn e4m3_has_the_known_values() {
-        let known = [(0x00, 0.0), (0x01, 0.001_953_125), (0x08, 0.015_625), (0x38, 1.0), (0x7e, 448.0), (0xc0, -2.0)];
-        for (bits, value) in known {
-            assert_eq!(from_e4m3(bits), value, "{bits:#x}");
-        }
-        assert!(from_e4m3(0x7f).is_nan() && from_e4m3(0xff).is_nan());
     }
 }

@@ -91,8 +91,10 @@ pub(super) fn tiny_gguf(omit: &str) -> Vec<u8> {
         ("feed_forward_length", 96),
         ("attention.head_count", 2),
         ("attention.head_count_kv", 1),
+        ("context_length", 64),
     ];
     let mut metadata = vec![("general.architecture".to_owned(), Value::String("llama".to_owned()))];
+    metadata.push(("llama.attention.layer_norm_rms_epsilon".to_owned(), Value::F32(1e-5)));
     metadata.extend(counts.map(|(key, count)| (format!("llama.{key}"), Value::U32(count))));
     let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();

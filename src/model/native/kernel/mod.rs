@@ -41,7 +41,7 @@ pub(crate) use encoding::{Encoding, Unit};
 pub(crate) use form::{BLOCK, Form, copy_row};
 pub(crate) use lanes::LANES;
 pub(crate) use memory::{Arena, Bytes};
-pub(crate) use norm::{Load, Norm, SiluMul, Survey};
+pub(crate) use norm::{Load, Norm, NormHead, SiluMul, Survey};
 pub(crate) use pack::{read_unit, write_unit};
 pub(crate) use rope::{Angles, Rotate, StoreKeys, StoreValues};
 

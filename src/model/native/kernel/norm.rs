@@ -68,6 +68,28 @@ fn inverse_size<S: Lanes>(s: S, x: &[[f32; LANES]], m: usize, eps: f32) -> f32 {
     1.0 / (lanes::sum(s, squares) / (tiles * LANES) as f32 + eps).sqrt()
 }
 
+/// The same over rows of one head, in place: what follows is not a matrix.
+pub(crate) struct NormHead<'a> {
+    pub(crate) tiles: &'a mut [[f32; LANES]], // [head_dim / 16][m]
+    pub(crate) m: usize,
+    pub(crate) weight: &'a [[f32; LANES]], // [head_dim / 16]
+    pub(crate) eps: f32,
+}
+
+impl Kernel for NormHead<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        for row in 0..self.m {
+            let inverse = s.splat(inverse_size(s, &self.tiles[row..], self.m, self.eps));
+            for (tile, weight) in self.tiles[row..].iter_mut().step_by(self.m).zip(self.weight) {
+                s.store(s.mul(s.mul(s.load(tile), inverse), s.load(weight)), tile);
+            }
+        }
+    }
+}
+
 /// `silu(gate) · up` for 32 columns of all rows, `silu(x) = x / (1 + e^−x)`.
 /// Source: Shazeer, arXiv:2002.05202.
 pub(crate) struct SiluMul<'a, 'b> {
@@ -191,6 +213,20 @@ mod tests {
                 for ((x, weight), got) in expected.zip(kept.as_flattened()) {
                     assert!((f64::from(*x) / size * f64::from(*weight) - f64::from(*got)).abs() < 1e-6);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn heads_are_normed_in_place_as_rows_are() {
+        let (x, weight) = (Noise(8).lanes(4 * 5), Noise(9).lanes(4));
+        for isa in Isa::available() {
+            let mut tiles = x.clone();
+            isa.run(NormHead { tiles: &mut tiles, m: 5, weight: &weight, eps: 1e-5 });
+            let (_, kept, _) = norm(isa, &x, &weight);
+            for row in 0..5 {
+                let got: Vec<_> = tiles[row..].iter().step_by(5).copied().collect();
+                assert!(got == kept[row * 4..(row + 1) * 4], "{}, row {row}", isa.name());
             }
         }
     }

@@ -1,0 +1,142 @@
+//! What a model on disk is and what it would take to run, before any weight is read: `models info`.
+//!
+//! Invariant: everything here is read from headers, so a card costs no more for a large model.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+
+use indicatif::{DecimalBytes, HumanCount};
+use serde::Serialize;
+
+use super::ModelError;
+use super::cache::KvCache;
+use super::config::LlamaConfig;
+use super::load::DEFAULT_CTX;
+use super::rope::RopeScaling;
+use super::source::Source;
+
+/// A model in figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Card {
+    /// As it calls itself.
+    pub title: String,
+    /// The family.
+    pub architecture: String,
+    /// Weights of all matrices.
+    pub parameters: u64,
+    /// Transformer blocks.
+    pub layers: usize,
+    /// Width of the hidden state.
+    pub d_model: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Width of the feed-forward layers.
+    pub ffn: usize,
+    /// Rows of the embedding.
+    pub vocab: usize,
+    /// Whether the embedding is the output head too.
+    pub tied: bool,
+    /// Longest context it was made for.
+    pub context_length: usize,
+    /// How rotary positions are stretched, if they are.
+    pub rope_scaling: Option<String>,
+    /// In what the weights are stored.
+    pub dtype: String,
+    /// Bytes of the tensors on disk.
+    pub tensor_bytes: u64,
+    /// Bytes of KV cache per token on the native backend (halves); candle's takes twice that.
+    pub kv_bytes_per_token: u64,
+    /// Kind of tokenizer, or why there is none.
+    pub tokenizer: String,
+    /// Tokens that end an answer.
+    pub ends: Vec<String>,
+    /// Whether there is a chat template.
+    pub has_template: bool,
+}
+
+impl Card {
+    /// Reads the headers of a file or folder.
+    ///
+    /// # Errors
+    /// When it is damaged or of a family that does not run.
+    pub fn read(path: &Path) -> Result<Self, ModelError> {
+        let source = Source::open(path)?;
+        let config = source.config()?;
+        let (tokenizer, ends, has_template) = match source.codec() {
+            Ok(codec) => {
+                let has_template = source.template(&codec)?.is_some();
+                (format!("{}, {} tokens", codec.kind(), codec.len()), codec.end_names(), has_template)
+            }
+            Err(error) => (format!("none that runs: {error}"), Vec::new(), false),
+        };
+        let per_layer = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 2;
+        Ok(Self {
+            title: source.name(),
+            architecture: config.architecture.name().to_owned(),
+            parameters: config.matrix_weights(),
+            rope_scaling: scaling(&config),
+            dtype: source.stored_dtype(),
+            tensor_bytes: source.tensor_bytes(),
+            kv_bytes_per_token: config.layers as u64 * per_layer,
+            tokenizer,
+            ends,
+            has_template,
+            layers: config.layers,
+            d_model: config.d_model,
+            heads: config.heads,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            ffn: config.ffn,
+            vocab: config.vocab,
+            tied: config.tied,
+            context_length: config.context_length,
+        })
+    }
+}
+
+fn scaling(config: &LlamaConfig) -> Option<String> {
+    match &config.rope.scaling {
+        RopeScaling::Plain => None,
+        RopeScaling::Linear(factor) => Some(format!("linear by {factor}")),
+        RopeScaling::Llama3 { factor, original, .. } => Some(format!("llama3 by {factor} from {original}")),
+        RopeScaling::Yarn { factor, original, .. } => Some(format!("yarn by {factor} from {original}")),
+        RopeScaling::Factors(_) => Some("a factor for each pair (rope_freqs)".to_owned()),
+    }
+}
+
+impl Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |text: &str| super::error::clean(text);
+        writeln!(f, "model    {} ({}), {} weights", text(&self.title), self.architecture, HumanCount(self.parameters))?;
+        writeln!(
+            f,
+            "shape    {} layers of width {}, {} query heads over {} of {}, feed-forward {}",
+            self.layers, self.d_model, self.heads, self.kv_heads, self.head_dim, self.ffn
+        )?;
+        let head = if self.tied { "the embedding is the head" } else { "a head of its own" };
+        writeln!(f, "vocab    {} tokens, {head}", self.vocab)?;
+        let scaling = self.rope_scaling.as_ref().map_or_else(String::new, |scaling| format!(", stretched: {scaling}"));
+        writeln!(f, "context  {} tokens{scaling}", self.context_length)?;
+        let ctx = self.context_length.min(DEFAULT_CTX);
+        writeln!(
+            f,
+            "memory   weights {} as {}; cache {} a token, {} for {ctx} (candle: twice that)",
+            DecimalBytes(self.tensor_bytes),
+            self.dtype,
+            DecimalBytes(self.kv_bytes_per_token),
+            DecimalBytes(self.kv_bytes_per_token * ctx as u64)
+        )?;
+        writeln!(f, "reads    {}", text(&self.tokenizer))?;
+        let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();
+        writeln!(f, "ends at  {}", if ends.is_empty() { "nothing that is known".to_owned() } else { ends.join(" ") })?;
+        write!(
+            f,
+            "chat     {}",
+            if self.has_template { "with the model's own template" } else { "no template: use --raw" }
+        )
+    }
+}

@@ -1,0 +1,328 @@
+//! `config.json` as Hugging Face writes it, mirrored key by key, and what of it this program runs.
+//!
+//! Invariant: a key that asks for something else than what is computed is an error that names it, never
+//! a silent difference. Keys nobody needs are not read.
+
+use serde::Deserialize;
+
+use super::ModelError;
+use super::config::LlamaConfig;
+use super::error::clean;
+use super::family::Architecture;
+use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
+
+/// The keys of `config.json` that matter.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HfConfig {
+    /// The family.
+    pub model_type: String,
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    intermediate_size: usize,
+    rms_norm_eps: f64,
+    max_position_embeddings: usize,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<RopeParameters>,
+    rope_parameters: Option<RopeParameters>,
+    /// None when the key is missing: then the tensors decide.
+    pub tie_word_embeddings: Option<bool>,
+    hidden_act: Option<String>,
+    #[serde(default)]
+    attention_bias: bool,
+    #[serde(default)]
+    mlp_bias: bool,
+    #[serde(default)]
+    use_sliding_window: bool,
+    layer_types: Option<Vec<String>>,
+    /// How weights are compressed.
+    pub quantization_config: Option<Quantization>,
+}
+
+/// `rope_scaling`, or `rope_parameters` of newer files.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct RopeParameters {
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+    rope_theta: Option<f64>,
+    factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    beta_fast: Option<f64>,
+    beta_slow: Option<f64>,
+    attention_factor: Option<f64>,
+    mscale: Option<f64>,
+    mscale_all_dim: Option<f64>,
+    truncate: Option<bool>,
+    partial_rotary_factor: Option<f64>,
+}
+
+/// `quantization_config`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Quantization {
+    quant_method: Option<String>,
+    weight_block_size: Option<[usize; 2]>,
+}
+
+impl Quantization {
+    /// Rows and columns that share a scale.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for every compression but FP8 in blocks.
+    pub fn fp8_block(&self) -> Result<[usize; 2], ModelError> {
+        let method = self.quant_method.as_deref().unwrap_or("(none)");
+        match (method, self.weight_block_size) {
+            ("fp8", Some(block)) if block.iter().all(|size| (1..=1 << 20).contains(size)) => Ok(block),
+            ("fp8", _) => Err(ModelError::Unsupported(
+                "'quantization_config' is fp8 without a 'weight_block_size'; only block-scaled FP8 is supported".into(),
+            )),
+            (other, _) => Err(ModelError::Unsupported(format!(
+                "'quantization_config.quant_method' is '{}', which is not supported; use the unquantised checkpoint, an FP8 one or a GGUF file",
+                clean(other)
+            ))),
+        }
+    }
+}
+
+impl HfConfig {
+    /// Reads the JSON text.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for a family that does not run, [`ModelError::Metadata`] naming the key
+    /// that is missing or of another type.
+    pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
+        #[derive(Deserialize)]
+        struct Kind {
+            model_type: String,
+        }
+        let wrong = |error: serde_json::Error| ModelError::Metadata(format!("config.json: {error}"));
+        let kind: Kind = serde_json::from_slice(json).map_err(wrong)?;
+        Architecture::of_model_type(&kind.model_type)?; // what another family is missing is not the point
+        serde_json::from_slice(json).map_err(wrong)
+    }
+
+    /// The sizes; `has_head` says whether there is an output head among the tensors.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
+    pub fn llama(&self, has_head: bool) -> Result<LlamaConfig, ModelError> {
+        let architecture = Architecture::of_model_type(&self.model_type)?;
+        self.refuse_extras()?;
+        let heads = size("num_attention_heads", self.num_attention_heads, 1024)?;
+        let d_model = size("hidden_size", self.hidden_size, 1 << 16)?;
+        let tied = match self.tie_word_embeddings {
+            Some(false) if !has_head => {
+                return Err(ModelError::Metadata(
+                    "'tie_word_embeddings' is false and there is no tensor 'lm_head.weight'".into(),
+                ));
+            }
+            Some(tied) => tied,
+            None => !has_head,
+        };
+        let config = LlamaConfig {
+            architecture,
+            vocab: size("vocab_size", self.vocab_size, 1 << 24)?,
+            d_model,
+            layers: size("num_hidden_layers", self.num_hidden_layers, 1024)?,
+            heads,
+            kv_heads: size("num_key_value_heads", self.num_key_value_heads.unwrap_or(heads), 1024)?,
+            head_dim: size("head_dim", self.head_dim.unwrap_or(d_model / heads), 1 << 12)?,
+            ffn: size("intermediate_size", self.intermediate_size, 1 << 20)?,
+            norm_eps: positive("rms_norm_eps", self.rms_norm_eps)? as f32,
+            qk_norm: architecture.norms_heads(),
+            rope: self.rope()?,
+            context_length: size("max_position_embeddings", self.max_position_embeddings, 1 << 24)?,
+            tied,
+        };
+        config.check(("num_attention_heads", "num_key_value_heads"))?;
+        if self.head_dim.is_none() && d_model % heads != 0 {
+            return Err(ModelError::Metadata(format!(
+                "'hidden_size' is {d_model}, which 'num_attention_heads' ({heads}) does not divide, and there is no 'head_dim'"
+            )));
+        }
+        Ok(config)
+    }
+
+    fn refuse_extras(&self) -> Result<(), ModelError> {
+        let refused = |what: String| Err(ModelError::Unsupported(format!("{what}, which is not supported")));
+        if let Some(act) = self.hidden_act.as_deref().filter(|act| !["silu", "swish"].contains(act)) {
+            return refused(format!("'hidden_act' is '{}'", clean(act)));
+        }
+        for (key, is_set) in [
+            ("attention_bias", self.attention_bias),
+            ("mlp_bias", self.mlp_bias),
+            ("use_sliding_window", self.use_sliding_window),
+        ] {
+            if is_set {
+                return refused(format!("'{key}' is true"));
+            }
+        }
+        let Some(types) = &self.layer_types else {
+            return Ok(());
+        };
+        if types.len() != self.num_hidden_layers {
+            return Err(ModelError::Metadata(format!(
+                "'layer_types' names {} layers and 'num_hidden_layers' is {}",
+                types.len(),
+                self.num_hidden_layers
+            )));
+        }
+        match types.iter().find(|kind| *kind != "full_attention") {
+            Some(kind) => refused(format!("'layer_types' holds '{}'", clean(kind))),
+            None => Ok(()),
+        }
+    }
+
+    fn rope(&self) -> Result<RopeSpec, ModelError> {
+        let none = RopeParameters::default();
+        let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref()).unwrap_or(&none);
+        let theta = positive("rope_theta", given.rope_theta.or(self.rope_theta).unwrap_or(10_000.0))?;
+        if given.partial_rotary_factor.is_some_and(|part| part != 1.0) {
+            return Err(ModelError::Unsupported("'partial_rotary_factor' other than 1 is not supported here".into()));
+        }
+        let need = |key: &str, value: Option<f64>| match value {
+            Some(value) => positive(key, value),
+            None => Err(ModelError::Metadata(format!("the rotary scaling lacks '{key}'"))),
+        };
+        let original = || {
+            let given = given.original_max_position_embeddings;
+            positive("original_max_position_embeddings", given.unwrap_or(self.max_position_embeddings as f64))
+        };
+        let scaling = match given.rope_type.as_deref() {
+            None | Some("default") => RopeScaling::Plain,
+            Some("linear") => RopeScaling::Linear(need("factor", given.factor)?),
+            Some("llama3") => RopeScaling::Llama3 {
+                factor: need("factor", given.factor)?,
+                low: need("low_freq_factor", given.low_freq_factor)?,
+                high: need("high_freq_factor", given.high_freq_factor)?,
+                original: original()?,
+            },
+            Some("yarn") => {
+                if given.mscale.is_some() || given.mscale_all_dim.is_some() || given.truncate == Some(false) {
+                    return Err(ModelError::Unsupported(
+                        "yarn scaling with 'mscale', 'mscale_all_dim' or 'truncate' is not supported".into(),
+                    ));
+                }
+                let factor = need("factor", given.factor)?;
+                RopeScaling::Yarn {
+                    factor,
+                    original: original()?,
+                    fast: positive("beta_fast", given.beta_fast.unwrap_or(32.0))?,
+                    slow: positive("beta_slow", given.beta_slow.unwrap_or(1.0))?,
+                    amplitude: match given.attention_factor {
+                        Some(factor) => positive("attention_factor", factor)?,
+                        None => yarn_amplitude(factor),
+                    },
+                }
+            }
+            Some(other) => {
+                return Err(ModelError::Unsupported(format!(
+                    "'rope_type' is '{}', which is not supported; default, linear, llama3 and yarn are",
+                    clean(other)
+                )));
+            }
+        };
+        if let RopeScaling::Llama3 { low, high, .. } = scaling
+            && low >= high
+        {
+            return Err(ModelError::Metadata(format!(
+                "'low_freq_factor' is {low}, which is not below 'high_freq_factor' ({high})"
+            )));
+        }
+        Ok(RopeSpec { theta, scaling })
+    }
+}
+
+fn size(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
+    if (1..=most).contains(&size) {
+        return Ok(size);
+    }
+    Err(ModelError::Metadata(format!("'{key}' is {size}, expected 1 to {most}")))
+}
+
+fn positive(key: &str, value: f64) -> Result<f64, ModelError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(ModelError::Metadata(format!("'{key}' is {value}, expected a positive number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn base() -> Value {
+        json!({
+            "model_type": "qwen3", "vocab_size": 320, "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "intermediate_size": 96,
+            "rms_norm_eps": 1e-6, "max_position_embeddings": 512, "rope_theta": 1e6, "hidden_act": "silu",
+            "attention_bias": false, "use_sliding_window": false, "layer_types": ["full_attention", "full_attention"],
+            "tie_word_embeddings": true, "torch_dtype": "bfloat16"
+        })
+    }
+
+    fn read(config: &Value) -> Result<LlamaConfig, String> {
+        let read = HfConfig::from_json(config.to_string().as_bytes()).and_then(|config| config.llama(false));
+        read.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_good_config_is_read() {
+        let config = read(&base()).unwrap();
+        assert_eq!((config.head_dim, config.q_width(), config.qk_norm, config.tied), (32, 128, true, true));
+        let mut newer = base();
+        newer["rope_parameters"] = json!({"rope_type": "default", "rope_theta": 5e5});
+        assert_eq!(read(&newer).unwrap().rope, RopeSpec::plain(5e5));
+    }
+
+    #[test]
+    fn what_does_not_go_is_named() {
+        let cases = [
+            ("num_key_value_heads", json!(3), "'num_key_value_heads' is 3"),
+            ("head_dim", json!(31), "head width of 31"),
+            ("hidden_size", json!(0), "'hidden_size' is 0"),
+            ("hidden_size", json!("64"), "expected usize"),
+            ("hidden_size", Value::Null, "expected usize"),
+            ("intermediate_size", json!(99_999_999), "'intermediate_size' is 99999999"),
+            ("rms_norm_eps", json!(-1.0), "'rms_norm_eps' is -1"),
+            ("hidden_act", json!("gelu"), "'hidden_act' is 'gelu'"),
+            ("attention_bias", json!(true), "'attention_bias' is true"),
+            ("use_sliding_window", json!(true), "'use_sliding_window' is true"),
+            ("layer_types", json!(["full_attention"]), "'layer_types' names 1 layers"),
+            ("layer_types", json!(["full_attention", "sliding_attention"]), "'sliding_attention'"),
+            ("rope_scaling", json!({"rope_type": "longrope", "factor": 4.0}), "'rope_type' is 'longrope'"),
+            ("rope_scaling", json!({"type": "linear"}), "lacks 'factor'"),
+            ("tie_word_embeddings", json!(false), "no tensor 'lm_head.weight'"),
+            ("model_type", json!("gemma4"), "is Gemma 4, which is not supported yet"),
+            ("model_type", json!("wholly-new\u{1b}"), "the model_type 'wholly-new\u{fffd}' is not supported yet"),
+        ];
+        for (key, value, says) in cases {
+            let mut config = base();
+            config[key] = value;
+            let error = read(&config).unwrap_err();
+            assert!(error.contains(says) && error.lines().count() == 1, "{key}: {error}");
+        }
+        let mut config = base();
+        config.as_object_mut().unwrap().remove("num_hidden_layers");
+        assert!(read(&config).unwrap_err().contains("missing field `num_hidden_layers`"));
+    }
+
+    #[test]
+    fn compressions_other_than_fp8_in_blocks_are_declined_by_name() {
+        let block = |json: Value| serde_json::from_value::<Quantization>(json).unwrap().fp8_block();
+        assert_eq!(block(json!({"quant_method": "fp8", "weight_block_size": [128, 128]})).unwrap(), [128, 128]);
+        for (config, says) in [
+            (json!({"quant_method": "awq"}), "'awq'"),
+            (json!({"quant_method": "fp8"}), "weight_block_size"),
+            (json!({"quant_method": "fp8", "weight_block_size": [0, 128]}), "weight_block_size"),
+        ] {
+            assert!(block(config).unwrap_err().to_string().contains(says));
+        }
+    }
+}

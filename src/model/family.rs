@@ -1,0 +1,123 @@
+//! The model families by their names in files: those that run, and those that are known and do not.
+//!
+//! Invariant: a name that is recognised is answered with what it is; only a name nobody has heard of
+//! is called unknown.
+
+use super::ModelError;
+use super::error::clean;
+use super::rope::PairOrder;
+
+/// A family that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// Llama, and whatever is built alike: SmolLM2, TinyLlama.
+    Llama,
+    /// Qwen3 without experts: Llama with normed queries and keys.
+    Qwen3,
+}
+
+/// Names of families that are known and not run, and what they are.
+const DECLINED: &[(&str, &str)] = &[
+    ("qwen2", "Qwen2 (biased queries, keys and values)"),
+    ("qwen2moe", "a mixture of experts"),
+    ("qwen3moe", "a mixture of experts"),
+    ("qwen3_moe", "a mixture of experts"),
+    ("qwen3next", "Qwen3-Next, a mixture of experts"),
+    ("qwen3_next", "Qwen3-Next, a mixture of experts"),
+    ("qwen35", "Qwen3.5"),
+    ("qwen3_5", "Qwen3.5"),
+    ("qwen3_5_text", "Qwen3.5"),
+    ("qwen35moe", "Qwen3.5 with experts"),
+    ("qwen3_5_moe", "Qwen3.5 with experts"),
+    ("llama4", "Llama 4, a mixture of experts"),
+    ("mixtral", "a mixture of experts"),
+    ("mistral", "Mistral (sliding-window attention)"),
+    ("mistral3", "Mistral 3"),
+    ("gemma", "Gemma"),
+    ("gemma2", "Gemma 2"),
+    ("gemma3", "Gemma 3"),
+    ("gemma3_text", "Gemma 3"),
+    ("gemma4", "Gemma 4"),
+    ("gemma4_text", "Gemma 4"),
+    ("gemma4-assistant", "an assistant of Gemma 4, which drafts for it"),
+    ("gemma4_assistant", "an assistant of Gemma 4, which drafts for it"),
+    ("eagle3", "an EAGLE-3 head, which drafts for another model"),
+    ("deepseek2", "DeepSeek (latent attention, experts)"),
+    ("deepseek_v2", "DeepSeek-V2 (latent attention, experts)"),
+    ("deepseek_v3", "DeepSeek-V3 (latent attention, experts)"),
+    ("deepseek32", "DeepSeek-V3.2 (sparse attention, experts)"),
+    ("deepseek_v32", "DeepSeek-V3.2 (sparse attention, experts)"),
+    ("deepseek4", "DeepSeek-V4"),
+    ("deepseek_v4", "DeepSeek-V4"),
+    ("glm4moe", "GLM-4.5 and later, a mixture of experts"),
+    ("glm4_moe", "GLM-4.5 and later, a mixture of experts"),
+    ("glm4_moe_lite", "GLM-4.7-Flash (latent attention, experts)"),
+    ("mimo", "MiMo-7B (Qwen2 with a draft module)"),
+    ("mimo2", "MiMo-V2, a mixture of experts"),
+    ("mimo_v2_flash", "MiMo-V2, a mixture of experts"),
+    ("step35", "Step-3.5, a mixture of experts"),
+    ("phi3", "Phi-3"),
+    ("olmo2", "OLMo 2"),
+    ("granite", "Granite"),
+    ("gpt-oss", "gpt-oss, a mixture of experts"),
+    ("gpt_oss", "gpt-oss, a mixture of experts"),
+    ("nemotron_h", "Nemotron-H"),
+    ("smollm3", "SmolLM3 (layers without positions)"),
+    ("falcon", "Falcon"),
+    ("gpt2", "GPT-2"),
+    ("bert", "BERT, which continues no text"),
+];
+
+/// What runs, for messages.
+const RUNS: &str = "this version runs llama and qwen3";
+
+impl Architecture {
+    /// By `general.architecture` of a GGUF file.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] saying what it is.
+    pub fn of_gguf(name: &str) -> Result<Self, ModelError> {
+        Self::of(name, "architecture")
+    }
+
+    /// By `model_type` of a `config.json`.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] saying what it is.
+    pub fn of_model_type(name: &str) -> Result<Self, ModelError> {
+        Self::of(name, "model_type")
+    }
+
+    fn of(name: &str, kind: &str) -> Result<Self, ModelError> {
+        match name {
+            "llama" => Ok(Self::Llama),
+            "qwen3" => Ok(Self::Qwen3),
+            other => Err(ModelError::Unsupported(match DECLINED.iter().find(|(name, _)| *name == other) {
+                Some((name, what)) => format!("the {kind} '{name}' is {what}, which is not supported yet; {RUNS}"),
+                None => format!("the {kind} '{}' is not supported yet; {RUNS}", clean(other)),
+            })),
+        }
+    }
+
+    /// As files name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+
+    /// Whether queries and keys are normed head by head.
+    pub(super) const fn norms_heads(self) -> bool {
+        matches!(self, Self::Qwen3)
+    }
+
+    /// Order of rotary pairs in GGUF files: llama's were permuted by the converter.
+    pub(super) const fn gguf_pairs(self) -> PairOrder {
+        match self {
+            Self::Llama => PairOrder::Interleaved,
+            Self::Qwen3 => PairOrder::HalfSplit,
+        }
+    }
+}

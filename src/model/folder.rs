@@ -1,0 +1,336 @@
+//! A model folder as Hugging Face lays it out: `config.json`, safetensors in one file or in shards with
+//! an index, and the tokenizer's files.
+//!
+//! Invariant: all shards are mapped and all headers checked when the folder is opened, so a shard that is
+//! missing or cut short is told before anything is read. Tensors go by GGUF's names outside and by the
+//! checkpoint's inside; FP8 with block scales is widened to f32 where it is asked for.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::GgmlDType;
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use serde::Deserialize;
+
+use super::ModelError;
+use super::config::LlamaConfig;
+use super::config_json::HfConfig;
+use super::error::clean;
+use super::fp8;
+use super::mapped::Mapped;
+use super::source::Stored;
+
+/// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
+const MAX_JSON: u64 = 256 << 20;
+
+/// Most shards.
+const MAX_SHARDS: usize = 4096;
+
+/// One safetensors file.
+struct Shard {
+    map: Mapped,
+    /// Where tensors begin.
+    data: usize,
+    metadata: Metadata,
+}
+
+/// An open folder.
+pub struct Folder {
+    path: PathBuf,
+    config: HfConfig,
+    shards: Vec<Shard>,
+    /// Shard of each tensor, by the checkpoint's names.
+    place: HashMap<String, usize>,
+    /// What stands before `layers.0.…`.
+    prefix: &'static str,
+    fp8_block: Option<[usize; 2]>,
+}
+
+/// `model.safetensors.index.json`.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: HashMap<String, String>,
+}
+
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+
+/// Part of a GGUF name, and of the checkpoint's.
+const PARTS: &[(&str, &str)] = &[
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+impl Folder {
+    /// Opens a folder; weights stay on disk.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, or the model is of a family that does not run.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        if !path.join("config.json").is_file() {
+            return Err(ModelError::Unsupported(format!(
+                "{} holds no config.json; a model folder has one beside its safetensors, and a GGUF file is named itself",
+                path.display()
+            )));
+        }
+        let config = HfConfig::from_json(&read_json(&path.join("config.json"))?)?;
+        let fp8_block = config.quantization_config.as_ref().map(super::config_json::Quantization::fp8_block);
+        let names = shard_names(path)?;
+        let shards = names.iter().map(|name| Shard::open(&path.join(name))).collect::<Result<Vec<_>, _>>()?;
+        let place = shards
+            .iter()
+            .enumerate()
+            .flat_map(|(index, shard)| shard.metadata.offset_keys().into_iter().map(move |name| (name, index)));
+        let place: HashMap<String, usize> = place.collect();
+        let prefixes = ["model.", "", "model.language_model.", "language_model.model."];
+        let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
+        let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;
+        let fp8_block = fp8_block.transpose()?;
+        Ok(Self { path: path.to_owned(), config, shards, place, prefix, fp8_block })
+    }
+
+    /// Where the folder lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As the folder is called; in the hub's cache that is a commit, so the repository's name is taken.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let parts = path.iter().rev().map(|part| part.to_string_lossy()).collect::<Vec<_>>();
+        match parts.as_slice() {
+            [_, snapshots, repo, ..] if snapshots == "snapshots" => {
+                repo.trim_start_matches("models--").replace("--", "/")
+            }
+            [name, ..] => name.clone().into_owned(),
+            [] => "unnamed".to_owned(),
+        }
+    }
+
+    /// Sizes of the model.
+    ///
+    /// # Errors
+    /// As [`HfConfig::llama`].
+    pub fn config(&self) -> Result<LlamaConfig, ModelError> {
+        self.config.llama(self.place.contains_key("lm_head.weight"))
+    }
+
+    /// A file beside the weights, when there is one.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn side_file(&self, name: &str) -> Result<Option<Vec<u8>>, ModelError> {
+        let path = self.path.join(name);
+        if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// The chat template: a file of its own, or a key of `tokenizer_config.json`.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is damaged.
+    pub fn chat_template(&self) -> Result<Option<String>, ModelError> {
+        if let Some(text) = self.side_file("chat_template.jinja")? {
+            let damaged = |_| ModelError::Template("chat_template.jinja is no UTF-8 text".to_owned());
+            return String::from_utf8(text).map(Some).map_err(damaged);
+        }
+        for name in ["tokenizer_config.json", "chat_template.json"] {
+            let Some(text) = self.side_file(name)? else { continue };
+            let value: serde_json::Value =
+                serde_json::from_slice(&text).map_err(|error| ModelError::Template(format!("{name}: {error}")))?;
+            if let Some(template) = template_in(&value["chat_template"]) {
+                return Ok(Some(template));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether there is a tensor of this (GGUF) name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        if name == "output.weight" && self.config.tie_word_embeddings == Some(true) {
+            return false; // a copy of the embedding, when it is there at all
+        }
+        self.translate(name).is_some_and(|name| self.place.contains_key(&name))
+    }
+
+    /// The checkpoint's name of a tensor.
+    fn translate(&self, name: &str) -> Option<String> {
+        let prefix = self.prefix;
+        match name {
+            "token_embd.weight" => return Some(format!("{prefix}embed_tokens.weight")),
+            "output_norm.weight" => return Some(format!("{prefix}norm.weight")),
+            "output.weight" => return Some("lm_head.weight".to_owned()),
+            _ => {}
+        }
+        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let part = part.strip_suffix(".weight")?;
+        let (_, own) = PARTS.iter().find(|(gguf, _)| *gguf == part)?;
+        Some(format!("{prefix}layers.{layer}.{own}.weight"))
+    }
+
+    fn info(&self, name: &str) -> Option<(&Shard, &TensorInfo)> {
+        let shard = &self.shards[*self.place.get(name)?];
+        Some((shard, shard.metadata.info(name)?))
+    }
+
+    /// A tensor as stored, FP8 widened, of the given shape.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`] and [`ModelError::Shape`] with the checkpoint's name,
+    /// [`ModelError::Unsupported`] for a type that does not run.
+    pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
+        let name = self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        let (bytes, dtype) = self.raw(&name, shape)?;
+        Ok(match dtype {
+            Dtype::F32 => Stored::new(GgmlDType::F32, bytes),
+            Dtype::F16 => Stored::new(GgmlDType::F16, bytes),
+            Dtype::BF16 => Stored::new(GgmlDType::BF16, bytes),
+            Dtype::F8_E4M3 => Stored::widened(&self.widen(&name, bytes, shape)?),
+            other => {
+                return Err(ModelError::Unsupported(format!(
+                    "tensor '{name}' is stored as {other:?}, which is not supported; F32, F16, BF16 and F8_E4M3 are"
+                )));
+            }
+        })
+    }
+
+    fn raw(&self, name: &str, shape: &[usize]) -> Result<(&[u8], Dtype), ModelError> {
+        let (shard, info) = self.info(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape != shape {
+            let (got, expected) = (info.shape.clone(), shape.to_vec());
+            return Err(ModelError::Shape { name: name.to_owned(), got, expected });
+        }
+        let (start, end) = info.data_offsets;
+        // the extent was checked when the shard was opened
+        Ok((shard.map.bytes().get(shard.data + start..shard.data + end).unwrap_or(&[]), info.dtype))
+    }
+
+    /// weight = stored × scale of its block; `weight_scale_inv` is that scale, whatever its name says.
+    fn widen(&self, name: &str, bytes: &[u8], shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let (Some([rows, columns]), [out, input]) = (self.fp8_block, shape) else {
+            return Err(ModelError::Unsupported(format!(
+                "tensor '{name}' is FP8 and config.json says nothing of its scales ('quantization_config')"
+            )));
+        };
+        let scales_name = format!("{name}_scale_inv");
+        let scales_shape = [out.div_ceil(rows), input.div_ceil(columns)];
+        let (scales, dtype) = self.raw(&scales_name, &scales_shape)?;
+        let scales = match dtype {
+            Dtype::F32 => Stored::new(GgmlDType::F32, scales).to_f32(&scales_shape)?,
+            Dtype::BF16 => Stored::new(GgmlDType::BF16, scales).to_f32(&scales_shape)?,
+            other => return Err(ModelError::Unsupported(format!("tensor '{scales_name}' is stored as {other:?}"))),
+        };
+        let mut numbers = Vec::with_capacity(bytes.len());
+        for (row, codes) in bytes.chunks_exact(*input).enumerate() {
+            let scales = &scales[row / rows * scales_shape[1]..];
+            numbers.extend(codes.iter().enumerate().map(|(at, code)| fp8::from_e4m3(*code) * scales[at / columns]));
+        }
+        Ok(numbers)
+    }
+
+    /// Gives back the memory of a tensor that was copied.
+    pub(super) fn release(&self, name: &str) {
+        if let Some((shard, info)) = self.translate(name).and_then(|name| self.info(&name)) {
+            let (start, end) = info.data_offsets;
+            shard.map.release(shard.data + start..shard.data + end);
+        }
+    }
+
+    /// In what the matrices of the first block are stored.
+    #[must_use]
+    pub fn main_dtype(&self) -> String {
+        let name = self.translate("blk.0.ffn_down.weight").unwrap_or_default();
+        let info = self.info(&name).map(|(_, info)| info.dtype);
+        match info {
+            Some(Dtype::F8_E4M3) => "f8_e4m3".to_owned(),
+            Some(dtype) => format!("{dtype:?}").to_lowercase(),
+            None => "unknown".to_owned(),
+        }
+    }
+
+    /// Bytes of all tensors on disk.
+    #[must_use]
+    pub fn tensor_bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.metadata.data_len() as u64).sum()
+    }
+}
+
+impl Shard {
+    fn open(path: &Path) -> Result<Self, ModelError> {
+        let map = Mapped::open(path)?;
+        let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
+        let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
+            corrupt(match error {
+                SafeTensorError::MetadataIncompleteBuffer => {
+                    "it ends in the middle, or more than its tensors is in it".to_owned()
+                }
+                error => format!("its header cannot be read ({})", clean(&error.to_string())),
+            })
+        })?;
+        let data = header + 8; // the header's length stands before it
+        Ok(Self { map, data, metadata })
+    }
+}
+
+/// Files that hold the tensors.
+fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
+    let index = path.join(INDEX);
+    if !index.is_file() {
+        if path.join(SINGLE).is_file() {
+            return Ok(vec![SINGLE.to_owned()]);
+        }
+        return Err(ModelError::Unsupported(format!(
+            "{} holds neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
+            path.display()
+        )));
+    }
+    let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
+    let text = read_json(&index)?;
+    let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| damaged(clean(&error.to_string())))?;
+    let mut names: Vec<String> = weight_map.into_values().collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() || names.len() > MAX_SHARDS {
+        return Err(damaged(format!("it names {} files", names.len())));
+    }
+    for name in &names {
+        if name.contains(['/', '\\']) || name.starts_with('.') {
+            return Err(damaged(format!("'{}' is no plain file name", clean(name))));
+        }
+        if !path.join(name).is_file() {
+            return Err(damaged(format!("the shard '{}' that it names is not there", clean(name))));
+        }
+    }
+    Ok(names)
+}
+
+fn read_json(path: &Path) -> Result<Vec<u8>, ModelError> {
+    let read_error = |source| ModelError::Read { path: path.to_owned(), source };
+    let size = std::fs::metadata(path).map_err(read_error)?.len();
+    if size > MAX_JSON {
+        return Err(ModelError::Corrupt { path: path.to_owned(), what: format!("it is {size} bytes long") });
+    }
+    std::fs::read(path).map_err(read_error)
+}
+
+/// One template, or the default one of several with names.
+fn template_in(value: &serde_json::Value) -> Option<String> {
+    if let Some(text) = value.as_str() {
+        return Some(text.to_owned());
+    }
+    let several = value.as_array()?;
+    let named = several.iter().find(|one| one["name"] == "default").or(several.first())?;
+    named["template"].as_str().map(str::to_owned)
+}

@@ -1,0 +1,142 @@
+//! The tokenizer in a GGUF file: byte-level BPE with the pre-tokenizer that the file names.
+//!
+//! Rules are those of llama.cpp (`llama-vocab.cpp`), which are those of the models' own tokenizers.
+
+use tokenizers::models::bpe::BPE;
+use tokenizers::normalizers::unicode::NFC;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
+
+use super::{Ends, TextCodec, byte_level, byte_table};
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::gguf::GgufFile;
+use crate::protocol::{Piece, TokenId};
+
+/// GGUF's type of a control token, and of one that is text but found whole.
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+
+/// Qwen2's splits: digits one by one, words with what stands before them.
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Llama 3's: the same with digits by threes.
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// How text is cut before merges are applied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pre {
+    /// GPT-2's own rule.
+    Gpt2,
+    /// Digits one by one, then GPT-2's rule.
+    SmolLm,
+    Qwen2,
+    /// A word that is a token stays whole, whatever merges say.
+    Llama3,
+}
+
+impl Pre {
+    fn by_name(name: &str) -> Result<Self, ModelError> {
+        match name {
+            "default" | "gpt-2" => Ok(Self::Gpt2),
+            "smollm" => Ok(Self::SmolLm),
+            "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
+            "llama3" | "llama-v3" | "llama-bpe" => Ok(Self::Llama3),
+            other => Err(ModelError::Unsupported(format!(
+                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2 and llama-bpe are",
+                clean(other)
+            ))),
+        }
+    }
+
+    fn rule(self) -> Result<PreTokenizerWrapper, ModelError> {
+        let split = |pattern: &str| -> Result<PreTokenizerWrapper, ModelError> {
+            let pattern = SplitPattern::Regex(pattern.to_owned());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
+            let split = split.map_err(|error| ModelError::Tokenizer(error.to_string()))?;
+            Ok(Sequence::new(vec![split.into(), ByteLevel::new(false, true, false).into()]).into())
+        };
+        let gpt2 = PreTokenizerWrapper::from(ByteLevel::new(false, true, true));
+        match self {
+            Self::Gpt2 => Ok(gpt2),
+            Self::SmolLm => Ok(Sequence::new(vec![Digits::new(true).into(), gpt2]).into()),
+            Self::Qwen2 => split(QWEN2),
+            Self::Llama3 => split(LLAMA3),
+        }
+    }
+}
+
+/// Reads the `tokenizer.ggml.*` keys.
+pub(super) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
+    let kind = gguf.text("tokenizer.ggml.model").unwrap_or("(none)");
+    let pre_name = gguf.text("tokenizer.ggml.pre").unwrap_or("default");
+    if kind != "gpt2" {
+        return Err(ModelError::Unsupported(format!(
+            "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2 is",
+            clean(kind)
+        )));
+    }
+    let names = texts(gguf, "tokenizer.ggml.tokens")?;
+    let types = types(gguf, names.len());
+    let tokenizer = build(&names, &texts(gguf, "tokenizer.ggml.merges")?, &types, Pre::by_name(pre_name)?)?;
+    let bytes_of = byte_table();
+    let pieces = names.iter().zip(&types).zip(0..).map(|((name, kind), id)| match *kind {
+        CONTROL => Piece::special(TokenId(id), name),
+        USER_DEFINED => Piece::new(TokenId(id), name.as_bytes().to_vec()),
+        _ => Piece::new(TokenId(id), byte_level(name, &bytes_of)),
+    });
+    let known = |key: &str| gguf.number(key).and_then(|id| u32::try_from(id).ok()).map(TokenId);
+    let ends = Ends {
+        bos: known("tokenizer.ggml.bos_token_id"),
+        begins: gguf.value("tokenizer.ggml.add_bos_token").is_ok_and(|value| value.to_bool().unwrap_or(false)),
+        eos: known("tokenizer.ggml.eos_token_id"),
+        others: known("tokenizer.ggml.eot_token_id").into_iter().collect(),
+    };
+    Ok(TextCodec::new((tokenizer, format!("byte-level BPE ({})", clean(pre_name))), pieces.collect(), &ends))
+}
+
+fn texts<'a>(gguf: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> {
+    let texts: Result<Vec<&str>, _> =
+        gguf.list(key)?.iter().map(|value| value.to_string().map(String::as_str)).collect();
+    texts.map_err(|_| ModelError::Tokenizer(format!("'{key}' holds something else than text")))
+}
+
+fn types(gguf: &GgufFile, count: usize) -> Vec<u64> {
+    let types = gguf.list("tokenizer.ggml.token_type").unwrap_or(&[]);
+    let kind = |i: usize| {
+        let value = types.get(i)?;
+        value.to_u64().ok().or_else(|| value.to_i32().ok().and_then(|kind| u64::try_from(kind).ok()))
+    };
+    (0..count).map(|i| kind(i).unwrap_or(1)).collect()
+}
+
+fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tokenizer, ModelError> {
+    let failed = |what: String| ModelError::Tokenizer(what);
+    let vocab = names.iter().enumerate().map(|(id, name)| ((*name).to_owned(), id as u32));
+    let merges: Option<Vec<_>> =
+        merges.iter().map(|m| m.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()))).collect();
+    let merges = merges.ok_or_else(|| failed("a merge rule is not two parts".into()))?;
+    let bpe = BPE::builder()
+        .vocab_and_merges(vocab.collect::<ahash::AHashMap<_, _>>(), merges)
+        .ignore_merges(pre == Pre::Llama3)
+        .build();
+    let mut tokenizer = Tokenizer::new(bpe.map_err(|error| failed(error.to_string()))?);
+    if pre == Pre::Qwen2 {
+        tokenizer.with_normalizer(Some(NFC)).map_err(|error| failed(error.to_string()))?;
+    }
+    tokenizer.with_pre_tokenizer(Some(pre.rule()?));
+    tokenizer.with_decoder(Some(ByteLevel::new(false, true, true)));
+    let of_type = |kind: u64| names.iter().zip(types).filter(move |(_, own)| **own == kind).map(|(name, _)| *name);
+    // without this order a token that is text could take an id from a control token of the same name
+    tokenizer
+        .add_special_tokens(of_type(CONTROL).map(|name| AddedToken::from(name, true)))
+        .and_then(|_| {
+            tokenizer.add_tokens(of_type(USER_DEFINED).map(|name| AddedToken::from(name, false).normalized(false)))
+        })
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(tokenizer)
+}

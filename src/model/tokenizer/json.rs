@@ -1,0 +1,217 @@
+//! The tokenizer in a `tokenizer.json`, and the ends of a text in the files beside it.
+//!
+//! The `tokenizers` library runs it; what is worked out here is the bytes of each token. Two ways of
+//! spelling bytes are known: byte-level (every byte a letter) and SentencePiece's (`▁` for a space,
+//! `<0x0A>` for a byte).
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::{DecoderWrapper, Tokenizer};
+
+use super::{Ends, TextCodec, byte_level, byte_table};
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::folder::Folder;
+use crate::protocol::{Piece, TokenId};
+
+/// How names of tokens spell bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    ByteLevel,
+    SentencePiece,
+}
+
+/// `tokenizer_config.json`, as far as it matters.
+#[derive(Default, Deserialize)]
+struct TokenizerConfig {
+    #[serde(default)]
+    bos_token: Value,
+    #[serde(default)]
+    eos_token: Value,
+    add_bos_token: Option<bool>,
+}
+
+/// `generation_config.json`, and `config.json` where that one is not there.
+#[derive(Default, Deserialize)]
+struct Generation {
+    #[serde(default)]
+    eos_token_id: Value,
+}
+
+/// Reads the folder's tokenizer.
+pub(super) fn codec(folder: &Folder) -> Result<TextCodec, ModelError> {
+    let Some(text) = folder.side_file("tokenizer.json")? else {
+        return Err(ModelError::Unsupported(format!(
+            "{} holds no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
+            folder.path().display()
+        )));
+    };
+    let failed = |name: &str, error: &dyn std::fmt::Display| {
+        ModelError::Tokenizer(format!("{name}: {}", clean(&error.to_string())))
+    };
+    let tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
+    let spelling = spelling(&tokenizer)?;
+    let pieces = pieces(&tokenizer, spelling)?;
+    let config: TokenizerConfig = match folder.side_file("tokenizer_config.json")? {
+        Some(text) => serde_json::from_slice(&text).map_err(|error| failed("tokenizer_config.json", &error))?,
+        None => TokenizerConfig::default(),
+    };
+    let mut ends = ends(&tokenizer, &config)?;
+    for name in ["generation_config.json", "config.json"] {
+        let Some(text) = folder.side_file(name)? else { continue };
+        let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
+        let ids = ids(&generation.eos_token_id);
+        ends.others.extend(ids.iter().copied().filter(|id| id.index() < pieces.len()));
+        if !ids.is_empty() {
+            break;
+        }
+    }
+    let kind = match spelling {
+        Spelling::ByteLevel => "byte-level BPE (tokenizer.json)",
+        Spelling::SentencePiece => "BPE with byte fallback (tokenizer.json)",
+    };
+    Ok(TextCodec::new((tokenizer, kind.to_owned()), pieces, &ends))
+}
+
+/// By the decoder, which knows how to undo it.
+fn spelling(tokenizer: &Tokenizer) -> Result<Spelling, ModelError> {
+    match tokenizer.get_decoder() {
+        Some(DecoderWrapper::ByteLevel(_)) => Ok(Spelling::ByteLevel),
+        Some(DecoderWrapper::Sequence(steps)) => {
+            let steps = steps.get_decoders();
+            if steps.iter().any(|step| matches!(step, DecoderWrapper::ByteLevel(_))) {
+                return Ok(Spelling::ByteLevel);
+            }
+            if steps.iter().any(|step| matches!(step, DecoderWrapper::ByteFallback(_))) {
+                return Ok(Spelling::SentencePiece);
+            }
+            Err(unsupported())
+        }
+        _ => Err(unsupported()),
+    }
+}
+
+fn unsupported() -> ModelError {
+    ModelError::Unsupported(
+        "tokenizer.json spells bytes in a way that is not supported; byte-level and byte-fallback decoders are".into(),
+    )
+}
+
+fn pieces(tokenizer: &Tokenizer, spelling: Spelling) -> Result<Vec<Piece>, ModelError> {
+    let vocab = tokenizer.get_vocab(true);
+    let count = vocab.values().max().map_or(0, |last| *last as usize + 1);
+    if count > 1 << 24 {
+        return Err(ModelError::Tokenizer(format!("tokenizer.json names a token {}", count - 1)));
+    }
+    let mut pieces: Vec<Piece> = (0..count).map(|id| Piece::new(TokenId(id as u32), Vec::new())).collect();
+    let bytes_of = byte_table();
+    for (name, id) in &vocab {
+        pieces[*id as usize] = Piece::new(
+            TokenId(*id),
+            match spelling {
+                Spelling::ByteLevel => byte_level(name, &bytes_of),
+                Spelling::SentencePiece => sentence_piece(name),
+            },
+        );
+    }
+    for (id, token) in tokenizer.get_added_tokens_decoder() {
+        pieces[id as usize] = if token.special {
+            Piece::special(TokenId(id), &token.content)
+        } else {
+            Piece::new(TokenId(id), token.content.into_bytes())
+        };
+    }
+    Ok(pieces)
+}
+
+/// `<0x0A>` is a byte, `▁` a space.
+fn sentence_piece(name: &str) -> Vec<u8> {
+    let byte = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    match byte.filter(|digits| digits.len() == 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        Some(byte) => vec![byte],
+        None => name.replace('▁', " ").into_bytes(),
+    }
+}
+
+/// A token is named by its text, or by an object that holds it; it must be in the vocabulary.
+fn ends(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Ends, ModelError> {
+    let named = |key: &str, value: &Value| -> Result<Option<TokenId>, ModelError> {
+        let Some(name) = value.as_str().or_else(|| value["content"].as_str()) else {
+            return Ok(None);
+        };
+        match tokenizer.token_to_id(name) {
+            Some(id) => Ok(Some(TokenId(id))),
+            None => Err(ModelError::Tokenizer(format!(
+                "tokenizer_config.json names '{}' as '{key}' and tokenizer.json has no such token",
+                clean(name)
+            ))),
+        }
+    };
+    let bos = named("bos_token", &config.bos_token)?;
+    // without the key, what the tokenizer itself puts before a text decides
+    let first = |text: &str| tokenizer.encode_fast(text, true).ok().and_then(|e| e.get_ids().first().copied());
+    let begins = config.add_bos_token.unwrap_or_else(|| bos.is_some_and(|bos| first("a") == Some(bos.0)));
+    Ok(Ends { bos, begins, eos: named("eos_token", &config.eos_token)?, others: Vec::new() })
+}
+
+/// One id or a list of them.
+fn ids(value: &Value) -> Vec<TokenId> {
+    let one = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
+    match value.as_array() {
+        Some(several) => several.iter().filter_map(one).collect(),
+        None => one(value).into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    /// A tokenizer as TinyLlama's: a space before a text, `▁` for spaces, bytes for what has no token.
+    fn sentence_piece_like() -> Value {
+        let names = ["<unk>", "<s>", "</s>", "▁", "h", "i", "▁h", "▁hi"].into_iter().map(str::to_owned);
+        let names = names.chain((0..256).map(|byte| format!("<0x{byte:02X}>")));
+        let vocab: Map<String, Value> = names.enumerate().map(|(id, name)| (name, json!(id))).collect();
+        let added = |id: u32, content: &str| {
+            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": false, "special": true})
+        };
+        json!({
+            "version": "1.0", "truncation": null, "padding": null,
+            "added_tokens": [added(0, "<unk>"), added(1, "<s>"), added(2, "</s>")],
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+            "pre_tokenizer": null, "post_processor": null,
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+                      "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
+                      "vocab": vocab, "merges": ["▁ h", "▁h i"]}
+        })
+    }
+
+    #[test]
+    fn pieces_with_byte_fallback_give_back_the_text() {
+        let tokenizer = Tokenizer::from_bytes(sentence_piece_like().to_string()).unwrap();
+        let pieces = pieces(&tokenizer, spelling(&tokenizer).unwrap()).unwrap();
+        for text in ["hi hi", "h é 日\n\u{1f642} hi", "  hi  "] {
+            let ids = tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| pieces[*id as usize].bytes.clone()).collect();
+            assert_eq!(String::from_utf8(bytes).unwrap(), format!(" {text}"));
+            assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "the library's decoder drops the first space");
+        }
+        assert_eq!(pieces[8 + 0xe6].bytes, [0xe6], "bytes of a letter come one by one");
+    }
+
+    #[test]
+    fn another_spelling_is_declined() {
+        let mut other = sentence_piece_like();
+        other["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
+        let tokenizer = Tokenizer::from_bytes(other.to_string()).unwrap();
+        assert!(spelling(&tokenizer).err().unwrap().to_string().contains("spells bytes in a way"));
+    }
+}

@@ -1,0 +1,390 @@
+//! Whole model folders from the Hugging Face Hub, by the name of their repository.
+//!
+//! They live in the hub's own cache (`HF_HUB_CACHE`, else `HF_HOME/hub`, else `~/.cache/huggingface/hub`),
+//! so what other programs have fetched is found, and what is fetched here is found by them. Invariant: a
+//! folder that is handed out is complete, and all its files are of one commit. A folder that is complete
+//! is used without asking the hub.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use hf_hub::{Cache, Repo, RepoType};
+
+use super::StoreError;
+use super::error::SourceError;
+use super::hub::Hub;
+use super::progress::Progress;
+
+/// Files beside the weights; those that a repository has are fetched.
+const SIDE: [&str; 5] =
+    ["generation_config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja", "chat_template.json"];
+const CONFIG: &str = "config.json";
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// Most shards, and the largest index that is read.
+const MAX_SHARDS: usize = 4096;
+const MAX_INDEX: u64 = 64 << 20;
+
+/// `owner/name[@revision][/FILE.gguf]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RepoName {
+    id: String,
+    revision: Option<String>,
+    /// One file instead of the folder.
+    file: Option<String>,
+}
+
+impl RepoName {
+    /// What a user typed, if it can be such a name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (owner, rest) = text.split_once('/')?;
+        let (rest, file) = match rest.split_once('/') {
+            Some((rest, file)) => (rest, Some(file.to_owned())),
+            None => (rest, None),
+        };
+        let (name, revision) = match rest.split_once('@') {
+            Some((name, revision)) => (name, Some(revision.to_owned())),
+            None => (rest, None),
+        };
+        let plain = |part: &str| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            !part.is_empty() && !part.starts_with('.') && part.len() <= 96 && part.chars().all(fits)
+        };
+        let is_file = |file: &String| file.ends_with(".gguf") && file.split('/').all(plain);
+        let is_gguf = file.is_none() && name.ends_with(".gguf"); // that is a path
+        let fits = plain(owner) && plain(name) && revision.as_deref().is_none_or(plain) && file.iter().all(is_file);
+        (fits && !is_gguf).then(|| Self { id: format!("{owner}/{name}"), revision, file })
+    }
+
+    fn at(&self, revision: &str) -> Repo {
+        Repo::with_revision(self.id.clone(), RepoType::Model, revision.to_owned())
+    }
+
+    fn revision(&self) -> &str {
+        self.revision.as_deref().unwrap_or("main")
+    }
+}
+
+/// The hub's repositories and their cache.
+pub(super) struct Repos {
+    hub: Hub,
+    /// None where there is no home directory.
+    dir: Option<PathBuf>,
+    token: Option<String>,
+}
+
+impl Repos {
+    /// The cache that the environment names, and the token: `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, or
+    /// what `hf auth login` left behind.
+    pub(super) fn from_env(hub: Hub) -> Self {
+        let var = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let home = || Some(etcetera::choose_base_strategy().ok()?.home_dir().join(".cache").join("huggingface"));
+        let root = var("HF_HOME").map(PathBuf::from).or_else(home);
+        let token_file = var("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(root.as_ref()?.join("token")));
+        let dir = var("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(root?.join("hub")));
+        let kept = || fs::read_to_string(token_file?).ok();
+        let token = var("HF_TOKEN").or_else(|| var("HUGGING_FACE_HUB_TOKEN")).or_else(kept);
+        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        Self { hub, dir, token }
+    }
+
+    /// Repositories of this hub, kept in `dir`.
+    #[cfg(test)]
+    pub(super) fn new(hub: Hub, dir: PathBuf, token: Option<String>) -> Self {
+        Self { hub, dir: Some(dir), token }
+    }
+
+    /// The folder (or file) of a repository, fetched first unless it is there.
+    pub(super) fn resolve(&self, name: &RepoName, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
+        Ok(self.pull(name, false, progress)?.0)
+    }
+
+    /// The same, and whether the hub was asked; `force` asks it in any case.
+    pub(super) fn pull(
+        &self,
+        name: &RepoName,
+        force: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<(PathBuf, bool), StoreError> {
+        let dir = self.dir.as_ref().ok_or(StoreError::NoHome)?;
+        if let Some(found) = self.find(dir, name).filter(|_| !force) {
+            return Ok((found, false));
+        }
+        let fetched = self.fetch(dir, name, progress);
+        progress.end();
+        let fetched = fetched.map(|path| (path, true));
+        fetched.map_err(|why| StoreError::Repo { name: name.id.clone(), why: self.explain(&why, dir) })
+    }
+
+    /// What the cache has, if that is all that is needed.
+    fn find(&self, dir: &Path, name: &RepoName) -> Option<PathBuf> {
+        let repo = Cache::new(dir.to_owned()).repo(name.at(name.revision()));
+        let noted = fs::read_to_string(dir.join(name.at("").folder_name()).join("refs").join(name.revision())).ok();
+        let commit = noted.map_or_else(|| name.revision().to_owned(), |commit| commit.trim().to_owned());
+        let folder = repo.pointer_path(&commit);
+        match &name.file {
+            Some(file) => Some(folder.join(file)).filter(|path| path.is_file()),
+            None => is_complete(&folder).then_some(folder),
+        }
+    }
+
+    fn fetch(&self, dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<PathBuf, SourceError> {
+        self.hub.ready()?;
+        let cache = Cache::new(dir.to_owned());
+        let info = self.hub.info(name.at(name.revision()), (&cache, self.token.clone()))?;
+        let has = |file: &str| info.siblings.iter().any(|sibling| sibling.rfilename == file);
+        let repo = name.at(&info.sha);
+        let mut get = |file: &str| {
+            progress.step(&format!("Fetching {file} of {} from {}", name.id, self.hub.name()));
+            self.hub.get(&repo, file, (&cache, self.token.clone()), &mut *progress)
+        };
+        let path = if let Some(file) = &name.file {
+            if !has(file) {
+                return Err(SourceError::Lacks(format!("the repository has no file '{file}'")));
+            }
+            get(file)?
+        } else {
+            if !has(CONFIG) {
+                return Err(SourceError::Lacks(no_folder(&info.siblings)));
+            }
+            let path = get(CONFIG)?;
+            SIDE.into_iter().filter(|file| has(file)).try_for_each(|file| get(file).map(drop))?;
+            match (has(INDEX), has(SINGLE)) {
+                (true, _) => {
+                    let index = get(INDEX)?;
+                    let shards = shards(&index).ok_or_else(|| SourceError::Lacks(format!("its {INDEX} is damaged")))?;
+                    shards.iter().try_for_each(|file| get(file).map(drop))?;
+                }
+                (false, true) => drop(get(SINGLE)?),
+                (false, false) => return Err(SourceError::Lacks(format!("the repository has no {SINGLE}"))),
+            }
+            path.parent().map_or_else(PathBuf::new, Path::to_owned)
+        };
+        // last, so that a name never leads to half a folder
+        let _ = cache.repo(name.at(name.revision())).create_ref(&info.sha);
+        Ok(path)
+    }
+
+    fn explain(&self, why: &SourceError, dir: &Path) -> String {
+        let text = why.to_string();
+        if matches!(why, SourceError::Off(_)) {
+            return format!(
+                "it is not in the cache at {} and the hub was {text}; go online once, or use a path",
+                dir.display()
+            );
+        }
+        if matches!(why, SourceError::Lacks(_)) {
+            return text;
+        }
+        let denied = [401, 403, 404].iter().any(|code| text.contains(&format!("http status: {code}")));
+        match (denied, &self.token) {
+            (true, None) => format!("{text}; check the name, and for a private or gated repository set HF_TOKEN"),
+            (true, Some(_)) => format!("{text}; check the name, and that your token may read it"),
+            (false, _) => format!("{text}; what was fetched stays, and the next try goes on from there"),
+        }
+    }
+}
+
+/// What to do with a repository that is no model folder.
+fn no_folder(siblings: &[hf_hub::api::Siblings]) -> String {
+    let ggufs: Vec<_> = siblings.iter().map(|s| s.rfilename.as_str()).filter(|file| file.ends_with(".gguf")).collect();
+    match ggufs.first() {
+        Some(first) => {
+            let first: String = first.chars().filter(|c| !c.is_control()).take(80).collect();
+            format!("it holds {} GGUF files and no config.json: name one, as in owner/name/{first}", ggufs.len())
+        }
+        None => "it has no config.json, so it is no model folder".to_owned(),
+    }
+}
+
+/// Whether a folder has everything that a model needs.
+fn is_complete(folder: &Path) -> bool {
+    let has = |file: &str| folder.join(file).is_file();
+    let weights = match has(INDEX) {
+        true => shards(&folder.join(INDEX)).is_some_and(|shards| shards.iter().all(|file| has(file))),
+        false => has(SINGLE),
+    };
+    has(CONFIG) && has("tokenizer.json") && weights
+}
+
+/// Plain names of the shards that an index lists; none when it is no index.
+fn shards(index: &Path) -> Option<Vec<String>> {
+    if fs::metadata(index).ok()?.len() > MAX_INDEX {
+        return None;
+    }
+    let index: serde_json::Value = serde_json::from_slice(&fs::read(index).ok()?).ok()?;
+    let names = index["weight_map"].as_object()?.values().map(|name| name.as_str().map(str::to_owned));
+    let mut names: Vec<String> = names.collect::<Option<_>>()?;
+    names.sort_unstable();
+    names.dedup();
+    let plain = |name: &String| name.ends_with(".safetensors") && !name.contains(['/', '\\']) && !name.starts_with('.');
+    (!names.is_empty() && names.len() <= MAX_SHARDS && names.iter().all(plain)).then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn names_of_repositories_are_told_from_paths() {
+        let repo = |text: &str| RepoName::parse(text).map(|name| (name.id, name.revision, name.file));
+        let some = |id: &str, revision: Option<&str>, file: Option<&str>| {
+            Some((id.to_owned(), revision.map(str::to_owned), file.map(str::to_owned)))
+        };
+        assert_eq!(repo("Qwen/Qwen3-0.6B"), some("Qwen/Qwen3-0.6B", None, None));
+        assert_eq!(repo("a/b@refs-pr-1"), some("a/b", Some("refs-pr-1"), None));
+        assert_eq!(repo("a/b@v1/sub/x.gguf"), some("a/b", Some("v1"), Some("sub/x.gguf")));
+        for text in
+            ["model", "a/b.gguf", "./a/b", "/a/b", "../b", "a/..", "a/b/c", "a/b/../c.gguf", "a/b@", "a b/c", "a/b/"]
+        {
+            assert_eq!(repo(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_complete_when_all_shards_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        put(CONFIG, "{}");
+        put("tokenizer.json", "{}");
+        assert!(!is_complete(dir.path()));
+        put(INDEX, r#"{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}"#);
+        put("m-1.safetensors", "");
+        assert!(!is_complete(dir.path()));
+        put("m-2.safetensors", "");
+        assert!(is_complete(dir.path()));
+        for bad in ["[]", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}", "x"] {
+            put(INDEX, bad);
+            assert!(!is_complete(dir.path()), "{bad}");
+        }
+    }
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    /// A hub with one repository. It notes what it is asked for and breaks off after `limit` bytes.
+    struct Mirror {
+        endpoint: String,
+        asked: Arc<Mutex<Vec<String>>>,
+        limit: Arc<AtomicUsize>,
+    }
+
+    fn files() -> Vec<(&'static str, Vec<u8>)> {
+        let index = r#"{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}"#;
+        let large = || (0..200_000u32).map(|i| (i % 251) as u8).collect();
+        vec![
+            (CONFIG, b"{}".to_vec()),
+            ("tokenizer.json", b"{}".to_vec()),
+            (INDEX, index.into()),
+            ("m-1.safetensors", large()),
+            ("m-2.safetensors", large()),
+            ("other.gguf", b"GGUF".to_vec()),
+        ]
+    }
+
+    impl Mirror {
+        fn start() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let endpoint = format!("http://{}", listener.local_addr().unwrap());
+            let mirror = Self { endpoint, asked: Arc::default(), limit: Arc::new(AtomicUsize::new(usize::MAX)) };
+            let (asked, limit) = (Arc::clone(&mirror.asked), Arc::clone(&mirror.limit));
+            thread::spawn(move || {
+                for stream in listener.incoming().map_while(Result::ok) {
+                    answer(stream, &asked, limit.load(Ordering::SeqCst));
+                }
+            });
+            mirror
+        }
+
+        fn repos(&self, dir: &Path, off: Option<&str>) -> Repos {
+            let hub = Hub::new(Some(self.endpoint.clone()), off.map(str::to_owned));
+            Repos::new(hub, dir.join("hub"), Some("secret".to_owned()))
+        }
+
+        fn resolve(&self, dir: &Path, name: &str) -> Result<PathBuf, String> {
+            let name = RepoName::parse(name).unwrap();
+            self.repos(dir, None).resolve(&name, &mut ()).map_err(|error| error.to_string())
+        }
+    }
+
+    fn answer(mut stream: TcpStream, asked: &Mutex<Vec<String>>, limit: usize) {
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        let Some(first) = head.first() else { return }; // a look whether anybody is there
+        let path = first.split(' ').nth(1).unwrap().to_owned();
+        let field = |name: &str| head.iter().find_map(|line| line.to_lowercase().strip_prefix(name).map(str::to_owned));
+        asked.lock().unwrap().push(format!("{path} {}", field("authorization: ").unwrap_or_default()));
+        let say = |stream: &mut TcpStream, status: &str, body: &[u8]| {
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(body);
+        };
+        if path == "/api/models/owner/name/revision/main" || path == "/api/models/owner/name" {
+            let siblings: Vec<_> = files().iter().map(|(name, _)| serde_json::json!({"rfilename": name})).collect();
+            let body = serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
+            return say(&mut stream, "200 OK", body.as_bytes());
+        }
+        let file = path.strip_prefix(&format!("/owner/name/resolve/{COMMIT}/")).map(str::to_owned);
+        let Some((_, all)) = files().into_iter().find(|(name, _)| Some(*name) == file.as_deref()) else {
+            return say(&mut stream, "404 Not Found", b"");
+        };
+        let range = field("range: bytes=").unwrap_or_else(|| "0-".to_owned());
+        let (from, to) = range.split_once('-').unwrap();
+        let from: usize = from.parse().unwrap();
+        let to = to.parse().map_or(all.len(), |last: usize| last + 1);
+        let _ = write!(
+            stream,
+            "HTTP/1.1 206 Partial\r\nx-repo-commit: {COMMIT}\r\netag: \"{}\"\r\nContent-Range: bytes {from}-{}/{}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            file.unwrap_or_default(),
+            to - 1,
+            all.len(),
+            to - from
+        );
+        let _ = stream.write_all(&all[from..to.min(from.saturating_add(limit))]);
+    }
+
+    #[test]
+    fn a_repository_comes_whole_and_is_then_used_without_asking() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        mirror.limit.store(150_000, Ordering::SeqCst);
+        let error = mirror.resolve(dir.path(), "owner/name").unwrap_err();
+        assert!(error.contains("the next try goes on from there"), "{error}");
+        mirror.limit.store(usize::MAX, Ordering::SeqCst);
+        let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
+        for (name, contents) in files().iter().filter(|(name, _)| *name != "other.gguf") {
+            assert_eq!(&fs::read(folder.join(name)).unwrap(), contents, "{name}");
+        }
+        assert!(!folder.join("other.gguf").exists() && folder.ends_with(COMMIT));
+        let asked = mirror.asked.lock().unwrap().split_off(0);
+        assert!(asked.iter().all(|line| line.ends_with("bearer secret")), "{asked:?}");
+        // offline, by the branch and by the commit
+        for name in ["owner/name".to_owned(), format!("owner/name@{COMMIT}")] {
+            let offline = mirror.repos(dir.path(), Some("HF_HUB_OFFLINE is set"));
+            assert_eq!(offline.resolve(&RepoName::parse(&name).unwrap(), &mut ()).unwrap(), folder);
+        }
+        assert!(mirror.asked.lock().unwrap().is_empty());
+        let (again, fetched) =
+            mirror.repos(dir.path(), None).pull(&RepoName::parse("owner/name").unwrap(), true, &mut ()).unwrap();
+        assert!(again == folder && fetched && mirror.asked.lock().unwrap().len() == 1, "force asks for the commit");
+    }
+
+    #[test]
+    fn one_file_of_a_repository_and_what_is_not_there() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let file = mirror.resolve(dir.path(), "owner/name/other.gguf").unwrap();
+        assert_eq!(fs::read(file).unwrap(), b"GGUF");
+        let says = |name: &str| mirror.resolve(dir.path(), name).unwrap_err();
+        assert!(says("owner/name/none.gguf").ends_with("the repository has no file 'none.gguf'"));
+        assert!(says("owner/nothing").contains("that your token may read it"));
+        let offline = mirror.repos(dir.path(), Some("HF_HUB_OFFLINE is set"));
+        let error = offline.resolve(&RepoName::parse("owner/other").unwrap(), &mut ()).unwrap_err().to_string();
+        assert!(error.contains("not asked, because HF_HUB_OFFLINE is set; go online once"), "{error}");
+    }
+}

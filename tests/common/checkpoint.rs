@@ -1,0 +1,78 @@
+//! The tiny checkpoints under `tests/fixtures/checkpoints`, with what independent programs made of them.
+
+use std::path::{Path, PathBuf};
+
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, Recipe, load};
+use draftscope::protocol::TokenId;
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+/// A fixture by its name: a folder, or a GGUF file.
+pub fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints").join(name)
+}
+
+/// Reference values.
+pub struct Golden {
+    bytes: Vec<u8>,
+    pub told: Value,
+}
+
+impl Golden {
+    pub fn of(name: &str) -> Self {
+        let beside = |end: &str| match path(name).is_dir() {
+            true => path(name).join(format!("golden.{end}")),
+            false => path(&format!("{name}.golden.{end}")),
+        };
+        let told = serde_json::from_slice(&std::fs::read(beside("json")).unwrap()).unwrap();
+        Self { bytes: std::fs::read(beside("safetensors")).unwrap(), told }
+    }
+
+    /// `[rows, width]` of plain numbers.
+    pub fn numbers(&self, name: &str) -> Vec<f32> {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        tensors.tensor(name).unwrap().data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+
+    pub fn tokens(&self, name: &str) -> Vec<TokenId> {
+        let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
+        let ids = tensors.tensor(name).unwrap();
+        ids.data().as_chunks().0.iter().map(|bytes| TokenId(i64::from_le_bytes(*bytes) as u32)).collect()
+    }
+}
+
+pub fn recipe(path: PathBuf, backend: Backend) -> Recipe {
+    Recipe {
+        target: path,
+        sha256: None,
+        dtype: if backend == Backend::Candle { Dtype::F32 } else { Dtype::Stored },
+        device: DeviceChoice::Cpu,
+        backend,
+        threads: Some(2),
+        ctx_len: None,
+        mtp: None,
+        draft_model: None,
+    }
+}
+
+pub fn open(name: &str, backend: Backend) -> Loaded {
+    load(&recipe(path(name), backend), &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A copy of a fixture folder, to be spoiled.
+pub fn copy(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(path(name)).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    folder
+}
+
+/// Changes a JSON file of a copy.
+pub fn edit(folder: &Path, file: &str, change: impl FnOnce(&mut Value)) {
+    let path = folder.join(file);
+    let mut value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut value);
+    std::fs::write(path, value.to_string()).unwrap();
+}
