@@ -55,7 +55,7 @@ impl TextCodec {
             .collect();
         let known = |key: &str| gguf.number(key).and_then(|id| u32::try_from(id).ok()).map(TokenId);
         let ends = [known("tokenizer.ggml.eos_token_id"), known("tokenizer.ggml.eot_token_id")];
-        let by_name = pieces.iter().filter(|p| p.special && END_NAMES.iter().any(|name| name.as_bytes() == p.bytes));
+        let by_name = pieces.iter().filter(|p| p.special && END_NAMES.iter().any(|name| name.as_bytes() == &*p.bytes));
         let mut ends: Vec<TokenId> = ends.into_iter().flatten().chain(by_name.map(|p| p.id)).collect();
         ends.sort_unstable();
         ends.dedup();

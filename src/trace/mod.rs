@@ -4,6 +4,7 @@
 //! before; whatever a reader does not know survives a rewrite; older formats stay readable. Who made
 //! the events and who looks at them is unknown here.
 
+mod ahead;
 mod digest;
 mod error;
 mod reader;
@@ -16,4 +17,4 @@ mod tests;
 pub use error::{Cut, RecordError, TraceError};
 pub use reader::{MAX_LINE_BYTES, Reader};
 pub use recorder::{FLUSH, RecordOptions, Recorder, TextPolicy};
-pub use recording::Recording;
+pub use recording::{Events, Recording};
