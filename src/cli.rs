@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand};
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
-pub use screen::{ConfigAction, ScreenArgs, ViewArg};
+pub use screen::{ConfigAction, LookArgs, ScreenArgs, ViewArg};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
@@ -58,11 +58,14 @@ pub enum Action {
     Demo(DemoArgs),
     /// Make a page, a cast, a picture, a table or a report of a recording
     Export(ExportArgs),
-    /// Compare two recordings token by token
+    /// Compare two recordings token by token, as text, as JSON or on the terminal
     ///
     /// The exit status is 1 when their tokens differ.
     Diff(DiffArgs),
     /// Run a suite of prompts over draft lengths, rules and drafters, each beside plain decoding
+    ///
+    /// The exit status is 1 when greedy answers under a lossless rule differ from plain ones, or when a
+    /// case is slower than the baseline beyond both spreads and both runs are alike.
     Bench(BenchArgs),
     /// Where settings come from
     Config {

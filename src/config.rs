@@ -210,8 +210,8 @@ mod tests {
         let files = read("temperature = 0.7\nmax-tokens = 64\nascii = true\ntheme = \"nord\"\n");
         let cli = parse(&files.entries, &["draftscope"]);
         assert_eq!((cli.chat.decode.temperature, cli.chat.decode.max_tokens), (0.7, 64));
-        assert!(cli.chat.screen.ascii);
-        assert_eq!(cli.chat.screen.theme.as_deref(), Some("nord"));
+        assert!(cli.chat.screen.look.ascii);
+        assert_eq!(cli.chat.screen.look.theme.as_deref(), Some("nord"));
         let cli = parse(&files.entries, &["draftscope", "--temperature", "0.2"]);
         assert_eq!(cli.chat.decode.temperature, 0.2);
         let run = parse(&files.entries, &["draftscope", "run", "--prompt", "hi"]);

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Some(Action::Replay(args)) => commands::replay::run(args, files),
         Some(Action::Demo(args)) => commands::demo::run(args, files),
         Some(Action::Export(args)) => commands::export::run(args),
-        Some(Action::Diff(args)) => commands::diff::run(args),
+        Some(Action::Diff(args)) => commands::diff::run(args, files),
         Some(Action::Bench(args)) => commands::bench::run(args),
         Some(Action::Generate(args)) => commands::generate::run(args),
         Some(Action::Train(args)) => commands::train::run(args),

@@ -7,7 +7,8 @@
 use std::io;
 use std::sync::mpsc;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 
 use crate::protocol::{Command, Event};
 
@@ -15,9 +16,58 @@ use crate::protocol::{Command, Event};
 pub struct Source {
     /// Takes requests; polled between phases.
     pub commands: mpsc::Sender<Command>,
-    /// Unbounded: the rate is capped by forward passes, and a bounded channel would let a slow
+    /// What happens.
+    pub events: Feed,
+}
+
+/// Events as they arrive.
+pub enum Feed {
+    /// Of a live engine: the rate is capped by forward passes, and a bounded channel would let a slow
     /// reader change the timings that are shown.
-    pub events: UnboundedReceiver<Event>,
+    Live(UnboundedReceiver<Event>),
+    /// Of a recording, which can wait for its reader.
+    Recorded(Receiver<Event>),
+}
+
+impl Feed {
+    /// The next event, when it comes; none when no more can.
+    pub async fn recv(&mut self) -> Option<Event> {
+        match self {
+            Self::Live(events) => events.recv().await,
+            Self::Recorded(events) => events.recv().await,
+        }
+    }
+
+    /// The same for a thread that has nothing else to do.
+    pub fn blocking_recv(&mut self) -> Option<Event> {
+        match self {
+            Self::Live(events) => events.blocking_recv(),
+            Self::Recorded(events) => events.blocking_recv(),
+        }
+    }
+
+    /// The next event if it is there.
+    ///
+    /// # Errors
+    /// When there is none yet, or no more can come.
+    pub fn try_recv(&mut self) -> Result<Event, TryRecvError> {
+        match self {
+            Self::Live(events) => events.try_recv(),
+            Self::Recorded(events) => events.try_recv(),
+        }
+    }
+}
+
+impl From<UnboundedReceiver<Event>> for Feed {
+    fn from(events: UnboundedReceiver<Event>) -> Self {
+        Self::Live(events)
+    }
+}
+
+impl From<Receiver<Event>> for Feed {
+    fn from(events: Receiver<Event>) -> Self {
+        Self::Recorded(events)
+    }
 }
 
 /// Something that uses events: a recorder, the session, a writer.
@@ -58,6 +108,12 @@ impl FanOut {
     /// Adds a consumer behind those already there.
     pub fn add(&mut self, consumer: Box<dyn Consumer>) {
         self.consumers.push(consumer);
+    }
+
+    /// Whether nobody listens.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.consumers.is_empty()
     }
 
     /// Hands one event on; returns the consumers that failed and are gone now.

@@ -189,3 +189,46 @@ fn a_dumb_terminal_gets_plain_text() {
     }
     assert!(!bytes.is_empty() && !bytes.contains(&0x1b), "escape codes in {}", String::from_utf8_lossy(&bytes));
 }
+
+/// A recording that comes with the program.
+fn bundled(name: &str) -> String {
+    format!("{}/assets/traces/{name}.dscope.jsonl.zst", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Needs no model: a recording takes marks, goes to places, ends, plays again.
+#[test]
+fn a_recording_is_scrubbed_and_marked() {
+    let mut terminal = Terminal::start(&["replay", &bundled("code"), "--speed", "16", "--paused"], &[]);
+    terminal.wait_for("It takes no prompt.");
+    terminal.press("n");
+    terminal.wait_for("‖ held");
+    terminal.press("m");
+    terminal.wait_for("★");
+    terminal.press("awhy here?\r");
+    terminal.wait_for("✎ why here?");
+    terminal.press(";100%\r");
+    terminal.wait_for("■ the end");
+    terminal.press("\"");
+    terminal.wait_for("round 1: ★ · ✎ why here?");
+    terminal.press(";20\r");
+    terminal.wait_for("Round 20 (then)");
+    terminal.press("\x1b[F");
+    terminal.wait_for("■ the end");
+    terminal.press("[[[[ "); // slow enough to be seen
+    terminal.wait("that it plays again", |screen| !screen.contents().contains("■ the end"));
+    terminal.wait_for("■ the end");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
+fn two_recordings_are_compared_on_the_terminal() {
+    let mut terminal = Terminal::start(&["diff", &bundled("chat"), &bundled("story"), "--tui"], &[]);
+    terminal.wait_for("≠ they part");
+    terminal.wait_for("the prompts differ");
+    terminal.wait_for("margin");
+    terminal.press("n?");
+    terminal.wait_for("Help");
+    terminal.press("?q");
+    assert_eq!(terminal.ends(), 1, "their tokens differ");
+}

@@ -1,27 +1,71 @@
-//! Any bytes as a recording: read, folded and drawn. Nothing may panic, and no control character may
-//! reach a cell of the screen. A good corpus to begin with are the traces of `tests/fixtures/traces`.
+//! Any bytes as a recording: read line by line and ahead, folded, drawn on every page, exported.
+//! Nothing may panic, no control character may reach a cell of the screen, and nothing of the recording
+//! may become part of the page's markup. `fuzz/README.md` says how to run it.
 #![no_main]
 
-use draftscope::session::Timeline;
-use draftscope::trace::Reader;
-use draftscope::tui::{App, TuiOptions, view};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use draftscope::export::{ExportOptions, Format, export};
+use draftscope::session::{Diff, Session, Timeline};
+use draftscope::trace::{Reader, Recording};
+use draftscope::tui::{App, Compared, Page, Recorded, TuiOptions, view};
 use libfuzzer_sys::fuzz_target;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(reader) = Reader::of_bytes("fuzz", bytes.to_vec()) else { return };
+    let Ok(mut reader) = Reader::of_bytes("fuzz", bytes.to_vec()) else { return };
+    let by_line: Vec<_> = reader.by_ref().map_while(Result::ok).collect();
     let mut time = Timeline::new();
-    for event in reader.map_while(Result::ok) {
-        time.apply(event);
-    }
+    by_line.iter().cloned().for_each(|event| time.apply(event));
     let _ = time.live().end();
-    let app = App::new(TuiOptions::default());
+    time.go(time.start());
+    draw(&time, bytes.len());
+    time.follow();
+    draw(&time, bytes.len() / 7);
+
+    let Ok(recording) = Recording::of_bytes("fuzz", bytes) else { return };
+    let ahead: Vec<_> = recording.events().expect("it was read before").map_while(Result::ok).collect();
+    // by text: a NaN is not equal to itself
+    assert_eq!(format!("{ahead:?}"), format!("{by_line:?}"), "reading ahead is reading");
+    write(&recording, Format::ALL[bytes.len() % Format::ALL.len()]);
+
+    let session = time.live().clone();
+    let _ = Diff::of(&session, &Session::new());
+});
+
+/// One of the pages, so that a run stays quick.
+fn draw(time: &Timeline, which: usize) {
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("a buffer needs no terminal");
+    let page = Page::ALL[which % Page::ALL.len()];
+    let mut app = App::new(TuiOptions { page, ..TuiOptions::default() });
+    app.follow(time.live());
     let draw = terminal.draw(|frame| {
-        view(&time, &app, app.theme(), frame);
+        view(time, &app, app.theme(), frame);
     });
     draw.expect("a buffer takes every frame");
     let cells = terminal.backend().buffer().content();
     assert!(cells.iter().all(|cell| !cell.symbol().contains(char::is_control)));
-});
+    let side = || Recorded { name: "a".to_owned(), session: time.live().clone() };
+    let compared = Compared::new(side(), side(), TuiOptions::default());
+    assert!(!compared.quits());
+}
+
+fn write(recording: &Recording, format: Format) {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| std::env::temp_dir().join(format!("draftscope-fuzz-{}", std::process::id())));
+    std::fs::create_dir_all(folder).expect("a folder for what is written");
+    let to = folder.join("out");
+    let options = ExportOptions { force: true, size: (60, 16), ..ExportOptions::default() };
+    let _ = std::fs::remove_dir_all(&to);
+    let _ = std::fs::remove_file(&to);
+    if export(recording, format, &to, &options).is_err() {
+        assert!(!to.exists(), "an export that failed left something behind");
+        return;
+    }
+    if format == Format::Html {
+        let page = std::fs::read_to_string(&to).expect("it was just written");
+        assert_eq!(page.matches("</script>").count(), 2, "the data closed its block");
+    }
+}

@@ -2,25 +2,34 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// How the screen looks.
+/// How any screen looks.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Screen")]
-pub struct ScreenArgs {
+pub struct LookArgs {
     /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours
     #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
     pub theme: Option<String>,
-    /// The view to begin with
-    #[arg(long, value_enum, default_value_t = ViewArg::Chat)]
-    pub view: ViewArg,
-    /// Start with plain and speculative answers side by side
-    #[arg(long)]
-    pub split: bool,
     /// Draw without box, block and braille glyphs
     #[arg(long)]
     pub ascii: bool,
     /// Leave the mouse to the terminal
     #[arg(long)]
     pub no_mouse: bool,
+}
+
+/// How the screen of a run looks.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Screen")]
+pub struct ScreenArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
+    /// The view to begin with
+    #[arg(long, value_enum, default_value_t = ViewArg::Chat)]
+    pub view: ViewArg,
+    /// Start with plain and speculative answers side by side
+    #[arg(long)]
+    pub split: bool,
 }
 
 /// `--view`.

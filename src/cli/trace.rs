@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{DecodeArgs, DraftLenArg, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
+use super::{DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
 
 /// How a recording plays.
 #[derive(Clone, Debug, Args)]
@@ -114,8 +114,14 @@ pub struct DiffArgs {
     /// The other
     pub b: PathBuf,
     /// Write JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tui")]
     pub json: bool,
+    /// Show both side by side on the terminal, token by token
+    #[arg(long)]
+    pub tui: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
 }
 
 /// Options of `bench`.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use draftscope::cli::{ChatArgs, ScreenArgs, ViewArg};
+use draftscope::cli::{ChatArgs, LookArgs, ScreenArgs, ViewArg};
 use draftscope::config::UserFiles;
 use draftscope::headless::{Driver, Outcome, Text};
 use draftscope::protocol::{Baseline, Event, Lane, Message, Prompt, Speaker};
@@ -43,12 +43,22 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     }
 }
 
-/// How the screen looks: options, and the user's keys and themes.
-pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
+/// How any screen looks: options, and the user's keys and themes.
+pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
     TuiOptions {
         theme: args.theme.clone(),
         themes: files.themes.clone(),
         keymap: files.keymap.clone(),
+        ascii: args.ascii,
+        no_mouse: args.no_mouse,
+        warnings: files.warnings.clone(),
+        ..TuiOptions::from_env()
+    }
+}
+
+/// How the screen of a run looks.
+pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
+    TuiOptions {
         page: match args.view {
             ViewArg::Chat => Page::Chat,
             ViewArg::Rounds => Page::Rounds,
@@ -58,11 +68,8 @@ pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
             ViewArg::Learn => Page::Learn,
         },
         split: args.split,
-        ascii: args.ascii,
-        no_mouse: args.no_mouse,
-        warnings: files.warnings.clone(),
         save: Some(Saver(Rc::new(save))),
-        ..TuiOptions::from_env()
+        ..look(&args.look, files)
     }
 }
 

@@ -39,6 +39,6 @@ pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
         let names: Vec<_> = DEMOS.iter().map(|demo| demo.0).collect();
         bail!("there is no demo of that name; there are: {}", names.join(", "));
     }
-    let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, bytes));
+    let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, *bytes));
     super::replay::play(recordings.collect::<Result<_, _>>()?, (&args.play, SPEED), files, FanOut::default())
 }

@@ -5,12 +5,16 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use draftscope::cli::DiffArgs;
+use draftscope::config::UserFiles;
 use draftscope::protocol::RunSummary;
 use draftscope::session::text::{one_line, quoted};
 use draftscope::session::{Diff, Parting, Session, Side, TurnDiff};
-use draftscope::trace::Reader;
+use draftscope::trace::Events;
+use draftscope::tui::{Compared, Recorded};
+
+use super::progress::Progress;
 
 /// Reads a figure off a run.
 type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
@@ -18,9 +22,16 @@ type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
 /// Exit status when tokens differ.
 const DIFFERENT: u8 = 1;
 
-pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
-    let diff = Diff::of(&fold(&args.a)?, &fold(&args.b)?);
-    if args.json {
+pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
+    if args.tui && !super::chat::can_draw() {
+        bail!("--tui needs a terminal; without it the difference is written as text");
+    }
+    let (a, b) = (fold(&args.a)?, fold(&args.b)?);
+    let diff = Diff::of(&a, &b);
+    if args.tui {
+        let side = |path: &Path, session| Recorded { name: path.display().to_string(), session };
+        Compared::new(side(&args.a, a), side(&args.b, b), super::chat::look(&args.look, files)).run()?;
+    } else if args.json {
         super::run::print_json(&diff)?;
     } else {
         io::stdout().lock().write_all(report(&diff).as_bytes())?;
@@ -30,11 +41,16 @@ pub(crate) fn run(args: &DiffArgs) -> Result<ExitCode> {
 
 fn fold(path: &Path) -> Result<Session> {
     let mut session = Session::new();
-    let mut reader = Reader::open(path)?;
-    for event in reader.by_ref() {
+    let mut events = Events::open(path)?;
+    let mut progress = Progress::new(format!("reading {}", path.display()));
+    while let Some(event) = events.next() {
         session.apply(&event?);
+        if session.events().is_multiple_of(4096) {
+            progress.at(events.share());
+        }
     }
-    if let Some(cut) = reader.cut() {
+    drop(progress);
+    if let Some(cut) = events.cut() {
         eprintln!("draftscope: {}: {cut}", path.display());
     }
     Ok(session)
@@ -69,7 +85,9 @@ fn report(diff: &Diff) -> String {
         }
     }
     if diff.unpaired_turns > 0 {
-        line(format!("{} turns stand in one recording only", diff.unpaired_turns));
+        let count = diff.unpaired_turns;
+        let turns = if count == 1 { "turn stands" } else { "turns stand" };
+        line(format!("{count} {turns} in one recording only"));
     }
     out
 }

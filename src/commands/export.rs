@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use draftscope::cli::{ExportArgs, FormatArg};
 use draftscope::export::{self, ExportOptions, Format};
-use draftscope::trace::Recording;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let format = match args.to {
@@ -26,10 +25,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
     }
-    let recording = Recording::open(&args.file)?;
-    if let Some(cut) = recording.cut() {
-        eprintln!("draftscope: {cut}");
-    }
+    let recording = super::progress::open(&args.file)?;
     let options = ExportOptions {
         force: args.force,
         at: args.at.map(Duration::from_secs_f64),

@@ -12,6 +12,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod identity;
 pub(crate) mod models;
+mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod train;

@@ -12,13 +12,10 @@ use draftscope::protocol::EventKind;
 use draftscope::stream::FanOut;
 use draftscope::trace::Recording;
 use draftscope::trace::replay::{self, ReplayOptions};
-use draftscope::tui::{self, Ended};
+use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 pub(crate) fn run(args: &ReplayArgs, files: &UserFiles) -> Result<ExitCode> {
-    let recording = Recording::open(&args.file)?;
-    if let Some(cut) = recording.cut() {
-        eprintln!("draftscope: {cut}");
-    }
+    let recording = super::progress::open(&args.file)?;
     let mut consumers = FanOut::default();
     if let Some(recorder) = super::recorder(&args.trace)? {
         if args.play.loops {
@@ -43,10 +40,14 @@ pub(crate) fn play(
         idle_limit: Duration::from_secs_f64(args.idle_limit),
         loops: args.loops && is_live,
         is_held: args.paused && is_live,
+        stays: is_live,
+        once: !consumers.is_empty(),
     };
     let mut source = replay::spawn(recordings, options)?;
     if is_live {
-        let options = super::chat::screen(&args.screen, files);
+        let playback =
+            Playback { speed: options.speed.unwrap_or(1.0), idle_limit: options.idle_limit, loops: options.loops };
+        let options = TuiOptions { playback: Some(playback), ..super::chat::screen(&args.screen, files) };
         return match tui::run(source, options, consumers)? {
             Ended::Quit => Ok(ExitCode::SUCCESS),
             Ended::Failed(message) => bail!(message),

@@ -163,7 +163,7 @@ impl Control {
             Command::Bookmark { round, label } => {
                 outbox.send(Lane::Speculative, EventKind::Bookmarked { round, label });
             }
-            Command::SetSpeed { .. } | Command::SkipTo { .. } => {} // for recordings
+            Command::SetSpeed { .. } | Command::SkipTo { .. } | Command::SkipToNext { .. } => {} // for recordings
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
             Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
             Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),

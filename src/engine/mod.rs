@@ -113,5 +113,5 @@ pub fn spawn_with(config: EngineConfig, memory: Arc<dyn CostMemory>) -> io::Resu
     let (commands, inbox) = mpsc::channel();
     let (outbox, events) = tokio::sync::mpsc::unbounded_channel();
     thread::Builder::new().name("engine".into()).spawn(move || worker::run(&config, memory, inbox, outbox))?;
-    Ok(Source { commands, events })
+    Ok(Source { commands, events: events.into() })
 }

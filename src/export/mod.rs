@@ -186,7 +186,7 @@ fn write(recording: &Recording, format: Format, options: &ExportOptions, out: pl
 /// All that happened in a recording.
 fn fold(recording: &Recording) -> Result<Session, TraceError> {
     let mut session = Session::new();
-    for event in recording.reader()? {
+    for event in recording.events()? {
         session.apply(&as_replayed(event?, recording));
     }
     Ok(session)

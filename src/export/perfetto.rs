@@ -20,7 +20,7 @@ pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
     let mut separator: &[u8] = b"\n";
     let mut lanes = Lanes::default();
     let named = names().into_iter().map(Ok);
-    let slices = recording.reader()?.flat_map(|event| match event {
+    let slices = recording.events()?.flat_map(|event| match event {
         Ok(event) => lanes.events(&event).into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error)],
     });

@@ -63,7 +63,7 @@ impl Stage {
 /// The screen at one moment; the end when none is named.
 pub(super) fn at(recording: &Recording, options: &ExportOptions) -> Result<Stage, Stop> {
     let mut stage = Stage::new(options);
-    for event in recording.reader()? {
+    for event in recording.events()? {
         let event = event?;
         if options.at.is_some_and(|at| Duration::from_micros(event.at_us) > at) {
             break;
@@ -82,7 +82,7 @@ pub(super) fn film(
     let mut stage = Stage::new(options);
     let (mut now, mut at_us, mut shown) = (Duration::ZERO, None::<u64>, None::<Duration>);
     let mut markers = Vec::new();
-    for event in recording.reader()? {
+    for event in recording.events()? {
         let event = event?;
         let gap = event.at_us.saturating_sub(at_us.unwrap_or(event.at_us));
         let next = now + Duration::from_micros(gap).min(options.idle_limit);

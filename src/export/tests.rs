@@ -92,8 +92,9 @@ fn a_recording_that_breaks_off_in_the_middle_leaves_no_file() {
     let text = fs::read_to_string(place.folder.path().join("a.dscope.jsonl")).unwrap();
     // whole JSON with the wrong payload: only a full reading finds it
     let bent: Vec<String> = text.lines().map(|l| l.replace("\"verify_us\":13500", "\"verify_us\":\"x\"")).collect();
-    fs::write(&path, bent.join("\n")).unwrap();
+    fs::write(&path, &text).unwrap();
     let recording = Recording::open(&path).unwrap();
+    fs::write(&path, bent.join("\n")).unwrap(); // damaged after it was looked over
     for format in Format::ALL.iter().filter(|f| **f != Format::Jsonl) {
         let to = place.folder.path().join("never");
         let error = export(&recording, *format, &to, &ExportOptions::default()).unwrap_err().to_string();

@@ -87,16 +87,33 @@ pub enum Command {
         /// 0.25 to 16 times its own pace.
         speed: f32,
     },
-    /// A recording only: go on at once to the first event at or after this time. What lies behind is
-    /// the listener's to show.
+    /// A recording only: go on at once to the first event at or after this time. When that lies before
+    /// what was sent last, the recording begins again.
     SkipTo {
         /// As events count it.
         at_us: u64,
+    },
+    /// A recording only: go on at once until such a place has been told, then hold.
+    SkipToNext {
+        /// What to look for.
+        landmark: Landmark,
     },
     /// End the turn after the round under way.
     Stop,
     /// End the run.
     Shutdown,
+}
+
+/// A place in a recording that is worth a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Landmark {
+    /// The end of a round of the speculative lane in which a draft was rejected.
+    Reject,
+    /// A note or a bookmark.
+    Mark,
+    /// The end of this round of the speculative lane, or of the first one behind it.
+    Round(u32),
 }
 
 /// What is to be answered.

@@ -2,8 +2,11 @@
 //! a viewer has no tokenizer. Joining halves is the reader's work.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Index of a token in the target's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -24,17 +27,106 @@ impl fmt::Display for TokenId {
     }
 }
 
+/// Bytes of a token: nearly always a few, which then take no allocation. A recording holds millions.
+#[derive(Clone)]
+pub struct TokenBytes(Stored);
+
+/// As large as a vector.
+#[derive(Clone)]
+enum Stored {
+    Short { len: u8, bytes: [u8; SHORT] },
+    Long(Box<[u8]>),
+}
+
+/// Bytes that fit without an allocation.
+const SHORT: usize = 22;
+
+impl TokenBytes {
+    /// Takes the bytes away.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Deref for TokenBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Stored::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Stored::Long(bytes) => bytes,
+        }
+    }
+}
+
+impl From<&[u8]> for TokenBytes {
+    fn from(bytes: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        Self(match short.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                Stored::Short { len: bytes.len() as u8, bytes: short }
+            }
+            None => Stored::Long(bytes.into()),
+        })
+    }
+}
+
+impl From<Vec<u8>> for TokenBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
+impl From<&str> for TokenBytes {
+    fn from(text: &str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<String> for TokenBytes {
+    fn from(text: String) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl Default for TokenBytes {
+    fn default() -> Self {
+        Self(Stored::Short { len: 0, bytes: [0; SHORT] })
+    }
+}
+
+impl PartialEq for TokenBytes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for TokenBytes {}
+
+impl Hash for TokenBytes {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (**self).hash(hasher);
+    }
+}
+
+impl fmt::Debug for TokenBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
 /// A token with the bytes it stands for.
 ///
 /// In JSON the bytes are `"text"` when they are valid UTF-8 on their own, else `"bytes"`, a list
 /// of numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "PieceJson", into = "PieceJson")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "Read")]
 pub struct Piece {
     /// Vocabulary index.
     pub id: TokenId,
     /// What the token adds to the text; not necessarily valid UTF-8. For a special token its name.
-    pub bytes: Vec<u8>,
+    pub bytes: TokenBytes,
     /// A control token, such as the end of an answer: shown by name, never part of the text.
     pub special: bool,
 }
@@ -42,7 +134,7 @@ pub struct Piece {
 impl Piece {
     /// A piece of text from an id and its bytes.
     #[must_use]
-    pub fn new(id: TokenId, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn new(id: TokenId, bytes: impl Into<TokenBytes>) -> Self {
         Self { id, bytes: bytes.into(), special: false }
     }
 
@@ -65,40 +157,11 @@ impl Piece {
     }
 }
 
-/// How a [`Piece`] looks in JSON.
-#[derive(Serialize, Deserialize)]
-struct PieceJson {
-    id: TokenId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes: Option<Vec<u8>>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    special: bool,
-}
-
-impl From<PieceJson> for Piece {
-    fn from(json: PieceJson) -> Self {
-        let bytes = json.bytes.or_else(|| json.text.map(String::into_bytes));
-        Self { id: json.id, bytes: bytes.unwrap_or_default(), special: json.special }
-    }
-}
-
-impl From<Piece> for PieceJson {
-    fn from(piece: Piece) -> Self {
-        let (text, bytes) = match String::from_utf8(piece.bytes) {
-            Ok(text) => (Some(text), None),
-            Err(raw) => (None, Some(raw.into_bytes())),
-        };
-        Self { id: piece.id, text, bytes, special: piece.special }
-    }
-}
-
 /// One alternative of a distribution, most probable first in any list of them.
 ///
 /// In JSON the fields of its piece and `"prob"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "CandidateJson", into = "CandidateJson")]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Read")]
 pub struct Candidate {
     /// The token.
     pub piece: Piece,
@@ -106,31 +169,89 @@ pub struct Candidate {
     pub prob: f32,
 }
 
-/// How a [`Candidate`] looks in JSON. Spelled out rather than flattened: most of a trace is
-/// candidates, and flattening reads each of them twice.
-#[derive(Serialize, Deserialize)]
-struct CandidateJson {
+/// A piece or a candidate as JSON is read. Most of a trace is candidates: nothing here allocates for
+/// a short token, and nothing is flattened, which would read each of them twice.
+#[derive(Deserialize)]
+struct Read {
     id: TokenId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    text: Option<Text>,
+    #[serde(default)]
     bytes: Option<Vec<u8>>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     special: bool,
-    prob: f32,
+    #[serde(default)]
+    prob: Option<f32>,
 }
 
-impl From<CandidateJson> for Candidate {
-    fn from(json: CandidateJson) -> Self {
-        let CandidateJson { id, text, bytes, special, prob } = json;
-        Self { piece: PieceJson { id, text, bytes, special }.into(), prob }
+/// Text of JSON, as bytes.
+struct Text(TokenBytes);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Letters;
+        impl Visitor<'_> for Letters {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.into()))
+            }
+        }
+        json.deserialize_str(Letters)
     }
 }
 
-impl From<Candidate> for CandidateJson {
-    fn from(candidate: Candidate) -> Self {
-        let PieceJson { id, text, bytes, special } = candidate.piece.into();
-        Self { id, text, bytes, special, prob: candidate.prob }
+impl From<Read> for Piece {
+    fn from(json: Read) -> Self {
+        let bytes = json.bytes.map(TokenBytes::from).or(json.text.map(|text| text.0));
+        Self { id: json.id, bytes: bytes.unwrap_or_default(), special: json.special }
+    }
+}
+
+impl TryFrom<Read> for Candidate {
+    type Error = &'static str;
+
+    fn try_from(json: Read) -> Result<Self, &'static str> {
+        let prob = json.prob.ok_or("missing field `prob`")?;
+        Ok(Self { piece: json.into(), prob })
+    }
+}
+
+/// A piece or a candidate as JSON is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    id: TokenId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<&'a [u8]>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    special: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prob: Option<f32>,
+}
+
+impl<'a> Written<'a> {
+    fn of(piece: &'a Piece, prob: Option<f32>) -> Self {
+        let text = std::str::from_utf8(&piece.bytes).ok();
+        let bytes = text.is_none().then_some(&*piece.bytes);
+        Self { id: piece.id, text, bytes, special: piece.special, prob }
+    }
+}
+
+impl Serialize for Piece {
+    fn serialize<S: Serializer>(&self, json: S) -> Result<S::Ok, S::Error> {
+        Written::of(self, None).serialize(json)
+    }
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: Serializer>(&self, json: S) -> Result<S::Ok, S::Error> {
+        Written::of(&self.piece, Some(self.prob)).serialize(json)
     }
 }
 
@@ -174,6 +295,16 @@ mod tests {
             let json = serde_json::to_string(&piece).unwrap();
             assert_eq!(serde_json::from_str::<Piece>(&json).unwrap(), piece);
         }
+    }
+
+    #[test]
+    fn bytes_of_any_length_are_kept_in_little_room() {
+        for len in [0, 1, SHORT - 1, SHORT, SHORT + 1, 1000] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let kept = TokenBytes::from(bytes.clone());
+            assert_eq!((&*kept, &kept), (bytes.as_slice(), &kept.clone()));
+        }
+        assert!(size_of::<TokenBytes>() <= size_of::<Vec<u8>>() && size_of::<Candidate>() <= 40);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::protocol::{Candidate, Lane, Piece, Prediction, RunSummary};
 
-use super::{Answer, NEAR_TIE, Session, Turn};
+use super::{Answer, NEAR_TIE, Provenance, Session, Turn};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,6 +61,11 @@ pub struct Side {
     pub top: Vec<Candidate>,
     /// Best minus second best.
     pub margin: Option<f32>,
+    /// The target's probability of the token it took, where it is among the candidates kept.
+    pub prob: Option<f32>,
+    /// Where it came from.
+    #[serde(skip)]
+    pub provenance: Provenance,
 }
 
 impl Diff {
@@ -117,12 +122,16 @@ impl Parting {
 }
 
 impl Side {
-    fn at(answer: &Answer, index: usize) -> Option<Self> {
+    /// What an answer says about one of its tokens; none behind its end.
+    #[must_use]
+    pub fn at(answer: &Answer, index: usize) -> Option<Self> {
         let token = answer.tokens.get(index)?;
         let row = row_of(answer, index);
         let top: Vec<Candidate> = row.map_or(Vec::new(), |row| row.top.iter().take(2).cloned().collect());
         let margin = (top.len() == 2).then(|| top[0].prob - top[1].prob);
-        Some(Self { token: token.piece.clone(), round: token.round, top, margin })
+        let prob = row.and_then(|row| row.find(token.piece.id)).map(|found| found.1);
+        let provenance = token.provenance;
+        Some(Self { token: token.piece.clone(), round: token.round, top, margin, prob, provenance })
     }
 }
 
@@ -132,7 +141,7 @@ fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
     if token.round == 0 {
         return Some(&answer.first_row);
     }
-    let round = answer.rounds.iter().find(|round| round.round == token.round)?;
+    let round = answer.rounds.get(answer.rounds.partition_point(|round| round.round < token.round))?;
     let own = index.checked_sub(round.first_token)?;
     round.prediction(round.path().nth(own).or_else(|| round.next_index())?)
 }

@@ -6,6 +6,7 @@
 //! the front end's business, and so is every colour.
 
 pub mod account;
+mod align;
 pub mod classes;
 mod compare;
 mod diff;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
+pub use align::{Pair, align};
 pub use compare::{Agreement, Divergence};
 pub use diff::{Diff, Parting, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
@@ -154,7 +156,7 @@ impl Session {
     /// Takes the next event. Events about a round or turn that was never announced change nothing.
     pub fn apply(&mut self, event: &Event) {
         if matches!(event.kind, EventKind::Started { .. }) {
-            *self = Self { events: self.events, ..Self::default() }; // a run begins, also one that is played again
+            *self = Self::default(); // a run begins, also one that is played again
         }
         self.events = self.events.saturating_add(1);
         self.last = (event.seq, event.at_us);
@@ -366,7 +368,7 @@ impl Session {
         self.ended
     }
 
-    /// How many events were applied.
+    /// How many events of the run were applied.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events

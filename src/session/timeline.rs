@@ -61,9 +61,11 @@ pub struct Timeline {
     /// The first of them is event number `first`.
     events: VecDeque<Event>,
     first: u64,
-    /// Oldest first; the oldest stands at `first` or before any event.
+    /// Oldest first; the oldest stands at `first`, unless the run is whole.
     snapshots: VecDeque<Snapshot>,
     rounds: usize,
+    /// `at_us` of the first event of the run.
+    origin_us: u64,
 }
 
 impl Timeline {
@@ -79,6 +81,10 @@ impl Timeline {
             self.live.apply(&event); // no part of the run: one cannot go back to it
             return;
         }
+        if matches!(event.kind, EventKind::Started { .. }) {
+            self.begin();
+            self.origin_us = event.at_us;
+        }
         self.live.apply(&event);
         let ends_round = matches!(event.kind, EventKind::Committed { .. });
         self.events.push_back(event);
@@ -88,6 +94,15 @@ impl Timeline {
                 self.snapshot();
             }
         }
+    }
+
+    /// A run begins, also one that is played again: what was before is no part of it.
+    fn begin(&mut self) {
+        self.first = self.end();
+        self.events.clear();
+        self.snapshots.clear();
+        self.past = None;
+        self.rounds = 0;
     }
 
     fn snapshot(&mut self) {
@@ -140,9 +155,28 @@ impl Timeline {
         self.first + self.events.len() as u64
     }
 
-    /// The events that are kept, oldest first; all of the run while [`Self::first`] is 0.
+    /// Whether all of the run is kept.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.events.front().is_none_or(|event| matches!(event.kind, EventKind::Started { .. }))
+    }
+
+    /// The moment after the last event up to this time; none when no such moment is kept.
+    #[must_use]
+    pub fn moment(&self, at_us: u64) -> Option<u64> {
+        let index = self.events.partition_point(|event| event.at_us <= at_us) as u64;
+        (index > 0).then_some(self.first + index)
+    }
+
+    /// The events that are kept, oldest first; all of the run while it [is whole](Self::is_whole).
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.events.iter()
+    }
+
+    /// `at_us` with which the run began: before it, models were loaded.
+    #[must_use]
+    pub fn origin_us(&self) -> u64 {
+        self.origin_us
     }
 
     /// Microseconds of the run at the moment on show.
@@ -184,7 +218,7 @@ impl Timeline {
             return past;
         }
         snapshot.map_or_else(
-            || Past { at: 0, session: Session::new() },
+            || Past { at: self.first, session: Session::new() },
             |snapshot| Past { at: snapshot.at, session: snapshot.session.clone() },
         )
     }
@@ -324,8 +358,10 @@ mod tests {
             let mut timeline = timeline(&kept);
             for at in moves {
                 timeline.go(at);
-                prop_assert_eq!(timeline.at(), at.min(timeline.end()));
-                prop_assert_eq!(told(timeline.shown()), told(&fold(&kept[..timeline.at() as usize])));
+                let first = timeline.first(); // where the newest run begins
+                prop_assert_eq!(timeline.at(), at.clamp(first, timeline.end().max(first)));
+                let run = &kept[first as usize..timeline.at() as usize];
+                prop_assert_eq!(told(timeline.shown()), told(&fold(run)));
             }
         }
     }

@@ -165,7 +165,7 @@ impl Case<'_> {
     fn named(&self, index: usize, text: &str) -> Piece {
         let candidates = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
         let spaced = format!(" {text}");
-        let same = |wanted: &str| candidates.iter().find(|c| c.piece.bytes == wanted.as_bytes());
+        let same = |wanted: &str| candidates.iter().find(|c| *c.piece.bytes == *wanted.as_bytes());
         let found = same(text).or_else(|| same(&spaced));
         found.map_or_else(|| Piece::new(TokenId(u32::MAX), text), |candidate| candidate.piece.clone())
     }

@@ -4,16 +4,18 @@
 //! before; whatever a reader does not know survives a rewrite; older formats stay readable. Who made
 //! the events and who looks at them is unknown here.
 
+mod ahead;
 mod digest;
 mod error;
 mod reader;
 mod recorder;
 mod recording;
 pub mod replay;
+mod stops;
 #[cfg(test)]
 mod tests;
 
 pub use error::{Cut, RecordError, TraceError};
 pub use reader::{MAX_LINE_BYTES, Reader};
 pub use recorder::{FLUSH, RecordOptions, Recorder, TextPolicy};
-pub use recording::Recording;
+pub use recording::{Events, Recording};

@@ -8,10 +8,12 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 
-use crate::protocol::{Event, EventKind, Header, TRACE_VERSION};
+use crate::protocol::{Event, EventKind, Head, Header, TRACE_VERSION};
 
 use super::error::{Cut, TraceError};
 
@@ -24,17 +26,38 @@ const HAS_END_LINE: u32 = 2;
 /// First bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What a look at a line without its payload tells.
-#[derive(Debug, Deserialize)]
-pub(super) struct Glance {
-    pub(super) at_us: u64,
-    #[serde(rename = "type")]
-    pub(super) kind: String,
+/// How much of a file has been read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gauge {
+    read: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Gauge {
+    /// 0 to 1; 1 where the size is not known.
+    pub(super) fn share(&self) -> f64 {
+        if self.bytes == 0 { 1.0 } else { (self.read.load(Ordering::Relaxed) as f64 / self.bytes as f64).min(1.0) }
+    }
+}
+
+/// A file whose bytes are counted as they are read.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = self.file.read(into)?;
+        self.read.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(len)
+    }
 }
 
 /// A recording being read.
 pub struct Reader {
     name: String,
+    gauge: Gauge,
     input: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: u64,
@@ -59,7 +82,11 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| TraceError::Read { name: name.clone(), source })?;
-        Self::new(name, BufReader::with_capacity(1 << 18, file))
+        let gauge = Gauge { bytes: file.metadata().map_or(0, |known| known.len()), ..Gauge::default() };
+        let counted = Counted { file, read: Arc::clone(&gauge.read) };
+        let mut reader = Self::new(name, BufReader::with_capacity(1 << 18, counted))?;
+        reader.gauge = gauge;
+        Ok(reader)
     }
 
     /// Reads bytes that are in memory.
@@ -82,6 +109,7 @@ impl Reader {
         let mut reader = Self {
             header: Box::default(),
             name,
+            gauge: Gauge::default(),
             input,
             line: Vec::new(),
             number: 0,
@@ -172,7 +200,7 @@ impl Reader {
         }
         let has_end = self.line.last() == Some(&b'\n');
         // the end of an object is its last byte: a line that reads is whole, newline or not
-        if !has_end && (is_torn || self.glance().is_err()) {
+        if !has_end && (is_torn || Event::of_line(&self.line).is_err()) {
             self.cut = Some(Cut::InLine(self.number));
             self.number -= 1;
             return Ok(false);
@@ -180,6 +208,7 @@ impl Reader {
         if has_end {
             self.line.pop();
         }
+        self.ended |= is_end(&self.line);
         Ok(true)
     }
 
@@ -199,21 +228,8 @@ impl Reader {
     ///
     /// # Errors
     /// When it is not one.
-    pub fn event(&mut self) -> Result<Event, TraceError> {
-        let event: Event =
-            serde_json::from_slice(&self.line).map_err(|error| self.damaged(self.number, plain(&error)))?;
-        self.ended |= matches!(event.kind, EventKind::Ended { .. });
-        Ok(event)
-    }
-
-    /// The line without its payload: some five times quicker.
-    pub(super) fn glance(&self) -> Result<Glance, TraceError> {
-        serde_json::from_slice(&self.line).map_err(|error| self.damaged(self.number, plain(&error)))
-    }
-
-    /// Tells that the line at hand ends the run, for those who only glance.
-    pub(super) fn saw_end(&mut self) {
-        self.ended = true;
+    pub fn event(&self) -> Result<Event, TraceError> {
+        event(&self.name, self.number, &self.line)
     }
 
     /// Where the recording stops short, once the end is reached; none for one that is whole.
@@ -222,8 +238,34 @@ impl Reader {
         self.cut.as_ref()
     }
 
+    /// How much of it has been read.
+    pub(super) fn gauge(&self) -> Gauge {
+        self.gauge.clone()
+    }
+
+    /// What to call the recording in a message.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn damaged(&self, line: u64, why: String) -> TraceError {
         TraceError::Damaged { name: self.name.clone(), line, why }
+    }
+}
+
+/// A line as an event.
+pub(super) fn event(name: &str, number: u64, line: &[u8]) -> Result<Event, TraceError> {
+    let damaged = |error| TraceError::Damaged { name: name.to_owned(), line: number, why: plain(&error) };
+    Event::of_line(line).map_err(damaged)
+}
+
+/// Whether a line ends the run.
+fn is_end(line: &[u8]) -> bool {
+    // far longer than what stands before the kind
+    let start = String::from_utf8_lossy(&line[..line.len().min(200)]);
+    match Head::quick(&start) {
+        Some(head) => head.kind == "ended",
+        None => std::str::from_utf8(line).is_ok_and(|line| Head::of(line).is_ok_and(|head| head.kind == "ended")),
     }
 }
 

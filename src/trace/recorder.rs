@@ -131,7 +131,10 @@ impl Sink {
             Self::Plain(file) => file,
             Self::Zstd(encoder) => encoder.finish()?,
         };
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        match file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all() {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()), // a pipe has no disk
+            synced => synced,
+        }
     }
 }
 

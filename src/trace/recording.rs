@@ -1,21 +1,33 @@
 //! A recording as a whole: where it lies, and what a look over all of its lines tells.
 //!
 //! Invariant: looking over a recording keeps nothing of it but these numbers, so that its length is
-//! no matter; every line is checked to be a whole event there, so that a damaged one is told before
-//! anything is shown.
+//! no matter; its lines are checked there, so that a damaged one is told before anything is shown
+//! (beyond the first [`CHECKED`] lines only the head of each).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::protocol::Header;
+use crate::protocol::{Event, Head, Header};
 
+use super::ahead::{Ahead, Parse};
 use super::error::{Cut, TraceError};
-use super::reader::Reader;
+use super::reader::{Gauge, Reader, event};
+
+/// Lines between two words about how far the reading is.
+const WATCHED: u64 = 4096;
+
+/// Lines that are checked to the last byte before anything is shown: some hours of writing. Damage in
+/// the payload of a later one is told when it is reached, so that a long recording opens at once.
+const CHECKED: u64 = 200_000;
+
+/// More than what stands before the payload of a line.
+const HEAD_BYTES: usize = 128;
 
 /// Where a recording lies.
 #[derive(Clone, Debug)]
 enum Origin {
     File(PathBuf),
-    Memory { name: &'static str, bytes: &'static [u8] },
+    Memory { name: Arc<str>, bytes: Arc<[u8]> },
 }
 
 /// A recording that can be read from its start, again and again.
@@ -34,33 +46,50 @@ impl Recording {
     /// # Errors
     /// When it cannot be read, is no trace, is damaged or was written in a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::of(Origin::File(path.to_owned()))
+        Self::of(Origin::File(path.to_owned()), |_| ())
     }
 
-    /// Looks over a recording that is part of the program.
+    /// The same, telling now and then which share of the file has been read, 0 to 1.
     ///
     /// # Errors
     /// As [`Recording::open`].
-    pub fn of_bytes(name: &'static str, bytes: &'static [u8]) -> Result<Self, TraceError> {
-        Self::of(Origin::Memory { name, bytes })
+    pub fn open_watched(path: &Path, watch: impl FnMut(f64)) -> Result<Self, TraceError> {
+        Self::of(Origin::File(path.to_owned()), watch)
     }
 
-    fn of(origin: Origin) -> Result<Self, TraceError> {
-        let mut reader = origin.reader()?;
+    /// Looks over a recording that is in memory.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn of_bytes(name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<Self, TraceError> {
+        Self::of(Origin::Memory { name: name.into(), bytes: bytes.into() }, |_| ())
+    }
+
+    fn of(origin: Origin, mut watch: impl FnMut(f64)) -> Result<Self, TraceError> {
+        let reader = origin.reader()?;
         let mut recording = Self { header: reader.header().clone(), origin, lines: 0, ends_at_us: 0, cut: None };
-        while reader.advance()? {
-            let glance = reader.glance()?;
-            recording.lines = reader.number();
-            recording.ends_at_us = recording.ends_at_us.max(glance.at_us);
-            if glance.kind == "ended" {
-                reader.saw_end();
+        let gauge = reader.gauge();
+        let mut times = ahead(reader, when)?;
+        for at_us in times.by_ref() {
+            recording.ends_at_us = recording.ends_at_us.max(at_us?);
+            recording.lines += 1;
+            if recording.lines.is_multiple_of(WATCHED) {
+                watch(gauge.share());
             }
         }
-        recording.cut = reader.cut().cloned();
+        recording.cut = times.cut().cloned();
         Ok(recording)
     }
 
-    /// Reads it from its start.
+    /// Everything in it, from its start, parsed ahead on other threads.
+    ///
+    /// # Errors
+    /// When it is not there any more.
+    pub fn events(&self) -> Result<Events, TraceError> {
+        Events::of(self.reader()?)
+    }
+
+    /// Reads it from its start, line by line.
     ///
     /// # Errors
     /// When it is not there any more.
@@ -99,18 +128,75 @@ impl Recording {
     }
 }
 
+/// When a line happened. Of the first lines all is checked, of later ones what stands before the
+/// payload, where it stands as this program writes it.
+fn when(name: &str, number: u64, line: &[u8]) -> Result<u64, TraceError> {
+    let start = &line[..line.len().min(HEAD_BYTES)];
+    let start = String::from_utf8_lossy(start); // a character may be cut
+    match Head::quick(&start).filter(|_| number > CHECKED && line.ends_with(b"}")) {
+        Some(head) => Ok(head.at_us),
+        None => Ok(event(name, number, line)?.at_us),
+    }
+}
+
+/// Everything in a recording, in order.
+#[derive(Debug)]
+pub struct Events {
+    events: Ahead<Event>,
+    gauge: Gauge,
+}
+
+fn ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<Ahead<T>, TraceError> {
+    let name = reader.name().to_owned();
+    Ahead::new(reader, parse).map_err(|source| TraceError::Read { name, source })
+}
+
+impl Events {
+    /// Opens a file, zstd or plain, and begins to read it.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no trace or was written in a newer format.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        Self::of(Reader::open(path)?)
+    }
+
+    fn of(reader: Reader) -> Result<Self, TraceError> {
+        Ok(Self { gauge: reader.gauge(), events: ahead(reader, event)? })
+    }
+
+    /// Where the recording stops short, once the end is reached; none for one that is whole.
+    #[must_use]
+    pub fn cut(&self) -> Option<&Cut> {
+        self.events.cut()
+    }
+
+    /// Which share of the file has been read, 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.gauge.share()
+    }
+}
+
+impl Iterator for Events {
+    type Item = Result<Event, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.events.next()
+    }
+}
+
 impl Origin {
     fn reader(&self) -> Result<Reader, TraceError> {
         match self {
             Self::File(path) => Reader::open(path),
-            Self::Memory { name, bytes } => Reader::of_bytes(name, *bytes),
+            Self::Memory { name, bytes } => Reader::of_bytes(name, Arc::clone(bytes)),
         }
     }
 
     fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
-            Self::Memory { name, .. } => (*name).to_owned(),
+            Self::Memory { name, .. } => name.to_string(),
         }
     }
 }

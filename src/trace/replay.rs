@@ -1,27 +1,32 @@
 //! Plays recordings as a source: the same channels a live engine has, and no model.
 //!
 //! Invariant: events come in their order and none is left out, but for the engine's own holds, in
-//! whose place this source tells its own. It only paces: going back is the listener's, who has seen
-//! everything. `seq` counts what is sent; `at_us` stays as recorded.
+//! whose place this source tells its own. It only paces, skips ahead and begins again: going back is
+//! the listener's, who has seen everything. Marks made while it plays come again at their place when
+//! it plays again. `seq` counts what is sent; `at_us` stays as recorded.
 
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc;
 
 use crate::protocol::{Command, Event, EventKind, Lane};
 use crate::stream::Source;
 
 use super::error::TraceError;
 use super::recording::Recording;
+use super::stops::{Seek, ends_phase, ends_round, is_held_by_engine};
 
 /// Slowest and fastest playback, as multiples of the recorded pace.
 pub const SPEEDS: (f32, f32) = (0.25, 16.0);
 
 /// How long the end of a recording stays before the next begins.
 const BETWEEN: Duration = Duration::from_secs(5);
+
+/// Events sent and not taken yet, at most: a long recording that is skipped through must not pile up.
+const AHEAD: usize = 4096;
 
 /// How to play.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +39,23 @@ pub struct ReplayOptions {
     pub loops: bool,
     /// Hold before the first round.
     pub is_held: bool,
+    /// Stay at the end, held, for marks and to play again; the line that ends the run is not sent.
+    /// Otherwise the events end.
+    pub stays: bool,
+    /// Never begin again: what is sent is being recorded.
+    pub once: bool,
 }
 
 impl Default for ReplayOptions {
     fn default() -> Self {
-        Self { speed: Some(1.0), idle_limit: Duration::from_secs(2), loops: false, is_held: false }
+        Self {
+            speed: Some(1.0),
+            idle_limit: Duration::from_secs(2),
+            loops: false,
+            is_held: false,
+            stays: false,
+            once: false,
+        }
     }
 }
 
@@ -48,7 +65,7 @@ impl Default for ReplayOptions {
 /// When the system gives no thread.
 pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<Source> {
     let (commands, inbox) = channel();
-    let (sender, events) = unbounded_channel();
+    let (sender, events) = mpsc::channel(AHEAD);
     let mut player = Player {
         inbox,
         sender,
@@ -56,12 +73,16 @@ pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<S
         options,
         gate: if options.is_held { Gate::Closed } else { Gate::Open },
         skip_to: 0,
+        seeks: None,
+        waits: false,
+        marks: Vec::new(),
+        playing: 0,
         seq: 0,
         at_us: 0,
         due: Instant::now(),
     };
     std::thread::Builder::new().name("replay".into()).spawn(move || player.play(&recordings))?;
-    Ok(Source { commands, events })
+    Ok(Source { commands, events: events.into() })
 }
 
 /// What a held replay may still do.
@@ -75,17 +96,40 @@ enum Gate {
     Round,
 }
 
-/// Goes on, or ends because the listener has left.
-type Flow = ControlFlow<()>;
+/// Why the events do not go on as they stand.
+enum Halt {
+    /// The listener has left.
+    Left,
+    /// The recording begins again, skipping to this time.
+    Again(u64),
+    /// It cannot be read on.
+    Broken(TraceError),
+}
+
+type Flow = ControlFlow<Halt>;
+
+/// A note or a bookmark made while a recording played.
+struct Made {
+    /// Index of the recording.
+    recording: usize,
+    at_us: u64,
+    kind: EventKind,
+}
 
 struct Player {
     inbox: Receiver<Command>,
-    sender: UnboundedSender<Event>,
+    sender: mpsc::Sender<Event>,
     options: ReplayOptions,
     speed: Option<f32>,
     gate: Gate,
     /// Events before this are sent at once.
     skip_to: u64,
+    seeks: Option<Seek>,
+    /// Whether this recording begins some time after the one before.
+    waits: bool,
+    marks: Vec<Made>,
+    /// Index of the recording that plays.
+    playing: usize,
     seq: u64,
     /// Of the last event sent.
     at_us: u64,
@@ -95,31 +139,48 @@ struct Player {
 
 impl Player {
     fn play(&mut self, recordings: &[Recording]) {
-        loop {
-            for recording in recordings {
-                match self.play_one(recording) {
-                    Ok(Flow::Continue(())) => {}
-                    Ok(Flow::Break(())) => return,
-                    Err(error) => {
-                        let _ = self.send(Lane::Speculative, EventKind::Failed { message: error.to_string() });
-                        return;
-                    }
+        let mut again = Some(0);
+        while let Some(recording) = recordings.get(self.playing) {
+            let flow = match self.play_one(recording, again.take()) {
+                ControlFlow::Continue(()) if self.playing + 1 < recordings.len() => {
+                    self.playing += 1;
+                    continue;
                 }
-            }
-            if !self.options.loops || recordings.is_empty() {
-                return;
+                ControlFlow::Continue(()) if self.options.loops => {
+                    self.playing = 0;
+                    continue;
+                }
+                ControlFlow::Continue(()) if self.options.stays => self.stay(),
+                flow => flow,
+            };
+            match flow {
+                ControlFlow::Break(Halt::Again(at_us)) => again = Some(at_us),
+                ControlFlow::Break(Halt::Broken(error)) => {
+                    let _ = self.send(Lane::Speculative, EventKind::Failed { message: error.to_string() });
+                    return;
+                }
+                _ => return,
             }
         }
     }
 
-    fn play_one(&mut self, recording: &Recording) -> Result<Flow, TraceError> {
-        let mut reader = recording.reader()?;
+    /// `at_once` is where to skip to when it begins without a wait.
+    fn play_one(&mut self, recording: &Recording, at_once: Option<u64>) -> Flow {
+        let mut events = match recording.events() {
+            Ok(events) => events,
+            Err(error) => return ControlFlow::Break(Halt::Broken(error)),
+        };
         let is_first = self.seq == 0;
+        let mut marks = self.marks_of(self.playing);
         self.at_us = 0;
-        self.skip_to = 0;
-        for event in reader.by_ref() {
-            let mut event = event?;
-            if is_held_by_engine(&event.kind) {
+        self.skip_to = at_once.unwrap_or(0);
+        self.waits = at_once.is_none();
+        for event in events.by_ref() {
+            let mut event = match event {
+                Ok(event) => event,
+                Err(error) => return ControlFlow::Break(Halt::Broken(error)),
+            };
+            if is_held_by_engine(&event.kind) || (self.options.stays && matches!(event.kind, EventKind::Ended { .. })) {
                 continue;
             }
             if let EventKind::Started { header } = &mut event.kind {
@@ -129,17 +190,56 @@ impl Player {
                     self.at_us = event.at_us; // loading is not waited for
                 }
             }
-            if self.wait_for(&event).is_break() || self.forward(event).is_break() {
-                return Ok(Flow::Break(()));
+            while let Some(mark) = marks.next_if(|(at_us, _)| *at_us < event.at_us) {
+                self.send(Lane::Speculative, mark.1)?;
             }
+            self.wait_for(&event)?;
+            self.forward(event)?;
         }
-        Ok(match reader.cut() {
+        for (_, mark) in marks {
+            self.send(Lane::Speculative, mark)?;
+        }
+        match events.cut() {
             Some(cut) => self.send(Lane::Speculative, EventKind::Notice { message: cut.to_string() }),
-            None => Flow::Continue(()),
-        })
+            None => ControlFlow::Continue(()),
+        }
     }
 
-    /// Sends a recorded event, and closes the gate where a step ends.
+    /// Marks made when this recording played before, in their order.
+    fn marks_of(&self, recording: usize) -> std::iter::Peekable<std::vec::IntoIter<(u64, EventKind)>> {
+        let own = self.marks.iter().filter(|mark| mark.recording == recording);
+        let mut marks: Vec<_> = own.map(|mark| (mark.at_us, mark.kind.clone())).collect();
+        marks.sort_by_key(|(at_us, _)| *at_us);
+        marks.into_iter().peekable()
+    }
+
+    /// At the end: holds until the listener leaves or wants it again.
+    fn stay(&mut self) -> Flow {
+        if self.seeks.take().is_some() {
+            let message = "the recording holds no further one; this is its end".to_owned();
+            self.send(Lane::Speculative, EventKind::Notice { message })?;
+        }
+        if self.gate == Gate::Open {
+            self.send(Lane::Speculative, EventKind::Paused)?;
+        }
+        self.gate = Gate::Closed;
+        loop {
+            match self.inbox.recv() {
+                Err(_) => return ControlFlow::Break(Halt::Left),
+                Ok(Command::Resume) if !self.options.once => {
+                    self.gate = Gate::Open;
+                    return ControlFlow::Break(Halt::Again(0));
+                }
+                Ok(Command::Resume | Command::SkipToNext { .. } | Command::StepPhase | Command::StepRound) => {
+                    let message = "this is the end of the recording".to_owned();
+                    self.send(Lane::Speculative, EventKind::Notice { message })?;
+                }
+                Ok(command) => self.obey(command)?,
+            }
+        }
+    }
+
+    /// Sends a recorded event, and closes the gate where a step or a search ends.
     fn forward(&mut self, event: Event) -> Flow {
         let begins = matches!(event.kind, EventKind::Started { .. });
         let at_end = match self.gate {
@@ -147,28 +247,36 @@ impl Player {
             Gate::Round => ends_round(&event),
             Gate::Open | Gate::Closed => false,
         };
+        let is_found = self.seeks.as_mut().is_some_and(|seek| seek.ends_with(&event));
         self.at_us = event.at_us;
         self.send(event.lane, event.kind)?;
         if at_end {
             self.gate = Gate::Closed;
         }
+        if is_found {
+            self.seeks = None;
+            self.close(Gate::Closed)?;
+        }
         if begins && self.gate == Gate::Closed {
             return self.send(Lane::Speculative, EventKind::Paused);
         }
-        Flow::Continue(())
+        ControlFlow::Continue(())
     }
 
     fn send(&mut self, lane: Lane, kind: EventKind) -> Flow {
         let event = Event { seq: self.seq, at_us: self.at_us, lane, kind };
         self.seq += 1;
-        if self.sender.send(event).is_ok() { Flow::Continue(()) } else { Flow::Break(()) }
+        match self.sender.blocking_send(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(Halt::Left),
+        }
     }
 
     /// Waits until an event is due, obeying commands meanwhile.
     fn wait_for(&mut self, event: &Event) -> Flow {
         let mut left = Duration::from_micros(event.at_us.saturating_sub(self.at_us)).min(self.options.idle_limit);
         let begins = matches!(event.kind, EventKind::Started { .. });
-        let always = begins && self.seq == 0;
+        let always = begins && !self.waits;
         if begins {
             left = BETWEEN.mul_f32(self.speed.unwrap_or(0.0));
         }
@@ -176,27 +284,28 @@ impl Player {
             while let Ok(command) = self.inbox.try_recv() {
                 self.obey(command)?;
             }
-            if always || event.at_us < self.skip_to {
-                return Flow::Continue(());
+            if always || event.at_us < self.skip_to || self.seeks.is_some() {
+                self.due = Instant::now();
+                return ControlFlow::Continue(());
             }
             if self.gate == Gate::Closed {
                 match self.inbox.recv() {
                     Ok(command) => self.obey(command)?,
-                    Err(_) => return Flow::Break(()),
+                    Err(_) => return ControlFlow::Break(Halt::Left),
                 }
                 self.due = Instant::now();
                 continue;
             }
             let Some(speed) = self.speed.filter(|_| self.gate == Gate::Open) else {
-                return Flow::Continue(()); // a step is taken at once
+                return ControlFlow::Continue(()); // a step is taken at once
             };
             let due = self.due + left.div_f32(speed);
             match self.inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {
                     self.due = due;
-                    return Flow::Continue(());
+                    return ControlFlow::Continue(());
                 }
-                Err(RecvTimeoutError::Disconnected) => return Flow::Break(()),
+                Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(Halt::Left),
                 Ok(command) => {
                     // what has passed has passed at the old speed
                     let now = Instant::now();
@@ -216,58 +325,51 @@ impl Player {
             Command::Resume => self.open(),
             Command::SetSpeed { speed } if speed.is_finite() => {
                 self.speed = Some(speed.clamp(SPEEDS.0, SPEEDS.1));
-                Flow::Continue(())
+                ControlFlow::Continue(())
+            }
+            Command::SkipTo { at_us } if at_us < self.at_us && !self.options.once => {
+                ControlFlow::Break(Halt::Again(at_us))
             }
             Command::SkipTo { at_us } => {
                 self.skip_to = at_us;
-                Flow::Continue(())
+                ControlFlow::Continue(())
             }
-            Command::Note { text, round } => self.send(Lane::Speculative, EventKind::Noted { text, round }),
-            Command::Bookmark { round, label } => self.send(Lane::Speculative, EventKind::Bookmarked { round, label }),
-            Command::Stop | Command::Shutdown => Flow::Break(()),
-            _ => Flow::Continue(()), // what only a live engine can do
+            Command::SkipToNext { landmark } => {
+                self.seeks = Some(Seek::new(landmark));
+                ControlFlow::Continue(())
+            }
+            Command::Note { text, round } => self.mark(EventKind::Noted { text, round }),
+            Command::Bookmark { round, label } => self.mark(EventKind::Bookmarked { round, label }),
+            Command::Stop | Command::Shutdown => ControlFlow::Break(Halt::Left),
+            _ => ControlFlow::Continue(()), // what only a live engine can do
         }
+    }
+
+    fn mark(&mut self, kind: EventKind) -> Flow {
+        self.marks.push(Made { recording: self.playing, at_us: self.at_us, kind: kind.clone() });
+        self.send(Lane::Speculative, kind)
     }
 
     fn close(&mut self, gate: Gate) -> Flow {
         let was_open = std::mem::replace(&mut self.gate, gate) == Gate::Open;
-        if was_open { self.send(Lane::Speculative, EventKind::Paused) } else { Flow::Continue(()) }
+        if was_open { self.send(Lane::Speculative, EventKind::Paused) } else { ControlFlow::Continue(()) }
     }
 
     fn open(&mut self) -> Flow {
         let was_open = std::mem::replace(&mut self.gate, Gate::Open) == Gate::Open;
-        if was_open { Flow::Continue(()) } else { self.send(Lane::Speculative, EventKind::Resumed) }
+        if was_open { ControlFlow::Continue(()) } else { self.send(Lane::Speculative, EventKind::Resumed) }
     }
-}
-
-/// Pauses of the recorded engine: this source has its own.
-fn is_held_by_engine(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::Paused | EventKind::Resumed | EventKind::Loading { .. })
-}
-
-fn ends_phase(kind: &EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::Prefilled { .. }
-            | EventKind::Drafted { .. }
-            | EventKind::Scored { .. }
-            | EventKind::Verified { .. }
-            | EventKind::Committed { .. }
-    )
-}
-
-fn ends_round(event: &Event) -> bool {
-    event.lane == Lane::Speculative && matches!(event.kind, EventKind::Committed { .. } | EventKind::Finished { .. })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Landmark, Outcome};
     use crate::session::fixture::first_turn;
     use crate::stream::Consumer;
     use crate::trace::{RecordOptions, Recorder};
 
-    /// A recording of the fixture, one event every `gap_us`; leaked, as tests are short.
+    /// A recording of the fixture, one event every `gap_us`.
     fn recording(gap_us: u64) -> (Recording, Vec<Event>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
@@ -278,8 +380,7 @@ mod tests {
         let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
         events.iter().for_each(|e| recorder.event(e).unwrap());
         recorder.finish().unwrap();
-        let bytes = Vec::leak(std::fs::read(path).unwrap());
-        (Recording::of_bytes("a", bytes).unwrap(), events)
+        (Recording::of_bytes("a", std::fs::read(path).unwrap()).unwrap(), events)
     }
 
     fn options(speed: Option<f32>) -> ReplayOptions {
@@ -362,6 +463,79 @@ mod tests {
         assert!(matches!(rest[0].kind, EventKind::Resumed));
         let seqs: Vec<u64> = [held, step, skipped, rest].concat().iter().map(|e| e.seq).collect();
         assert!(seqs.windows(2).all(|w| w[0] < w[1]));
+    }
+
+    /// A source that stays at its end, as the terminal has it, held before its first round.
+    fn staying(gap_us: u64) -> (Source, Vec<Event>) {
+        let (recording, events) = recording(gap_us);
+        let options = ReplayOptions { is_held: true, stays: true, ..options(Some(16.0)) };
+        let mut source = spawn(vec![recording], options).unwrap();
+        assert_eq!(until_held(&mut source).len(), 2, "its header, and that it is held");
+        (source, events)
+    }
+
+    fn rejects(event: &Event) -> bool {
+        let EventKind::Verified { verdict, .. } = &event.kind else { return false };
+        verdict.judgements.iter().any(|judgement| judgement.outcome == Outcome::Rejected)
+    }
+
+    #[test]
+    fn what_is_looked_for_is_skipped_to_and_held_at() {
+        let (mut source, events) = staying(1_000_000);
+        let found: Vec<u32> = (0..2)
+            .map(|_| {
+                tell(&source, Command::SkipToNext { landmark: Landmark::Reject });
+                let told = until_held(&mut source);
+                let Some(EventKind::Committed { round, .. }) = told.last().map(|event| &event.kind) else {
+                    panic!("{told:?}")
+                };
+                *round
+            })
+            .collect();
+        let verified = events.iter().filter(|e| e.lane == Lane::Speculative && rejects(e));
+        let expected: Vec<u32> = verified
+            .filter_map(|event| match event.kind {
+                EventKind::Verified { round, .. } => Some(round),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(found, expected[..2]);
+        tell(&source, Command::SkipToNext { landmark: Landmark::Round(5) });
+        let told = until_held(&mut source);
+        assert!(matches!(told.last().unwrap().kind, EventKind::Committed { round: 5, .. }), "{told:?}");
+        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let told = until_held(&mut source);
+        let notice = |e: &Event| matches!(&e.kind, EventKind::Notice { message } if message.contains("no further one"));
+        assert!(told.iter().any(notice), "there is none: it is at its end, and says so");
+    }
+
+    #[test]
+    fn the_end_stays_takes_marks_and_plays_again_with_them() {
+        let (mut source, events) = staying(1_000);
+        tell(&source, Command::StepRound);
+        until_held(&mut source);
+        tell(&source, Command::Note { text: "here".into(), round: None });
+        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        let end = until_held(&mut source);
+        assert!(end.iter().all(|event| !matches!(event.kind, EventKind::Ended { .. })), "it may go on");
+        tell(&source, Command::Bookmark { round: Some(2), label: "b".into() });
+        assert!(matches!(until_held(&mut source)[..], [Event { kind: EventKind::Bookmarked { .. }, .. }]));
+        tell(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
+        let again = until_held(&mut source);
+        assert!(matches!(again[0].kind, EventKind::Started { .. }), "{:?}", again[0]);
+        assert!(matches!(again[1].kind, EventKind::Paused), "still held");
+        let note =
+            again.iter().position(|e| matches!(&e.kind, EventKind::Noted { text, .. } if text == "here")).unwrap();
+        assert!(matches!(again[note - 1].kind, EventKind::Committed { round: 1, .. }), "at its place");
+        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        let rest = until_held(&mut source);
+        assert!(rest.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { .. })), "{rest:?}");
+        tell(&source, Command::Resume);
+        let start = Instant::now();
+        while !matches!(source.events.blocking_recv().map(|e| e.kind), Some(EventKind::Started { .. })) {}
+        assert!(start.elapsed() < Duration::from_secs(2), "again means at once");
+        tell(&source, Command::Shutdown);
+        drain(&mut source);
     }
 
     #[test]

@@ -81,12 +81,18 @@ fn what_was_recorded_is_read_back_plain_and_compressed() {
     assert_eq!(recording.ends_at_us(), events.last().unwrap().at_us);
 }
 
-#[test]
-fn every_line_follows_the_schema() {
+/// The schema that is published beside the format.
+fn schema() -> (boon::Schemas, boon::SchemaIndex) {
     let text = include_str!("../../docs/trace.schema.json");
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
     compiler.add_resource("trace.schema.json", serde_json::from_str(text).unwrap()).unwrap();
     let schema = compiler.compile("trace.schema.json", &mut schemas).unwrap();
+    (schemas, schema)
+}
+
+#[test]
+fn every_line_follows_the_schema() {
+    let (schemas, schema) = schema();
     let place = Place::new();
     let mut events = run();
     events.push(Event {
@@ -207,19 +213,24 @@ fn a_file_cut_at_any_byte_reads_up_to_its_last_whole_line() {
     let whole = fs::read(place.record("a.jsonl", events, TextPolicy::Full)).unwrap();
     let first = whole.iter().position(|b| *b == b'\n').unwrap();
     let path = place.path("cut.jsonl");
-    for len in (0..whole.len()).step_by(7).chain(whole.len() - 3..=whole.len()) {
-        fs::write(&path, &whole[..len]).unwrap();
+    for len in 0..=whole.len() {
         let lines = whole[..len].iter().filter(|b| **b == b'\n').count();
-        if len < first {
-            let error = read(&path).unwrap_err().to_string();
-            assert!(error.contains("is not a draftscope trace"), "{error}");
-            continue;
-        }
-        let recording = Recording::open(&path).unwrap();
-        let read = read(&path).unwrap();
+        let mut reader = match Reader::of_bytes("cut", whole[..len].to_vec()) {
+            Ok(reader) => reader,
+            Err(error) => {
+                assert!(len < first && error.to_string().contains("is not a draftscope trace"), "{len}: {error}");
+                continue;
+            }
+        };
+        let read: Vec<Event> = reader.by_ref().collect::<Result<_, _>>().unwrap();
         assert!(read.len() >= lines && events.starts_with(&read), "cut at {len}");
-        let cut = recording.cut().unwrap_or_else(|| panic!("cut at {len} was not told"));
-        assert!(matches!(cut, Cut::InLine(_) | Cut::AfterLine(_)));
+        let in_line = len > 0 && read.len() == lines && whole[len - 1] != b'\n';
+        let expected = if in_line { Cut::InLine(lines as u64 + 1) } else { Cut::AfterLine(read.len() as u64) };
+        assert_eq!(reader.cut(), Some(&expected), "cut at {len}");
+        if len % 97 == 0 {
+            fs::write(&path, &whole[..len]).unwrap();
+            assert_eq!(Recording::open(&path).unwrap().cut(), Some(&expected), "cut at {len}");
+        }
     }
 }
 
@@ -248,6 +259,55 @@ fn a_compressed_file_cut_anywhere_reads_a_prefix() {
         }
     }
     assert!(most >= 20, "flushed blocks can be read");
+}
+
+/// A pipe that nobody reads for a while stands for a disk that does not take anything.
+#[cfg(unix)]
+#[test]
+fn a_slow_disk_costs_no_time_and_no_event() {
+    let place = Place::new();
+    let path = place.path("slow.jsonl");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let (open, go) = (path.clone(), std::sync::mpsc::channel::<()>());
+    let (tell, told) = go;
+    let disk = std::thread::spawn(move || {
+        let mut pipe = fs::File::open(open).unwrap();
+        told.recv().unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut pipe, &mut text).unwrap();
+        text
+    });
+    let options = RecordOptions { force: true, ..RecordOptions::default() };
+    let mut recorder = Recorder::create(&path, options).unwrap();
+    let events: Vec<Event> = run().into_iter().cycle().take(20_000).collect();
+    for event in &events {
+        recorder.event(event).unwrap(); // with nothing taken from the pipe, this must not wait
+    }
+    std::thread::sleep(FLUSH * 2);
+    assert!(!disk.is_finished());
+    tell.send(()).unwrap();
+    recorder.finish().unwrap();
+    let text = disk.join().unwrap();
+    let read: Vec<Event> = text.lines().map(|line| Event::of_line(line.as_bytes()).unwrap()).collect();
+    assert!(read == events, "every event, in order");
+}
+
+#[test]
+fn traces_that_come_with_the_program_follow_the_schema() {
+    let (schemas, schema) = schema();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/traces");
+    let mut checked = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let mut reader = Reader::open(&entry.unwrap().path()).unwrap();
+        while reader.advance().unwrap() {
+            let line: serde_json::Value = serde_json::from_slice(reader.raw()).unwrap();
+            schemas.validate(&line, schema).unwrap_or_else(|error| panic!("{reader:?}\n{error}"));
+            assert_ne!(reader.event().unwrap().kind, EventKind::Unknown);
+            checked += 1;
+        }
+        assert_eq!(reader.cut(), None);
+    }
+    assert!(checked > 4000, "{checked} lines");
 }
 
 fn refused(place: &Place, bytes: &[u8], what: &str) {
@@ -308,6 +368,9 @@ fn endless_lines_and_depths_are_refused_in_bounded_memory() {
         "[".repeat(100_000),
         "]".repeat(100_000)
     );
+    let path = place.write("deep.jsonl", deep.as_bytes());
+    assert_eq!(read(&path).unwrap()[1].kind, EventKind::Unknown, "what is not known is skipped, not entered");
+    let deep = deep.replacen("\"x\"", "\"verified\"", 1);
     refused(&place, deep.as_bytes(), "damaged at line 2: recursion limit");
     // some 200 MB of zeros in a few kB: read through a window, refused as one line
     let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();

@@ -16,6 +16,7 @@ use super::keymap::{Context, Keymap};
 use super::options::TuiOptions;
 use super::pace::Pace;
 use super::page::{Page, Pane};
+use super::playback::Playback;
 use super::shelf::Shelf;
 use super::theme::Theme;
 use super::view::{Cache, Seen};
@@ -56,6 +57,10 @@ pub(super) enum Overlay {
     /// The list of actions.
     Palette(Entry),
     Search(Entry),
+    /// A note being written about a round, else about this moment.
+    Note(Entry, Option<u32>),
+    /// A moment being named.
+    GoTo(Entry),
     /// The settings, with the chosen row.
     Settings(usize),
     WhatIf(Box<Wishes>),
@@ -85,6 +90,9 @@ pub struct App {
     pub(super) split: bool,
     pub(super) hides_discarded: bool,
     pub(super) pace: Pace,
+    /// A recording plays: nothing can be asked of it.
+    pub(super) is_recording: bool,
+    pub(super) playback: Playback,
     /// Time goes on by ticks: the past is played, or the engine runs a phase a tick.
     pub(super) plays: bool,
     /// The engine holds because the user went back.
@@ -139,6 +147,8 @@ impl App {
             split: options.split,
             hides_discarded: false,
             pace: Pace::default(),
+            is_recording: false,
+            playback: options.playback.unwrap_or_default(),
             plays: false,
             holds: false,
             conversations: vec![0],
@@ -184,6 +194,7 @@ impl App {
 
     /// Lets the state follow what has happened: an answer that ended, a prompt that was taken.
     pub fn follow(&mut self, session: &Session) {
+        self.is_recording = session.header().is_some_and(|header| !header.capabilities.can_generate);
         let asks = session.draft_asked().is_some();
         if asks && !self.was_asked && self.page == Page::Chat && self.overlay.is_none() {
             self.pane = Pane::Prompt;
@@ -197,6 +208,9 @@ impl App {
         }
         if !self.is_awaiting(session) {
             self.awaiting = None;
+        }
+        if self.is_recording && self.pane == Pane::Prompt {
+            self.pane = self.page.home(); // nothing can be typed
         }
     }
 
@@ -213,7 +227,7 @@ impl App {
     pub(super) fn context(&self) -> Context {
         match &self.overlay {
             Some(Overlay::Help(_)) => Context::Help,
-            Some(Overlay::Palette(_) | Overlay::Search(_)) => Context::Entry,
+            Some(Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_)) => Context::Entry,
             Some(Overlay::WhatIf(wishes)) if wishes.is_typing() => Context::Entry,
             Some(Overlay::Settings(_) | Overlay::WhatIf(_)) => Context::Panel,
             None if self.is_typing() => Context::Prompt,
@@ -223,7 +237,7 @@ impl App {
 
     /// Whether the prompt takes the keys.
     pub(super) fn is_typing(&self) -> bool {
-        self.page == Page::Chat && self.pane == Pane::Prompt
+        self.page == Page::Chat && self.pane == Pane::Prompt && !self.is_recording
     }
 
     /// Whether a pane takes the keys.

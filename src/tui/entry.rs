@@ -7,27 +7,38 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::Action;
 
-/// Longest text in characters.
+/// Longest text in characters, unless there is more room.
 const MAX: usize = 80;
+
+/// Longest note in characters.
+const MAX_NOTE: usize = 400;
 
 /// One line of text with the cursor at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     text: String,
+    /// A note may be longer than a name.
+    is_note: bool,
     /// Which of the matches is chosen.
     pub(super) choice: usize,
 }
 
 impl Entry {
+    /// For a note.
+    pub(super) fn note() -> Self {
+        Self { is_note: true, ..Self::default() }
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
     /// Takes a key that no binding took; says whether the text changed.
     pub(super) fn input(&mut self, key: KeyEvent) -> bool {
+        let max = if self.is_note { MAX_NOTE } else { MAX };
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
         match key.code {
-            KeyCode::Char(c) if plain && !c.is_control() && self.text.chars().count() < MAX => self.text.push(c),
+            KeyCode::Char(c) if plain && !c.is_control() && self.text.chars().count() < max => self.text.push(c),
             KeyCode::Backspace => drop(self.text.pop()),
             _ => return false,
         }

@@ -26,13 +26,16 @@ pub enum Context {
     Panel,
     /// While typing a name or a search.
     Entry,
+    /// In the view of two recordings.
+    Diff,
     /// While the help is open.
     Help,
 }
 
 impl Context {
     /// Every context, in the order of the help.
-    pub const ALL: &'static [Self] = &[Self::Prompt, Self::Browse, Self::Global, Self::Panel, Self::Entry, Self::Help];
+    pub const ALL: &'static [Self] =
+        &[Self::Prompt, Self::Browse, Self::Global, Self::Panel, Self::Entry, Self::Diff, Self::Help];
 
     /// Its table in `keymap.toml`.
     #[must_use]
@@ -43,6 +46,7 @@ impl Context {
             Self::Browse => "browse",
             Self::Panel => "panel",
             Self::Entry => "entry",
+            Self::Diff => "diff",
             Self::Help => "help",
         }
     }
@@ -55,7 +59,8 @@ impl Context {
             Self::Prompt => "In the prompt",
             Self::Browse => "In the views",
             Self::Panel => "In the settings, in what if",
-            Self::Entry => "In a search, in the list of actions",
+            Self::Entry => "In a search, a note, the list of actions",
+            Self::Diff => "In a diff of two recordings",
             Self::Help => "In this help",
         }
     }

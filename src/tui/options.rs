@@ -7,6 +7,7 @@ use crate::protocol::Event;
 
 use super::depth::Depth;
 use super::page::Page;
+use super::playback::Playback;
 
 /// Writes events somewhere; the answer is a sentence for the screen, good or bad.
 pub type Write = dyn Fn(&mut dyn Iterator<Item = &Event>) -> Result<String, String>;
@@ -50,6 +51,8 @@ pub struct TuiOptions {
     pub depth: Depth,
     /// Shown once at the start, e.g. warnings about configuration.
     pub warnings: Vec<String>,
+    /// How a recording plays; none for a live engine.
+    pub playback: Option<Playback>,
     /// Writes the session to a file.
     pub save: Option<Saver>,
 }

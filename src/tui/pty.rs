@@ -60,7 +60,7 @@ fn child() {
     if role == "front-panic" {
         consumers.add(Box::new(Bomb));
     }
-    let ended = run(Source { commands, events }, TuiOptions::default(), consumers);
+    let ended = run(Source { commands, events: events.into() }, TuiOptions::default(), consumers);
     println!("ended: {ended:?}");
 }
 

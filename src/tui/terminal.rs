@@ -63,13 +63,13 @@ static PANIC: Mutex<Option<String>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
 /// The terminal in raw mode on its alternate screen; put back when dropped.
-struct Guard {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+pub(super) struct Guard {
+    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
     mouse: bool,
 }
 
 impl Guard {
-    fn enter(mouse: bool) -> io::Result<Self> {
+    pub(super) fn enter(mouse: bool) -> io::Result<Self> {
         hook_panics(thread::current().id());
         let entered = take_over(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match entered {
@@ -93,7 +93,7 @@ fn take_over(mouse: bool) -> io::Result<()> {
 impl Guard {
     /// Gives the terminal back, stops the process, and takes the terminal again when it goes on.
     #[cfg(unix)]
-    fn suspend(&mut self) -> io::Result<()> {
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
         restore();
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
         take_over(self.mouse)?;
@@ -103,7 +103,7 @@ impl Guard {
     }
 
     #[cfg(not(unix))]
-    fn suspend(&mut self) -> io::Result<()> {
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -230,7 +230,7 @@ impl Front {
         let Some(saver) = &self.app.options.save else {
             return "this session cannot be saved from here; start with --trace FILE".to_owned();
         };
-        if self.time.first() > 0 {
+        if !self.time.is_whole() {
             return "the beginning of this long run is not kept; start with --trace FILE to record all".to_owned();
         }
         (saver.0)(&mut self.time.events()).unwrap_or_else(|error| error)
@@ -278,15 +278,16 @@ impl Front {
         }
     }
 
-    /// Takes an event and all that wait behind it.
+    /// Takes an event and those that wait behind it, until it is time for a frame.
     fn take(&mut self, event: Option<Event>) {
         let mut next = event;
         if next.is_none() {
             self.lose();
         }
+        let enough = Instant::now() + FRAME;
         while let Some(event) = next {
             self.apply(event);
-            next = self.source.events.try_recv().ok();
+            next = if Instant::now() < enough { self.source.events.try_recv().ok() } else { None };
         }
         self.app.follow(self.time.live());
         self.greet();

@@ -45,7 +45,24 @@ with open(work / "out.csv", newline="") as file:
 assert len(table) == len(drafted)
 assert [json.loads(r["token"]) for r in table] == [e["token"].get("text", json.loads(r["token"])) for e, r in zip(drafted, table)]
 trace = json.loads((work / "out.perfetto").read_text())
-assert sum(e["name"] == "draft" for e in trace["traceEvents"]) == len(drafted)
+assert sum(e["name"] == "draft" and e["pid"] == 1 for e in trace["traceEvents"]) == len(drafted)
+# the Trace Event Format, as Perfetto's JSON importer takes it: fields of each phase, named lanes, and
+# complete slices that lie beside or within each other on their lane
+named = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+assert set(named.values()) == {"drafter", "target"}, named
+needs = {"M": {"args"}, "X": {"ts", "dur", "args", "cat"}, "i": {"ts", "s", "args"}, "C": {"ts", "args"}}
+ends = {}
+for event in trace["traceEvents"]:
+    assert event["ph"] in needs and {"name", "pid", "tid", *needs[event["ph"]]} <= event.keys(), event
+    assert all(isinstance(event.get(key, 0), int) and event.get(key, 0) >= 0 for key in ("ts", "dur", "pid", "tid")), event
+    if event["ph"] == "i":
+        assert event["s"] in ("g", "p", "t"), event
+    if event["ph"] == "C":
+        assert all(isinstance(value, (int, float)) for value in event["args"].values()), event
+    if event["ph"] == "X":
+        lane = (event["pid"], event["tid"])
+        assert lane in named and event["ts"] >= ends.get(lane, 0), event
+        ends[lane] = event["ts"] + event["dur"]
 requests = json.loads((work / "out.vllm-json").read_text())
 assert sum(r["metrics"]["speculative_decoding"]["num_spec_steps"] for r in requests) == len(committed)
 print(f"files: {len(events)} events follow the schema; Parquet, XML, CSV and JSON read back alike")

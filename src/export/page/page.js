@@ -45,6 +45,19 @@
     header.device + ", " + header.dtype,
     header.program,
   ].join(" · ");
+  if (header.started_unix_ms) at("about").append(" · " + new Date(header.started_unix_ms).toISOString().slice(0, 10));
+  const keys = [
+    [data.speedup ? number(data.speedup, 2) + "×" : null, "as fast as plain decoding"],
+    [number(data.summary.mean_acceptance_length, 2), "tokens per pass of the target"],
+    [percent(data.summary.draft_acceptance_rate), "of the drafts accepted"],
+    [number(data.summary.tokens_per_second, 0), "tokens per second"],
+  ];
+  for (const [value, what] of keys) {
+    if (!value || value === "–") continue;
+    const item = make("li");
+    item.append(make("b", value), make("span", what));
+    at("key").append(item);
+  }
   const warnings = [data.cut, data.left_out].filter(Boolean);
   if (warnings.length) {
     at("warning").hidden = false;
@@ -77,14 +90,38 @@
   }
   const transcriptTokens = tokens.length;
 
+  // what people left in the recording
+  const noted = new Map();
+  for (const mark of data.marks) {
+    const words = (mark.bookmark ? "★ " : "✎ ") + mark.text;
+    if (!noted.has(mark.round)) noted.set(mark.round, []);
+    noted.get(mark.round).push(words);
+    const item = make("li");
+    if (index.has(mark.round)) {
+      const go = make("button", "round " + mark.round);
+      go.type = "button";
+      go.addEventListener("click", () => {
+        stop();
+        place(index.get(mark.round) + 1);
+        reveal(rungs[index.get(mark.round)]);
+      });
+      item.append(go);
+    }
+    item.append(words);
+    at("marks").append(item);
+  }
+  at("marked").hidden = !data.marks.length;
+
   // rounds ladder
   for (const { round, turn } of rounds) {
     const rung = make("div", null, "rung");
     rung.dataset.round = round.round;
-    rung.append(make("b", "round " + round.round));
+    rung.append(make("b", "round " + round.round), make("span", round.accepted + "/" + round.drafts.length + " ✓", "of"));
     round.drafts.forEach((draft, column) => {
       const sign = { accepted: "", rejected: "✗", not_reached: "○", pending: "…" }[draft.outcome];
-      rung.append(pressable(make("span", sign + draft.text, "t " + draft.outcome), round.round, column, turn));
+      const cell = make("span", sign + draft.text, "t " + draft.outcome);
+      if (typeof draft.q === "number") cell.append(make("small", "q " + number(draft.q, 2) + " p " + number(draft.p, 2)));
+      rung.append(pressable(cell, round.round, column, turn));
     });
     if (round.next !== null) {
       const kind = round.drafts.length ? round.next_kind : "plain";
@@ -92,6 +129,8 @@
       rung.append(pressable(make("span", sign + round.next, "t " + kind), round.round, round.next_column, turn));
       tokens[tokens.length - 1].isNext = true;
     }
+    rung.append(make("span", (round.verify_us / 1000).toFixed(1) + " ms", "took"));
+    for (const words of noted.get(round.round) || []) rung.append(make("div", words, "note"));
     at("ladder").append(rung);
   }
   const rungs = [...at("ladder").children];
@@ -135,7 +174,7 @@
     shut.type = "button";
     shut.setAttribute("aria-label", "Close the card");
     shut.addEventListener("click", () => { const back = current; close(); if (back) back.element.focus(); });
-    const title = make("h3", entry.element.textContent);
+    const title = make("h3", entry.element.firstChild ? entry.element.firstChild.textContent : "");
     title.id = "card-title";
     card.append(shut, title);
     const found = index.get(entry.round);
@@ -210,6 +249,9 @@
   line("accepted ÷ drafted", ...lanes.map((lane) => percent(lane.draft_acceptance_rate)));
   line("tokens per round (bonus included)", ...lanes.map((lane) => number(lane.mean_acceptance_length, 2)));
   line("tokens per second", ...lanes.map((lane) => number(lane.tokens_per_second, 1)));
+  const share = (lane, seconds) => percent(lane.decode_seconds ? seconds / lane.decode_seconds : null);
+  line("of the time: drafter", ...lanes.map((lane) => share(lane, lane.draft_seconds)));
+  line("of the time: target", ...lanes.map((lane) => share(lane, lane.verify_seconds)));
   if (data.plain) line("speedup (measured)", number(data.speedup, 2) + "×", "");
 
   // plots
@@ -268,8 +310,10 @@
       rung.classList.toggle("later", i >= shown);
       rung.classList.toggle("now", i === shown - 1 && shown < rounds.length);
     });
-    const rung = rungs[shown - 1];
-    if (rung && timer !== null) at("ladder").scrollTop = rung.offsetTop - at("ladder").offsetTop - 100;
+    if (timer !== null) reveal(rungs[shown - 1]);
+  };
+  const reveal = (rung) => {
+    if (rung) at("ladder").scrollTop = rung.offsetTop - at("ladder").offsetTop - 100;
   };
   const stop = () => {
     clearTimeout(timer);

@@ -7,6 +7,8 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
+mod diff;
+mod recording;
 mod time;
 mod views;
 
@@ -35,7 +37,9 @@ impl Stage {
     fn folded(events: &[Event], options: TuiOptions) -> Self {
         let mut time = Timeline::new();
         events.iter().cloned().for_each(|event| time.apply(event));
-        Self { time, app: App::new(options), sent: Vec::new() }
+        let mut app = App::new(options);
+        app.follow(time.live());
+        Self { time, app, sent: Vec::new() }
     }
 
     fn of(script: &Script) -> Self {
@@ -412,7 +416,7 @@ fn a_recording_takes_no_prompts() {
     head.capabilities = Capabilities::default();
     script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
     let mut stage = Stage::of(&script);
-    stage.press("hi<Enter>");
+    stage.press("hi");
     assert!(stage.sent.is_empty());
     assert!(stage.screen(80, 24).contains("this is a recording"));
 }

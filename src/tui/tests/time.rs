@@ -244,7 +244,8 @@ fn every_action_runs_from_the_palette() {
         }
         stage.press("<Enter>");
         let left =
-            matches!(action, Action::Palette | Action::Help | Action::Search | Action::Settings | Action::WhatIf);
+            matches!(action, Action::Palette | Action::Help | Action::Search | Action::Settings | Action::WhatIf)
+                || matches!(action, Action::Note | Action::GoTo);
         assert_eq!(stage.app.overlay.is_some(), left, "{name}");
         assert!(!matches!(stage.app.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
     }

@@ -11,6 +11,9 @@ use crate::tui::page::{Page, Pane};
 use crate::tui::view::telling_column;
 use crate::tui::wish::Wishes;
 
+/// Why nothing can be typed.
+pub(super) const NO_PROMPT: &str = "this is a recording: it takes no prompt; draftscope chat asks the model";
+
 /// Does what an action says; `session` is what is on show.
 pub(super) fn update(app: &mut App, session: &Session, action: Action) {
     if let Some(page) = Page::ALL.iter().find(|page| page.action() == action) {
@@ -112,13 +115,21 @@ fn scroll_to(app: &mut App, top: usize) {
 fn cycle(app: &mut App, forward: bool) {
     let panes = app.page.panes();
     let at = panes.iter().position(|pane| *pane == app.pane).unwrap_or(0);
-    app.pane = panes[(at + if forward { 1 } else { panes.len() - 1 }) % panes.len()];
+    let step = if forward { 1 } else { panes.len() - 1 };
+    app.pane = panes[(at + step) % panes.len()];
+    if app.pane == Pane::Prompt && app.is_recording {
+        app.pane = panes[(at + 2 * step) % panes.len()];
+    }
     if app.is_typing() {
         app.is_zoomed = false;
     }
 }
 
 fn edit_prompt(app: &mut App) {
+    if app.is_recording {
+        app.toast = Some(NO_PROMPT.to_owned());
+        return;
+    }
     app.page = Page::Chat;
     app.pane = Pane::Prompt;
     app.is_zoomed = false;
@@ -143,7 +154,7 @@ fn leave(app: &mut App, session: &Session) {
         app.pane = app.page.home();
     } else if app.selected.is_some() || app.cell.is_some() {
         follow_live(app);
-    } else {
+    } else if !app.is_recording {
         edit_prompt(app);
     }
 }

@@ -6,8 +6,10 @@
 
 mod learn;
 mod look;
+mod marks;
 mod mouse;
 mod over;
+mod seek;
 mod settings;
 mod time;
 
@@ -22,6 +24,7 @@ use super::conversation;
 use super::page::{Page, Pane};
 
 pub(super) use learn::{lead, right_choice};
+pub(super) use marks::{place, sign as mark_sign, words as marks_of};
 pub(super) use mouse::click;
 pub(super) use time::{next_tick, tick};
 
@@ -38,6 +41,10 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
 
 /// Pasted text goes into the prompt, wherever the user is; it never sends.
 pub fn paste(app: &mut App, text: &str) {
+    if app.is_recording {
+        app.toast = Some(look::NO_PROMPT.to_owned());
+        return;
+    }
     app.overlay = None;
     app.page = Page::Chat;
     app.pane = Pane::Prompt;
@@ -76,6 +83,13 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         | Action::NextBaseline => settings::change(app, time.live(), action),
         Action::ToggleSplit => toggle_split(app, time.live()),
         Action::ContinueHere => time::continue_here(app, time),
+        Action::Bookmark | Action::Note | Action::MarkPrevious | Action::MarkNext => marks::update(app, time, action),
+        Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
+        Action::RejectNext if seek::is_behind_all(app, time) => seek::reject(app, time),
+        Action::DivergencePrevious | Action::DivergenceNext | Action::TurnPrevious | Action::TurnNext => {
+            app.toast = Some("for two recordings: draftscope diff A B --tui".to_owned());
+            Vec::new()
+        }
         Action::PauseResume
         | Action::StepPhase
         | Action::StepRound
@@ -117,6 +131,8 @@ fn settles(action: Action) -> bool {
             | Action::ToggleSplit
             | Action::Follow
             | Action::Suspend
+            | Action::Bookmark
+            | Action::Note
     )
 }
 
@@ -194,7 +210,7 @@ fn watch(app: &mut App, session: &Session) {
 }
 
 fn stop_or_quit(app: &mut App, session: &Session) -> Vec<Command> {
-    let can_stop = session.failure().is_none() && app.lost.is_none();
+    let can_stop = !app.is_recording && session.failure().is_none() && app.lost.is_none();
     if app.is_busy(session) && can_stop && !app.stop_sent {
         app.stop_sent = true;
         app.plays = false;

@@ -6,7 +6,7 @@ use crate::tui::app::{App, RoundAt};
 use crate::tui::page::Pane;
 use crate::tui::view::Target;
 
-use super::look;
+use super::{look, seek};
 
 /// A click at a cell of the screen.
 pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
@@ -34,6 +34,7 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
             time.go(at);
             look::follow_live(app);
         }
+        Target::Time(at_us) => return seek::to_time(app, time, at_us),
     }
     Vec::new()
 }

@@ -12,7 +12,7 @@ use crate::tui::knob::Knob;
 use crate::tui::search;
 use crate::tui::wish::{Row, Wishes};
 
-use super::{look, settings, time};
+use super::{look, marks, seek, settings, time};
 
 /// What became of an action.
 pub(super) enum Done {
@@ -33,7 +33,10 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
         return;
     }
     match &mut app.overlay {
-        Some(Overlay::Palette(entry)) => drop(entry.input(key)),
+        Some(Overlay::Palette(entry) | Overlay::Note(entry, _) | Overlay::GoTo(entry)) => {
+            app.toast = None;
+            entry.input(key);
+        }
         Some(Overlay::Search(entry)) => {
             let changed = entry.input(key);
             found = changed.then(|| search::find(time.shown(), entry.text(), None, true)).flatten();
@@ -59,6 +62,11 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Search(entry) => search(app, time.shown(), entry, action),
         Overlay::Settings(row) => panel(app, time.live(), row, action),
         Overlay::WhatIf(wishes) => wish(app, time, wishes, action),
+        Overlay::Note(entry, round) => match action {
+            Action::Confirm => Done::Yes(marks::note(app, entry.text(), round)),
+            _ => below(app, Overlay::Note(entry, round), action),
+        },
+        Overlay::GoTo(entry) => go_to(app, time, entry, action),
     }
 }
 
@@ -127,6 +135,19 @@ fn search(app: &mut App, session: &Session, entry: Entry, action: Action) -> Don
         None => app.toast = Some("not found".to_owned()),
     }
     keep(app, Overlay::Search(entry))
+}
+
+fn go_to(app: &mut App, time: &mut Timeline, entry: Entry, action: Action) -> Done {
+    if action != Action::Confirm {
+        return below(app, Overlay::GoTo(entry), action);
+    }
+    match seek::go_to(app, time, entry.text()) {
+        Some(commands) => Done::Yes(commands),
+        None => {
+            app.toast = Some("name a round (12), a time (3.5s, 1:05) or a share (40%)".to_owned());
+            keep(app, Overlay::GoTo(entry))
+        }
+    }
 }
 
 fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {

@@ -62,7 +62,7 @@ fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Comma
     Vec::new()
 }
 
-fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<Command> {
+pub(super) fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<Command> {
     app.plays = false;
     let Some(to) = to else {
         app.toast = Some("this is the beginning".to_owned());
@@ -74,7 +74,8 @@ fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<Command> {
 }
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
-    if !app.is_busy(live) || live.is_paused() || app.holds {
+    let works = app.is_busy(live) || (app.is_recording && !app.has_ended);
+    if !works || live.is_paused() || app.holds {
         return Vec::new();
     }
     app.holds = true;
@@ -103,6 +104,11 @@ pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 }
 
 fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
+    if app.is_recording {
+        app.playback.turn(faster);
+        app.toast = Some(format!("speed: {}×", app.playback.speed));
+        return vec![Command::SetSpeed { speed: app.playback.speed }];
+    }
     let was_full = app.pace.is_full();
     app.pace = if faster { app.pace.faster() } else { app.pace.slower() };
     app.toast = Some(format!("speed: {}", app.pace.name()));
@@ -121,7 +127,8 @@ pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> 
         return None;
     }
     if time.is_past() {
-        return Some(app.pace.gap(Duration::from_micros(time.gap_us(Stop::Phase))));
+        let recorded = Duration::from_micros(time.gap_us(Stop::Phase));
+        return Some(if app.is_recording { app.playback.gap(recorded) } else { app.pace.gap(recorded) });
     }
     (app.is_busy(time.live()) && !app.pace.is_full()).then(|| app.pace.gap(Duration::ZERO))
 }

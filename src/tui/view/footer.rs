@@ -16,12 +16,17 @@ use crate::tui::widgets::cell::cut;
 use super::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    of(screen, screen.app.context(), area, frame);
+}
+
+/// The same for a screen that knows better where keys go.
+pub(super) fn of(screen: Screen, context: Context, area: Rect, frame: &mut Frame) {
     let line = match message(screen) {
         Some(message) => {
             let message = cut(&format!(" ! {}", text::one_line(&message)), area.width.into());
             Line::styled(message, screen.theme[Role::Warning])
         }
-        None => hints(screen, area.width.into()),
+        None => hints(screen, context, area.width.into()),
     };
     frame.render_widget(line, area);
 }
@@ -36,8 +41,7 @@ fn message(screen: Screen) -> Option<String> {
     Some(newest.to_owned())
 }
 
-fn hints(screen: Screen, width: usize) -> Line<'static> {
-    let context = screen.app.context();
+fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut spans = Vec::new();
     let mut used = 0;
     for action in actions(context, screen) {
@@ -59,9 +63,10 @@ fn hints(screen: Screen, width: usize) -> Line<'static> {
 
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, Confirm, ContinueHere, Down, DraftLenUp, EditPrompt, FocusNext, Follow, Help, HistoryPrevious,
-        Leave, Left, Newline, NextFilter, Open, Palette, PauseResume, Quit, RejectPrevious, Right, Search, Send,
-        Settings, StepPhase, StepRound, StopOrQuit, ToggleSplit, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
+        BackRound, Bookmark, Confirm, ContinueHere, DivergenceNext, Down, DraftLenUp, EditPrompt, Faster, FocusNext,
+        Follow, GoTo, Help, HistoryPrevious, Leave, Left, MarkNext, Newline, NextFilter, Note, Open, Palette,
+        PauseResume, Quit, RejectNext, RejectPrevious, Right, Search, Send, Settings, Slower, StepPhase, StepRound,
+        StopOrQuit, ToggleSplit, TurnNext, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
     };
     match context {
         Context::Prompt => {
@@ -70,6 +75,22 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Help => &[Up, Down, Leave],
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
+        Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
+        Context::Browse | Context::Global if screen.app.is_recording => &[
+            PauseResume,
+            StepPhase,
+            BackRound,
+            Slower,
+            Faster,
+            RejectNext,
+            Bookmark,
+            Note,
+            MarkNext,
+            GoTo,
+            Help,
+            WhatIf,
+            Quit,
+        ],
         Context::Browse | Context::Global if screen.time.is_past() => {
             &[PauseResume, StepPhase, StepRound, BackRound, Follow, WhatIf, ContinueHere, Help]
         }

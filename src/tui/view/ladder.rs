@@ -141,7 +141,10 @@ fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static
         "  …".to_owned()
     };
     let label = if is_here { Role::TextStrong } else { Role::TextDim };
-    let mut above = vec![Span::styled(fit(&format!("{marker}#{}", round.round), LABEL), screen.theme[label])];
+    let mut above = vec![Span::styled(
+        fit(&format!("{marker}#{}{}", round.round, super::marked(screen, round.round)), LABEL),
+        screen.theme[label],
+    )];
     let mut below = vec![Span::styled(fit(&accepted, LABEL), screen.theme[Role::TextDim])];
     for column in grid.range() {
         let (text, style) = draft(screen, round, column, grid.width);

@@ -4,7 +4,7 @@
 //!   status ────────────────────────────────
 //!   tabs ──────────────────────────────────   (22 lines and more)
 //!   the page: its panes, or the zoomed one
-//!   time ──────────────────────────────────   (in the past only)
+//!   time ──────────────────────────────────   (in the past, and where a recording plays)
 //!   footer ────────────────────────────────
 //! ```
 //!
@@ -14,7 +14,9 @@
 
 mod account;
 mod agreement;
+mod ask;
 mod costs;
+mod diff;
 mod distributions;
 mod footer;
 mod help;
@@ -26,6 +28,7 @@ mod numbers;
 mod pages;
 mod palette;
 mod per_round;
+mod player;
 mod positions;
 mod prompt;
 mod round;
@@ -55,6 +58,7 @@ use super::page::{Page, Pane};
 use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
+pub(super) use diff::render as diff;
 pub(super) use lay::Cache;
 pub(super) use round::telling_column;
 
@@ -78,6 +82,8 @@ pub(super) enum Target {
     },
     /// A moment of the run, in events.
     Moment(u64),
+    /// A time of a recording, in microseconds.
+    Time(u64),
 }
 
 /// A place of the screen and what stands there; later ones lie over earlier ones.
@@ -161,14 +167,18 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
         Constraint::Length(1),
         Constraint::Length(u16::from(area.height >= 22)),
         Constraint::Min(3),
-        Constraint::Length(u16::from(screen.time.is_past())),
+        Constraint::Length(u16::from(screen.time.is_past() || screen.app.is_recording)),
         Constraint::Length(1),
     ])
     .areas(area);
     status::render(screen, status, frame);
     tabs::render(screen, tabs, frame, seen);
     pages::render(screen, body, frame, seen);
-    time::render(screen, time, frame, seen);
+    if screen.app.is_recording {
+        player::render(screen, time, frame, seen);
+    } else {
+        time::render(screen, time, frame, seen);
+    }
     footer::render(screen, footer, frame);
 }
 
@@ -178,9 +188,18 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
         Some(Overlay::Help(top)) => seen.help_max = help::render(screen, *top, area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
         Some(Overlay::Search(entry)) => search::render(screen, entry, area, frame),
+        Some(Overlay::Note(entry, round)) => ask::note(screen, entry, *round, area, frame),
+        Some(Overlay::GoTo(entry)) => ask::place(screen, entry, area, frame),
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
         Some(Overlay::WhatIf(wishes)) => what_if::render(screen, wishes, area, frame),
     }
+}
+
+/// Signs of the marks of a round, each once.
+fn marked(screen: Screen, round: u32) -> String {
+    let marks = screen.time.live().marks();
+    let has = |is_bookmark| marks.iter().any(|m| m.round == Some(round) && m.is_bookmark == is_bookmark);
+    [(true, '★'), (false, '✎')].into_iter().filter(|(kind, _)| has(*kind)).map(|(_, sign)| sign).collect()
 }
 
 /// Role and sign of a fate, for tables.

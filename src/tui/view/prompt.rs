@@ -5,12 +5,16 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::widgets::Block;
+use ratatui::widgets::{Block, Paragraph};
 use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::Lane;
+use crate::session::text;
+use crate::tui::action::Action;
+use crate::tui::keymap::Context;
 use crate::tui::page::Pane;
 use crate::tui::theme::Role;
+use crate::tui::widgets::cell::cut;
 
 use super::Screen;
 
@@ -29,7 +33,42 @@ fn asks(screen: Screen, count: u8) -> String {
     format!(" You are the drafter: type what comes next (up to {count} tokens, a space first for a new word){score} ▸ ")
 }
 
+fn end_us(screen: Screen) -> u64 {
+    screen.time.live().header().and_then(|header| header.capabilities.ends_at_us).unwrap_or(u64::MAX)
+}
+
+/// What stands in place of the prompt where a recording plays.
+fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
+    let key = |action| {
+        let binding = screen.app.keymap.binding(Context::Browse, action);
+        binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
+    };
+    let is_over = screen.time.live().is_paused() && screen.time.live().at_us() >= end_us(screen);
+    let again = format!("The end. {} plays it again. ", key(Action::PauseResume));
+    let text = format!(
+        "{}{} opens the selected token, {} holds and goes on, {} goes to a moment, {} and {} mark it.",
+        if is_over { again.as_str() } else { "It takes no prompt. " },
+        key(Action::Open),
+        key(Action::PauseResume),
+        key(Action::GoTo),
+        key(Action::Bookmark),
+        key(Action::Note),
+    );
+    let made = screen.session.header().map_or(String::new(), |header| {
+        format!(" of {} on {}", text::one_line(&header.model.name), text::one_line(&header.device))
+    });
+    let title = cut(&format!(" Recording{made} "), area.width.saturating_sub(4).into());
+    let block = screen.panel(title);
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let text = cut(&text, inner.width.into());
+    frame.render_widget(Paragraph::new(text).style(screen.theme[Role::TextDim]), inner);
+}
+
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    if screen.app.is_recording {
+        return recording(screen, area, frame);
+    }
     let focused = screen.app.has_focus(Pane::Prompt);
     let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
     let title = match screen.time.live().draft_asked() {
@@ -49,5 +88,5 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let text = screen.app.editor.text();
     let shown = if text.is_empty() { "…".to_owned() } else { text };
-    frame.render_widget(ratatui::widgets::Paragraph::new(shown).style(screen.theme[Role::TextDim]), inner);
+    frame.render_widget(Paragraph::new(shown).style(screen.theme[Role::TextDim]), inner);
 }

@@ -14,6 +14,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::protocol::{NextKind, Outcome};
 use crate::session::{Fate, Provenance, Round, explain, text};
 use crate::tui::theme::Role;
+use crate::tui::update::marks_of;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
@@ -87,6 +88,10 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
         0 => {}
         1 => text.push_str(" · 1 token committed"),
         count => text.push_str(&format!(" · {count} tokens committed")),
+    }
+    if !super::marked(screen, round.round).is_empty() {
+        let words = marks_of(screen.time.live().marks(), round.round);
+        text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
     }
     text.push(' ');
     Line::from(text)

@@ -11,6 +11,7 @@ use crate::tui::app::live_round;
 use crate::tui::app::round_at;
 use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
+use crate::tui::update::mark_sign;
 
 use super::{Screen, Seen, Target, duration};
 
@@ -37,12 +38,19 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         seen.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Moment(moment));
     }
     let style = screen.theme[Role::StatusPaused];
-    let line = Line::from(vec![
-        Span::styled(at, style),
-        Span::styled("━".repeat(place), style),
-        Span::styled("●", style),
-        Span::styled("─".repeat(room.saturating_sub(place + 1)), screen.theme[Role::PlotAxis]),
-        Span::styled(end, style),
-    ]);
-    frame.render_widget(line, area);
+    let cell = |moment: u64| (moment.saturating_sub(first) as usize * (room - 1)) / all as usize;
+    let moments = time.live().marks().iter().filter_map(|mark| Some((cell(time.moment(mark.at_us)?), mark_sign(mark))));
+    let marks: Vec<_> = moments.collect();
+    let mut spans = vec![Span::styled(at, style)];
+    for here in 0..room {
+        let mark = marks.iter().rev().find(|(at, _)| *at == here);
+        spans.push(match mark {
+            _ if here == place => Span::styled("●", style),
+            Some((_, sign)) => Span::styled(sign.to_string(), screen.theme[Role::Key]),
+            None if here < place => Span::styled("━", style),
+            None => Span::styled("─", screen.theme[Role::PlotAxis]),
+        });
+    }
+    spans.push(Span::styled(end, style));
+    frame.render_widget(Line::from(spans), area);
 }

@@ -1,0 +1,163 @@
+//! `draftscope bench`: prompt categories × drafter × rule × k, every answer raced against plain
+//! decoding on the same engine, repeats interleaved, with spread and against a saved baseline.
+
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
+use draftscope::export::write_file;
+use draftscope::headless::{Driver, Outcome};
+use draftscope::protocol::{Baseline, Command, DraftLenMode, Header, Prompt, Settings};
+use sha2::{Digest, Sha256};
+
+use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
+
+/// Longest answer to a prompt.
+const ANSWER_TOKENS: u32 = 128;
+
+/// Category under which all prompts stand together.
+const ALL: &str = "all";
+
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let suite = suite(args)?;
+    let baseline = args.baseline.as_deref().map(read).transpose()?;
+    for path in [&args.json, &args.csv].into_iter().flatten() {
+        if !args.force && path.exists() {
+            bail!("{} exists already; choose another name or add --force to replace it", path.display());
+        }
+    }
+    let mut samples = BTreeMap::new();
+    let mut header = None;
+    for drafter in or(&args.drafters, &args.model.drafter) {
+        header = measure(args, &drafter, &suite, &mut samples)?.or(header);
+    }
+    let report = Report {
+        suite_sha256: digest(&suite),
+        prompts: suite.len(),
+        repeats: args.repeat,
+        max_tokens: args.decode.max_tokens.min(ANSWER_TOKENS),
+        temperature: args.decode.temperature,
+        header,
+        rows: samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect(),
+    };
+    let mut text = table(&report.rows);
+    if let Some(baseline) = &baseline {
+        text.push_str(&against(&report, baseline));
+    }
+    io::stdout().lock().write_all(text.as_bytes())?;
+    if let Some(path) = &args.json {
+        write_file(path, args.force, &serde_json::to_vec_pretty(&report)?)?;
+    }
+    if let Some(path) = &args.csv {
+        write_file(path, args.force, csv(&report.rows)?.as_bytes())?;
+    }
+    let is_worse = baseline.is_some_and(|baseline| is_worse(&report, &baseline));
+    let differs = report.temperature == 0.0 && report.rows.iter().any(Row::differs);
+    Ok(if is_worse || differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn or<T: Clone>(list: &[T], one: &T) -> Vec<T> {
+    if list.is_empty() { vec![one.clone()] } else { list.to_vec() }
+}
+
+fn suite(args: &BenchArgs) -> Result<Vec<(String, String)>> {
+    let paths: Vec<Option<&Path>> =
+        if args.suite.is_empty() { vec![None] } else { args.suite.iter().map(|path| Some(path.as_path())).collect() };
+    let mut suite = Vec::new();
+    for path in paths {
+        suite.extend(super::explain::suite(path)?);
+    }
+    for name in &args.categories {
+        if !suite.iter().any(|(category, _)| category == name) {
+            let known: BTreeSet<&str> = suite.iter().map(|(category, _)| category.as_str()).collect();
+            let known: Vec<&str> = known.into_iter().collect();
+            bail!("the suite has no category '{name}'; it has: {}", known.join(", "));
+        }
+    }
+    if suite.iter().any(|(category, _)| category == ALL) {
+        bail!("a category of the suite is called '{ALL}', as the sum over categories is; rename it");
+    }
+    suite.retain(|(category, _)| args.categories.is_empty() || args.categories.contains(category));
+    Ok(suite)
+}
+
+fn digest(suite: &[(String, String)]) -> String {
+    let mut sha = Sha256::new();
+    suite.iter().for_each(|(category, prompt)| sha.update(format!("{category}\0{prompt}\0")));
+    sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read(path: &Path) -> Result<Report> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the baseline {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{} was not written by bench --json", path.display()))
+}
+
+/// Runs all cases of one drafter. Repeats are the outermost loop, so that every case sees the machine
+/// in the same states.
+fn measure(
+    args: &BenchArgs,
+    drafter: &str,
+    suite: &[(String, String)],
+    samples: &mut BTreeMap<Case, Vec<Sample>>,
+) -> Result<Option<Header>> {
+    let model = ModelArgs { drafter: drafter.to_owned(), ..args.model.clone() };
+    super::nobody_to_ask(&model)?;
+    let base = super::settings(&model, &args.decode, Baseline::Race)?;
+    let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
+    let mut driver = Driver::new(super::spawn(super::recipe(&model)?, settings)?);
+    let (rules, ks) = (or(&args.rules, &args.decode.verify), or(&args.ks, &args.decode.k));
+    let mut cases = Vec::new();
+    for (rule, k) in rules.iter().flat_map(|rule| ks.iter().map(move |k| (rule, *k))) {
+        let decode = DecodeArgs { verify: rule.clone(), k, ..args.decode.clone() };
+        cases.push(super::settings(&model, &decode, Baseline::Race)?);
+    }
+    let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
+    answer(&mut driver, args, warm_up)?;
+    for repeat in 0..args.repeat {
+        for case in &cases {
+            let (rule, k) = (case.rule.to_string(), draft_len(case));
+            eprintln!("draftscope: {drafter}, {rule}, k = {k}, repeat {} of {}", repeat + 1, args.repeat);
+            driver.send(Command::SetRule { rule: case.rule });
+            driver.send(match case.draft_len_mode {
+                DraftLenMode::Fixed => Command::SetDraftLen { draft_len: case.draft_len },
+                DraftLenMode::Auto => Command::SetAutoDraftLen,
+            });
+            for (category, prompt) in suite {
+                answer(&mut driver, args, prompt)?;
+                let turn = driver.session().turn().context("nothing was measured; please report this")?;
+                let sample = Sample::of(turn);
+                let case =
+                    Case { drafter: drafter.into(), rule: rule.clone(), k: k.clone(), category: category.clone() };
+                samples.entry(Case { category: ALL.into(), ..case.clone() }).or_default().push(sample);
+                samples.entry(case).or_default().push(sample);
+            }
+        }
+    }
+    let header = driver.session().header().cloned();
+    super::complete(driver.finish())?;
+    Ok(header)
+}
+
+fn draft_len(settings: &Settings) -> String {
+    match settings.draft_len_mode {
+        DraftLenMode::Fixed => settings.draft_len.to_string(),
+        DraftLenMode::Auto => "auto".to_owned(),
+    }
+}
+
+fn answer(driver: &mut Driver, args: &BenchArgs, prompt: &str) -> Result<()> {
+    let prompt = if args.decode.raw {
+        Prompt::Raw(prompt.to_owned())
+    } else {
+        Prompt::Chat(super::conversation(&args.decode, prompt.to_owned()))
+    };
+    match driver.answer(prompt) {
+        Outcome::Answered => Ok(()),
+        Outcome::Failed(message) => bail!(message),
+    }
+}

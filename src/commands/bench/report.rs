@@ -1,0 +1,334 @@
+//! What `bench` tells: rows of figures, the table, CSV, and a comparison with an earlier report.
+//!
+//! Invariant: only what was measured beside it on the same engine is judged between reports, because a
+//! machine is not as fast today as it was then; what else differs between them is told.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use draftscope::protocol::{Header, Lane, VerifyRule};
+use draftscope::session::Turn;
+use draftscope::session::text::one_line;
+use serde::{Deserialize, Serialize};
+
+/// Answers of a case from which on its spread says something.
+const ENOUGH: usize = 5;
+
+/// Verdict on a case that was faster before, beyond both spreads.
+const WORSE: &str = "worse";
+
+/// What was run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Case {
+    pub(super) drafter: String,
+    pub(super) rule: String,
+    /// A number, or auto.
+    pub(super) k: String,
+    pub(super) category: String,
+}
+
+/// The middle of repeated measurements, and where all but a fifth of them lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Quantiles {
+    p10: f64,
+    median: f64,
+    p90: f64,
+}
+
+/// A case in numbers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    pub(super) case: Case,
+    answers: usize,
+    speedup: Option<Quantiles>,
+    speculative_tokens_per_second: Option<Quantiles>,
+    plain_tokens_per_second: Option<Quantiles>,
+    tokens_per_round: Option<Quantiles>,
+    draft_acceptance_rate: Option<f64>,
+    identical: usize,
+}
+
+/// What `--json` writes and `--baseline` reads.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Report {
+    /// Of the prompts, to know a comparison of like with like.
+    pub(super) suite_sha256: String,
+    pub(super) prompts: usize,
+    pub(super) repeats: u32,
+    pub(super) max_tokens: u32,
+    pub(super) temperature: f32,
+    pub(super) header: Option<Header>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What one answer came to.
+#[derive(Clone, Copy)]
+pub(super) struct Sample {
+    speedup: Option<f64>,
+    speculative: Option<f64>,
+    plain: Option<f64>,
+    tokens_per_round: Option<f64>,
+    accepted: u64,
+    drafted: u64,
+    is_identical: bool,
+}
+
+impl Sample {
+    pub(super) fn of(turn: &Turn) -> Self {
+        let [fast, plain] = [Lane::Speculative, Lane::Plain].map(|lane| turn.answer(lane).stats());
+        Self {
+            speedup: turn.speedup(),
+            speculative: fast.tokens_per_second(),
+            plain: plain.tokens_per_second(),
+            tokens_per_round: fast.mean_tokens_per_round(),
+            accepted: fast.accepted(),
+            drafted: fast.drafted(),
+            is_identical: turn.agreement().is_some_and(|agreement| agreement.divergence.is_none()),
+        }
+    }
+}
+
+impl Quantiles {
+    /// Between two values the share of the way counts; none of no values.
+    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        let at = |share: f64| {
+            let place = share * last as f64;
+            let (low, part) = (place.floor() as usize, place.fract());
+            values[low] + part * (values[(low + 1).min(last)] - values[low])
+        };
+        Some(Self { p10: at(0.1), median: at(0.5), p90: at(0.9) })
+    }
+}
+
+impl Row {
+    pub(super) fn of(case: Case, samples: &[Sample]) -> Self {
+        let all = |value: fn(&Sample) -> Option<f64>| Quantiles::of(samples.iter().filter_map(value));
+        let (accepted, drafted) =
+            samples.iter().fold((0, 0), |(accepted, drafted), s| (accepted + s.accepted, drafted + s.drafted));
+        Self {
+            case,
+            answers: samples.len(),
+            speedup: all(|s| s.speedup),
+            speculative_tokens_per_second: all(|s| s.speculative),
+            plain_tokens_per_second: all(|s| s.plain),
+            tokens_per_round: all(|s| s.tokens_per_round),
+            draft_acceptance_rate: (drafted > 0).then(|| accepted as f64 / drafted as f64),
+            identical: samples.iter().filter(|s| s.is_identical).count(),
+        }
+    }
+}
+
+impl Row {
+    /// Whether greedy answers differ from plain ones where they must not.
+    pub(super) fn differs(&self) -> bool {
+        self.identical < self.answers && self.case.rule.parse().is_ok_and(|rule: VerifyRule| rule.is_lossless())
+    }
+}
+
+fn spread(value: Option<Quantiles>, digits: usize) -> String {
+    value.map_or("–".to_owned(), |q| format!("{:.digits$} ({:.digits$}–{:.digits$})", q.median, q.p10, q.p90))
+}
+
+pub(super) fn table(rows: &[Row]) -> String {
+    let mut out = String::from(
+        "median (p10–p90) over answers; each answer raced against plain decoding on the same engine\n\
+         drafter  rule         k  category      speedup            tokens/s           tokens/round       accepted  identical\n",
+    );
+    for row in rows {
+        let Case { drafter, rule, k, category } = &row.case;
+        let rate = row.draft_acceptance_rate.map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0));
+        let (speedup, rounds) = (spread(row.speedup, 2), spread(row.tokens_per_round, 2));
+        let speed = spread(row.speculative_tokens_per_second, 0);
+        let same = format!("{}/{}", row.identical, row.answers);
+        let _ = writeln!(
+            out,
+            "{drafter:<8} {rule:<9} {k:>4}  {category:<12}  {speedup:<17}  {speed:<17}  {rounds:<17}  {rate:<8}  {same}"
+        ); // writing to a String cannot fail
+    }
+    out
+}
+
+pub(super) fn csv(rows: &[Row]) -> Result<String> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    table.write_record([
+        "drafter",
+        "rule",
+        "k",
+        "category",
+        "answers",
+        "speedup_p10",
+        "speedup_median",
+        "speedup_p90",
+        "speculative_tokens_per_second_median",
+        "plain_tokens_per_second_median",
+        "tokens_per_round_median",
+        "draft_acceptance_rate",
+        "identical",
+    ])?;
+    let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    for row in rows {
+        let median = |value: Option<Quantiles>| number(value.map(|q| q.median));
+        table.write_record([
+            row.case.drafter.clone(),
+            row.case.rule.clone(),
+            row.case.k.clone(),
+            row.case.category.clone(),
+            row.answers.to_string(),
+            number(row.speedup.map(|q| q.p10)),
+            median(row.speedup),
+            number(row.speedup.map(|q| q.p90)),
+            median(row.speculative_tokens_per_second),
+            median(row.plain_tokens_per_second),
+            median(row.tokens_per_round),
+            number(row.draft_acceptance_rate),
+            row.identical.to_string(),
+        ])?;
+    }
+    Ok(String::from_utf8(table.into_inner()?)?)
+}
+
+/// This run against an earlier one. Only what does not depend on how fast the machine was that day is
+/// judged: the ratio to plain decoding, and tokens per round.
+pub(super) fn against(report: &Report, baseline: &Report) -> String {
+    let mut out = String::from("against the baseline (speedup, median):\n");
+    let mut line = |text: String| {
+        let _ = writeln!(out, "{text}"); // writing to a String cannot fail
+    };
+    for (what, now, then) in differences(report, baseline) {
+        line(format!("  not alike: {what}: {then} → {now}; compare with care"));
+    }
+    for row in &report.rows {
+        let Some(old) = baseline.rows.iter().find(|old| old.case == row.case) else {
+            continue;
+        };
+        let Case { drafter, rule, k, category } = &row.case;
+        if let (Some(new), Some(then), Some(verdict)) = (row.speedup, old.speedup, verdict(old, row)) {
+            let change = (new.median / then.median - 1.0) * 100.0;
+            line(format!(
+                "  {drafter} {rule} k = {k} {category:<12} {:.2} → {:.2} ({change:+.1} %), {verdict}",
+                then.median, new.median,
+            ));
+        }
+    }
+    let missing = baseline.rows.iter().filter(|old| report.rows.iter().all(|row| row.case != old.case)).count();
+    if missing > 0 {
+        line(format!("  {missing} cases of the baseline were not run"));
+    }
+    out
+}
+
+/// What two reports were not measured alike in, with the value now and then.
+fn differences(report: &Report, baseline: &Report) -> Vec<(&'static str, String, String)> {
+    let prompts = |r: &Report| format!("{} ({}…)", r.prompts, r.suite_sha256.chars().take(8).collect::<String>());
+    let both = [report, baseline];
+    let mut facts = vec![
+        ("the prompts", both.map(prompts)),
+        ("the longest answer", both.map(|r| r.max_tokens.to_string())),
+        ("the temperature", both.map(|r| r.temperature.to_string())),
+    ];
+    if let (Some(now), Some(then)) = (&report.header, &baseline.header) {
+        let headers = [now, then];
+        facts.extend([
+            ("the program", headers.map(|h| h.program.clone())),
+            ("the target", headers.map(|h| format!("{} ({})", h.model.name, h.model.file))),
+            ("the dtype", headers.map(|h| h.dtype.clone())),
+            ("the device", headers.map(|h| h.device.clone())),
+            ("the backend", headers.map(|h| h.backend.clone())),
+            ("the number of threads", headers.map(|h| h.threads.to_string())),
+        ]);
+    }
+    let differing = facts.into_iter().filter(|(_, [now, then])| now != then);
+    differing.map(|(what, [now, then])| (what, one_line(&now).into_owned(), one_line(&then).into_owned())).collect()
+}
+
+fn judged(old: Quantiles, new: Quantiles) -> &'static str {
+    if new.p10 > old.p90 {
+        "better"
+    } else if new.p90 < old.p10 {
+        WORSE
+    } else {
+        "within the spread"
+    }
+}
+
+/// Whether a case is slower than it was in a report of a run like this one.
+pub(super) fn is_worse(report: &Report, baseline: &Report) -> bool {
+    let worse = |row: &Row| {
+        let old = baseline.rows.iter().find(|old| old.case == row.case);
+        old.is_some_and(|old| verdict(old, row) == Some(WORSE))
+    };
+    differences(report, baseline).is_empty() && report.rows.iter().any(worse)
+}
+
+/// What became of a case; none where one of both has no speedup.
+fn verdict(old: &Row, new: &Row) -> Option<&'static str> {
+    let (then, now) = (old.speedup?, new.speedup?);
+    Some(if old.answers.min(new.answers) < ENOUGH { "too few answers to tell" } else { judged(then, now) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        let q = Quantiles::of([4.0, 1.0, 3.0, 2.0, 5.0].into_iter()).unwrap();
+        assert!((q.p10 - 1.4).abs() < 1e-12 && q.median == 3.0 && (q.p90 - 4.6).abs() < 1e-12);
+        assert_eq!(Quantiles::of(std::iter::empty()), None);
+        assert_eq!(Quantiles::of([2.0].into_iter()).unwrap(), Quantiles { p10: 2.0, median: 2.0, p90: 2.0 });
+    }
+
+    #[test]
+    fn only_what_leaves_the_spread_is_better_or_worse() {
+        let q = |p10, median, p90| Quantiles { p10, median, p90 };
+        assert_eq!(judged(q(1.0, 1.1, 1.2), q(1.25, 1.3, 1.4)), "better");
+        assert_eq!(judged(q(1.0, 1.1, 1.2), q(0.7, 0.8, 0.9)), "worse");
+        assert_eq!(judged(q(1.0, 1.1, 1.2), q(1.1, 1.2, 1.3)), "within the spread");
+    }
+
+    fn report(median: f64, identical: usize) -> Report {
+        let case = Case { drafter: "mtp".into(), rule: "exact".into(), k: "2".into(), category: "chat".into() };
+        let speedup = Some(Quantiles { p10: median - 0.01, median, p90: median + 0.01 });
+        let row = Row {
+            case,
+            answers: 5,
+            speedup,
+            speculative_tokens_per_second: None,
+            plain_tokens_per_second: None,
+            tokens_per_round: None,
+            draft_acceptance_rate: None,
+            identical,
+        };
+        let header = Some(Header { device: "cpu (avx2)".into(), ..Header::default() });
+        let (suite_sha256, prompts, repeats, max_tokens) = ("ab".repeat(32), 4, 1, 64);
+        Report { suite_sha256, prompts, repeats, max_tokens, temperature: 0.0, header, rows: vec![row] }
+    }
+
+    #[test]
+    fn reports_of_unlike_runs_say_what_was_unlike() {
+        let (now, mut then) = (report(1.2, 5), report(1.3, 5));
+        assert!(differences(&now, &then).is_empty());
+        assert!(is_worse(&now, &then) && !is_worse(&then, &now));
+        then.max_tokens = 32;
+        then.header = Some(Header { device: "cpu (neon)".into(), ..Header::default() });
+        let text = against(&now, &then);
+        assert!(text.contains("the longest answer: 32 → 64"), "{text}");
+        assert!(text.contains("the device: cpu (neon) → cpu (avx2)"), "{text}");
+        assert!(text.contains("1.30 → 1.20 (-7.7 %), worse"), "{text}");
+        assert!(!is_worse(&now, &then), "only runs that are alike are judged by the exit status");
+        then.rows[0].answers = 2;
+        assert!(against(&now, &then).contains("too few answers to tell"));
+    }
+
+    #[test]
+    fn only_a_lossless_rule_must_agree() {
+        let mut row = report(1.2, 4).rows.remove(0);
+        assert!(row.differs());
+        row.case.rule = "typical".into();
+        assert!(!row.differs() && !report(1.2, 5).rows[0].differs());
+    }
+}

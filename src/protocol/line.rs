@@ -1,0 +1,279 @@
+//! Reads an event back from its line.
+//!
+//! Invariant: reading is the inverse of what `serde` writes of [`Event`], keys in any order, unknown
+//! ones skipped. A tagged enum read by derived code is buffered before its fields are known; here the
+//! tag is read first and the fields straight after it, because a trace may have a million lines.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::value::{EnumAccessDeserializer, StrDeserializer};
+use serde::de::{DeserializeSeed, EnumAccess, Error as _, IgnoredAny, VariantAccess, Visitor};
+use serde_json::Error;
+
+use super::{
+    Branch, Costs, Event, EventKind, Header, Lane, Piece, Prediction, ProbedDraft, RunSummary, Settings, StopReason,
+    Verification,
+};
+
+/// What every line tells beside its payload.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Head<'a> {
+    pub(crate) seq: u64,
+    pub(crate) at_us: u64,
+    #[serde(default)]
+    pub(crate) lane: Lane,
+    #[serde(rename = "type", borrow)]
+    pub(crate) kind: Cow<'a, str>,
+}
+
+impl<'a> Head<'a> {
+    /// Of any line; quick where its keys stand as this program writes them.
+    ///
+    /// # Errors
+    /// When the line is no JSON object with these fields.
+    pub(crate) fn of(line: &'a str) -> Result<Self, Error> {
+        let is_whole = |head: &Self| head.lane == Lane::Plain || !line.contains("\"lane\"");
+        Self::quick(line).filter(is_whole).map_or_else(|| serde_json::from_str(line), Ok)
+    }
+
+    /// Without a look at what stands behind `type`: a lane there is not seen.
+    pub(crate) fn quick(line: &'a str) -> Option<Self> {
+        let (seq, rest) = number(line.strip_prefix("{\"seq\":")?)?;
+        let (at_us, rest) = number(rest.strip_prefix(",\"at_us\":")?)?;
+        let (lane, rest) = match rest.strip_prefix(",\"lane\":\"plain\"") {
+            Some(rest) => (Lane::Plain, rest),
+            None => (Lane::Speculative, rest),
+        };
+        let rest = rest.strip_prefix(",\"type\":\"")?;
+        let len = rest.bytes().position(|byte| !byte.is_ascii_lowercase() && byte != b'_')?;
+        rest[len..].starts_with('"').then(|| Self { seq, at_us, lane, kind: Cow::Borrowed(&rest[..len]) })
+    }
+}
+
+/// A number as JSON has it, and what follows.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let len = text.bytes().position(|byte| !byte.is_ascii_digit())?;
+    let (digits, rest) = text.split_at(len);
+    let is_json = digits == "0" || !digits.starts_with('0');
+    Some((digits.parse().ok().filter(|_| is_json)?, rest))
+}
+
+impl Event {
+    /// The event of a line of a trace.
+    ///
+    /// # Errors
+    /// When the line is not an event; a kind that is not known is [`EventKind::Unknown`].
+    pub fn of_line(line: &[u8]) -> Result<Self, Error> {
+        let line = std::str::from_utf8(line).map_err(Error::custom)?;
+        let head = Head::of(line)?;
+        let tagged = Tagged { kind: &head.kind, line };
+        let kind = Kind::deserialize(EnumAccessDeserializer::new(tagged))?;
+        Ok(Self { seq: head.seq, at_us: head.at_us, lane: head.lane, kind })
+    }
+}
+
+/// A line whose kind is known.
+struct Tagged<'a> {
+    kind: &'a str,
+    line: &'a str,
+}
+
+impl<'a> Tagged<'a> {
+    /// Reads the whole line as one value.
+    fn read<T>(
+        self,
+        as_value: impl FnOnce(&mut serde_json::Deserializer<serde_json::de::StrRead<'a>>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut json = serde_json::Deserializer::from_str(self.line);
+        let value = as_value(&mut json)?;
+        json.end()?;
+        Ok(value)
+    }
+}
+
+impl<'a> EnumAccess<'a> for Tagged<'a> {
+    type Error = Error;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'a>>(self, seed: V) -> Result<(V::Value, Self), Error> {
+        Ok((seed.deserialize(StrDeserializer::<Error>::new(self.kind))?, self))
+    }
+}
+
+impl<'a> VariantAccess<'a> for Tagged<'a> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        self.read(|json| IgnoredAny::deserialize(json).map(drop))
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'a>>(self, seed: T) -> Result<T::Value, Error> {
+        self.read(|json| seed.deserialize(json))
+    }
+
+    fn tuple_variant<V: Visitor<'a>>(self, _: usize, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("no event is a list"))
+    }
+
+    fn struct_variant<V: Visitor<'a>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+        self.read(|json| serde::Deserializer::deserialize_struct(json, "event", fields, visitor))
+    }
+}
+
+/// How each kind is read: its fields, as [`EventKind`] has them.
+#[derive(Deserialize)]
+#[serde(remote = "EventKind", rename_all = "snake_case")]
+enum Kind {
+    Loading {
+        stage: String,
+        done: u64,
+        total: u64,
+    },
+    Started {
+        header: Box<Header>,
+    },
+    Prompted {
+        turn: u32,
+        text: String,
+        #[serde(default)]
+        branch: Option<Branch>,
+    },
+    Prefilled {
+        turn: u32,
+        prompt: Vec<Piece>,
+        cached: u32,
+        first: Piece,
+        row: Prediction,
+        took_us: u64,
+    },
+    DraftAsked {
+        draft_len: u8,
+    },
+    RoundStarted {
+        round: u32,
+        base_len: u32,
+        draft_len: u8,
+    },
+    CostsKnown {
+        costs: Costs,
+        remembered: bool,
+    },
+    DraftLenChosen {
+        from: u8,
+        draft_len: u8,
+        expected: Vec<f64>,
+        exploring: bool,
+        reason: String,
+    },
+    Probed {
+        round: u32,
+        drafts: Vec<ProbedDraft>,
+        took_us: u64,
+    },
+    Drafted {
+        round: u32,
+        index: u8,
+        token: Piece,
+        #[serde(default)]
+        q: Option<f32>,
+        top: Prediction,
+        #[serde(default)]
+        row: Option<u8>,
+        took_us: u64,
+    },
+    Scored {
+        round: u32,
+        rows: Vec<Prediction>,
+        verify_us: u64,
+        sample_us: u64,
+    },
+    Verified {
+        round: u32,
+        #[serde(flatten)]
+        verdict: Verification,
+    },
+    Committed {
+        round: u32,
+        tokens: Vec<Piece>,
+        rollback_us: u64,
+        clock_us: u64,
+    },
+    SettingsChanged {
+        settings: Settings,
+    },
+    Paused,
+    Resumed,
+    Notice {
+        message: String,
+    },
+    Noted {
+        text: String,
+        #[serde(default)]
+        round: Option<u32>,
+    },
+    Bookmarked {
+        #[serde(default)]
+        round: Option<u32>,
+        #[serde(default)]
+        label: String,
+    },
+    TextDigest {
+        sha256: String,
+    },
+    Finished {
+        reason: StopReason,
+    },
+    Failed {
+        message: String,
+    },
+    Ended {
+        summary: Box<RunSummary>,
+        #[serde(default)]
+        plain: Option<Box<RunSummary>>,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_may_stand_in_any_order_and_unknown_ones_are_skipped() {
+        let lines = [
+            r#"{"seq":7,"at_us":9,"lane":"plain","type":"finished","reason":"eos"}"#,
+            r#" { "type" : "finished", "x": [1, {"y": null}], "reason":"eos", "lane":"plain", "at_us":9, "seq": 7 } "#,
+            r#"{"seq":7,"at_us":9,"lane":"plain","type":"fin\u0069shed","reason":"eos"}"#,
+            r#"{"seq":7,"at_us":9,"type":"finished","reason":"eos","lane":"plain"}"#,
+        ];
+        let kind = EventKind::Finished { reason: StopReason::Eos };
+        let expected = Event { seq: 7, at_us: 9, lane: Lane::Plain, kind };
+        for line in &lines[..3] {
+            assert_eq!(Event::of_line(line.as_bytes()).unwrap(), expected, "{line}");
+        }
+        // the quick look must not take a lane that stands elsewhere for none
+        assert_eq!(Event::of_line(lines[3].as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_no_event_is_an_error() {
+        for line in [
+            "",
+            "{}",
+            "null",
+            r#"{"seq":7,"at_us":9,"type":"paused""#,
+            r#"{"seq":7,"at_us":9,"type":"paused"} x"#,
+            r#"{"seq":7,"at_us":9,"type":"never_heard_of","x":}"#,
+            r#"{"seq":-7,"at_us":9,"type":"paused"}"#,
+            r#"{"seq":07,"at_us":9,"type":"paused"}"#,
+            r#"{"seq":99999999999999999999,"at_us":9,"type":"paused"}"#,
+            r#"{"seq":7,"at_us":9,"type":"finished"}"#,
+            r#"{"seq":7,"at_us":9,"type":"drafted","round":1,"index":0,"token":{"id":1},"top":{"top":[{"id":1}],"tail":0},"took_us":1}"#,
+        ] {
+            assert!(Event::of_line(line.as_bytes()).is_err(), "{line}");
+        }
+        assert!(Event::of_line(b"{\"seq\":7,\"at_us\":9,\"type\":\"notice\",\"message\":\"\xff\"}").is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Reads ahead: lines are taken in on one thread, parsed on others, and come out in their order.
+//!
+//! Invariant: what comes out is what the reader would give line by line, its errors and its cut at the
+//! same places; memory is bounded by a few batches a thread. Dropping the iterator ends the threads.
+
+use std::io;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use super::error::{Cut, TraceError};
+use super::reader::Reader;
+
+/// Bytes of a batch: long enough that handing it over costs nothing, short enough to stay in a cache.
+const BATCH_BYTES: usize = 1 << 18;
+
+/// Batches that may wait before and behind each thread.
+const WAITING: usize = 2;
+
+/// Most threads that parse.
+const MAX_WORKERS: usize = 4;
+
+/// Makes something of a line, given the recording's name and the line's number.
+pub(super) type Parse<T> = fn(&str, u64, &[u8]) -> Result<T, TraceError>;
+
+/// How the lines end: whole, cut short, or in an error.
+type Ending = Result<Option<Cut>, TraceError>;
+
+/// Lines as they stand in the file.
+struct Batch {
+    /// Number of the first.
+    first: u64,
+    text: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+    ending: Option<Ending>,
+}
+
+struct Parsed<T> {
+    lines: Vec<Result<T, TraceError>>,
+    ending: Option<Ending>,
+}
+
+/// Everything in a recording, in order, parsed ahead of its use.
+#[derive(Debug)]
+pub(super) struct Ahead<T> {
+    name: Arc<str>,
+    /// Batches come from these in turn.
+    parsed: Vec<Receiver<Parsed<T>>>,
+    turn: usize,
+    lines: std::vec::IntoIter<Result<T, TraceError>>,
+    ending: Option<Ending>,
+    cut: Option<Cut>,
+}
+
+impl<T: Send + 'static> Ahead<T> {
+    /// Starts to read; `parse` is what is wanted of a line.
+    pub(super) fn new(reader: Reader, parse: Parse<T>) -> io::Result<Self> {
+        let name: Arc<str> = reader.name().into();
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_WORKERS);
+        let (mut inputs, mut parsed) = (Vec::new(), Vec::new());
+        for _ in 0..workers {
+            let (tell, batches) = sync_channel(WAITING);
+            let (done, output) = sync_channel(WAITING);
+            let name = Arc::clone(&name);
+            let worker = thread::Builder::new().name("trace-parse".into());
+            worker.spawn(move || parse_all(&name, &batches, &done, parse))?;
+            inputs.push(tell);
+            parsed.push(output);
+        }
+        thread::Builder::new().name("trace-read".into()).spawn(move || read_all(reader, &inputs))?;
+        Ok(Self { name, parsed, turn: 0, lines: Vec::new().into_iter(), ending: None, cut: None })
+    }
+}
+
+impl<T> Ahead<T> {
+    /// Where the recording stops short, once the end is reached; none for one that is whole.
+    pub(super) fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
+    }
+}
+
+impl<T> Iterator for Ahead<T> {
+    type Item = Result<T, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(line) = self.lines.next() {
+                return Some(line);
+            }
+            match self.ending.take() {
+                Some(Err(error)) => {
+                    self.parsed.clear();
+                    return Some(Err(error));
+                }
+                Some(Ok(cut)) => {
+                    self.parsed.clear();
+                    self.cut = cut;
+                }
+                None => {}
+            }
+            let Ok(next) = self.parsed.get(self.turn)?.recv() else {
+                self.parsed.clear();
+                let source = io::Error::other("a thread that reads it broke down");
+                return Some(Err(TraceError::Read { name: self.name.to_string(), source }));
+            };
+            self.turn = (self.turn + 1) % self.parsed.len();
+            self.lines = next.lines.into_iter();
+            self.ending = next.ending;
+        }
+    }
+}
+
+fn read_all(mut reader: Reader, workers: &[SyncSender<Batch>]) {
+    for worker in workers.iter().cycle() {
+        let batch = read(&mut reader);
+        let is_last = batch.ending.is_some();
+        if worker.send(batch).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+fn read(reader: &mut Reader) -> Batch {
+    let mut batch = Batch { first: reader.number() + 1, text: Vec::new(), ends: Vec::new(), ending: None };
+    while batch.text.len() < BATCH_BYTES {
+        match reader.advance() {
+            Ok(true) => {
+                if batch.ends.is_empty() {
+                    batch.first = reader.number();
+                }
+                batch.text.extend_from_slice(reader.raw());
+                batch.ends.push(batch.text.len());
+            }
+            Ok(false) => {
+                batch.ending = Some(Ok(reader.cut().cloned()));
+                break;
+            }
+            Err(error) => {
+                batch.ending = Some(Err(error));
+                break;
+            }
+        }
+    }
+    batch
+}
+
+fn parse_all<T>(name: &str, batches: &Receiver<Batch>, done: &SyncSender<Parsed<T>>, parse: Parse<T>) {
+    while let Ok(batch) = batches.recv() {
+        let mut from = 0;
+        let lines = batch.ends.iter().zip(batch.first..).map(|(end, number)| {
+            let line = &batch.text[from..*end];
+            from = *end;
+            parse(name, number, line)
+        });
+        let parsed = Parsed { lines: lines.collect(), ending: batch.ending };
+        if done.send(parsed).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reader::event;
+    use super::*;
+    use crate::protocol::Event;
+    use crate::session::fixture::conversation;
+
+    /// A trace of many batches.
+    fn long() -> Vec<u8> {
+        let events = conversation().events;
+        let mut text = Vec::new();
+        let rest = events[1..].iter().cycle().take(6 * BATCH_BYTES / 100);
+        for event in events[..1].iter().chain(rest) {
+            serde_json::to_writer(&mut text, event).unwrap();
+            text.push(b'\n');
+        }
+        assert!(text.len() > 5 * BATCH_BYTES);
+        text
+    }
+
+    /// Both ways to read, as text.
+    fn both(bytes: &[u8]) -> [(Vec<String>, Option<Cut>); 2] {
+        let told = |item: Result<Event, TraceError>| item.map_or_else(|e| e.to_string(), |e| format!("{e:?}"));
+        let open = || Reader::of_bytes("t", bytes.to_vec()).unwrap();
+        let mut reader = open();
+        let mut by_line = Vec::new();
+        for item in reader.by_ref() {
+            let is_last = item.is_err();
+            by_line.push(told(item));
+            if is_last {
+                break;
+            }
+        }
+        let cut = reader.cut().cloned();
+        let mut ahead = Ahead::new(open(), event).unwrap();
+        let mut early = Vec::new();
+        for item in ahead.by_ref() {
+            let is_last = item.is_err();
+            early.push(told(item));
+            if is_last {
+                break;
+            }
+        }
+        [(by_line, cut), (early, ahead.cut().cloned())]
+    }
+
+    #[test]
+    fn reading_ahead_is_reading() {
+        let whole = long();
+        let [by_line, ahead] = both(&whole);
+        assert!(by_line == ahead && ahead.1.is_some(), "{:?} {:?}", by_line.1, ahead.1);
+        for len in [whole.len() - 3, whole.len() / 2, BATCH_BYTES + 7] {
+            let [by_line, ahead] = both(&whole[..len]);
+            assert!(by_line == ahead && matches!(ahead.1, Some(Cut::InLine(_))), "cut at {len}");
+        }
+        let mut damaged = whole;
+        let middle = damaged.len() / 2;
+        let at = middle + damaged[middle..].iter().position(|b| *b == b'\n').unwrap() + 1;
+        damaged[at] = b'x';
+        let [by_line, ahead] = both(&damaged);
+        assert!(by_line == ahead, "{:?}", ahead.0.last());
+        assert!(ahead.0.last().unwrap().contains("is damaged at line"));
+    }
+
+    #[test]
+    fn who_has_enough_leaves() {
+        let mut ahead = Ahead::new(Reader::of_bytes("t", long()).unwrap(), event).unwrap();
+        assert!(ahead.by_ref().take(3).all(|line| line.is_ok()));
+        drop(ahead); // would hang here if a thread held on
+    }
+}

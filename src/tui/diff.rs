@@ -1,0 +1,244 @@
+//! Two recordings beside each other: where the user looks, and what the keys do there.
+//!
+//! Invariant: both sessions are folded before this begins and never change; the cursor stands on a
+//! pair of the turn on show, where there is one. Aligning is the session's business, drawing is
+//! `view/diff`.
+
+use std::io;
+
+use crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseButton, MouseEventKind, read};
+
+use crate::protocol::{Lane, TokenId};
+use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
+
+use super::action::Action;
+use super::app::{App, Ask, Overlay};
+use super::entry::Entry;
+use super::keymap::Context;
+use super::options::TuiOptions;
+use super::terminal::{Guard, TuiError};
+use super::view;
+
+/// One of the two recordings.
+pub struct Recorded {
+    /// What to call it.
+    pub name: String,
+    /// All that happened in it.
+    pub session: Session,
+}
+
+/// A turn that both have, laid out.
+pub(super) struct Laid {
+    pub(super) diff: TurnDiff,
+    pub(super) pairs: Vec<Pair>,
+    /// Where in `pairs` each run of differences begins.
+    pub(super) differences: Vec<usize>,
+}
+
+/// Two recordings and where the user looks.
+pub struct Compared {
+    pub(super) sides: [Recorded; 2],
+    pub(super) diff: Diff,
+    pub(super) turns: Vec<Laid>,
+    /// Index of the turn on show.
+    pub(super) turn: usize,
+    /// Index of the chosen pair.
+    pub(super) row: usize,
+    /// Keys, themes, and what lies over the screen.
+    pub(super) app: App,
+    /// Nothing happens here: for panels that are drawn from a run.
+    pub(super) time: Timeline,
+    /// What the last frame measured: pairs on show, the first of them, and its line on the screen.
+    pub(super) seen: (usize, usize, u16),
+}
+
+impl Compared {
+    /// Lays two recordings beside each other; the cursor stands at the first difference.
+    #[must_use]
+    pub fn new(a: Recorded, b: Recorded, options: TuiOptions) -> Self {
+        let diff = Diff::of(&a.session, &b.session);
+        let laid = |turn: &TurnDiff| Some(Laid::of(turn.clone(), [answer(&a, turn.turn)?, answer(&b, turn.turn)?]));
+        let turns: Vec<Laid> = diff.turns.iter().filter_map(laid).collect();
+        let turn = turns.iter().position(|turn| !turn.differences.is_empty()).unwrap_or(0);
+        let row = turns.get(turn).and_then(|turn| turn.differences.first().copied()).unwrap_or(0);
+        let (app, time) = (App::new(options), Timeline::new());
+        Self { sides: [a, b], diff, turns, turn, row, app, time, seen: (1, 0, 0) }
+    }
+
+    /// The turn on show.
+    pub(super) fn laid(&self) -> Option<&Laid> {
+        self.turns.get(self.turn)
+    }
+
+    /// Both answers of the turn on show.
+    pub(super) fn answers(&self) -> Option<[&Answer; 2]> {
+        let number = self.laid()?.diff.turn;
+        Some([answer(&self.sides[0], number)?, answer(&self.sides[1], number)?])
+    }
+
+    /// Where keys go now.
+    pub(super) fn context(&self) -> Context {
+        if self.app.overlay.is_some() { self.app.context() } else { Context::Diff }
+    }
+
+    /// Whether the user has left.
+    #[must_use]
+    pub fn quits(&self) -> bool {
+        self.app.quits
+    }
+
+    /// A key.
+    pub fn press(&mut self, key: KeyEvent) {
+        match self.app.keymap.action(self.context(), key) {
+            Some(action) => self.update(action),
+            None => {
+                if let Some(Overlay::Palette(entry)) = &mut self.app.overlay {
+                    entry.input(key);
+                }
+            }
+        }
+    }
+
+    /// Does what an action says.
+    pub fn update(&mut self, action: Action) {
+        self.app.toast = None;
+        match self.app.overlay.take() {
+            Some(Overlay::Help(top)) => self.help(top, action),
+            Some(Overlay::Palette(entry)) => self.palette(entry, action),
+            _ => self.go(action),
+        }
+    }
+
+    fn go(&mut self, action: Action) {
+        let last = self.laid().map_or(0, |turn| turn.pairs.len().saturating_sub(1));
+        let page = self.seen.0.max(2) - 1;
+        match action {
+            Action::Up => self.row = self.row.saturating_sub(1),
+            Action::Down => self.row = (self.row + 1).min(last),
+            Action::PageUp => self.row = self.row.saturating_sub(page),
+            Action::PageDown => self.row = (self.row + page).min(last),
+            Action::Top => self.row = 0,
+            Action::Follow => self.row = last,
+            Action::DivergenceNext => self.difference(true),
+            Action::DivergencePrevious => self.difference(false),
+            Action::TurnNext => self.show(self.turn + 1),
+            Action::TurnPrevious => match self.turn.checked_sub(1) {
+                Some(turn) => self.show(turn),
+                None => self.app.toast = Some("this is the first turn".to_owned()),
+            },
+            Action::Help => self.app.overlay = Some(Overlay::Help(0)),
+            Action::Palette => self.app.overlay = Some(Overlay::Palette(Entry::default())),
+            Action::NextTheme => self.app.next_theme(),
+            Action::Quit | Action::StopOrQuit => self.app.quits = true,
+            Action::Suspend => self.app.asks.push(Ask::Suspend),
+            Action::Leave | Action::FocusNext | Action::FocusPrevious => {}
+            _ => self.app.toast = Some("two recordings are compared here: there is nothing to do that to".to_owned()),
+        }
+    }
+
+    /// Shows a turn from its first difference on.
+    fn show(&mut self, turn: usize) {
+        match self.turns.get(turn) {
+            Some(laid) => {
+                self.row = laid.differences.first().copied().unwrap_or(0);
+                self.turn = turn;
+            }
+            None => self.app.toast = Some("this is the last turn that both have".to_owned()),
+        }
+    }
+
+    /// To the difference before or behind the cursor, over all turns.
+    fn difference(&mut self, forward: bool) {
+        let here = (self.turn, self.row);
+        let places = self.turns.iter().enumerate();
+        let mut places = places.flat_map(|(turn, laid)| laid.differences.iter().map(move |row| (turn, *row)));
+        let found = if forward { places.find(|at| *at > here) } else { places.take_while(|at| *at < here).last() };
+        match found {
+            Some((turn, row)) => (self.turn, self.row) = (turn, row),
+            None if self.diff.is_same() => self.app.toast = Some("both wrote the same tokens".to_owned()),
+            None => self.app.toast = Some("there is no further difference".to_owned()),
+        }
+    }
+
+    fn help(&mut self, top: usize, action: Action) {
+        let (page, last) = (self.app.seen.page.max(2) - 1, self.app.seen.help_max);
+        let top = match action {
+            Action::Help | Action::Leave => return,
+            Action::Quit | Action::StopOrQuit | Action::Suspend => return self.go(action),
+            Action::Up => top.saturating_sub(1),
+            Action::Down => (top + 1).min(last),
+            Action::PageUp => top.saturating_sub(page),
+            Action::PageDown => (top + page).min(last),
+            _ => top,
+        };
+        self.app.overlay = Some(Overlay::Help(top));
+    }
+
+    fn palette(&mut self, mut entry: Entry, action: Action) {
+        let found = entry.actions();
+        match action {
+            Action::Leave | Action::Palette => return,
+            Action::StopOrQuit | Action::Suspend => return self.go(action),
+            Action::Confirm => return found.get(entry.choice).into_iter().for_each(|chosen| self.go(*chosen)),
+            Action::Up => entry.choice = entry.choice.saturating_sub(1),
+            Action::Down => entry.choice = (entry.choice + 1).min(found.len().saturating_sub(1)),
+            _ => {}
+        }
+        self.app.overlay = Some(Overlay::Palette(entry));
+    }
+
+    fn click(&mut self, y: u16) {
+        let (rows, top, first) = self.seen;
+        let place = usize::from(y.saturating_sub(first));
+        let last = self.laid().map_or(0, |turn| turn.pairs.len());
+        if y >= first && place < rows && top + place < last && self.app.overlay.is_none() {
+            self.row = top + place;
+        }
+    }
+
+    /// Shows it on the terminal until the user leaves.
+    ///
+    /// # Errors
+    /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
+    pub fn run(mut self) -> Result<(), TuiError> {
+        let mut guard = Guard::enter(!self.app.options.no_mouse)?;
+        while !self.quits() {
+            self.draw(&mut guard)?;
+            match read()? {
+                Input::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
+                Input::Mouse(mouse) => match mouse.kind {
+                    MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row),
+                    MouseEventKind::ScrollUp => self.update(Action::Up),
+                    MouseEventKind::ScrollDown => self.update(Action::Down),
+                    _ => {}
+                },
+                _ => {}
+            }
+            if self.app.asks.drain(..).any(|ask| ask == Ask::Suspend) {
+                guard.suspend()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
+        let mut seen = (self.seen, self.app.seen.clone());
+        guard.terminal.draw(|frame| seen = view::diff(self, frame))?;
+        (self.seen, self.app.seen) = seen;
+        Ok(())
+    }
+}
+
+fn answer(side: &Recorded, turn: u32) -> Option<&Answer> {
+    Some(side.session.turns().iter().find(|other| other.number == turn)?.answer(Lane::Speculative))
+}
+
+impl Laid {
+    fn of(diff: TurnDiff, answers: [&Answer; 2]) -> Self {
+        let [a, b] = answers.map(|answer| answer.tokens.iter().map(|t| t.piece.id).collect::<Vec<TokenId>>());
+        let pairs = align(&a, &b);
+        let begins = |i: &usize| !pairs[*i].is_same && i.checked_sub(1).is_none_or(|before| pairs[before].is_same);
+        let differences = (0..pairs.len()).filter(begins).collect();
+        Self { diff, pairs, differences }
+    }
+}

@@ -1,0 +1,182 @@
+//! Going to a place of the run: by round, by time, by share, to the next rejection.
+//!
+//! Invariant: what has been told is looked at in the past that is kept; only a recording can be asked
+//! for what has not played yet, or for what is not kept any more.
+
+use crate::protocol::{Command, Landmark};
+use crate::session::Timeline;
+use crate::tui::action::Action;
+use crate::tui::app::{App, Overlay, round_at, rounds};
+use crate::tui::entry::Entry;
+use crate::tui::filter::has_reject;
+
+use super::{look, time as clock};
+
+/// Parts in which the keys go through a run.
+const PARTS: u64 = 20;
+
+/// A place as a person names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Round(u32),
+    /// Microseconds of the run.
+    Time(u64),
+    /// Of the run, 0 to 1.
+    Share(f64),
+}
+
+impl Place {
+    /// `12`, `#12` and `r12` are rounds; `3.5s`, `250ms`, `1:05` and `3.5` times; `40%` a share.
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| (0.0..1e9).contains(n));
+        let seconds = |seconds: f64| Self::Time((seconds * 1e6) as u64);
+        if let Some(share) = text.strip_suffix('%') {
+            return Some(Self::Share((number(share)? / 100.0).min(1.0)));
+        }
+        if let Some(ms) = text.strip_suffix("ms") {
+            return Some(seconds(number(ms)? / 1e3));
+        }
+        if let Some((minutes, rest)) = text.split_once(':') {
+            return Some(seconds(number(minutes)? * 60.0 + number(rest.trim_end_matches('s'))?));
+        }
+        if let Some(s) = text.strip_suffix('s') {
+            return Some(seconds(number(s)?));
+        }
+        match text.trim_start_matches(['#', 'r']).trim().parse() {
+            Ok(round) => Some(Self::Round(round)),
+            Err(_) => Some(seconds(number(text)?)),
+        }
+    }
+}
+
+pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
+    let part = length_us(app, time) / PARTS;
+    match action {
+        Action::ScrubBack => to_time(app, time, time.at_us().saturating_sub(part)),
+        Action::ScrubForward => to_time(app, time, time.at_us().saturating_add(part)),
+        _ => {
+            app.overlay = Some(Overlay::GoTo(Entry::default()));
+            Vec::new()
+        }
+    }
+}
+
+/// Goes to the place that was typed; none when it names none.
+pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Vec<Command>> {
+    Some(match Place::parse(text)? {
+        Place::Round(round) => to_round(app, time, round),
+        Place::Time(after_us) => {
+            let at_us = time.origin_us().saturating_add(after_us);
+            to_time(app, time, at_us)
+        }
+        Place::Share(share) => {
+            let after_us = (length_us(app, time) as f64 * share) as u64;
+            let at_us = time.origin_us().saturating_add(after_us);
+            to_time(app, time, at_us)
+        }
+    })
+}
+
+/// How long the run is, as far as known.
+fn length_us(app: &App, time: &Timeline) -> u64 {
+    let recorded = time.live().header().and_then(|header| header.capabilities.ends_at_us);
+    let end_us = recorded.filter(|_| app.is_recording).unwrap_or_default().max(time.live().at_us());
+    end_us.saturating_sub(time.origin_us())
+}
+
+/// Whether a recording can be asked for more.
+fn has_more(app: &App) -> bool {
+    app.is_recording && !app.has_ended
+}
+
+/// To a time of the run.
+pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Command> {
+    let is_ahead = at_us > time.live().at_us();
+    match time.moment(at_us).filter(|_| !is_ahead) {
+        Some(at) if at < time.end() => clock::back(app, time, Some(at)),
+        Some(_) => clock::follow(app, time),
+        None if has_more(app) => {
+            // the end itself, not what comes just before it
+            let is_end = at_us >= time.origin_us().saturating_add(length_us(app, time));
+            let mut commands = clock::follow(app, time);
+            commands.push(Command::SkipTo { at_us: if is_end { u64::MAX } else { at_us } });
+            commands
+        }
+        None if is_ahead => clock::follow(app, time),
+        None => clock::back(app, time, Some(time.start())),
+    }
+}
+
+/// To the end of a round.
+fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
+    if let Some(at) = time.round_end(round) {
+        return clock::back(app, time, Some(at));
+    }
+    if !has_more(app) {
+        app.toast = Some(format!("round {round} is not there"));
+        return Vec::new();
+    }
+    let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
+    time.follow();
+    app.holds = false;
+    look::follow_live(app);
+    let again = (round <= newest).then_some(Command::SkipTo { at_us: 0 });
+    again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
+}
+
+/// Whether no rejection is left behind the selected round in what is on show.
+pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
+    let Some(from) = app.round_index(time.shown()) else {
+        return has_more(app);
+    };
+    let later = |at: &crate::tui::app::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
+    (time.is_past() || has_more(app)) && !rounds(time.shown()).any(|at| later(&at))
+}
+
+/// The next rejection behind what is on show: in what has been told, else in what a recording holds.
+pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let from = app.round_index(time.shown());
+    let later = |at: &crate::tui::app::RoundAt| from.is_none_or(|from| *at > from);
+    let live = time.live();
+    let found = rounds(live).filter(later).filter_map(|at| round_at(live, at)).find(|round| has_reject(round));
+    match found.map(|round| round.round).and_then(|round| time.round_end(round)) {
+        Some(at) if time.is_past() => clock::back(app, time, Some(at)),
+        _ => ask(app, time, Landmark::Reject),
+    }
+}
+
+/// Asks a recording to play on to a place, if it can.
+pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec<Command> {
+    if !has_more(app) {
+        app.toast = Some("there is none".to_owned());
+        return Vec::new();
+    }
+    time.follow();
+    app.plays = false;
+    app.holds = false; // it holds where it finds one
+    look::follow_live(app);
+    vec![Command::SkipToNext { landmark }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_named_by_round_time_and_share() {
+        let parse = Place::parse;
+        assert_eq!(parse("12"), Some(Place::Round(12)));
+        assert_eq!(parse(" #7 "), Some(Place::Round(7)));
+        assert_eq!(parse("r3"), Some(Place::Round(3)));
+        assert_eq!(parse("3.5s"), Some(Place::Time(3_500_000)));
+        assert_eq!(parse("3.5"), Some(Place::Time(3_500_000)));
+        assert_eq!(parse("250ms"), Some(Place::Time(250_000)));
+        assert_eq!(parse("1:05"), Some(Place::Time(65_000_000)));
+        assert_eq!(parse("40%"), Some(Place::Share(0.4)));
+        assert_eq!(parse("400 %"), Some(Place::Share(1.0)));
+        for bad in ["", "x", "-1", "1:", "NaN", "inf", "1e99", "%"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The line in which a note or a place is typed, in place of the bottom line.
+//!
+//! Invariant: it covers one line only, so that what it is about stays in view; the end of a long text
+//! is what is seen.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
+use unicode_width::UnicodeWidthChar;
+
+use crate::tui::entry::Entry;
+use crate::tui::theme::Role;
+use crate::tui::update::place as place_of;
+
+use super::Screen;
+
+pub(super) fn note(screen: Screen, entry: &Entry, round: Option<u32>, area: Rect, frame: &mut Frame) {
+    let about = format!(" note on {}: ", place_of(round));
+    line(screen, (&about, "  Enter keeps it · Esc drops it"), entry, area, frame);
+}
+
+pub(super) fn place(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
+    let hint = "  a round (12), a time (3.5s, 1:05), a share (40%) · Enter goes";
+    line(screen, (" go to: ", hint), entry, area, frame);
+}
+
+fn line(screen: Screen, (title, hint): (&str, &str), entry: &Entry, area: Rect, frame: &mut Frame) {
+    let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    let room = usize::from(area.width).saturating_sub(Span::raw(title).width() + 1);
+    let line = Line::from(vec![
+        Span::styled(title.to_owned(), screen.theme[Role::Key]),
+        Span::styled(format!("{}▏", tail(entry.text(), room)), screen.theme[Role::TextStrong]),
+        Span::styled(
+            screen.app.toast.as_deref().map_or(hint.to_owned(), |t| format!("  {t}")),
+            screen.theme[Role::TextDim],
+        ),
+    ]);
+    frame.render_widget(line, area);
+}
+
+/// As much of the end as fits.
+fn tail(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    let fits = |(_, c): &(usize, char)| {
+        used += c.width().unwrap_or(0);
+        used <= room
+    };
+    text.char_indices().rev().take_while(fits).last().map_or("", |(at, _)| &text[at..])
+}

@@ -1,0 +1,106 @@
+//! The screen of two recordings.
+//!
+//! ```text
+//!   names ─────────────────────────────────
+//!   figures of both │ what they differ in
+//!   tokens, pair by pair
+//!   first: two best  │ second: two best
+//!   footer ────────────────────────────────
+//! ```
+//!
+//! Invariant: as of every screen: drawing changes nothing, any size draws. One panel per file.
+
+mod figures;
+mod sides;
+mod tokens;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use crate::session::text;
+use crate::tui::app::Overlay;
+use crate::tui::diff::Compared;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+
+use super::{MIN_SIZE, Screen, Seen, footer, help, palette, plain_glyphs, screens};
+
+/// Names of the two sides, here and in the text report.
+const NAMES: [&str; 2] = ["first", "second"];
+
+/// Draws one frame; tells what it measured.
+pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), Seen) {
+    let app = &compared.app;
+    let screen = Screen { time: &compared.time, session: compared.time.shown(), app, theme: app.theme() };
+    let area = frame.area();
+    let mut seen = (compared.seen, Seen { page: area.height.saturating_sub(4).into(), ..app.seen.clone() });
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
+        screens::too_small(screen, area, frame);
+    } else {
+        seen.0 = main(screen, compared, area, frame);
+        match &app.overlay {
+            Some(Overlay::Help(top)) => seen.1.help_max = help::render(screen, *top, area, frame),
+            Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
+            _ => {}
+        }
+    }
+    if app.options.ascii {
+        plain_glyphs::replace(frame.buffer_mut());
+    }
+    seen
+}
+
+fn main(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) -> (usize, usize, u16) {
+    let [names, figures, tokens, sides, footer] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(figures::height(compared, area)),
+        Constraint::Min(4),
+        Constraint::Length(sides::HEIGHT),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    self::names(screen, compared, names, frame);
+    figures::render(screen, compared, figures, frame);
+    let seen = tokens::render(screen, compared, tokens, frame);
+    sides::render(screen, compared, sides, frame);
+    footer::of(screen, compared.context(), footer, frame);
+    seen
+}
+
+/// Which files, and whether they are the same.
+fn names(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) {
+    let (verdict, role) = verdict(compared);
+    let verdict = format!(" {verdict} ");
+    let room = usize::from(area.width).saturating_sub(Span::raw(&verdict).width());
+    let name = |side: usize| {
+        let name = text::one_line(&compared.sides[side].name).into_owned();
+        format!(" {}: {}", NAMES[side], cut_front(&name, (room / 2).saturating_sub(11)))
+    };
+    let line = Line::from(vec![
+        Span::styled(fit(&format!("{} │{}", name(0), name(1)), room), screen.theme[Role::Status]),
+        Span::styled(verdict, screen.theme[role]),
+    ]);
+    frame.render_widget(line, area);
+}
+
+fn verdict(compared: &Compared) -> (String, Role) {
+    let parted = compared.turns.iter().filter(|turn| !turn.diff.is_same()).count();
+    match (compared.turns.len(), parted) {
+        (0, _) => ("no turn stands in both".to_owned(), Role::Warning),
+        (_, 0) if compared.diff.unpaired_turns > 0 => ("same where both have turns".to_owned(), Role::Warning),
+        (_, 0) => ("= the same tokens".to_owned(), Role::Good),
+        (1, _) => ("≠ they part".to_owned(), Role::Warning),
+        (all, parted) => (format!("≠ {parted} of {all} turns part"), Role::Warning),
+    }
+}
+
+/// The end of a path says more than its beginning.
+fn cut_front(name: &str, width: usize) -> String {
+    if Span::raw(name).width() <= width {
+        return name.to_owned();
+    }
+    let backwards: String = name.chars().rev().collect();
+    cut(&backwards, width).chars().rev().collect()
+}

@@ -1,0 +1,101 @@
+//! The line of a recording: where it stands, how it plays, what is marked.
+//!
+//! Invariant: the bar is the whole recording in its own time; what has played is drawn thick, the
+//! moment on show is the dot. It is there as long as a recording is.
+
+use std::collections::HashMap;
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::protocol::{EventKind, Lane};
+use crate::session::Mark;
+use crate::tui::theme::Role;
+use crate::tui::update::mark_sign;
+
+use super::{Screen, Seen, Target};
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+    if area.is_empty() {
+        return;
+    }
+    let live = screen.time.live();
+    let recorded = live.header().and_then(|header| header.capabilities.ends_at_us);
+    let end_us = recorded.unwrap_or_default().max(live.at_us());
+    let origin_us = screen.time.origin_us();
+    let len_us = end_us.saturating_sub(origin_us).max(1);
+    let into = |at_us: u64| at_us.saturating_sub(origin_us).min(len_us);
+    let start = format!(" {} {} ", state(screen, end_us), clock(into(screen.time.at_us())));
+    let playback = screen.app.playback.label();
+    let long = format!(" {} · {playback} ", clock(len_us));
+    let short = format!(" {} · {}× ", clock(len_us), screen.app.playback.speed);
+    let width = |text: &str| Span::raw(text).width();
+    let end = if usize::from(area.width) >= width(&start) + width(&long) + 16 { long } else { short };
+    let room = usize::from(area.width).saturating_sub(width(&start) + width(&end)).max(2);
+    let cell = |at_us: u64| (u128::from(into(at_us)) * (room as u128 - 1) / u128::from(len_us)) as usize;
+    for place in 0..room {
+        let x = area.x + (width(&start) + place) as u16;
+        let at_us = origin_us.saturating_add((u128::from(len_us) * place as u128 / (room as u128 - 1)) as u64);
+        seen.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Time(at_us));
+    }
+    let strong = screen.theme[Role::StatusPaused];
+    let mut spans = vec![Span::styled(start, strong)];
+    let marks: Vec<_> = moments(screen).into_iter().map(|(at_us, sign)| (cell(at_us), sign)).collect();
+    let (here, told) = (cell(screen.time.at_us()), cell(live.at_us()));
+    for place in 0..room {
+        let mark = marks.iter().rev().find(|(at, _)| *at == place).map(|(_, sign)| *sign);
+        let (glyph, style) = match mark {
+            _ if place == here => ('●', strong),
+            Some(sign) => (sign, screen.theme[Role::Key]),
+            None if place <= told => ('━', strong),
+            None => ('─', screen.theme[Role::PlotAxis]),
+        };
+        spans.push(Span::styled(glyph.to_string(), style));
+    }
+    spans.push(Span::styled(end, strong));
+    frame.render_widget(Line::from(spans), area);
+}
+
+/// When what is marked happened: the end of the round that a mark is about, where it is kept.
+fn moments(screen: Screen) -> Vec<(u64, char)> {
+    let marks = screen.time.live().marks();
+    let mut ends = HashMap::new();
+    if !marks.is_empty() {
+        ends.extend(screen.time.events().filter_map(|event| match event.kind {
+            EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some((round, event.at_us)),
+            _ => None,
+        }));
+    }
+    let at = |mark: &Mark| mark.round.and_then(|round| ends.get(&round)).copied().unwrap_or(mark.at_us);
+    marks.iter().map(|mark| (at(mark), mark_sign(mark))).collect()
+}
+
+/// What time does now.
+fn state(screen: Screen, end_us: u64) -> &'static str {
+    let live = screen.time.live();
+    match () {
+        () if screen.time.is_past() && screen.app.plays => "▸ the past",
+        () if screen.time.is_past() => "◀ the past",
+        () if screen.app.has_ended || (live.is_paused() && live.at_us() >= end_us) => "■ the end",
+        () if live.is_paused() => "‖ held",
+        () => "▶",
+    }
+}
+
+/// Microseconds as minutes and seconds.
+fn clock(us: u64) -> String {
+    let tenths = us / 100_000;
+    format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_count_minutes() {
+        assert_eq!(clock(65_432_100), "1:05.4");
+        assert_eq!(clock(999_999), "0:00.9");
+    }
+}

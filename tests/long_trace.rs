@@ -1,0 +1,110 @@
+//! A long recording: how long it takes to open, to fold, and how much memory that needs.
+//!
+//! The million of the ignored test wants a quiet machine:
+//! `cargo test --release --test long_trace -- --ignored --nocapture`
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use draftscope::protocol::{Event, EventKind};
+use draftscope::session::Timeline;
+use draftscope::trace::{Reader, Recording};
+
+/// Gives turns and rounds of a recording that is repeated numbers of their own.
+#[derive(Default)]
+struct Renumber {
+    turns: u32,
+    rounds: u32,
+    at_us: u64,
+}
+
+impl Renumber {
+    fn event(&self, event: &Event, seq: u64) -> Event {
+        let mut event = Event { seq, at_us: event.at_us + self.at_us, ..event.clone() };
+        match &mut event.kind {
+            EventKind::Prompted { turn, .. } | EventKind::Prefilled { turn, .. } => *turn += self.turns,
+            EventKind::RoundStarted { round, .. }
+            | EventKind::Drafted { round, .. }
+            | EventKind::Scored { round, .. }
+            | EventKind::Verified { round, .. }
+            | EventKind::Committed { round, .. } => *round += self.rounds,
+            _ => {}
+        }
+        event
+    }
+}
+
+/// Writes so many events of the real engine, those of a bundled recording again and again.
+fn write(path: &Path, events: u64) {
+    let bundled = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/traces/code.dscope.jsonl.zst");
+    let once: Vec<Event> = Reader::open(&bundled).unwrap().map(Result::unwrap).collect();
+    let (start, body) = (&once[0], &once[1..once.len() - 1]);
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    let mut line = |event: &Event| {
+        serde_json::to_writer(&mut file, event).unwrap();
+        file.write_all(b"\n").unwrap();
+    };
+    line(start);
+    let mut number = Renumber::default();
+    let mut seq = 0;
+    while seq < events {
+        for event in body {
+            seq += 1;
+            line(&number.event(event, seq));
+        }
+        number = Renumber { turns: number.turns + 1, rounds: number.rounds + 1000, at_us: number.at_us + 2_000_000 };
+    }
+    file.flush().unwrap();
+}
+
+/// Most memory this process has had, in MB; none where the system does not tell.
+fn peak_mb() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? / 1024)
+}
+
+/// Opens and folds; tells both times.
+fn read(path: &Path) -> (Duration, Duration, u64) {
+    let began = Instant::now();
+    let recording = Recording::open(path).unwrap();
+    let opened = began.elapsed();
+    let began = Instant::now();
+    let mut time = Timeline::new();
+    recording.events().unwrap().for_each(|event| time.apply(event.unwrap()));
+    assert_eq!(time.live().events(), recording.lines());
+    (opened, began.elapsed(), recording.lines())
+}
+
+fn measure(events: u64) -> (Duration, Duration) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.dscope.jsonl");
+    write(&path, events);
+    let (opened, folded, lines) = read(&path);
+    let mb = std::fs::metadata(&path).unwrap().len() >> 20;
+    println!("{lines} events, {mb} MB: opened in {opened:.2?}, folded in {folded:.2?}");
+    println!("most memory: {:?} MB", peak_mb());
+    (opened, folded)
+}
+
+#[test]
+fn memory_grows_by_less_than_a_kilobyte_an_event() {
+    const EVENTS: u64 = 60_000;
+    measure(EVENTS);
+    if let Some(peak) = peak_mb() {
+        assert!(peak < 60 + EVENTS / 1024, "{peak} MB");
+    }
+}
+
+#[test]
+#[ignore = "takes some 500 MB of disk, and a quiet machine"]
+fn a_million_events_open_in_two_seconds_and_a_gigabyte() {
+    let (opened, folded) = measure(1_000_000);
+    assert!(opened < Duration::from_secs(2), "{opened:?} to open");
+    assert!(folded < Duration::from_secs(4), "{folded:?} to fold");
+    assert!(peak_mb().is_none_or(|peak| peak < 1000), "{:?} MB", peak_mb());
+}
