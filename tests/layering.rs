@@ -41,8 +41,15 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
 ];
 
 /// Files behind `#[cfg(test)] mod …`.
-const TEST_FILES: &[&str] =
-    &["/tests.rs", "/fixture.rs", "/testing.rs", "/tests/mod.rs", "/tests/time.rs", "/tests/views.rs"];
+const TEST_FILES: &[&str] = &[
+    "/tests.rs",
+    "/fixture.rs",
+    "/testing.rs",
+    "/tests/mod.rs",
+    "/tests/race.rs",
+    "/tests/time.rs",
+    "/tests/views.rs",
+];
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -51,6 +51,8 @@ actions! {
     StepRound = "Go on to the end of the round",
     BackPhase = "Go back in time by one phase",
     BackRound = "Go back in time by one round",
+    BackToken = "Go back in time by one token of the answer",
+    NextToken = "Go on in time by one token of the answer",
     TimeStart = "Go back to the start of the run",
     TimeHere = "Go to the moment at which the selected round was committed",
     Slower = "Slower: fewer phases a second",
@@ -80,10 +82,12 @@ actions! {
     ToggleLossless = "Hold a lossless rule against one that is not, and back",
     TemperatureUp = "Temperature + 0.1",
     TemperatureDown = "Temperature − 0.1",
+    Versus = "Race other settings (k, rule, drafter, temperature) beside your own, from the next turn on",
     NextBaseline = "How plain decoding is measured: off, probe, race (from the next turn on)",
     NextTheme = "Next theme",
     Copy = "Copy the answer to the terminal's clipboard (OSC 52)",
     Save = "Save the session as a trace",
+    Export = "Export the session: a page, a table, a picture and more",
 }
 
 impl Action {

@@ -59,9 +59,10 @@ fn hints(screen: Screen, width: usize) -> Line<'static> {
 
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, Confirm, ContinueHere, Down, DraftLenUp, EditPrompt, FocusNext, Follow, Help, HistoryPrevious,
-        Leave, Left, Newline, NextFilter, Open, Palette, PauseResume, Quit, RejectPrevious, Right, Search, Send,
-        Settings, StepPhase, StepRound, StopOrQuit, ToggleSplit, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
+        BackRound, BackToken, Confirm, ContinueHere, Down, DraftLenUp, EditPrompt, FocusNext, Follow, Help,
+        HistoryPrevious, Leave, Left, Newline, NextFilter, NextToken, Open, Palette, PauseResume, Quit, RejectPrevious,
+        Right, Search, Send, Settings, StepPhase, StepRound, StopOrQuit, ToggleSplit, Up, Versus, ViewChat, ViewLearn,
+        ViewRounds, WhatIf, Zoom,
     };
     match context {
         Context::Prompt => {
@@ -71,7 +72,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
         Context::Browse | Context::Global if screen.time.is_past() => {
-            &[PauseResume, StepPhase, StepRound, BackRound, Follow, WhatIf, ContinueHere, Help]
+            &[PauseResume, StepPhase, StepRound, BackRound, BackToken, NextToken, Follow, WhatIf, ContinueHere, Help]
         }
         Context::Browse | Context::Global if screen.app.is_busy(screen.session) => {
             &[PauseResume, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings, Zoom, ToggleSplit]
@@ -83,7 +84,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Page::Rounds => &[Up, Down, NextFilter, RejectPrevious, Open, BackRound, WhatIf, Help, ViewChat, Quit],
             Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
             Page::Speed => &[DraftLenUp, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat],
-            Page::Compare => &[ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
+            Page::Compare => &[Versus, ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
             Page::Learn => &[Up, Down, Open, Right, Leave, StepPhase, BackRound, Help, ViewChat],
         },
     }

@@ -6,6 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::protocol::Lane;
 use crate::tui::action::Action;
 use crate::tui::app::live_round;
 use crate::tui::app::round_at;
@@ -21,7 +22,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let time = screen.time;
     let number = |session| live_round(session).and_then(|at| round_at(session, at)).map_or(0, |round| round.round);
     let state = if screen.app.plays { "▸ playing the past" } else { "◀ the past" };
-    let at = format!(" {state}: round {} of {} ", number(screen.session), number(time.live()));
+    let tokens = screen.session.turn().map_or(0, |turn| turn.answer(Lane::Speculative).tokens.len());
+    let (round, rounds) = (number(screen.session), number(time.live()));
+    let at = format!(" {state}: round {round} of {rounds}, token {tokens} ");
     let key = |action| {
         let binding = screen.app.keymap.binding(Context::Browse, action);
         binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
