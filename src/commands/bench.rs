@@ -1,6 +1,8 @@
 //! `draftscope bench`: prompt categories × drafter × rule × k, every answer raced against plain
 //! decoding on the same engine, repeats interleaved, with spread and against a saved baseline.
 
+mod screen;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -81,6 +83,9 @@ struct Report {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
+    if args.screen {
+        return screen::run(args, &suite);
+    }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
     for path in [&args.json, &args.csv].into_iter().flatten() {
         if !args.force && path.exists() {
