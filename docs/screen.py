@@ -24,8 +24,8 @@ VIEWS = [
     ("inspect", ["N", "Enter"]),
     ("speed", ["4"]),
     ("compare", ["5"]),
-    ("learn", ["6"]),
-    ("past", ["2", "End", "<", "<", "<"]),
+    ("learn", ["6", "Enter", "Right", "Down"]),
+    ("past", ["Escape", "1", "End", "<", "<", "<", ";"]),
     ("what-if", ["N", "w", "Down", "Down", "Down", "Right"]),
 ]
 

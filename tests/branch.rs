@@ -10,7 +10,7 @@ use common::tiny::{Tiny, vocab_len};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{
-    Baseline, Branch, Command, Continuation, EventKind, Lane, Prompt, Sampling, Settings, TokenId, VerifyRule,
+    Again, Baseline, Branch, Command, Continuation, EventKind, Lane, Prompt, Sampling, Settings, TokenId, VerifyRule,
 };
 use draftscope::session::{Answer, Provenance, Session, Timeline, Turn};
 
@@ -36,7 +36,7 @@ fn branch(session: &Session, kept: usize) -> Prompt {
     let output = ids(answer(turn));
     let tokens = answer(turn).prompt.iter().chain(&output[..kept]).copied().collect();
     let branch = Branch { turn: turn.number, kept: kept as u32, forced: false };
-    Prompt::Branch(Continuation { typed: turn.typed.clone(), tokens, branch })
+    Prompt::Branch(Continuation { typed: turn.typed.clone(), tokens, branch, again: None })
 }
 
 /// What the drafter proposed and the target said; passes of other widths round other last bits.
@@ -108,6 +108,66 @@ fn a_forced_token_is_kept_and_told() {
     let turn = &driver.session().turns()[1];
     assert!(turn.branch.unwrap().forced);
     assert_eq!(answer(turn).tokens[4].piece.id, other);
+    driver.finish();
+}
+
+/// The prompt that runs a round of the first turn again.
+fn run_again(session: &Session, round: usize, again: Again) -> Prompt {
+    let kept = answer(&session.turns()[0]).rounds[round].first_token;
+    let Prompt::Branch(mut from) = branch(session, kept) else { panic!("it is a branch") };
+    from.branch.kept -= 1; // the anchor is committed anew
+    Prompt::Branch(Continuation { again: Some(again), ..from })
+}
+
+#[test]
+fn a_round_is_run_again_from_its_anchor() {
+    let files = Tiny::new(3);
+    let mut driver = driver(&files, settings());
+    assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+    let round = 4;
+    let prompt = run_again(driver.session(), round, Again::default());
+    assert_eq!(driver.answer(prompt), Outcome::Answered);
+    let turns = driver.session().turns();
+    let (first, second) = (answer(&turns[0]), answer(&turns[1]));
+    let old = first.rounds[round].first_token;
+    assert_eq!(second.kept, old - 1);
+    assert_eq!(second.tokens[old - 1].piece.id, first.tokens[old - 1].piece.id, "the anchor stands as it was");
+    assert_eq!(second.tokens[old - 1].provenance, Provenance::Prefill);
+    assert_eq!(said(second)[0], said(first)[round], "the same drafter, the same target");
+    driver.finish();
+}
+
+#[test]
+fn a_draft_of_the_person_is_judged_in_place_of_the_drafter_s() {
+    let files = Tiny::new(3);
+    let mut driver = driver(&files, settings());
+    assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+    let round = 3;
+    let (right, wrong) = {
+        let old = &answer(&driver.session().turns()[0]).rounds[round];
+        let right = old.committed[0].id;
+        (right, TokenId((right.0 + 1) % vocab_len() as u32))
+    };
+    for (drafts, accepted) in [(vec![right], 1), (vec![wrong], 0), (vec![right, wrong, right, right, right], 1)] {
+        let again = Again { drafts: drafts.clone(), text: String::new() };
+        let prompt = run_again(driver.session(), round, again);
+        assert_eq!(driver.answer(prompt), Outcome::Answered);
+        let turns = driver.session().turns();
+        let told = &answer(turns.last().unwrap()).rounds[0];
+        assert_eq!(told.drafts.iter().map(|cell| cell.piece.id).collect::<Vec<_>>(), drafts);
+        assert_eq!(usize::from(told.draft_len), drafts.len(), "k is what was typed, not the setting");
+        // five of them cannot all be right by the first two verdicts
+        assert!(told.accepted() >= accepted && (drafts[0] == right) == (told.accepted() > 0), "{drafts:?}");
+        let (old, new) = (ids(answer(&turns[0])), ids(answer(turns.last().unwrap())));
+        let shared = old.len().min(new.len());
+        assert_eq!(old[..shared], new[..shared], "whoever drafts, greedy text is the same");
+    }
+    let again = Again { drafts: Vec::new(), text: "inn".into() };
+    let prompt = run_again(driver.session(), round, again);
+    assert_eq!(driver.answer(prompt), Outcome::Answered);
+    let told = answer(driver.session().turns().last().unwrap()).rounds[0].clone();
+    let text: Vec<u8> = told.drafts.iter().flat_map(|cell| cell.piece.text_bytes().to_vec()).collect();
+    assert_eq!(String::from_utf8_lossy(&text).trim(), "inn");
     driver.finish();
 }
 

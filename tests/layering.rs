@@ -48,6 +48,7 @@ const TEST_FILES: &[&str] = &[
     "/tests/mod.rs",
     "/tests/diff.rs",
     "/tests/recording.rs",
+    "/tests/race.rs",
     "/tests/time.rs",
     "/tests/views.rs",
 ];

@@ -1,4 +1,5 @@
-//! The program in a real pseudo-terminal, with the real model: what a newcomer does first.
+//! The program in a real pseudo-terminal: what a newcomer does first with the real model, and time, what-if,
+//! files and drafts of one's own on an engine with a tiny one.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -26,9 +27,14 @@ const SIZE: PtySize = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_heigh
 
 impl Terminal {
     fn start(args: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_in(std::path::Path::new("."), args, environment)
+    }
+
+    fn start_in(folder: &std::path::Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let pair = native_pty_system().openpty(SIZE).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_draftscope"));
         command.args(args);
+        command.cwd(std::fs::canonicalize(folder).unwrap());
         command.env("TERM", "xterm-256color");
         command.env("COLORTERM", "truecolor");
         command.env_remove("NO_COLOR");
@@ -52,6 +58,19 @@ impl Terminal {
         Self { master: pair.master, keys, output, child, screen, cooked }
     }
 
+    /// Shows what the program wrote, and answers as a terminal does when it is asked where its cursor is.
+    fn take(&mut self, bytes: &[u8]) {
+        self.screen.process(bytes);
+        if bytes.windows(4).any(|part| part == b"\x1b[6n") {
+            self.press("\u{1b}[1;1R");
+        }
+    }
+
+    fn resize(&mut self, cols: u16, rows: u16) {
+        self.screen.screen_mut().set_size(rows.try_into().unwrap(), cols.try_into().unwrap());
+        self.master.resize(PtySize { rows, cols, ..SIZE }).unwrap();
+    }
+
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
@@ -67,7 +86,7 @@ impl Terminal {
         while !wanted(self.screen.screen()) {
             let left = end.saturating_duration_since(Instant::now());
             match self.output.recv_timeout(left) {
-                Ok(bytes) => self.screen.process(&bytes),
+                Ok(bytes) => self.take(&bytes),
                 Err(_) => panic!("waited for {what}; the screen is:\n{}", self.text()),
             }
         }
@@ -206,17 +225,75 @@ fn a_recording_is_scrubbed_and_marked() {
     terminal.wait_for("★");
     terminal.press("awhy here?\r");
     terminal.wait_for("✎ why here?");
-    terminal.press(";100%\r");
+    terminal.press("%100%\r");
     terminal.wait_for("■ the end");
-    terminal.press("\"");
+    terminal.press("\x1b[1;5A");
     terminal.wait_for("round 1: ★ · ✎ why here?");
-    terminal.press(";20\r");
+    terminal.press("%20\r");
     terminal.wait_for("Round 20 (then)");
     terminal.press("\x1b[F");
     terminal.wait_for("■ the end");
     terminal.press("[[[[ "); // slow enough to be seen
     terminal.wait("that it plays again", |screen| !screen.contents().contains("■ the end"));
     terminal.wait_for("■ the end");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+/// A live engine on a tiny model, in a folder of its own.
+fn tiny(files: &common::tiny::Tiny, folder: &std::path::Path, more: &[&str]) -> Terminal {
+    let target = files.target.to_str().unwrap();
+    let args = ["--model", target, "--raw", "--max-tokens", "60", "-k", "3"];
+    let mut terminal = Terminal::start_in(folder, &[&args, more].concat(), &[]);
+    terminal.wait_for("Type a prompt");
+    terminal
+}
+
+/// Names in a folder that end so.
+fn files_of(folder: &std::path::Path, ending: &str) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(ending)).collect()
+}
+
+#[test]
+fn a_live_engine_is_held_stepped_rewound_questioned_and_goes_on() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
+    terminal.press("the thin inn\r "); // sent, and held at once
+    terminal.wait_for("paused");
+    for round in 1..=3 {
+        terminal.press(">");
+        terminal.wait("a round's end", |screen| {
+            let text = screen.contents();
+            let is_over = |line: &str| line.contains(&format!("Round {round} (live)")) && line.contains("committed");
+            text.lines().any(is_over)
+        });
+    }
+    terminal.press(".");
+    terminal.wait_for("Round 4 (live)");
+    terminal.press("<");
+    terminal.wait_for("the past: round 3 of 4");
+    terminal.press("<;");
+    terminal.wait_for("the past: round 1 of 4");
+    terminal.press("'");
+    terminal.wait_for("the past: round 2 of 4");
+    terminal.press("w");
+    terminal.wait_for("What if: round 2");
+    terminal.press("\u{1b}[C");
+    terminal.wait_for("the drafter must be asked; Enter asks the engine");
+    terminal.press("\r");
+    terminal.wait_for("⑂ turn 1");
+    terminal.wait_for("paused"); // behind the reply
+    terminal.press("u");
+    terminal.wait_for("goes on from turn 1 again");
+    terminal.press(" ");
+    terminal.wait_for("ready");
+    terminal.press("ts");
+    terminal.wait_for("saved as draftscope-");
+    terminal.press("e\r");
+    terminal.wait_for("exported to ./draftscope-");
+    assert_eq!(files_of(folder.path(), ".dscope.jsonl").len(), 1);
+    assert_eq!(files_of(folder.path(), ".html").len(), 1);
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
 }
@@ -231,4 +308,78 @@ fn two_recordings_are_compared_on_the_terminal() {
     terminal.wait_for("Help");
     terminal.press("?q");
     assert_eq!(terminal.ends(), 1, "their tokens differ");
+}
+
+#[test]
+fn the_person_drafts_and_the_target_judges() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let mut terminal = tiny(&files, folder.path(), &["--drafter", "human"]);
+    terminal.press("the thin inn\r");
+    terminal.wait_for("You are the drafter");
+    terminal.press("the\r");
+    terminal.wait("a score", |screen| {
+        let text = screen.contents();
+        (1..=3).any(|drafted| text.contains(&format!("of {drafted} accepted ·")))
+    });
+    terminal.press("\u{3}");
+    terminal.wait_for("stopped");
+    terminal.press("\u{3}");
+    assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
+fn two_settings_race_beside_each_other() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
+    terminal.press("\tv");
+    terminal.wait_for("race beside");
+    terminal.press("\u{1b}[C\u{1b}[B\u{1b}[C"); // a rival, with one draft more
+    terminal.wait("k of the rival", |screen| {
+        screen.contents().lines().any(|line| line.contains("k, draft length") && line.contains(" 4 "))
+    });
+    terminal.press("\r");
+    terminal.wait("the panel is closed", |screen| !screen.contents().contains("race beside"));
+    terminal.press("ithe thin inn\r5");
+    terminal.wait_for("identical so far: 60 tokens");
+    assert!(terminal.text().contains("Rival k=4"), "{}", terminal.text());
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
+fn keys_that_come_with_a_new_size_are_read_at_once() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let mut terminal = tiny(&files, folder.path(), &["--drafter", "none"]);
+    terminal.press("\t");
+    for turn in 0..25 {
+        let (key, tab) = if turn % 2 == 0 { ("2", "[Rounds]") } else { ("4", "[Speed]") };
+        terminal.resize(100 + turn % 2 * 20, 40);
+        terminal.press(key);
+        terminal.wait_for(tab);
+    }
+    terminal.press("q");
+    assert_eq!(terminal.ends(), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_computed_while_nothing_happens() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
+    terminal.press("the thin inn\r");
+    terminal.wait_for("ready");
+    let process = terminal.child.process_id().unwrap();
+    // user and system time in ticks of 10 ms
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    thread::sleep(Duration::from_millis(500));
+    let before = ticks();
+    thread::sleep(Duration::from_secs(3));
+    let used = ticks() - before;
+    assert!(used <= 3, "{used} ticks in 3 s: more than 1 % of a processor");
+    terminal.press("\tq");
+    assert_eq!(terminal.ends(), 0);
 }

@@ -38,6 +38,9 @@ struct RandomDrafter {
 }
 
 impl Drafter for RandomDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self { rng: self.rng.clone(), wrong_length: self.wrong_length }))
+    }
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let spread = if self.wrong_length { 2 * ctx.round.draft_len + 3 } else { ctx.round.draft_len + 1 };
         for _ in 0..self.rng.next_u32() as usize % spread {
@@ -52,6 +55,9 @@ impl Drafter for RandomDrafter {
 struct FailingDrafter(u32);
 
 impl Drafter for FailingDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self(self.0)))
+    }
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         ctx.propose(Draft::certain(TokenId(5))); // what was told before it failed stands
         self.0 += 1;
@@ -63,6 +69,9 @@ impl Drafter for FailingDrafter {
 struct RunnerUp;
 
 impl Drafter for RunnerUp {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let since = ctx.target.checkpoint()?;
         let mut token = *ctx.committed.last().unwrap();
@@ -399,6 +408,9 @@ fn a_failing_drafter_is_told_and_decoding_goes_on() {
 struct Distorted;
 
 impl Drafter for Distorted {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let since = ctx.target.checkpoint()?;
         let sampling = Sampling { temperature: 0.4 * ctx.sampler.sampling.temperature, ..ctx.sampler.sampling };

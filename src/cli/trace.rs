@@ -151,6 +151,10 @@ pub struct BenchArgs {
     /// Measured repeats of everything, each prompt beside plain decoding; one prompt runs first as warm-up
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
+    /// Measure instead what the screen costs: tokens/s with it against without, interleaved; the exit status
+    /// is 1 below 97 %
+    #[arg(long)]
+    pub screen: bool,
     /// Write every figure to this file as JSON, to compare with later
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

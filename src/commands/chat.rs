@@ -2,17 +2,16 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use draftscope::cli::{ChatArgs, LookArgs, ScreenArgs, ViewArg};
 use draftscope::config::UserFiles;
 use draftscope::headless::{Driver, Outcome, Text};
-use draftscope::protocol::{Baseline, Event, Lane, Message, Prompt, Speaker};
-use draftscope::session::Session;
+use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
 use draftscope::stream::FanOut;
-use draftscope::tui::{self, Ended, Page, Saver, TuiOptions};
+use draftscope::tui::{self, Ended, Page, TuiOptions};
+
+use super::{demo, files};
 
 pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     if can_draw() { live(args, files) } else { plain(args) }
@@ -68,35 +67,11 @@ pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
             ViewArg::Learn => Page::Learn,
         },
         split: args.split,
-        save: Some(Saver(Rc::new(save))),
+        save: Some(files::saver()),
+        export: Some(files::exporter()),
+        recordings: Some(demo::lessons()),
         ..look(&args.look, files)
     }
-}
-
-/// Writes the session as a trace into the current folder, under a name of its own.
-fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
-    let write = || -> Result<String> {
-        let mut file = tempfile::NamedTempFile::new_in(".")?;
-        {
-            let mut out = io::BufWriter::new(file.as_file_mut());
-            let mut session = Session::new();
-            let mut line = |event: &Event| -> Result<()> {
-                serde_json::to_writer(&mut out, event)?;
-                Ok(out.write_all(b"\n")?)
-            };
-            for event in events {
-                session.apply(event);
-                line(event)?;
-            }
-            session.end().as_ref().map(line).transpose()?;
-            out.flush()?;
-        }
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let name = format!("draftscope-{}.dscope.jsonl", since_1970.as_secs());
-        file.persist_noclobber(&name)?;
-        Ok(name)
-    };
-    write().map(|name| format!("saved as {name}")).map_err(|error| format!("the session was not saved: {error}"))
 }
 
 /// One prompt per line of standard input, answers as text, no escape codes.

@@ -78,7 +78,7 @@ fn report(summary: &CompareSummary) -> String {
                 "identical    no: {} places differ; token {} is {} plainly and {} speculatively",
                 summary.differing_tokens.unwrap_or(0),
                 d.index + 1,
-                text(&d.plain),
+                text(&d.beside),
                 text(&d.speculative)
             ));
         }

@@ -9,18 +9,7 @@ use draftscope::cli::{ExportArgs, FormatArg};
 use draftscope::export::{self, ExportOptions, Format};
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
-    let format = match args.to {
-        FormatArg::Html => Format::Html,
-        FormatArg::Cast => Format::Cast,
-        FormatArg::Svg => Format::Svg,
-        FormatArg::GifFrames => Format::GifFrames,
-        FormatArg::Perfetto => Format::Perfetto,
-        FormatArg::Csv => Format::Csv,
-        FormatArg::Md => Format::Markdown,
-        FormatArg::VllmJson => Format::VllmJson,
-        FormatArg::Specspecs => Format::Specspecs,
-        FormatArg::Jsonl => Format::Jsonl,
-    };
+    let format = format(args.to);
     let out = args.out.clone().unwrap_or_else(|| beside(&args.file, format));
     if same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
@@ -36,6 +25,21 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     export::export(&recording, format, &out, &options)?;
     println!("{}", out.display());
     Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn format(arg: FormatArg) -> Format {
+    match arg {
+        FormatArg::Html => Format::Html,
+        FormatArg::Cast => Format::Cast,
+        FormatArg::Svg => Format::Svg,
+        FormatArg::GifFrames => Format::GifFrames,
+        FormatArg::Perfetto => Format::Perfetto,
+        FormatArg::Csv => Format::Csv,
+        FormatArg::Md => Format::Markdown,
+        FormatArg::VllmJson => Format::VllmJson,
+        FormatArg::Specspecs => Format::Specspecs,
+        FormatArg::Jsonl => Format::Jsonl,
+    }
 }
 
 /// The recording's name without its endings, and the format's.

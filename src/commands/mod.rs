@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod files;
 pub(crate) mod generate;
 pub(crate) mod identity;
 pub(crate) mod models;
@@ -79,6 +80,7 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
         },
         max_tokens: decode.max_tokens,
         baseline,
+        rival: None,
     };
     settings.validate()?;
     Ok(settings)

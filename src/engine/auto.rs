@@ -158,7 +158,7 @@ impl Auto {
         };
         match (lane, kind) {
             (Lane::Plain, EventKind::Scored { rows, verify_us, .. }) => policy.verified(rows.len(), *verify_us as f64),
-            (Lane::Plain, _) => {}
+            (Lane::Plain | Lane::Rival, _) => {}
             (_, EventKind::RoundStarted { draft_len, .. }) => {
                 self.seen = Seen { asked: (*draft_len).into(), ..Seen::default() };
             }

@@ -99,10 +99,13 @@ impl Control {
     /// Between two phases: takes waiting commands and, when paused, holds. Returns the time held.
     pub(super) fn between_phases(&mut self, end_of_round: bool, outbox: &mut Outbox) -> Duration {
         self.poll(outbox);
+        if self.is_stopped() {
+            return Duration::ZERO; // a step that was asked for is the next answer's
+        }
         if self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round) {
             self.gate = Gate::Closed;
         }
-        if self.gate != Gate::Closed || self.is_stopped() {
+        if self.gate != Gate::Closed {
             return Duration::ZERO;
         }
         let since = Instant::now();
@@ -172,6 +175,7 @@ impl Control {
             // one that nobody asked for is late: its round is over
             Command::ProposeDraft { text } => self.typed = Some(text),
             Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
+            Command::SetRival { rival } => self.change(outbox, |s| s.rival = rival),
             Command::SetMaxTokens { max_tokens } => self.change(outbox, |s| s.max_tokens = max_tokens),
         }
     }

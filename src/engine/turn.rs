@@ -1,4 +1,5 @@
-//! One turn: the speculative lane and, when wanted, a plain one beside it, on one device.
+//! One turn: the speculative lane and, when wanted, a plain one and one with other settings beside it,
+//! on one device.
 //!
 //! Fairness: each lane has its own clock of measured time and the lane that is behind runs next, so
 //! both advance at their true relative speed; a probe gets less. Stop rules live here and nowhere else.
@@ -25,6 +26,15 @@ struct Runner<'a> {
     finished: Option<StopReason>,
 }
 
+/// What is to be answered.
+pub(super) struct Task {
+    pub(super) prompt: Vec<TokenId>,
+    /// The first token of the answer, where a round is run again; else it is picked.
+    pub(super) anchor: Option<TokenId>,
+    /// What the first round drafts; else the drafter is asked.
+    pub(super) drafts: Option<Vec<TokenId>>,
+}
+
 /// What a turn works with.
 pub(super) struct Turn<'a> {
     pub(super) number: u32,
@@ -36,29 +46,31 @@ pub(super) struct Turn<'a> {
 
 impl Turn<'_> {
     /// Answers a prompt on all lanes.
-    pub(super) fn run(&mut self, decoder: &mut Decoder, prompt: &[TokenId]) -> Result<(), SpecError> {
+    pub(super) fn run(&mut self, decoder: &mut Decoder, task: &Task) -> Result<(), SpecError> {
         let settings = self.control.settings();
         decoder.set(&settings);
-        let prefilled = decoder.prefill(self.number, prompt)?;
+        let prefilled = decoder.prefill_to(self.number, &task.prompt, task.anchor)?;
         self.auto.begin_answer();
-        let mut plain = match settings.baseline {
-            Baseline::Off => None,
-            Baseline::Probe(_) | Baseline::Race => Some(decoder.fork_plain()?),
-        };
+        let mut beside = Vec::new();
+        if settings.baseline != Baseline::Off {
+            beside.push((Lane::Plain, decoder.fork_plain()?));
+        }
+        if settings.rival.is_some() {
+            beside.push((Lane::Rival, decoder.fork(&settings.of_lane(Lane::Rival))?));
+        }
         let first = first_of(&prefilled);
-        let beside = plain.is_some().then(|| as_copy(&prefilled));
+        let copy = as_copy(&prefilled);
         self.outbox.send(Lane::Speculative, prefilled);
-        if let Some(copy) = beside {
-            self.outbox.send(Lane::Plain, copy);
+        beside.iter().for_each(|(lane, _)| self.outbox.send(*lane, copy.clone()));
+        if let Some(drafts) = &task.drafts {
+            decoder.propose(drafts.clone());
         }
         let mut lanes = vec![Runner::new(Lane::Speculative, decoder, settings.max_tokens)];
-        if let Some(plain) = plain.as_mut() {
-            lanes.push(Runner::new(Lane::Plain, plain, plain_limit(&settings)));
-        }
+        lanes.extend(beside.iter_mut().map(|(lane, decoder)| Runner::new(*lane, decoder, limit(*lane, &settings))));
         for lane in &mut lanes {
             self.commit(lane, &[first], settings.max_tokens);
+            self.help_drafter(lane, &settings)?;
         }
-        self.help_drafter(&mut lanes[0], &settings)?;
         self.race(&mut lanes, settings)
     }
 
@@ -70,13 +82,20 @@ impl Turn<'_> {
             if let Some(changed) = self.control.take_settings() {
                 settings = changed;
                 self.outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
-                lanes.iter_mut().for_each(|lane| lane.set(&settings));
-                self.help_drafter(&mut lanes[0], &settings)?;
+                for lane in lanes.iter_mut() {
+                    lane.set(&settings);
+                    self.help_drafter(lane, &settings)?;
+                }
+            }
+            if settings.rival.is_none() {
+                let rival = lanes.iter_mut().filter(|lane| lane.lane == Lane::Rival);
+                rival.for_each(|lane| self.finish(lane, StopReason::Measured));
             }
             // a probe has measured what it can when the lane it is compared with is done
             let probing = matches!(settings.baseline, Baseline::Probe(_));
             if probing && lanes[0].finished.is_some() {
-                lanes.iter_mut().skip(1).for_each(|lane| self.finish(lane, StopReason::Measured));
+                let plain = lanes.iter_mut().filter(|lane| lane.lane == Lane::Plain);
+                plain.for_each(|lane| self.finish(lane, StopReason::Measured));
             }
             let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
             match waiting.min_by_key(|lane| lane.due(probing)) {
@@ -110,6 +129,7 @@ impl Turn<'_> {
 
     /// The oracle replays the plain answer, so that is worked out first, on a copy and on nobody's clock.
     fn help_drafter(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<(), SpecError> {
+        let settings = settings.of_lane(lane.lane);
         let is_plain = settings.draft_len == 0 && settings.draft_len_mode == DraftLenMode::Fixed;
         if settings.drafter != DrafterKind::Oracle || is_plain || lane.finished.is_some() {
             return Ok(());
@@ -190,16 +210,8 @@ impl<'a> Runner<'a> {
 
     /// The plain lane stays plain whatever k is.
     fn set(&mut self, settings: &Settings) {
-        match self.lane {
-            Lane::Speculative => {
-                self.limit = settings.max_tokens;
-                self.decoder.set(settings);
-            }
-            Lane::Plain => {
-                self.limit = plain_limit(settings);
-                self.decoder.set(&Settings { draft_len: 0, probe_depth: 0, ..*settings });
-            }
-        }
+        self.limit = limit(self.lane, settings);
+        self.decoder.set(&settings.of_lane(self.lane));
     }
 }
 
@@ -215,11 +227,12 @@ fn kept(codec: &TextCodec, tokens: impl Iterator<Item = TokenId>, left: u32) -> 
     kept
 }
 
-fn plain_limit(settings: &Settings) -> u32 {
-    match settings.baseline {
-        Baseline::Off => 0,
-        Baseline::Probe(tokens) => tokens.min(settings.max_tokens),
-        Baseline::Race => settings.max_tokens,
+/// Tokens that a lane may output.
+fn limit(lane: Lane, settings: &Settings) -> u32 {
+    match (lane, settings.baseline) {
+        (Lane::Plain, Baseline::Off) => 0,
+        (Lane::Plain, Baseline::Probe(tokens)) => tokens.min(settings.max_tokens),
+        _ => settings.max_tokens,
     }
 }
 
@@ -230,7 +243,7 @@ fn first_of(prefilled: &EventKind) -> TokenId {
     }
 }
 
-/// The plain lane begins with a copy of the caches: nothing is read again.
+/// A lane beside begins with a copy of the caches: nothing is read again.
 fn as_copy(prefilled: &EventKind) -> EventKind {
     let mut copy = prefilled.clone();
     if let EventKind::Prefilled { prompt, cached, took_us, .. } = &mut copy {

@@ -24,7 +24,7 @@ use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster};
 use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
-use super::turn::Turn;
+use super::turn::{Task, Turn};
 use super::{CostMemory, EngineConfig};
 
 /// Runs the engine to its end.
@@ -79,10 +79,9 @@ fn serve(
         number += 1;
         let (text, branch) = (prompt.typed().to_owned(), prompt.branch());
         outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text, branch });
-        match tokens_of(&prompt, &codec, template.as_ref(), &decoder) {
-            Ok(tokens) => {
-                Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &tokens)?;
-            }
+        let tokens = tokens_of(&prompt, &codec, template.as_ref(), &decoder);
+        match tokens.and_then(|tokens| task(&prompt, tokens, &codec, &decoder)) {
+            Ok(task) => Turn { number, codec: &codec, auto: &mut auto, control, outbox }.run(&mut decoder, &task)?,
             Err(error) => refuse(outbox, &error),
         }
     }
@@ -162,6 +161,24 @@ fn tokens_of(
         return Err(ModelError::ContextFull { needed: tokens.len() + 1, ctx_len }.into());
     }
     Ok(tokens)
+}
+
+/// The tokens as they are to be answered: all of them a prompt, or the last one the anchor of a round
+/// that is run again.
+fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &Decoder) -> Result<Task, SpecError> {
+    let again = match prompt {
+        Prompt::Branch(from) => from.again.as_ref().filter(|_| tokens.len() > 1),
+        Prompt::Raw(_) | Prompt::Chat(_) => None,
+    };
+    let Some(again) = again else {
+        return Ok(Task { prompt: tokens, anchor: None, drafts: None });
+    };
+    let mut drafts = known(&again.drafts, decoder.target().spec().info.vocab)?;
+    if !again.text.is_empty() {
+        drafts.extend(codec.encode(&again.text)?);
+    }
+    let anchor = tokens.pop();
+    Ok(Task { prompt: tokens, anchor, drafts: Some(drafts).filter(|drafts| !drafts.is_empty()) })
 }
 
 /// Tokens of a continuation, which come from outside: the target must have them all.

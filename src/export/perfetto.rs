@@ -34,16 +34,13 @@ pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
 }
 
 fn process(lane: Lane) -> u32 {
-    match lane {
-        Lane::Speculative => 1,
-        Lane::Plain => 2,
-    }
+    lane.index() as u32 + 1
 }
 
 fn names() -> Vec<Value> {
     let mut names = Vec::new();
-    for (lane, name) in [(Lane::Speculative, "speculative"), (Lane::Plain, "plain")] {
-        let pid = process(lane);
+    for lane in [Lane::Speculative, Lane::Plain, Lane::Rival] {
+        let (pid, name) = (process(lane), lane.name());
         names.push(json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}));
         for (tid, name) in [(DRAFTER, "drafter"), (TARGET, "target")] {
             names.push(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}));
@@ -55,9 +52,9 @@ fn names() -> Vec<Value> {
 /// Where each lane's last slice ended, and what its rounds came to.
 #[derive(Default)]
 struct Lanes {
-    ends: [u64; 2],
-    drafted: [u64; 2],
-    accepted: [u64; 2],
+    ends: [u64; Lane::ALL.len()],
+    drafted: [u64; Lane::ALL.len()],
+    accepted: [u64; Lane::ALL.len()],
 }
 
 impl Lanes {

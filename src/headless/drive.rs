@@ -63,10 +63,8 @@ impl Driver {
                     return Outcome::Failed(notice.unwrap_or("the prompt was refused").to_owned());
                 }
                 EventKind::Finished { .. } => open.retain(|lane| *lane != event.lane),
-                EventKind::Prefilled { .. }
-                    if event.lane == Lane::Speculative && has_plain(self.session.settings()) =>
-                {
-                    open.push(Lane::Plain);
+                EventKind::Prefilled { .. } if event.lane == Lane::Speculative => {
+                    open.extend(beside(self.session.settings()));
                 }
                 _ => {}
             }
@@ -85,6 +83,8 @@ impl Driver {
     }
 }
 
-fn has_plain(settings: &Settings) -> bool {
-    settings.baseline != Baseline::Off
+/// The lanes that run beside.
+fn beside(settings: &Settings) -> impl Iterator<Item = Lane> {
+    let plain = (settings.baseline != Baseline::Off).then_some(Lane::Plain);
+    plain.into_iter().chain(settings.rival.map(|_| Lane::Rival))
 }

@@ -175,7 +175,7 @@ mod tests {
         let summary = CompareSummary::of(session.turns()).unwrap();
         let divergence = summary.first_divergence.unwrap();
         assert!(!summary.identical);
-        assert_eq!((divergence.index, divergence.plain.unwrap().id), (1, TokenId(8)));
+        assert_eq!((divergence.index, divergence.beside.unwrap().id), (1, TokenId(8)));
         assert_eq!(divergence.speculative.unwrap().id, TokenId(6));
     }
 }

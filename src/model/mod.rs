@@ -220,4 +220,10 @@ pub trait MtpModule {
 
     /// Token of each logit, ascending.
     fn draft_vocab(&self) -> &[TokenId];
+
+    /// The same module, weights shared, with a copy of the cache.
+    ///
+    /// # Errors
+    /// When the cache cannot be copied.
+    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError>;
 }

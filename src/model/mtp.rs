@@ -229,6 +229,23 @@ impl MtpModule for CandleMtp {
     fn draft_vocab(&self) -> &[TokenId] {
         &self.vocab
     }
+
+    /// Tensors are shared; only the cache is copied.
+    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+        Ok(Box::new(Self {
+            target: Arc::clone(&self.target),
+            config: self.config.clone(),
+            embedding_norm: self.embedding_norm.clone(),
+            hidden_norm: self.hidden_norm.clone(),
+            project: self.project.clone(),
+            block: self.block.clone(),
+            norm: self.norm.clone(),
+            head: self.head.clone(),
+            vocab: self.vocab.clone(),
+            rope: self.rope.clone(),
+            cache: self.cache.copy()?,
+        }))
+    }
 }
 
 /// A parsed safetensors file of a module.

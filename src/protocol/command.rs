@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Baseline, Branch, DrafterKind, Drafting, Leniency, Sampling, TokenId, VerifyRule};
+use super::{Baseline, Branch, DrafterKind, Drafting, Leniency, Rival, Sampling, TokenId, VerifyRule};
 
 /// A request to a source; obeyed between two phases of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,12 @@ pub enum Command {
     SetBaseline {
         /// The new way.
         baseline: Baseline,
+    },
+    /// Race other settings beside the run, or no longer: from the next turn on. A change of those that
+    /// race already is in force from the next round on.
+    SetRival {
+        /// The settings; none races nobody.
+        rival: Option<Rival>,
     },
     /// Change the longest answer, at once.
     SetMaxTokens {
@@ -137,6 +143,20 @@ pub struct Continuation {
     pub tokens: Vec<TokenId>,
     /// Where it leaves that turn.
     pub branch: Branch,
+    /// The last of `tokens` is the anchor of a round that is to be run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+}
+
+/// A round that is run again from its anchor, under the settings of now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// Drafts that are proposed as they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drafts: Vec<TokenId>,
+    /// What is proposed behind them, as text. With no drafts either, the drafter is asked as ever.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
 }
 
 impl Prompt {

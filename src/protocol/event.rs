@@ -31,9 +31,30 @@ pub enum Lane {
     Speculative,
     /// The same target with k = 0, measured beside it.
     Plain,
+    /// The same target with [`Settings::rival`]'s settings, raced beside it.
+    Rival,
 }
 
 impl Lane {
+    /// Every lane, in the order in which its parts of a record are kept.
+    pub const ALL: &'static [Self] = &[Self::Speculative, Self::Plain, Self::Rival];
+
+    /// Name in JSON and on screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Speculative => "speculative",
+            Self::Plain => "plain",
+            Self::Rival => "rival",
+        }
+    }
+
+    /// Its place in [`Lane::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Whether it is the main lane (the one left out in JSON).
     #[must_use]
     pub fn is_speculative(&self) -> bool {
@@ -66,7 +87,7 @@ pub enum StopReason {
     ContextFull,
     /// The user stopped it.
     Stopped,
-    /// The plain lane has measured enough.
+    /// The lane beside is no longer wanted, or has measured enough.
     Measured,
     /// The prompt cannot be answered; a notice before says why.
     Refused,

@@ -33,7 +33,7 @@ impl<'a> Head<'a> {
     /// # Errors
     /// When the line is no JSON object with these fields.
     pub(crate) fn of(line: &'a str) -> Result<Self, Error> {
-        let is_whole = |head: &Self| head.lane == Lane::Plain || !line.contains("\"lane\"");
+        let is_whole = |head: &Self| head.lane != Lane::Speculative || !line.contains("\"lane\"");
         Self::quick(line).filter(is_whole).map_or_else(|| serde_json::from_str(line), Ok)
     }
 
@@ -41,10 +41,9 @@ impl<'a> Head<'a> {
     pub(crate) fn quick(line: &'a str) -> Option<Self> {
         let (seq, rest) = number(line.strip_prefix("{\"seq\":")?)?;
         let (at_us, rest) = number(rest.strip_prefix(",\"at_us\":")?)?;
-        let (lane, rest) = match rest.strip_prefix(",\"lane\":\"plain\"") {
-            Some(rest) => (Lane::Plain, rest),
-            None => (Lane::Speculative, rest),
-        };
+        let beside = [(Lane::Plain, ",\"lane\":\"plain\""), (Lane::Rival, ",\"lane\":\"rival\"")];
+        let found = beside.iter().find_map(|(lane, text)| Some((*lane, rest.strip_prefix(text)?)));
+        let (lane, rest) = found.unwrap_or((Lane::Speculative, rest));
         let rest = rest.strip_prefix(",\"type\":\"")?;
         let len = rest.bytes().position(|byte| !byte.is_ascii_lowercase() && byte != b'_')?;
         rest[len..].starts_with('"').then(|| Self { seq, at_us, lane, kind: Cow::Borrowed(&rest[..len]) })
@@ -253,6 +252,8 @@ mod tests {
         for line in &lines[..3] {
             assert_eq!(Event::of_line(line.as_bytes()).unwrap(), expected, "{line}");
         }
+        let rival = lines[0].replace("plain", "rival");
+        assert_eq!(Event::of_line(rival.as_bytes()).unwrap(), Event { lane: Lane::Rival, ..expected.clone() });
         // the quick look must not take a lane that stands elsewhere for none
         assert_eq!(Event::of_line(lines[3].as_bytes()).unwrap(), expected);
     }

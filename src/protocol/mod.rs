@@ -17,14 +17,14 @@ mod summary;
 mod token;
 mod verdict;
 
-pub use command::{Command, Continuation, Landmark, Message, Prompt, Speaker};
+pub use command::{Again, Command, Continuation, Landmark, Message, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub use event::{Branch, Event, EventKind, Lane, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
 pub(crate) use line::Head;
 pub use rule::{Departure, Leniency, VerifyRule};
-pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Sampling, Settings, SettingsError};
+pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, Sampling, Settings, SettingsError};
 pub use summary::RunSummary;
 pub use token::{Candidate, Piece, Prediction, TokenBytes, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DrafterKind, Drafting, Leniency, VerifyRule};
+use super::{DrafterKind, Drafting, Lane, Leniency, VerifyRule};
 
 /// Longest draft a round may carry. Verification runs one row more.
 pub const MAX_DRAFT_LEN: u8 = 15;
@@ -80,6 +80,48 @@ pub enum DraftLenMode {
     Auto,
 }
 
+/// Other settings, raced beside the run's own on the same prompt: caches and clock of their own, all
+/// else as in the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rival {
+    /// k, 0 to [`MAX_DRAFT_LEN`].
+    pub draft_len: u8,
+    /// Who drafts. Nobody is asked for drafts here: with `human` nothing is drafted.
+    pub drafter: DrafterKind,
+    /// How drafts are judged.
+    pub rule: VerifyRule,
+    /// Temperature; the rest of the sampling is the run's.
+    pub temperature: f32,
+}
+
+impl Rival {
+    /// The run's own settings, as a rival to change.
+    #[must_use]
+    pub const fn like(settings: &Settings) -> Self {
+        Self {
+            draft_len: settings.draft_len,
+            drafter: settings.drafter,
+            rule: settings.rule,
+            temperature: settings.sampling.temperature,
+        }
+    }
+
+    /// All settings of the rival's lane.
+    #[must_use]
+    pub const fn settings(&self, run: &Settings) -> Settings {
+        Settings {
+            draft_len: self.draft_len,
+            draft_len_mode: DraftLenMode::Fixed,
+            probe_depth: 0,
+            drafter: self.drafter,
+            rule: self.rule,
+            sampling: Sampling { temperature: self.temperature, ..run.sampling },
+            rival: None,
+            ..*run
+        }
+    }
+}
+
 /// Everything that can change between rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -109,6 +151,9 @@ pub struct Settings {
     pub max_tokens: u32,
     /// How plain decoding is measured.
     pub baseline: Baseline,
+    /// Other settings that are raced beside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rival: Option<Rival>,
 }
 
 impl Default for Settings {
@@ -124,11 +169,22 @@ impl Default for Settings {
             sampling: Sampling::default(),
             max_tokens: 512,
             baseline: Baseline::PROBE,
+            rival: None,
         }
     }
 }
 
 impl Settings {
+    /// The settings of a lane.
+    #[must_use]
+    pub fn of_lane(&self, lane: Lane) -> Self {
+        match (lane, self.rival) {
+            (Lane::Rival, Some(rival)) => rival.settings(self),
+            (Lane::Plain, _) => Self { draft_len: 0, draft_len_mode: DraftLenMode::Fixed, probe_depth: 0, ..*self },
+            _ => *self,
+        }
+    }
+
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
@@ -137,7 +193,8 @@ impl Settings {
         within("max-tokens", self.max_tokens.into(), 1.0, 1e6)?;
         self.drafting.validate()?;
         self.leniency.validate()?;
-        self.sampling.validate()
+        self.sampling.validate()?;
+        self.rival.map_or(Ok(()), |rival| rival.settings(self).validate())
     }
 }
 

@@ -103,12 +103,13 @@ impl Account {
         }
     }
 
-    /// The account of one turn: medians of its own rounds in both lanes. None until rounds of one row
+    /// The account of one turn: medians of its own newest rounds in both lanes. None until rounds of one row
     /// and rounds with drafts were measured.
     #[must_use]
     pub fn of_turn(turn: &Turn) -> Option<Self> {
         let stats = turn.answer(Lane::Speculative).stats();
-        let rounds = [Lane::Speculative, Lane::Plain].into_iter().flat_map(|lane| &turn.answer(lane).rounds);
+        let newest = |lane| turn.answer(lane).rounds.iter().rev().take(NEWEST);
+        let rounds = [Lane::Speculative, Lane::Plain].into_iter().flat_map(newest);
         let rounds: Vec<&Round> = rounds.map(AsRef::as_ref).filter(|round: &&Round| round.is_complete).collect();
         let drafted = stats.drafted();
         if drafted == 0 {
@@ -129,6 +130,9 @@ impl Account {
         self.worths.iter().find(|worth| worth.draft_len == draft_len)
     }
 }
+
+/// Rounds of each lane whose passes are looked at: enough for a median, however long the answer.
+const NEWEST: usize = 1024;
 
 /// Median T(m) of rounds by width; widths between measured ones are interpolated, none are added behind.
 fn by_width(rounds: &[&Round]) -> Option<Vec<f64>> {

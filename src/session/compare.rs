@@ -1,7 +1,7 @@
-//! Two lanes of one turn against each other: how much faster, and how long the same.
+//! Lanes of one turn against each other: how much faster, and how long the same.
 //!
-//! Invariant: nothing is compared across turns, and nothing is estimated; without a measured plain
-//! lane there is no speedup and no agreement. Why two answers part is not explained here.
+//! Invariant: nothing is compared across turns, and nothing is estimated; without a measured lane
+//! beside there is no speedup and no agreement. Why two answers part is not explained here.
 
 use serde::Serialize;
 
@@ -25,17 +25,23 @@ pub struct Divergence {
     pub index: usize,
     /// The speculative lane's token; none when that answer had ended.
     pub speculative: Option<Piece>,
-    /// The plain lane's token; none when that answer had ended.
-    pub plain: Option<Piece>,
+    /// The token of the lane beside; none when that answer had ended.
+    #[serde(rename = "plain")]
+    pub beside: Option<Piece>,
 }
 
 impl Turn {
     /// Speculative ÷ plain tokens per second, both measured in this turn.
     #[must_use]
     pub fn speedup(&self) -> Option<f64> {
-        let fast = self.answer(Lane::Speculative).stats().tokens_per_second()?;
-        let plain = self.answer(Lane::Plain).stats().tokens_per_second()?;
-        Some(fast / plain)
+        self.speedup_over(Lane::Plain)
+    }
+
+    /// The run's own ÷ another lane's tokens per second, both measured in this turn.
+    #[must_use]
+    pub fn speedup_over(&self, lane: Lane) -> Option<f64> {
+        let own = self.answer(Lane::Speculative).stats().tokens_per_second()?;
+        Some(own / self.answer(lane).stats().tokens_per_second()?)
     }
 
     /// Places at which the two answers do not hold the same token; none while one of them has written
@@ -50,10 +56,16 @@ impl Turn {
         Some(fast.tokens.len().max(plain.tokens.len()) - same)
     }
 
-    /// How far both lanes wrote the same; none while one of them has written nothing.
+    /// How far the plain lane wrote the same; none while one of them has written nothing.
     #[must_use]
     pub fn agreement(&self) -> Option<Agreement> {
-        let (fast, plain) = (self.answer(Lane::Speculative), self.answer(Lane::Plain));
+        self.agreement_with(Lane::Plain)
+    }
+
+    /// The same for any lane beside.
+    #[must_use]
+    pub fn agreement_with(&self, lane: Lane) -> Option<Agreement> {
+        let (fast, plain) = (self.answer(Lane::Speculative), self.answer(lane));
         if fast.tokens.is_empty() || plain.tokens.is_empty() {
             return None;
         }
@@ -69,7 +81,7 @@ impl Turn {
         };
         Some(Agreement {
             identical,
-            divergence: differs.then_some(Divergence { index: identical, speculative: a, plain: b }),
+            divergence: differs.then_some(Divergence { index: identical, speculative: a, beside: b }),
         })
     }
 }

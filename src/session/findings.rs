@@ -162,6 +162,9 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
     let prob = prob_of(round, index, &next).map_or(String::new(), |p| format!(" {p:.2}"));
     let name = quoted(&next);
     Some(match drafts {
+        0 if round.round == 0 => {
+            format!("the prompt's last row gives the first token: the target's own {name}{prob}; nobody drafted it")
+        }
         0 => format!("no drafts: the target's own {name}{prob} is committed"),
         1 => format!("the draft was accepted: bonus {name}{prob} from the same pass"),
         _ => format!("all {drafts} drafts accepted: bonus {name}{prob} from the same pass"),

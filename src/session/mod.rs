@@ -36,7 +36,7 @@ pub use observed::{Median, Observed};
 pub use position::{Facts, facts, residual};
 pub use round::{DraftCell, Round};
 pub use stats::{LaneStats, SpeedPoint};
-pub use timeline::{Stop, Timeline};
+pub use timeline::{Moment, Stop, Timeline};
 pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
 pub use what_if::{Reply, Wish, what_if};
 
@@ -99,7 +99,7 @@ pub struct Session {
     header: Option<Box<Header>>,
     settings: Settings,
     turns: Vec<Turn>,
-    lanes: [LaneState; 2],
+    lanes: [LaneState; Lane::ALL.len()],
     paused: bool,
     loading: Option<Loading>,
     failure: Option<String>,
@@ -137,13 +137,6 @@ struct LaneState {
     phase: Phase,
     /// Index of the turn it works on.
     turn: Option<usize>,
-}
-
-const fn slot(lane: Lane) -> usize {
-    match lane {
-        Lane::Speculative => 0,
-        Lane::Plain => 1,
-    }
 }
 
 impl Session {
@@ -206,37 +199,38 @@ impl Session {
                 let index = self.turn_index(*turn);
                 self.turns[index].typed.clone_from(text);
                 self.turns[index].branch = *branch;
-                self.lanes[slot(lane)] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
+                self.lanes[lane.index()] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
             }
             EventKind::Prefilled { turn, .. } => {
                 let index = self.turn_index(*turn);
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
-                self.turns[index].answers[slot(lane)] = Arc::new(Answer::prefilled(kind, kept));
-                self.lanes[slot(lane)] = LaneState { phase: Phase::Between, turn: Some(index) };
+                let answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
+                self.turns[index].answers[lane.index()] = Arc::new(answer);
+                self.lanes[lane.index()] = LaneState { phase: Phase::Between, turn: Some(index) };
             }
             EventKind::Finished { reason } => {
                 if let Some(answer) = self.working_answer(lane) {
                     answer.finished = Some(*reason);
                 }
-                self.lanes[slot(lane)].phase = Phase::Idle;
+                self.lanes[lane.index()].phase = Phase::Idle;
             }
             _ => self.apply_to_answer(lane, kind),
         }
     }
 
     fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
-        let settings = self.settings;
+        let settings = self.settings.of_lane(lane);
         let Some(answer) = self.working_answer(lane) else {
             return;
         };
         if let Some(phase) = answer.apply(kind, &settings) {
-            self.lanes[slot(lane)].phase = phase;
+            self.lanes[lane.index()].phase = phase;
         }
     }
 
     fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {
-        let index = self.lanes[slot(lane)].turn?;
-        self.turns.get_mut(index).map(|turn| Arc::make_mut(&mut turn.answers[slot(lane)]))
+        let index = self.lanes[lane.index()].turn?;
+        self.turns.get_mut(index).map(|turn| Arc::make_mut(&mut turn.answers[lane.index()]))
     }
 
     /// Index of the turn with this number, opened when it is new.
@@ -318,7 +312,7 @@ impl Session {
     /// What a lane is doing.
     #[must_use]
     pub fn phase(&self, lane: Lane) -> Phase {
-        self.lanes[slot(lane)].phase
+        self.lanes[lane.index()].phase
     }
 
     /// Whether any lane works on an answer (also while it is held).

@@ -64,6 +64,8 @@ pub struct Round {
     pub probe_us: u64,
     /// Whether the commit has been told.
     pub is_complete: bool,
+    /// Whether the moment on show lies within the commit, so that `committed` is only its beginning.
+    pub is_partial: bool,
 }
 
 impl Round {
@@ -169,6 +171,17 @@ impl Round {
     /// Whether the token of a column was accepted or added, and then cut off by a stop rule.
     #[must_use]
     pub fn is_cut(&self, index: usize) -> bool {
+        !self.is_partial && self.lacks(index)
+    }
+
+    /// Whether the token of a column was accepted or added, and is not out yet at the moment on show.
+    #[must_use]
+    pub fn is_held(&self, index: usize) -> bool {
+        self.is_partial && self.lacks(index)
+    }
+
+    /// Whether the token of a column was accepted or added and is not among those committed.
+    fn lacks(&self, index: usize) -> bool {
         let place = if self.next_index() == Some(index) {
             Some(self.accepted())
         } else {

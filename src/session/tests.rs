@@ -127,7 +127,7 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
 }
 
 /// A tree: anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); a lenient rule took ' sea' for ' sky'.
-fn tree_round(script: &mut Script) {
+pub(crate) fn tree_round(script: &mut Script) {
     let round = 1;
     let drafts = [(" a", 0), (" the", 0), (" sky", 2), (" sea", 2)];
     script.push(Lane::Speculative, EventKind::RoundStarted { round, base_len: 4, draft_len: 2 });
@@ -225,7 +225,7 @@ fn lanes_agree_until_they_do_not() {
     let agreement = fold(&script.events).turns()[0].agreement().unwrap();
     let divergence = agreement.divergence.unwrap();
     assert_eq!((agreement.identical, divergence.index), (2, 2));
-    assert_eq!(divergence.plain, Some(piece(" you")));
+    assert_eq!(divergence.beside, Some(piece(" you")));
 }
 
 #[test]

@@ -11,11 +11,12 @@ use crate::protocol::{Event, EventKind, Lane};
 
 use super::Session;
 
-/// Rounds between two snapshots.
-const ROUNDS_PER_SNAPSHOT: usize = 64;
+/// Rounds between two snapshots. Each snapshot has the tokens of a running answer to itself, so that few
+/// of them keep a long one small; folding so many rounds takes some milliseconds.
+const ROUNDS_PER_SNAPSHOT: usize = 512;
 
 /// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, some 4,000 rounds can be gone back.
-const MAX_SNAPSHOTS: usize = 64;
+const MAX_SNAPSHOTS: usize = 8;
 
 /// A distance in time that a key moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +28,10 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Whether a moment right after this event is one to stop at. The plain lane runs beside: what
-    /// happens there is seen at the stops of the other.
+    /// Whether a moment right after this event is one to stop at. Other lanes run beside: what happens
+    /// there is seen at the stops of the run's own.
     fn is_at(self, event: &Event) -> bool {
-        if event.lane == Lane::Plain {
+        if event.lane != Lane::Speculative {
             return false;
         }
         match event.kind {
@@ -38,6 +39,25 @@ impl Stop {
             EventKind::Drafted { .. } | EventKind::Scored { .. } | EventKind::Verified { .. } => self == Self::Phase,
             _ => false,
         }
+    }
+}
+
+/// A moment of a run: after so many events and, of a commit that comes next, so many of its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Events, all of them whole.
+    pub events: u64,
+    /// Tokens of the event behind them; fewer than it has.
+    pub tokens: usize,
+}
+
+/// Output tokens that an event brings in the run's own lane.
+fn tokens_of(event: &Event) -> usize {
+    match &event.kind {
+        _ if event.lane != Lane::Speculative => 0,
+        EventKind::Prefilled { .. } => 1,
+        EventKind::Committed { tokens, .. } => tokens.len(),
+        _ => 0,
     }
 }
 
@@ -50,6 +70,8 @@ struct Snapshot {
 /// A moment on show that is not the newest.
 struct Past {
     at: u64,
+    /// Tokens of the next event that are out.
+    tokens: usize,
     session: Session,
 }
 
@@ -163,7 +185,7 @@ impl Timeline {
 
     /// The moment after the last event up to this time; none when no such moment is kept.
     #[must_use]
-    pub fn moment(&self, at_us: u64) -> Option<u64> {
+    pub fn at_time(&self, at_us: u64) -> Option<u64> {
         let index = self.events.partition_point(|event| event.at_us <= at_us) as u64;
         (index > 0).then_some(self.first + index)
     }
@@ -196,7 +218,12 @@ impl Timeline {
 
     /// Shows the state after so many events; the nearest that is kept.
     pub fn go(&mut self, at: u64) {
-        let at = at.max(self.first);
+        self.go_to(Moment { events: at, tokens: 0 });
+    }
+
+    /// Shows a moment; the nearest that is kept.
+    pub fn go_to(&mut self, moment: Moment) {
+        let at = moment.events.max(self.first);
         if at >= self.end() {
             self.past = None;
             return;
@@ -207,19 +234,64 @@ impl Timeline {
             past.session.apply(event);
         }
         past.at = at;
+        if let Some(event) = self.events.get((at - self.first) as usize).filter(|e| moment.tokens < tokens_of(e)) {
+            past.tokens = moment.tokens;
+            if moment.tokens > 0 {
+                past.session.apply_part(event, moment.tokens);
+            }
+        }
         self.past = Some(past);
+    }
+
+    /// What is on show.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        Moment { events: self.at(), tokens: self.past.as_ref().map_or(0, |past| past.tokens) }
+    }
+
+    /// The moment at which the newest token on show was not out yet; none when none is.
+    #[must_use]
+    pub fn token_before(&self) -> Option<Moment> {
+        let now = self.moment();
+        if now.tokens > 1 {
+            return Some(Moment { tokens: now.tokens - 1, ..now });
+        }
+        let kept = (now.events - self.first) as usize;
+        let bears = |(index, event): (usize, &Event)| (tokens_of(event) > 0).then_some((index, tokens_of(event)));
+        let mut all = self.events.iter().enumerate().take(kept).rev().filter_map(bears);
+        let end = |index: usize| Moment { events: self.first + index as u64 + 1, tokens: 0 };
+        let (last, count) = all.next()?;
+        if now.tokens == 1 {
+            return Some(end(last));
+        }
+        match count {
+            1 => all.next().map(|(index, _)| end(index)),
+            _ => Some(Moment { events: self.first + last as u64, tokens: count - 1 }),
+        }
+    }
+
+    /// The moment at which one more token is out; none when there is no later one.
+    #[must_use]
+    pub fn token_after(&self) -> Option<Moment> {
+        let now = self.moment();
+        let from = (now.events - self.first) as usize;
+        let (index, event) = self.events.iter().enumerate().skip(from).find(|(_, event)| tokens_of(event) > 0)?;
+        let out = if index == from { now.tokens + 1 } else { 1 };
+        let events = self.first + index as u64;
+        let is_whole = out >= tokens_of(event);
+        Some(if is_whole { Moment { events: events + 1, tokens: 0 } } else { Moment { events, tokens: out } })
     }
 
     /// The latest known state not behind `at`: what is on show, a snapshot, or the beginning.
     fn nearest(&mut self, at: u64) -> Past {
         let snapshot = self.snapshots.iter().rev().find(|snapshot| snapshot.at <= at);
         let base = snapshot.map_or(self.first, |snapshot| snapshot.at);
-        if let Some(past) = self.past.take_if(|past| past.at <= at && past.at >= base) {
+        if let Some(past) = self.past.take_if(|past| past.at <= at && past.at >= base && past.tokens == 0) {
             return past;
         }
         snapshot.map_or_else(
-            || Past { at: self.first, session: Session::new() },
-            |snapshot| Past { at: snapshot.at, session: snapshot.session.clone() },
+            || Past { at: self.first, tokens: 0, session: Session::new() },
+            |snapshot| Past { at: snapshot.at, tokens: 0, session: snapshot.session.clone() },
         )
     }
 
@@ -227,7 +299,8 @@ impl Timeline {
     /// which no phase came looks like the present and is passed over.
     #[must_use]
     pub fn before(&self, stop: Stop) -> Option<u64> {
-        let mut kept = (self.at() - self.first).saturating_sub(1) as usize;
+        let Moment { events, tokens } = self.moment();
+        let mut kept = (events - self.first).saturating_sub(u64::from(tokens == 0)) as usize;
         if !self.is_past() {
             let newest = self.events.iter().rposition(|event| Stop::Phase.is_at(event))?;
             kept = kept.min(newest);
@@ -258,15 +331,35 @@ impl Timeline {
         index.map_or(self.end(), |index| self.first + index as u64 + 1)
     }
 
-    /// The moment at which a round of the speculative lane was committed.
+    /// The moment at which a round of the speculative lane was committed; round 0 is the prompt's
+    /// passes of this turn.
     #[must_use]
-    pub fn round_end(&self, round: u32) -> Option<u64> {
+    pub fn round_end(&self, turn: u32, round: u32) -> Option<u64> {
         let ends = |event: &Event| {
             event.lane == Lane::Speculative
-                && matches!(event.kind, EventKind::Committed { round: number, .. } if number == round)
+                && match event.kind {
+                    EventKind::Committed { round: number, .. } => number == round,
+                    EventKind::Prefilled { turn: number, .. } => round == 0 && number == turn,
+                    _ => false,
+                }
         };
         let index = self.events.iter().rposition(ends)?;
         Some(self.first + index as u64 + 1)
+    }
+}
+
+impl Session {
+    /// Takes the first tokens of a commit only: what was out at a moment within it.
+    fn apply_part(&mut self, event: &Event, count: usize) {
+        let mut part = event.clone();
+        if let EventKind::Committed { tokens, .. } = &mut part.kind {
+            tokens.truncate(count);
+        }
+        let before = self.working_answer(event.lane).map(|answer| answer.stats().clone());
+        self.apply(&part);
+        if let Some((answer, before)) = self.working_answer(event.lane).zip(before) {
+            answer.hold(before);
+        }
     }
 }
 
@@ -292,7 +385,7 @@ mod tests {
     fn long() -> Vec<Event> {
         let mut script = Script::started();
         script.prompt("hi", "Hello");
-        for _ in 0..64 * 70 {
+        for _ in 0..ROUNDS_PER_SNAPSHOT * (MAX_SNAPSHOTS + 2) {
             script.round(&[(" a", 0.5)], &[(" a", 0.5), (" b", 0.5)]);
         }
         script.events
@@ -364,5 +457,35 @@ mod tests {
                 prop_assert_eq!(told(timeline.shown()), told(&fold(run)));
             }
         }
+    }
+
+    #[test]
+    fn each_token_has_its_moment() {
+        let mut time = timeline(&conversation().events);
+        let count = |time: &Timeline| -> usize {
+            time.shown().turns().iter().map(|turn| turn.answer(Lane::Speculative).tokens.len()).sum()
+        };
+        let all = count(&time);
+        for left in (1..all).rev() {
+            let moment = time.token_before().unwrap();
+            time.go_to(moment);
+            assert_eq!((time.moment(), count(&time)), (moment, left));
+        }
+        assert_eq!(time.token_before(), None, "the first token was there from the start");
+        for more in 2..=all {
+            let moment = time.token_after().unwrap();
+            time.go_to(moment);
+            assert_eq!(count(&time), more);
+        }
+        assert_eq!(time.token_after(), None);
+        // a whole moment looks as it did, also right after a part of a commit
+        let within = (0..time.end()).find(|at| {
+            time.go_to(Moment { events: *at, tokens: 1 });
+            time.moment().tokens == 1
+        });
+        time.go(within.unwrap() + 1);
+        let mut folded = Session::new();
+        conversation().events[..=within.unwrap() as usize].iter().for_each(|event| folded.apply(event));
+        assert_eq!(time.shown().turns(), folded.turns());
     }
 }

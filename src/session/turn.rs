@@ -7,9 +7,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::protocol::{Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId};
+use crate::protocol::{
+    Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
+};
 
-use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, slot, text};
+use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Where an output token came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +82,7 @@ pub struct Turn {
     /// The turn that this one goes on from, if it does not answer a new prompt.
     pub branch: Option<Branch>,
     /// Shared with copies of the session: going back in time keeps many.
-    pub(super) answers: [Arc<Answer>; 2],
+    pub(super) answers: [Arc<Answer>; Lane::ALL.len()],
 }
 
 impl Turn {
@@ -91,7 +93,7 @@ impl Turn {
     /// A lane's answer; empty when the lane did not run.
     #[must_use]
     pub fn answer(&self, lane: Lane) -> &Answer {
-        &self.answers[slot(lane)]
+        &self.answers[lane.index()]
     }
 }
 
@@ -108,6 +110,8 @@ pub struct Answer {
     pub prefill_us: u64,
     /// What the first token was picked from.
     pub first_row: Prediction,
+    /// The same as a round without drafts, number 0, which is not among [`Answer::rounds`].
+    pub prefill: Arc<Round>,
     /// Output so far, what a branch took over first.
     pub tokens: Vec<Token>,
     /// How many of them a branch took over.
@@ -122,12 +126,27 @@ pub struct Answer {
 impl Answer {
     /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any
     /// other event.
-    pub(super) fn prefilled(kind: &EventKind, kept: usize) -> Self {
+    pub(super) fn prefilled(kind: &EventKind, kept: usize, settings: &Settings) -> Self {
         let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
             return Self::default();
         };
+        let prefill = Round {
+            turn: *turn,
+            base_len: prompt.len().saturating_sub(1) as u32,
+            rule: settings.rule,
+            sampling: settings.sampling,
+            leniency: settings.leniency,
+            rows: vec![row.clone()],
+            verify_us: *took_us,
+            verdict: Some(Verification::new(Vec::new(), first.id, NextKind::Bonus, None)),
+            committed: vec![first.clone()],
+            first_token: kept.min(prompt.len()),
+            is_complete: true,
+            ..Round::default()
+        };
         let (prompt, taken) = prompt.split_at(prompt.len().saturating_sub(kept));
         let mut answer = Self {
+            prefill: Arc::new(prefill),
             turn: *turn,
             prompt: prompt.iter().map(|piece| piece.id).collect(),
             kept: taken.len(),
@@ -223,6 +242,14 @@ impl Answer {
         Some(Phase::Between)
     }
 
+    /// The moment on show lies within the last commit: its numbers are not told yet.
+    pub(super) fn hold(&mut self, stats: LaneStats) {
+        self.stats = stats;
+        if let Some(round) = self.rounds.last_mut() {
+            Arc::make_mut(round).is_partial = true;
+        }
+    }
+
     fn push(&mut self, piece: Piece, (provenance, instead): (Provenance, Option<TokenId>), round: u32) {
         let position = self.prompt.len() + self.tokens.len();
         self.tokens.push(Token { piece, provenance, round, position, instead });
@@ -274,7 +301,9 @@ impl Answer {
         let own = self.tokens.get(round.first_token..).unwrap_or_default();
         let own = &own[..round.committed.len().min(own.len())];
         let (before, after) = own.split_at(round.accepted().min(own.len()));
-        let is_out = |index: usize| round.is_complete && round.outcome(index) == Some(Outcome::Accepted);
+        let is_out = |index: usize| {
+            round.is_complete && round.outcome(index) == Some(Outcome::Accepted) && !round.is_held(index)
+        };
         let rest = round.drafts.iter().enumerate().filter(move |(index, _)| !is_out(*index));
         before
             .iter()
@@ -298,6 +327,7 @@ fn draft_fate(round: &Round, index: usize) -> Fate {
     match round.outcome(index) {
         Some(Outcome::Rejected) => Fate::Rejected,
         Some(Outcome::NotReached) => Fate::NotReached,
+        Some(Outcome::Accepted) if round.is_held(index) => Fate::Pending,
         Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
         None => Fate::Pending,
     }

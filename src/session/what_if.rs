@@ -6,12 +6,15 @@
 //! and the engine must be asked. Rows behind a rejection were made from the drafts before them, so
 //! they serve when that rejection is overruled.
 
+mod together;
+
 use crate::protocol::{Outcome, Piece, Prediction, Sampling, TokenId, VerifyRule};
 use crate::speculate::distribution::Distribution;
 use crate::speculate::draws::SeededDraws;
 use crate::speculate::verify::{Draft, RoundCtx, verifier};
 
 use super::{Round, text::quoted};
+use together::together;
 
 /// Mass that a row may lack and still count as whole.
 const WHOLE: f32 = 1e-6;
@@ -84,9 +87,8 @@ pub fn what_if(round: &Round, wish: &Wish) -> Option<Reply> {
 impl Case<'_> {
     fn reply(&self) -> Reply {
         let wanted = self.wish.draft_len.unwrap_or(self.round.drafts.len());
-        if self.round.is_tree() {
-            let open = Some("the drafts form a tree, which is not judged again here".to_owned());
-            return Reply { judged: Vec::new(), committed: Vec::new(), open, is_lossless: self.rule.is_lossless() };
+        if self.round.is_tree() || self.is_joint() {
+            return together(self);
         }
         let mut reply = Reply {
             judged: Vec::new(),
@@ -178,13 +180,20 @@ impl Case<'_> {
         if self.wish.overrule != Some(index) {
             return natural;
         }
-        Ok(match natural? {
-            Ruling::Reject(_) => Ruling::Accept,
-            Ruling::Accept => {
+        Ok(match natural {
+            Ok(Ruling::Accept) => {
                 let others = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
                 Ruling::Reject(others.iter().map(|c| c.piece.id).find(|id| *id != draft.id))
             }
+            // one whose verdict is not known is kept
+            Ok(Ruling::Reject(_)) | Err(_) => Ruling::Accept,
         })
+    }
+
+    /// Whether the rule judges the drafts of the chain together, and is to do so anew.
+    fn is_joint(&self) -> bool {
+        let same = self.rule == self.round.rule && self.sampling == self.round.sampling;
+        self.rule == VerifyRule::Block && !self.sampling.is_greedy() && !(same && self.wish.draft_len.is_none())
     }
 
     /// What the rule says, no verdict overruled.
@@ -204,7 +213,13 @@ impl Case<'_> {
             .ok_or_else(|| format!("place {} was recorded with its best {} candidates only", index + 1, row.top.len()))
     }
 
-    /// Whether a row holds all that the rule looks at.
+    /// Whether a row holds all that the rule looks at, be the drafts judged together or one by one.
+    fn has(&self, row: &Prediction, draft: Option<&Piece>) -> bool {
+        let same_temperature = self.sampling.temperature == self.round.sampling.temperature;
+        if self.sampling.is_greedy() { self.decides(row, draft) } else { same_temperature && row.tail <= WHOLE }
+    }
+
+    /// Whether a row holds all that the rule looks at when it judges one draft after the other.
     fn decides(&self, row: &Prediction, draft: Option<&Piece>) -> bool {
         let same_temperature = self.sampling.temperature == self.round.sampling.temperature;
         let is_whole = same_temperature && row.tail <= WHOLE;

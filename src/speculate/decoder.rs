@@ -6,6 +6,7 @@
 //! proposes nonsense costs speed, never text. Stop rules (end of answer, max tokens) are the caller's.
 
 mod calibrate;
+mod fork;
 mod probe;
 
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use super::report::{Stopwatch, bare, drafted, drafter_failed, micros, prediction
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};
 use crate::model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
-use crate::protocol::{EventKind, Sampling, Settings, TokenId, Verification, VerifyRule};
+use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Verification, VerifyRule};
 
 pub use calibrate::MeasuredCosts;
 
@@ -38,6 +39,8 @@ pub struct Decoder {
     clock: Duration,
     /// What the user should know, told when the next round begins.
     notices: Vec<String>,
+    /// Drafts of the next round, in place of the drafter's.
+    proposal: Option<Vec<TokenId>>,
 }
 
 impl Decoder {
@@ -54,6 +57,7 @@ impl Decoder {
             round: 0,
             clock: Duration::ZERO,
             notices: Vec::new(),
+            proposal: None,
         };
         decoder.configure(None);
         decoder
@@ -90,22 +94,9 @@ impl Decoder {
         self.drafter.offer(tokens);
     }
 
-    /// A plain decoder (k = 0) at the same place: same weights, same committed tokens, own cache.
-    ///
-    /// # Errors
-    /// When the cache cannot be copied.
-    pub fn fork_plain(&self) -> Result<Self, SpecError> {
-        Ok(Self {
-            target: self.target.fork()?,
-            drafter: Box::new(NoDrafter),
-            settings: Settings { draft_len: 0, probe_depth: 0, ..self.settings },
-            sampler: self.sampler,
-            draws: self.draws.clone(),
-            committed: self.committed.clone(),
-            round: 0,
-            clock: Duration::ZERO,
-            notices: Vec::new(),
-        })
+    /// Has the next round draft these tokens, whoever drafts otherwise.
+    pub fn propose(&mut self, drafts: Vec<TokenId>) {
+        self.proposal = Some(drafts);
     }
 
     /// The target.
@@ -137,6 +128,20 @@ impl Decoder {
     /// # Errors
     /// [`SpecError::EmptyPrompt`], or what the models report.
     pub fn prefill(&mut self, turn: u32, prompt: &[TokenId]) -> Result<EventKind, SpecError> {
+        self.prefill_to(turn, prompt, None)
+    }
+
+    /// The same with a first token that is given, not picked.
+    ///
+    /// # Errors
+    /// As [`Self::prefill`].
+    pub fn prefill_to(
+        &mut self,
+        turn: u32,
+        prompt: &[TokenId],
+        given: Option<TokenId>,
+    ) -> Result<EventKind, SpecError> {
+        self.proposal = None;
         if prompt.is_empty() {
             return Err(SpecError::EmptyPrompt);
         }
@@ -146,7 +151,7 @@ impl Decoder {
         let out = self.target.forward(&prompt[cached..], LogitRows::Last)?;
         let p = self.sampler.distribution(&LogitRow::of(&out, 0, None), None, prompt.len() - 1)?;
         self.committed.extend_from_slice(&prompt[cached..]);
-        let (first, _) = self.round_ctx(0).pick(&p, 0);
+        let first = given.unwrap_or_else(|| self.round_ctx(0).pick(&p, 0).0);
         self.committed.push(first);
         // hidden row i stands at position cached + i and predicted the token behind it
         let learnt = self.drafter.observe(&self.committed[cached + 1..], &out.hidden);
@@ -187,12 +192,17 @@ impl Decoder {
         let base = self.target.checkpoint()?; // base.len = committed - 1: the anchor is not cached yet
         let room = self.target.spec().ctx_len.saturating_sub(base.len + 1);
         let is_probe = self.settings.probe_depth > 0;
-        let draft_len = if is_probe { 0 } else { usize::from(self.settings.draft_len).min(room) };
+        let proposal = self.proposal.take();
+        let wanted = proposal.as_ref().map_or(usize::from(self.settings.draft_len), Vec::len);
+        let draft_len = if is_probe { 0 } else { wanted.min(MAX_DRAFT_LEN.into()).min(room) };
         self.tell_notices(&mut watch, emit);
         watch.held(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
         self.probe(room, &mut watch, emit);
-        let drafts = self.draft(draft_len, room, &mut watch, emit);
+        let drafts = match proposal {
+            Some(tokens) => repeat(round, &tokens[..draft_len], &mut watch, emit),
+            None => self.draft(draft_len, room, &mut watch, emit),
+        };
         let mut input = vec![self.committed[base.len]];
         input.extend(drafts.iter().map(|d| d.token)); // m = k + 1
 
@@ -343,6 +353,15 @@ fn round_ctx<'a>(
         leniency: settings.leniency,
         draws,
     }
+}
+
+/// Drafts that somebody else decided on.
+fn repeat(round: u32, tokens: &[TokenId], watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
+    let drafts: Vec<Draft> = tokens.iter().map(|token| Draft::certain(*token)).collect();
+    for (index, draft) in drafts.iter().enumerate() {
+        watch.held(emit(drafted(round, index, draft, 0)));
+    }
+    drafts
 }
 
 fn is_tree(drafts: &[Draft]) -> bool {

@@ -18,7 +18,7 @@ const FIRST: u32 = 1_000_000;
 #[derive(Default)]
 pub(super) struct Digester {
     numbers: HashMap<TokenId, TokenId>,
-    answers: [Sha256; 2],
+    answers: [Sha256; Lane::ALL.len()],
     /// Events added so far; `seq` has no gaps and no doubles.
     added: u64,
 }
@@ -27,10 +27,7 @@ impl Digester {
     /// The event without its text, behind the digest of an answer that ends with it.
     pub(super) fn digest(&mut self, mut event: Event) -> [Option<Event>; 2] {
         event.seq += self.added;
-        let answer = match event.lane {
-            Lane::Speculative => 0,
-            Lane::Plain => 1,
-        };
+        let answer = event.lane.index();
         match &mut event.kind {
             EventKind::Prompted { text, .. } => {
                 *text = format!("sha256:{}", hex(Sha256::digest(text.as_bytes()).as_slice()));

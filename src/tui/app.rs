@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::protocol::{Lane, Settings};
-use crate::session::{Round, Session};
+use crate::session::{Round, Session, Timeline};
 
 use super::editor::Editor;
 use super::entry::Entry;
@@ -34,11 +34,11 @@ pub(super) enum Scroll {
     Selected,
 }
 
-/// A round of the speculative lane, by indices.
+/// A round of the speculative lane, by indices; none is the prompt's pass, which gave the first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RoundAt {
     pub(super) turn: usize,
-    pub(super) round: usize,
+    pub(super) round: Option<usize>,
 }
 
 /// A prompt on its way: sent, and no event about it yet.
@@ -63,6 +63,10 @@ pub(super) enum Overlay {
     GoTo(Entry),
     /// The settings, with the chosen row.
     Settings(usize),
+    /// The settings that race beside, with the chosen row.
+    Versus(usize),
+    /// The formats of an export, with the chosen one.
+    Export(usize),
     WhatIf(Box<Wishes>),
 }
 
@@ -72,6 +76,8 @@ pub(super) enum Ask {
     Suspend,
     Copy(String),
     Save,
+    /// In the format of this index.
+    Export(usize),
 }
 
 /// Where the user looks.
@@ -102,6 +108,10 @@ pub struct App {
     /// Numbers of branches that were returned from.
     pub(super) abandoned: HashSet<u32>,
     pub(super) lesson: super::lesson::Study,
+    /// The source's own run, while a lesson's recording is on show in its place, and what of this state
+    /// goes with it.
+    pub(super) aside: Option<Timeline>,
+    aside_places: (Vec<usize>, HashSet<u32>),
     pub(super) awaiting: Option<Awaiting>,
     /// Settings asked for, and what they were when asked.
     pub(super) wanted: Option<(Settings, Settings)>,
@@ -154,6 +164,8 @@ impl App {
             conversations: vec![0],
             abandoned: HashSet::new(),
             lesson: super::lesson::Study::default(),
+            aside: None,
+            aside_places: Default::default(),
             awaiting: None,
             wanted: None,
             stop_sent: false,
@@ -173,6 +185,28 @@ impl App {
         };
         app.dress_editor();
         app
+    }
+
+    /// Puts a recording on show in place of the source's own run.
+    pub(super) fn show_recording(&mut self, time: &mut Timeline, recording: Timeline) {
+        let own = std::mem::replace(time, recording);
+        if self.aside.is_none() {
+            self.aside = Some(own);
+            let places = (&mut self.conversations, &mut self.abandoned);
+            self.aside_places = (std::mem::replace(places.0, vec![0]), std::mem::take(places.1));
+        }
+        (self.selected, self.cell, self.scroll) = (None, None, Scroll::Follow);
+        self.transcript = Cache::default();
+    }
+
+    /// Puts the source's own run on show again.
+    pub(super) fn end_recording(&mut self, time: &mut Timeline) {
+        if let Some(own) = self.aside.take() {
+            *time = own;
+            (self.conversations, self.abandoned) = std::mem::take(&mut self.aside_places);
+            (self.selected, self.cell, self.scroll, self.plays) = (None, None, Scroll::Follow, false);
+            self.transcript = Cache::default();
+        }
     }
 
     /// The theme in use.
@@ -229,7 +263,7 @@ impl App {
             Some(Overlay::Help(_)) => Context::Help,
             Some(Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_)) => Context::Entry,
             Some(Overlay::WhatIf(wishes)) if wishes.is_typing() => Context::Entry,
-            Some(Overlay::Settings(_) | Overlay::WhatIf(_)) => Context::Panel,
+            Some(Overlay::Settings(_) | Overlay::Versus(_) | Overlay::Export(_) | Overlay::WhatIf(_)) => Context::Panel,
             None if self.is_typing() => Context::Prompt,
             None => Context::Browse,
         }
@@ -291,18 +325,41 @@ impl App {
 
 /// A round by its indices.
 pub(super) fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
-    session.turns().get(at.turn)?.answer(Lane::Speculative).rounds.get(at.round).map(AsRef::as_ref)
+    let answer = session.turns().get(at.turn)?.answer(Lane::Speculative);
+    match at.round {
+        Some(round) => answer.rounds.get(round).map(AsRef::as_ref),
+        None => Some(&*answer.prefill).filter(|_| !answer.tokens.is_empty()),
+    }
 }
 
-/// The newest round of the speculative lane.
+/// The newest round of the speculative lane; before the first, the prompt's pass.
 pub(super) fn live_round(session: &Session) -> Option<RoundAt> {
-    rounds(session).next_back()
+    rounds(session).next_back().or_else(|| places(session).next_back())
+}
+
+/// Where the newest output token of the speculative lane stands: its round and column.
+pub(super) fn newest_token(session: &Session) -> Option<(RoundAt, usize)> {
+    let turn = session.turns().iter().rposition(|turn| !turn.answer(Lane::Speculative).tokens.is_empty())?;
+    let answer = session.turns()[turn].answer(Lane::Speculative);
+    let done = answer.rounds.iter().rposition(|round| !round.committed.is_empty());
+    let at = RoundAt { turn, round: done };
+    let round = round_at(session, at)?;
+    Some((at, round.column_of(round.committed.len().checked_sub(1)?)))
 }
 
 /// Indices of all rounds of the speculative lane, oldest first.
 pub(super) fn rounds(session: &Session) -> impl DoubleEndedIterator<Item = RoundAt> {
     session.turns().iter().enumerate().flat_map(|(turn, t)| {
         let count = t.answer(Lane::Speculative).rounds.len();
-        (0..count).map(move |round| RoundAt { turn, round })
+        (0..count).map(move |round| RoundAt { turn, round: Some(round) })
+    })
+}
+
+/// The same with the prompts' passes before them.
+pub(super) fn places(session: &Session) -> impl DoubleEndedIterator<Item = RoundAt> {
+    session.turns().iter().enumerate().flat_map(|(turn, t)| {
+        let answer = t.answer(Lane::Speculative);
+        let first = (!answer.tokens.is_empty()).then_some(RoundAt { turn, round: None });
+        first.into_iter().chain((0..answer.rounds.len()).map(move |round| RoundAt { turn, round: Some(round) }))
     })
 }

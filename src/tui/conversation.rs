@@ -3,7 +3,7 @@
 //! Invariant: a branch stands in place of the turn that it leaves and of all behind that one; a
 //! branch that was returned from is not part of the conversation. Only committed tokens are sent.
 
-use crate::protocol::{Branch, Continuation, Lane, Message, Piece, Prompt, Speaker};
+use crate::protocol::{Again, Branch, Continuation, Lane, Message, Piece, Prompt, Speaker};
 use crate::session::{Answer, Session, Turn};
 
 use super::app::App;
@@ -51,6 +51,15 @@ pub(super) struct Point<'a> {
     /// Tokens put behind them; the last is one that the target did not choose if `forced`.
     pub(super) added: Vec<Piece>,
     pub(super) forced: bool,
+    /// The last of them is the anchor of a round that is to be run again.
+    pub(super) again: Option<Again>,
+}
+
+impl<'a> Point<'a> {
+    /// Where the answer begins.
+    pub(super) fn of(turn: &'a Turn) -> Self {
+        Self { turn, kept: 0, added: Vec::new(), forced: false, again: None }
+    }
 }
 
 /// The prompt that goes on from a point.
@@ -58,9 +67,12 @@ pub(super) fn branch(point: &Point) -> Prompt {
     let answer: &Answer = point.turn.answer(Lane::Speculative);
     let output = answer.tokens.iter().take(point.kept).map(|token| token.piece.id);
     let tokens = answer.prompt.iter().copied().chain(output).chain(point.added.iter().map(|piece| piece.id));
+    // an anchor is committed anew
+    let kept = point.kept + point.added.len() - usize::from(point.again.is_some());
     Prompt::Branch(Continuation {
         typed: point.turn.typed.clone(),
         tokens: tokens.collect(),
-        branch: Branch { turn: point.turn.number, kept: (point.kept + point.added.len()) as u32, forced: point.forced },
+        branch: Branch { turn: point.turn.number, kept: kept as u32, forced: point.forced },
+        again: point.again.clone(),
     })
 }

@@ -14,6 +14,7 @@ use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
 use super::action::Action;
 use super::app::{App, Ask, Overlay};
 use super::entry::Entry;
+use super::front::Stage as _;
 use super::keymap::Context;
 use super::options::TuiOptions;
 use super::terminal::{Guard, TuiError};

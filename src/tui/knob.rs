@@ -46,6 +46,9 @@ impl Knob {
         Self::Baseline,
     ];
 
+    /// Those that a rival has of its own.
+    pub(super) const RIVAL: &'static [Self] = &[Self::DraftLen, Self::Rule, Self::Drafter, Self::Temperature];
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Drafter => "drafter",

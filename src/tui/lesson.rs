@@ -74,6 +74,11 @@ pub(super) struct Run {
     /// Hold after the prompt, so that the user steps.
     #[serde(default)]
     pub(super) hold: bool,
+    /// A rule that races beside on the same prompt.
+    #[serde(default)]
+    pub(super) against: Option<crate::protocol::VerifyRule>,
+    /// The recording of this very run, played where there is no engine.
+    pub(super) recording: String,
 }
 
 /// A number measured in the session on show.
@@ -92,6 +97,10 @@ pub(super) enum Fact {
     Speedup,
     /// Leading tokens equal in both lanes, newest turn.
     Identical,
+    /// Leading tokens equal in the own lane and the rival's, newest turn.
+    IdenticalToRival,
+    /// Tokens of the newest turn that a lossless rule would not have committed, in the rival's lane.
+    Departures,
     /// k of the newest round.
     K,
 }
@@ -104,6 +113,8 @@ impl Fact {
         ("tokens_per_round", Self::TokensPerRound),
         ("speedup", Self::Speedup),
         ("identical", Self::Identical),
+        ("identical_to_rival", Self::IdenticalToRival),
+        ("departures", Self::Departures),
         ("k", Self::K),
     ];
 
@@ -125,6 +136,11 @@ impl Fact {
             Self::TokensPerRound => answer.stats().mean_tokens_per_round(),
             Self::Speedup => turn.speedup(),
             Self::Identical => turn.agreement().map(|agreement| agreement.identical as f64),
+            Self::IdenticalToRival => turn.agreement_with(Lane::Rival).map(|agreement| agreement.identical as f64),
+            Self::Departures => {
+                let rival = turn.answer(Lane::Rival);
+                (!rival.tokens.is_empty()).then(|| rival.departures().count() as f64)
+            }
             Self::K => Some(f64::from(answer.rounds.last()?.draft_len)),
         }
     }
@@ -135,7 +151,7 @@ impl Fact {
         };
         match self {
             Self::FirstAccepted | Self::DraftShare => format!("{:.0} %", value * 100.0),
-            Self::Identical | Self::K => format!("{value:.0}"),
+            Self::Identical | Self::IdenticalToRival | Self::Departures | Self::K => format!("{value:.0}"),
             _ => format!("{value:.2}"),
         }
     }
@@ -221,7 +237,8 @@ mod tests {
         first_turn().events.iter().for_each(|event| session.apply(event));
         assert_eq!(filled("{k} {verify_ratio} {first_accepted}", &session), "3 1.25 57 %");
         for (name, fact) in Fact::ALL {
-            assert!(fact.value(&session).is_some(), "{name}");
+            let needs_rival = matches!(fact, Fact::IdenticalToRival | Fact::Departures);
+            assert_eq!(fact.value(&session).is_some(), !needs_rival, "{name}");
         }
     }
 }

@@ -22,6 +22,37 @@ impl fmt::Debug for Saver {
     }
 }
 
+/// Writes events somewhere in the format of this index.
+pub type WriteAs = dyn Fn(usize, &mut dyn Iterator<Item = &Event>) -> Result<String, String>;
+
+/// How a session is exported: given by the caller, as [`Saver`] is.
+#[derive(Clone)]
+pub struct Exporter {
+    /// Name of each format and what it is, in a few words.
+    pub formats: Vec<(String, String)>,
+    /// Writes one of them; the answer says where.
+    pub write: Rc<WriteAs>,
+}
+
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exporter").field("formats", &self.formats).finish_non_exhaustive()
+    }
+}
+
+/// The events of a recording that comes with the program, by name; or why there are none.
+pub type Read = dyn Fn(&str) -> Result<Vec<Event>, String>;
+
+/// Recordings on which lessons are played where there is no engine: given by the caller.
+#[derive(Clone)]
+pub struct Recordings(pub Rc<Read>);
+
+impl fmt::Debug for Recordings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recordings")
+    }
+}
+
 /// What a caller decides about the front end.
 #[derive(Clone, Debug, Default)]
 pub struct TuiOptions {
@@ -55,6 +86,10 @@ pub struct TuiOptions {
     pub playback: Option<Playback>,
     /// Writes the session to a file.
     pub save: Option<Saver>,
+    /// Exports the session.
+    pub export: Option<Exporter>,
+    /// Plays lessons without an engine.
+    pub recordings: Option<Recordings>,
 }
 
 impl TuiOptions {

@@ -4,7 +4,7 @@
 //! of the token in which the text begins. Texts that several tokens share are found too.
 
 use crate::protocol::Lane;
-use crate::session::{Answer, Session, Token};
+use crate::session::{Answer, Provenance, Session, Token};
 
 use super::app::RoundAt;
 
@@ -59,12 +59,15 @@ fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<Place> {
     places
 }
 
-/// The round and column of an output token; the first of an answer has none.
+/// The round and column of an output token; one that a branch took over has none.
 fn place(answer: &Answer, turn: usize, index: usize, token: &Token) -> Option<Place> {
+    if token.provenance == Provenance::Prefill {
+        return Some((RoundAt { turn, round: None }, Some(0)));
+    }
     let round = answer.rounds.partition_point(|round| round.round < token.round);
     let found = answer.rounds.get(round).filter(|found| found.round == token.round && token.round > 0)?;
     let place = index.checked_sub(found.first_token)?;
-    Some((RoundAt { turn, round }, Some(found.column_of(place))))
+    Some((RoundAt { turn, round: Some(round) }, Some(found.column_of(place))))
 }
 
 #[cfg(test)]
@@ -76,7 +79,7 @@ mod tests {
     fn texts_are_found_across_tokens_and_round_the_end() {
         let mut session = Session::new();
         conversation().events.iter().for_each(|event| session.apply(event));
-        let at = |turn, round, cell| Some((RoundAt { turn, round }, Some(cell)));
+        let at = |turn, round, cell| Some((RoundAt { turn, round: Some(round) }, Some(cell)));
         let first = find(&session, "IS BLUE", None, true);
         assert_eq!(first, at(0, 1, 0));
         assert_eq!(find(&session, "is blue", first, true), first, "the only place");

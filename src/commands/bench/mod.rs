@@ -2,6 +2,7 @@
 //! decoding on the same engine, repeats interleaved, with spread and against a saved baseline.
 
 mod report;
+mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -25,6 +26,9 @@ const ALL: &str = "all";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
+    if args.screen {
+        return screen::run(args, &suite);
+    }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
     for path in [&args.json, &args.csv].into_iter().flatten() {
         if !args.force && path.exists() {

@@ -30,9 +30,9 @@ pub(super) struct Case {
 /// The middle of repeated measurements, and where all but a fifth of them lie.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Quantiles {
-    p10: f64,
-    median: f64,
-    p90: f64,
+    pub(super) p10: f64,
+    pub(super) median: f64,
+    pub(super) p90: f64,
 }
 
 /// A case in numbers.
@@ -91,7 +91,7 @@ impl Sample {
 
 impl Quantiles {
     /// Between two values the share of the way counts; none of no values.
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;

@@ -55,9 +55,9 @@ impl MtpWeights {
 #[derive(Debug)]
 pub struct NativeMtp {
     target: Arc<Weights>,
-    weights: MtpWeights,
+    weights: Arc<MtpWeights>,
     shape: BlockShape,
-    head: Matrix, // [draft vocabulary, d]
+    head: Arc<Matrix>, // [draft vocabulary, d]
     vocab: Vec<TokenId>,
     cache: KvCache,
     angles: AngleTable,
@@ -152,10 +152,10 @@ impl NativeMtp {
         };
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
         Ok(Self {
-            weights: file.weights()?,
+            weights: Arc::new(file.weights()?),
             target: shared,
             shape,
-            head,
+            head: Arc::new(head),
             vocab,
             cache: KvCache::new(kv),
             angles: AngleTable::new(&rope, shape.head_dim, kv.ctx_len),
@@ -279,6 +279,21 @@ impl MtpModule for NativeMtp {
 
     fn draft_vocab(&self) -> &[TokenId] {
         &self.vocab
+    }
+
+    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+        Ok(Box::new(Self {
+            target: Arc::clone(&self.target),
+            weights: Arc::clone(&self.weights),
+            shape: self.shape,
+            head: Arc::clone(&self.head),
+            vocab: self.vocab.clone(),
+            cache: self.cache.fork(),
+            angles: self.angles.clone(),
+            scratch: Scratch::default(),
+            acts: Default::default(),
+            rows: Vec::new(),
+        }))
     }
 }
 

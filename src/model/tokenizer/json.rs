@@ -200,11 +200,11 @@ mod tests {
         let pieces = pieces(&tokenizer, spelling(&tokenizer).unwrap()).unwrap();
         for text in ["hi hi", "h é 日\n\u{1f642} hi", "  hi  "] {
             let ids = tokenizer.encode(text, false).unwrap().get_ids().to_vec();
-            let bytes: Vec<u8> = ids.iter().flat_map(|id| pieces[*id as usize].bytes.clone()).collect();
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| pieces[*id as usize].bytes.to_vec()).collect();
             assert_eq!(String::from_utf8(bytes).unwrap(), format!(" {text}"));
             assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "the library's decoder drops the first space");
         }
-        assert_eq!(pieces[8 + 0xe6].bytes, [0xe6], "bytes of a letter come one by one");
+        assert_eq!(&*pieces[8 + 0xe6].bytes, [0xe6], "bytes of a letter come one by one");
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl TextCodec {
     }
 
     fn new((tokenizer, kind): (Tokenizer, String), pieces: Vec<Piece>, ends: &Ends) -> Self {
-        let by_name = pieces.iter().filter(|p| p.special && END_NAMES.iter().any(|name| name.as_bytes() == p.bytes));
+        let by_name = pieces.iter().filter(|p| p.special && END_NAMES.iter().any(|name| name.as_bytes() == &*p.bytes));
         let mut all: Vec<TokenId> = by_name.map(|p| p.id).chain(ends.eos).chain(ends.others.iter().copied()).collect();
         all.sort_unstable();
         all.dedup();

@@ -56,6 +56,11 @@ impl ModelDrafter {
 }
 
 impl Drafter for ModelDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        let (model, cached) = (self.model.fork()?, self.cached.clone());
+        Ok(Box::new(Self { model, cached, is_full: self.is_full, notice: None }))
+    }
+
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
         // the anchor stays to be run: its logits are the first draft's
         if self.room(committed.len()) > 0 {

@@ -11,6 +11,10 @@ use crate::model::ModelError;
 pub struct EarlyExitDrafter;
 
 impl Drafter for EarlyExitDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
+
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let since = ctx.target.checkpoint()?;
         let drafted = chain(ctx);

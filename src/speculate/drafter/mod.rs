@@ -63,6 +63,12 @@ pub trait Drafter {
     /// When a model behind it fails. What was proposed before stands.
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError>;
 
+    /// A copy that has observed the same, with caches of its own: for a lane that runs beside.
+    ///
+    /// # Errors
+    /// When a cache cannot be copied.
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError>;
+
     /// Takes tokens that somebody else worked out: the person's draft, or the plain answer.
     fn offer(&mut self, _tokens: &[TokenId]) {}
 
@@ -148,6 +154,10 @@ impl DraftCtx<'_> {
 pub struct NoDrafter;
 
 impl Drafter for NoDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
+
     fn draft(&mut self, _: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         Ok(())
     }

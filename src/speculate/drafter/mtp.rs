@@ -200,6 +200,13 @@ impl<'a> Reach<'a> {
 }
 
 impl Drafter for MtpDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        let copy = |stage: &Stage| Ok(Stage { module: stage.module.fork()?, outputs: stage.outputs.clone() });
+        let stages = self.stages.iter().map(copy).collect::<Result<_, ModelError>>()?;
+        let (observed, states, head) = (self.observed.clone(), self.states.clone(), self.head.clone());
+        Ok(Box::new(Self { stages, observed, states, head }))
+    }
+
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         if self.states.width() != hidden.width() {
             self.states = Rows::empty(hidden.width());

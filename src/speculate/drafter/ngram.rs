@@ -12,6 +12,10 @@ use crate::speculate::verify::Draft;
 pub struct NgramDrafter;
 
 impl Drafter for NgramDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
+
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let (min, max) = (ctx.drafting.ngram_min.into(), ctx.drafting.ngram_max.into());
         let Some(mut from) = find(ctx.committed, min, max) else {

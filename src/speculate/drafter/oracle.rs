@@ -7,7 +7,7 @@ use crate::speculate::verify::Draft;
 
 /// Replays the plain answer that it was offered. Where the text left that answer (sampling, a lenient
 /// rule) there is nothing to replay, and it says so.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct OracleDrafter {
     /// Prompt and plain answer.
     answer: Vec<TokenId>,
@@ -15,6 +15,10 @@ pub struct OracleDrafter {
 }
 
 impl Drafter for OracleDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn offer(&mut self, tokens: &[TokenId]) {
         self.answer = tokens.to_vec();
     }
@@ -39,12 +43,16 @@ impl Drafter for OracleDrafter {
 }
 
 /// Proposes what a person typed, once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct HumanDrafter {
     typed: Vec<TokenId>,
 }
 
 impl Drafter for HumanDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn offer(&mut self, tokens: &[TokenId]) {
         self.typed = tokens.to_vec();
     }

@@ -10,6 +10,10 @@ use crate::speculate::verify::Draft;
 pub struct RandomDrafter;
 
 impl Drafter for RandomDrafter {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
+
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let vocab = ctx.target.spec().info.vocab;
         for depth in 0..ctx.limit().min(ctx.round.draft_len) {

@@ -80,6 +80,19 @@ impl Roster {
 }
 
 impl Drafter for Roster {
+    /// A member that cannot be copied is off in the copy.
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        let member = |member: &Member| {
+            let drafter = match &member.drafter {
+                Ok(drafter) => drafter.fork().map_err(|error| format!("{} cannot be copied: {error}", member.kind)),
+                Err(reason) => Err(reason.clone()),
+            };
+            Member { kind: member.kind, drafter }
+        };
+        let members = self.members.iter().map(member).collect();
+        Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new() }))
+    }
+
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
         self.each(false, |drafter| drafter.observe(tokens, hidden));
         Ok(())

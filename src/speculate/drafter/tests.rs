@@ -85,6 +85,9 @@ impl MtpModule for Fake {
     fn draft_vocab(&self) -> &[TokenId] {
         &self.vocab
     }
+    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+        Ok(Box::new(Self { number: self.number, slots: self.slots.clone(), vocab: self.vocab.clone() }))
+    }
 }
 
 /// Runs the drafter once; greedy unless there is a temperature.
@@ -297,6 +300,9 @@ fn a_chain_asks_the_next_only_when_the_first_finds_nothing() {
 struct Shaky(u32);
 
 impl Drafter for Shaky {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self(self.0)))
+    }
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         self.0 += 1;
         if self.0 > 1 {

@@ -8,6 +8,7 @@ use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
 mod diff;
+mod race;
 mod recording;
 mod time;
 mod views;
@@ -492,7 +493,7 @@ fn a_long_draft_is_shown_around_the_chosen_column() {
 fn any_key() -> impl Strategy<Value = KeyEvent> {
     let code = prop_oneof![
         6 => any::<char>().prop_map(KeyCode::Char),
-        8 => prop::sample::select(" .><NnhlkjgGdc+-r][bt?iq=123456,{}@wu/:fzoys()J".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        8 => prop::sample::select(" .><NnhlkjgGdc+-r][bt?iq=123456,{}@wu/:fzoys()J;'veL".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
         4 => prop::sample::select(vec![
             KeyCode::Enter, KeyCode::Esc, KeyCode::Tab, KeyCode::Up, KeyCode::Down, KeyCode::Left, KeyCode::Right,
             KeyCode::Home, KeyCode::End, KeyCode::PageUp, KeyCode::PageDown, KeyCode::Backspace, KeyCode::Delete,

@@ -87,10 +87,10 @@ fn marks_are_made_shown_and_found_again() {
         let note = Command::Note { text: "odd one".to_owned(), round: Some(about - 1) };
         assert_eq!(stage.sent.last(), Some(&note));
         told(&mut stage);
-        stage.press("'");
+        stage.press("<C-Down>");
         assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, about);
         assert!(stage.screen(80, 24).contains(&format!("round {about}: ★")));
-        stage.press("\"");
+        stage.press("<C-Up>");
         let screen = stage.screen(120, 40);
         assert!(
             screen.contains(&format!("Round {} (selected)", about - 1)) && screen.contains("✎ odd one"),
@@ -99,12 +99,12 @@ fn marks_are_made_shown_and_found_again() {
         stage.press("2");
         let ladder = stage.screen(120, 40);
         assert!(ladder.contains(&format!("#{about}★")) && ladder.contains(&format!("#{}✎", about - 1)), "{ladder}");
-        stage.press("\"");
+        stage.press("<C-Up>");
         assert!(stage.screen(80, 24).contains("there is no bookmark or note before"));
         stage.press("a<Esc>a  <Enter>");
         assert!(stage.sent.is_empty(), "nothing written, nothing noted");
         // from the past, a mark that lies ahead is gone to in time
-        stage.press("{'");
+        stage.press("{<C-Down>");
         assert!(stage.time.is_past());
         assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, about - 1);
     }
@@ -113,20 +113,20 @@ fn marks_are_made_shown_and_found_again() {
 #[test]
 fn what_has_not_played_is_skipped_to() {
     let mut stage = recorded(40);
-    stage.press("'");
+    stage.press("<C-Down>");
     assert_eq!(stage.sent.pop(), Some(Command::SkipToNext { landmark: Landmark::Mark }));
     stage.press("nnnnnnnn");
     assert_eq!(stage.sent.pop(), Some(Command::SkipToNext { landmark: Landmark::Reject }));
     stage.sent.clear();
-    stage.press(";99<Enter>");
+    stage.press("%99<Enter>");
     assert_eq!(stage.sent.pop(), Some(Command::SkipToNext { landmark: Landmark::Round(99) }));
-    stage.press(";100%<Enter>");
+    stage.press("%100%<Enter>");
     let ends_at_us = stage.time.live().header().unwrap().capabilities.ends_at_us.unwrap();
     assert_eq!(stage.sent.pop(), Some(Command::SkipTo { at_us: u64::MAX }), "the end itself");
     stage.press("<C-Right>");
     let Some(Command::SkipTo { at_us }) = stage.sent.pop() else { panic!("a twentieth on") };
     assert_eq!(at_us, stage.time.at_us() + ends_at_us / 20);
-    stage.press(";nowhere<Enter>");
+    stage.press("%nowhere<Enter>");
     assert!(stage.screen(80, 24).contains("name a round (12)"), "and the line stays open");
     assert!(matches!(stage.app.overlay, Some(crate::tui::app::Overlay::GoTo(_))));
 }
@@ -134,11 +134,11 @@ fn what_has_not_played_is_skipped_to() {
 #[test]
 fn what_has_played_is_gone_back_to() {
     let mut stage = recorded(70);
-    stage.press(";2<Enter>");
+    stage.press("%2<Enter>");
     assert!(stage.time.is_past());
     assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, 2);
     assert_eq!(stage.sent, [Command::Pause], "the recording waits");
-    stage.press(";20ms<Enter>");
+    stage.press("%20ms<Enter>");
     assert_eq!(stage.time.at_us(), 20_000);
     let before = stage.time.at_us();
     stage.press("<C-Left>");
@@ -152,9 +152,9 @@ fn what_has_played_is_gone_back_to() {
 #[test]
 fn a_live_run_goes_to_places_too() {
     let mut stage = Stage::of(&conversation());
-    stage.press("<Tab>;3<Enter>");
+    stage.press("<Tab>%3<Enter>");
     assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, 3);
-    stage.press(";99<Enter>");
+    stage.press("%99<Enter>");
     assert!(stage.screen(80, 24).contains("round 99 is not there"));
     stage.press("<C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right>");
     stage.press("<C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right><C-Right>");

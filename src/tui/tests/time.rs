@@ -193,7 +193,7 @@ fn a_draft_of_the_user_is_judged() {
 fn tokens_are_walked_and_opened() {
     let mut stage = browse(&first_turn());
     stage.press("<Left><Left>");
-    assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(5), Some(3)));
+    assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(Some(5)), Some(3)));
     stage.press("<Right><Enter>");
     assert_eq!(stage.app.page, Page::Inspect);
     let screen = stage.screen(80, 24);
@@ -211,22 +211,22 @@ fn the_ladder_filters_and_walks_what_fits() {
     stage.press("ff");
     assert!(stage.screen(80, 24).contains("Rounds: 2 of 7 · all drafts accepted"));
     stage.press("<Up>");
-    assert_eq!(stage.app.selected.map(|at| at.round), Some(5));
+    assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(5)));
     stage.press("<Up>");
-    assert_eq!(stage.app.selected.map(|at| at.round), Some(1));
+    assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(1)));
     stage.press("<Up><Down>");
-    assert_eq!(stage.app.selected.map(|at| at.round), Some(5));
+    assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(5)));
 }
 
 #[test]
 fn a_search_selects_what_it_finds() {
     let mut stage = browse(&conversation());
     stage.press("/sun");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: 5 }));
+    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: Some(5) }));
     stage.press("<Enter>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: 0 }));
+    assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: Some(0) }));
     stage.press("<Up>");
-    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: 5 }));
+    assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: Some(5) }));
     stage.press("zz<Enter>");
     assert!(stage.screen(80, 24).contains("not found"));
     stage.press("<Esc>");
@@ -243,9 +243,10 @@ fn every_action_runs_from_the_palette() {
             stage.key(KeyEvent::from(KeyCode::Char(c)));
         }
         stage.press("<Enter>");
-        let left =
-            matches!(action, Action::Palette | Action::Help | Action::Search | Action::Settings | Action::WhatIf)
-                || matches!(action, Action::Note | Action::GoTo);
+        let left = matches!(
+            action,
+            Action::Palette | Action::Help | Action::Search | Action::Settings | Action::Versus | Action::WhatIf
+        ) || matches!(action, Action::Note | Action::GoTo);
         assert_eq!(stage.app.overlay.is_some(), left, "{name}");
         assert!(!matches!(stage.app.overlay, Some(Overlay::Palette(_))) || *action == Action::Palette, "{name}");
     }
@@ -292,7 +293,7 @@ fn clicks_select_and_open() {
         stage.draw(80, 24);
     };
     click(&mut stage, x, y as u16);
-    assert_eq!((stage.app.selected, stage.app.cell), (Some(RoundAt { turn: 0, round: 3 }), Some(0)));
+    assert_eq!((stage.app.selected, stage.app.cell), (Some(RoundAt { turn: 0, round: Some(3) }), Some(0)));
     let screen = stage.screen(80, 24);
     let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("phenomenon")).unwrap();
     let x = line[..line.find("phenomenon").unwrap()].width() as u16;

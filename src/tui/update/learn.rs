@@ -1,6 +1,6 @@
 //! Keys in the lessons.
 
-use crate::protocol::{Command, Lane, Message, Outcome, Prompt, Speaker};
+use crate::protocol::{Command, Lane, Message, Outcome, Prompt, Rival, Speaker};
 use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, RoundAt, round_at, rounds};
@@ -19,9 +19,12 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
             let last = choices(&step).saturating_sub(1);
             app.lesson.choice = (app.lesson.choice + 1).min(last);
         }
-        Action::Left => turn_to(app, time.shown(), app.lesson.step.saturating_sub(1)),
-        Action::Right => turn_to(app, time.shown(), (app.lesson.step + 1).min(lesson.step.len() - 1)),
-        Action::Leave => app.lesson = Study { choice: app.lesson.lesson.unwrap_or(0), ..Study::default() },
+        Action::Left => turn_to(app, time, app.lesson.step.saturating_sub(1)),
+        Action::Right => turn_to(app, time, (app.lesson.step + 1).min(lesson.step.len() - 1)),
+        Action::Leave => {
+            app.lesson = Study { choice: app.lesson.lesson.unwrap_or(0), ..Study::default() };
+            app.end_recording(time);
+        }
         Action::Open => return Some(enter(app, time, &step, lesson.step.len())),
         _ => return None,
     }
@@ -42,11 +45,18 @@ fn choices(step: &Step) -> usize {
     if step.quiz { 2 } else { step.choices.len() }
 }
 
-fn turn_to(app: &mut App, session: &Session, step: usize) {
+fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
     let study = &mut app.lesson;
     study.step = step;
     study.choice = 0;
     study.is_revealed = false;
+    let needs_all = study.at().is_some_and(|(_, step)| step.quiz || step.measured.is_some());
+    if app.aside.is_some() && needs_all {
+        time.follow(); // what is asked is about the whole recording
+        app.plays = false;
+    }
+    let study = &mut app.lesson;
+    let session = time.shown();
     study.quiz = study.at().filter(|(_, step)| step.quiz).and_then(|_| quiz_round(session, study.asked));
     if let Some((at, index)) = study.quiz {
         look::choose(app, at, Some(index));
@@ -55,7 +65,6 @@ fn turn_to(app: &mut App, session: &Session, step: usize) {
 
 /// Enter: run what the step runs, answer what it asks, or go on.
 fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<Command> {
-    let session = time.shown();
     if let Some(run) = step.run.as_ref().filter(|_| !app.lesson.is_revealed) {
         app.lesson.is_revealed = true;
         return start(app, time, run);
@@ -63,13 +72,13 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
     if choices(step) > 0 && !app.lesson.is_revealed {
         if step.quiz && app.lesson.quiz.is_none() {
             let next = app.lesson.step;
-            turn_to(app, session, next);
+            turn_to(app, time, next);
             if app.lesson.quiz.is_none() {
                 app.toast = Some("the quiz needs some rounds: run a prompt in Chat first".to_owned());
             }
             return Vec::new();
         }
-        let Some(right) = right_choice(&app.lesson, step, session) else {
+        let Some(right) = right_choice(&app.lesson, step, time.shown()) else {
             app.toast = Some("not measured yet: run the prompt of this lesson first".to_owned());
             return Vec::new();
         };
@@ -80,13 +89,14 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
     }
     if step.quiz {
         let again = app.lesson.step;
-        turn_to(app, session, again);
+        turn_to(app, time, again);
     } else if app.lesson.step + 1 < steps {
         let next = app.lesson.step + 1;
-        turn_to(app, session, next);
+        turn_to(app, time, next);
     } else {
         let done = app.lesson.lesson.unwrap_or(0);
         app.lesson = Study { choice: (done + 1).min(BUNDLED.len() - 1), ..Study::default() };
+        app.end_recording(time);
     }
     Vec::new()
 }
@@ -118,8 +128,41 @@ pub(in crate::tui) fn quiz_round(session: &Session, number: u32) -> Option<(Roun
     Some((at, (number as usize).checked_rem(tested)?))
 }
 
-/// Sends the prompt of a step, with its settings.
+/// Plays the recording of a step.
+fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
+    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(&run.recording));
+    let events = match read {
+        Some(Ok(events)) => events,
+        Some(Err(error)) => {
+            app.toast = Some(error);
+            app.lesson.is_revealed = false;
+            return;
+        }
+        None => {
+            app.toast = Some("this needs an engine: run draftscope without a recording".to_owned());
+            app.lesson.is_revealed = false;
+            return;
+        }
+    };
+    let mut recording = Timeline::new();
+    events.into_iter().for_each(|event| recording.apply(event));
+    recording.go(recording.start());
+    app.show_recording(time, recording);
+    app.plays = !run.hold;
+    app.toast = Some(if run.hold {
+        "a recording of the real engine: . goes on by a phase, < goes back".to_owned()
+    } else {
+        "a recording of the real engine plays; Space holds it, End skips to its end".to_owned()
+    });
+}
+
+/// Sends the prompt of a step, with its settings; where nothing can be sent, plays its recording.
 fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
+    let has_engine = app.aside.is_none() && super::can_generate(time.live()) && app.lost.is_none();
+    if !has_engine && (app.aside.is_some() || time.live().header().is_some()) {
+        replay(app, time, run);
+        return Vec::new();
+    }
     if let Some(refusal) = cannot_send(app, time.live()) {
         app.toast = Some(refusal.to_owned());
         app.lesson.is_revealed = false;
@@ -130,6 +173,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     wanted.draft_len = run.k.min(crate::protocol::MAX_DRAFT_LEN);
     wanted.rule = run.rule;
     wanted.sampling.temperature = run.temperature;
+    wanted.rival = run.against.map(|rule| Rival { rule, ..Rival::like(&wanted) });
     settings::want(app, time.live(), wanted);
     watch(app, time.live());
     app.conversations.push(time.live().turns().len());
@@ -140,12 +184,13 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
         Command::SetDraftLen { draft_len: wanted.draft_len },
         Command::SetRule { rule: wanted.rule },
         Command::SetSampling { sampling: wanted.sampling },
-        Command::Generate { prompt },
+        Command::SetRival { rival: wanted.rival },
     ];
     if run.hold {
         app.plays = false;
-        commands.insert(3, Command::Pause);
+        commands.push(Command::Pause);
     }
+    commands.push(Command::Generate { prompt });
     commands
 }
 

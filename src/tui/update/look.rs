@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::session::Session;
 use crate::tui::action::Action;
-use crate::tui::app::{App, Ask, Overlay, RoundAt, Scroll, live_round, round_at, rounds};
+use crate::tui::app::{App, Ask, Overlay, RoundAt, Scroll, live_round, places, round_at, rounds};
 use crate::tui::entry::Entry;
 use crate::tui::filter::{Filter, has_reject};
 use crate::tui::page::{Page, Pane};
@@ -56,6 +56,12 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         Action::Palette => Overlay::Palette(Entry::default()),
         Action::Search => Overlay::Search(Entry::default()),
         Action::Settings => Overlay::Settings(0),
+        Action::Versus => Overlay::Versus(0),
+        Action::Export if app.options.export.is_none() => {
+            app.toast = Some("this session cannot be exported from here; s saves it".to_owned());
+            return true;
+        }
+        Action::Export => Overlay::Export(0),
         Action::WhatIf => match app.round_index(session) {
             Some(at) => Overlay::WhatIf(Box::new(Wishes::new(at))),
             None => {
@@ -248,7 +254,7 @@ fn move_cell(app: &mut App, session: &Session, forward: bool) {
     } else if !forward && cell > 0 {
         choose(app, at, Some((cell - 1).min(columns.saturating_sub(1))));
     } else {
-        let mut all = rounds(session).filter(|other| if forward { *other > at } else { *other < at });
+        let mut all = places(session).filter(|other| if forward { *other > at } else { *other < at });
         let next = if forward { all.next() } else { all.next_back() };
         let Some(next) = next else {
             return;

@@ -72,7 +72,7 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
             Vec::new()
         }
         None => {
-            let end = time.round_end(round);
+            let end = seek::end_of(time, round);
             clock::back(app, time, end)
         }
     };

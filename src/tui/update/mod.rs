@@ -95,6 +95,8 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         | Action::StepRound
         | Action::BackPhase
         | Action::BackRound
+        | Action::BackToken
+        | Action::NextToken
         | Action::TimeStart
         | Action::TimeHere
         | Action::Slower
@@ -187,6 +189,11 @@ pub(super) fn greet(app: &mut App, session: &Session) -> Vec<Command> {
         commands.extend(generate(app, session, text));
     }
     commands
+}
+
+/// Sends a prompt as if it had been typed, unless none can be sent.
+pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> {
+    if cannot_send(app, time.live()).is_some() { Vec::new() } else { generate(app, time.live(), text) }
 }
 
 /// Sends a prompt and turns the user's eyes to the answer.

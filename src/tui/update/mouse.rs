@@ -4,7 +4,7 @@ use crate::protocol::{Command, Lane};
 use crate::session::Timeline;
 use crate::tui::app::{App, RoundAt};
 use crate::tui::page::Pane;
-use crate::tui::view::Target;
+use crate::tui::view::{PREFILL, Target};
 
 use super::{look, seek};
 
@@ -24,9 +24,10 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
         Target::Pane(pane) => app.pane = pane,
         Target::Token { turn, round, column } => {
             let answer = time.shown().turns().get(turn).map(|turn| turn.answer(Lane::Speculative));
-            let index = answer.map(|answer| answer.rounds.partition_point(|r| r.round < round));
-            if let Some(index) = index {
-                pick(app, RoundAt { turn, round: index }, Some(column), Pane::Answer);
+            if let Some(answer) = answer {
+                let index = answer.rounds.partition_point(|r| r.round < round);
+                let round = (round != PREFILL).then_some(index);
+                pick(app, RoundAt { turn, round }, Some(column), Pane::Answer);
             }
         }
         Target::Round { at, column } => pick(app, at, column, Pane::Ladder),

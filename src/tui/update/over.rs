@@ -2,10 +2,10 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Command, Lane, Piece};
-use crate::session::{Session, Timeline, what_if};
+use crate::protocol::{Again, Command, Lane, Piece, Prompt, TokenId};
+use crate::session::{Round, Session, Timeline, Wish, what_if};
 use crate::tui::action::Action;
-use crate::tui::app::{App, Overlay, RoundAt, round_at};
+use crate::tui::app::{App, Ask, Overlay, RoundAt, round_at};
 use crate::tui::conversation::{self, Point};
 use crate::tui::entry::Entry;
 use crate::tui::knob::Knob;
@@ -61,6 +61,8 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Palette(entry) => palette(app, entry, action),
         Overlay::Search(entry) => search(app, time.shown(), entry, action),
         Overlay::Settings(row) => panel(app, time.live(), row, action),
+        Overlay::Versus(row) => versus(app, time.live(), row, action),
+        Overlay::Export(row) => export(app, row, action),
         Overlay::WhatIf(wishes) => wish(app, time, wishes, action),
         Overlay::Note(entry, round) => match action {
             Action::Confirm => Done::Yes(marks::note(app, entry.text(), round)),
@@ -165,6 +167,33 @@ fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
     Done::Yes(commands)
 }
 
+fn versus(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
+    let last = Knob::RIVAL.len(); // behind the row that says whether anything races at all
+    let row = row.min(last);
+    let commands = match action {
+        Action::Up => return keep(app, Overlay::Versus(row.saturating_sub(1))),
+        Action::Down => return keep(app, Overlay::Versus((row + 1).min(last))),
+        Action::Left | Action::Right => settings::oppose(app, live, row, action == Action::Right),
+        Action::Confirm => return Done::Yes(Vec::new()),
+        _ => return below(app, Overlay::Versus(row), action),
+    };
+    app.overlay = Some(Overlay::Versus(row));
+    Done::Yes(commands)
+}
+
+fn export(app: &mut App, row: usize, action: Action) -> Done {
+    let last = app.options.export.as_ref().map_or(0, |exporter| exporter.formats.len()).saturating_sub(1);
+    match action {
+        Action::Up => keep(app, Overlay::Export(row.saturating_sub(1))),
+        Action::Down => keep(app, Overlay::Export((row + 1).min(last))),
+        Action::Confirm => {
+            app.asks.push(Ask::Export(row));
+            Done::Yes(Vec::new())
+        }
+        _ => below(app, Overlay::Export(row), action),
+    }
+}
+
 fn wish(app: &mut App, time: &mut Timeline, mut wishes: Box<Wishes>, action: Action) -> Done {
     let Some(round) = round_at(time.shown(), wishes.at) else {
         return Done::Yes(Vec::new()); // the round is gone from the moment on show
@@ -187,6 +216,7 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
         app.toast = Some("the round is not scored yet".to_owned());
         return Vec::new();
     };
+    let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
     let mut commands = changed_settings(app, time.live(), wishes);
     let sent = time::branch(app, time, prompt);
     if sent.is_empty() {
@@ -195,13 +225,49 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
     let generate = sent.len() - 1;
     commands.splice(0..0, sent[..generate].iter().cloned());
     commands.extend_from_slice(&sent[generate..]);
+    if runs_again {
+        // the reply is that one round
+        commands.push(Command::StepRound);
+        app.plays = false;
+        app.toast = Some("the engine was asked: this round is its reply; Space goes on, u returns".to_owned());
+    }
     commands
 }
 
-fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<crate::protocol::Prompt> {
+/// What the record does not hold, the engine is asked: the round is run again from its anchor.
+fn again(round: &Round, wish: &Wish) -> Again {
+    let Some((place, text)) = &wish.replace else {
+        return Again::default(); // the drafter is asked as ever
+    };
+    let mut before: Vec<usize> = std::iter::successors(round.parent(*place), |at| round.parent(*at)).collect();
+    before.reverse();
+    let id = |index: &usize| round.drafts.get(*index).map(|cell| cell.piece.id);
+    let mut drafts: Vec<_> = before.iter().filter_map(id).collect();
+    match what_if_token(round, *place, text) {
+        Some(known) => {
+            drafts.push(known);
+            Again { drafts, text: String::new() }
+        }
+        None => Again { drafts, text: text.clone() },
+    }
+}
+
+/// The token that a typed text names at a place of a round, where the target's row lists it.
+fn what_if_token(round: &Round, place: usize, text: &str) -> Option<TokenId> {
+    let spaced = format!(" {text}");
+    let same = |wanted: &str| round.prediction(place)?.top.iter().find(|c| &*c.piece.bytes == wanted.as_bytes());
+    same(text).or_else(|| same(&spaced)).map(|candidate| candidate.piece.id)
+}
+
+fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<Prompt> {
     let RoundAt { turn, .. } = wishes.at;
     let (turn, round) = (session.turns().get(turn)?, round_at(session, wishes.at)?);
     let reply = what_if(round, &wishes.wish())?;
+    let has_anchor = (1..=turn.answer(Lane::Speculative).tokens.len()).contains(&round.first_token);
+    if reply.open.is_some() && wishes.wish().overrule.is_none() && has_anchor {
+        let again = Some(again(round, &wishes.wish()));
+        return Some(conversation::branch(&Point { kept: round.first_token, again, ..Point::of(turn) }));
+    }
     let known = |piece: &&Piece| piece.id.0 != u32::MAX;
     let mut added: Vec<_> = reply.committed.iter().take_while(known).cloned().collect();
     let kept = round.first_token.min(turn.answer(Lane::Speculative).tokens.len());
@@ -211,7 +277,7 @@ fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<crate::protocol::
     if reply.open.is_some() && wishes.wish().overrule.is_none() && wishes.wish().replace.is_none() {
         added.clear();
     }
-    Some(conversation::branch(&Point { turn, kept, added, forced: !reply.is_lossless }))
+    Some(conversation::branch(&Point { kept, added, forced: !reply.is_lossless, ..Point::of(turn) }))
 }
 
 fn changed_settings(app: &mut App, live: &Session, wishes: &Wishes) -> Vec<Command> {

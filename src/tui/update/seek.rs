@@ -93,7 +93,7 @@ fn has_more(app: &App) -> bool {
 /// To a time of the run.
 pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Command> {
     let is_ahead = at_us > time.live().at_us();
-    match time.moment(at_us).filter(|_| !is_ahead) {
+    match time.at_time(at_us).filter(|_| !is_ahead) {
         Some(at) if at < time.end() => clock::back(app, time, Some(at)),
         Some(_) => clock::follow(app, time),
         None if has_more(app) => {
@@ -108,9 +108,15 @@ pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Com
     }
 }
 
+/// Where a round ends; round 0 is the newest prompt's.
+pub(super) fn end_of(time: &Timeline, round: u32) -> Option<u64> {
+    let turn = time.live().turn().map_or(0, |turn| turn.number);
+    time.round_end(turn, round)
+}
+
 /// To the end of a round.
 fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
-    if let Some(at) = time.round_end(round) {
+    if let Some(at) = end_of(time, round) {
         return clock::back(app, time, Some(at));
     }
     if !has_more(app) {
@@ -140,7 +146,7 @@ pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let later = |at: &crate::tui::app::RoundAt| from.is_none_or(|from| *at > from);
     let live = time.live();
     let found = rounds(live).filter(later).filter_map(|at| round_at(live, at)).find(|round| has_reject(round));
-    match found.map(|round| round.round).and_then(|round| time.round_end(round)) {
+    match found.map(|round| round.round).and_then(|round| end_of(time, round)) {
         Some(at) if time.is_past() => clock::back(app, time, Some(at)),
         _ => ask(app, time, Landmark::Reject),
     }

@@ -1,6 +1,6 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::protocol::{Baseline, Command, DrafterKind, Settings};
+use crate::protocol::{Baseline, Command, DrafterKind, Rival, Settings};
 use crate::session::Session;
 use crate::tui::action::Action;
 use crate::tui::app::App;
@@ -50,6 +50,29 @@ pub(super) fn turn(app: &mut App, session: &Session, knob: Knob, up: bool) -> Ve
     let command = knob.turn(&mut settings, up, &drafters(session));
     want(app, session, settings);
     vec![command]
+}
+
+/// Turns what races beside: row 0 whether anything does, the others a knob of it.
+pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
+    if let Some(refusal) = super::refusal(session) {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
+    let mut settings = app.settings(session);
+    let knob = row.checked_sub(1).and_then(|row| Knob::RIVAL.get(row));
+    settings.rival = match (knob, settings.rival) {
+        (None, Some(_)) => None,
+        (None, None) => Some(Rival::like(&settings)),
+        (Some(knob), rival) => {
+            // nobody is asked for drafts there
+            let drafters: Vec<_> = drafters(session).into_iter().filter(|kind| *kind != DrafterKind::Human).collect();
+            let mut own = rival.unwrap_or(Rival::like(&settings)).settings(&settings);
+            knob.turn(&mut own, up, &drafters);
+            Some(Rival::like(&own))
+        }
+    };
+    want(app, session, settings);
+    vec![Command::SetRival { rival: settings.rival }]
 }
 
 pub(super) fn want(app: &mut App, session: &Session, settings: Settings) {

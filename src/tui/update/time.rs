@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use crate::protocol::{Command, Lane};
-use crate::session::{Round, Session, Stop, Timeline, Turn};
+use crate::session::{Moment, Round, Session, Stop, Timeline, Turn};
 use crate::tui::action::Action;
-use crate::tui::app::{App, round_at, rounds};
+use crate::tui::app::{App, newest_token, round_at, rounds};
 use crate::tui::conversation::{self, Point};
 
 use super::{can_generate, cannot_send, look, watch};
@@ -20,6 +20,12 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
         Action::StepRound => step(app, time, Stop::Round),
         Action::BackPhase => back(app, time, time.before(Stop::Phase)),
         Action::BackRound => back(app, time, time.before(Stop::Round)),
+        Action::BackToken => token(app, time, time.token_before()),
+        Action::NextToken if !time.is_past() => step(app, time, Stop::Round),
+        Action::NextToken => match time.token_after() {
+            None => follow(app, time),
+            next => token(app, time, next),
+        },
         Action::TimeStart => back(app, time, Some(time.start())),
         Action::TimeHere => here(app, time),
         Action::Slower => change_pace(app, time.live(), false),
@@ -62,15 +68,29 @@ fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Comma
     Vec::new()
 }
 
+/// Back to the moment after so many events; an engine at work holds meanwhile.
 pub(super) fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<Command> {
+    back_to(app, time, to.map(|events| Moment { events, tokens: 0 }))
+}
+
+fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
     app.plays = false;
     let Some(to) = to else {
         app.toast = Some("this is the beginning".to_owned());
         return Vec::new();
     };
-    time.go(to);
+    time.go_to(to);
     look::follow_live(app);
     hold(app, time.live())
+}
+
+/// To a moment at which a token came out: that token is selected.
+fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
+    let commands = back_to(app, time, to);
+    if let Some((at, cell)) = newest_token(time.shown()).filter(|_| time.is_past()) {
+        look::choose(app, at, Some(cell));
+    }
+    commands
 }
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
@@ -84,8 +104,8 @@ fn hold(app: &mut App, live: &Session) -> Vec<Command> {
 
 /// To the moment at which the selected round was committed.
 fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
-    let round = app.round(time.shown()).map(|round| round.round);
-    match round.and_then(|round| time.round_end(round)) {
+    let round = app.round(time.shown()).map(|round| (round.turn, round.round));
+    match round.and_then(|(turn, round)| time.round_end(turn, round)) {
         Some(at) => back(app, time, Some(at)),
         None => {
             app.toast = Some("that moment is not kept".to_owned());
@@ -158,7 +178,7 @@ pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> 
     };
     let kept = round.first_token + round.committed.len();
     let is_end = turn.answer(Lane::Speculative).tokens.get(kept - 1).is_some_and(|token| token.piece.special);
-    let point = Point { turn, kept: kept - usize::from(is_end), added: Vec::new(), forced: false };
+    let point = Point { kept: kept - usize::from(is_end), ..Point::of(turn) };
     let prompt = conversation::branch(&point);
     branch(app, time, prompt)
 }

@@ -1,33 +1,55 @@
-//! How far plain and speculative decoding wrote the same, in a few words under the plain answer.
+//! How far the run's own lane and the one beside wrote the same, in a few words.
 //!
-//! Invariant: a difference is called an alarm only where the rule promises the same text.
+//! Invariant: a difference is called an alarm only where the rules promise the same text.
 
 use ratatui::text::Line;
 
-use crate::protocol::VerifyRule;
+use crate::protocol::{Lane, VerifyRule};
 use crate::tui::theme::Role;
 
 use super::Screen;
 
-/// How far both lanes wrote the same. By rejection sampling they need not: only the distribution
-/// is the same.
-pub(super) fn meter(screen: Screen) -> Option<Line<'static>> {
-    let agreement = screen.turn()?.agreement()?;
-    let rule = screen.session.settings().rule;
+/// How far both lanes wrote the same, live.
+pub(super) fn meter(screen: Screen, beside: Lane) -> Option<Line<'static>> {
+    let agreement = screen.turn()?.agreement_with(beside)?;
     let count = agreement.identical;
-    let (text, role) = match agreement.divergence {
-        None => (format!(" identical so far: {count} tokens "), Role::Good),
-        Some(_) if !rule.is_lossless() => {
+    let (text, role) = match (agreement.divergence, promise(screen, beside)) {
+        (None, _) => (format!(" identical so far: {count} tokens "), Role::Good),
+        (Some(_), Promise::Lossy(rule)) => {
             (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
         }
-        Some(_) if may_differ(screen) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
-        Some(_) => (format!(" differ after {count} identical tokens "), Role::Warning),
+        (Some(_), Promise::Law) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
+        (Some(_), Promise::Other) => (format!(" other temperature: differ after {count} tokens "), Role::TextDim),
+        (Some(_), Promise::Text) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };
     Some(Line::styled(text, screen.theme[role]))
 }
 
-/// Whether the lanes draw by different rules, so that only their distributions are the same.
-pub(super) fn may_differ(screen: Screen) -> bool {
+/// What two lanes must have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// Every token.
+    Text,
+    /// The distribution that tokens are drawn from.
+    Law,
+    /// Nothing: the temperatures differ.
+    Other,
+    /// Nothing: this rule is not lossless.
+    Lossy(VerifyRule),
+}
+
+/// What the run's own lane and this one promise to have in common.
+pub(super) fn promise(screen: Screen, beside: Lane) -> Promise {
     let settings = screen.session.settings();
-    settings.rule != VerifyRule::Exact && !settings.sampling.is_greedy()
+    let other = settings.of_lane(beside);
+    let rules = [Some(settings.rule), (other.draft_len > 0).then_some(other.rule)];
+    if let Some(rule) = rules.into_iter().flatten().find(|rule| !rule.is_lossless()) {
+        Promise::Lossy(rule)
+    } else if (settings.sampling.temperature - other.sampling.temperature).abs() > 1e-6 {
+        Promise::Other
+    } else if settings.sampling.is_greedy() || rules.iter().flatten().all(|rule| *rule == VerifyRule::Exact) {
+        Promise::Text
+    } else {
+        Promise::Law
+    }
 }

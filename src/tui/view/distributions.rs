@@ -16,7 +16,7 @@ use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, round, sign, telling_column};
+use super::{Screen, position, round, sign, telling_column};
 
 /// Width of a token's name.
 const NAME: usize = 13;
@@ -38,7 +38,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(format!(" Drafter's q, round {} position {} ", round.round, column + 1));
+    let block = screen.panel(title(round, column));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let cell = round.drafts.get(column);
@@ -52,16 +52,24 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
             let text = format!("{name} was proposed without a distribution: it counts as certain (q = 1).");
             wrapped(&text, inner.width, screen.theme[Role::Text])
         }
-        None => {
-            let text = "No draft stands here: this is the row behind the last draft, from which the bonus comes.";
-            wrapped(text, inner.width, screen.theme[Role::TextDim])
-        }
+        None => wrapped(nobody(round), inner.width, screen.theme[Role::TextDim]),
     };
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
+/// Why there is no draft.
+fn nobody(round: &Round) -> &'static str {
+    match round.drafts.len() {
+        0 if round.round == 0 => {
+            "Nobody drafted this token: the prompt's own pass gives the first token of every answer."
+        }
+        0 => "Nobody drafted in this round: a plain pass over one row.",
+        _ => "No draft stands here: this is the row behind the last draft, from which the bonus comes.",
+    }
+}
+
 fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(format!(" Target's p, at {} ", u64::from(round.base_len) + 1 + column as u64));
+    let block = screen.panel(format!(" Target's p, at {} ", position(round, column)));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(row) = round.prediction(column) else {
@@ -85,6 +93,13 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
         lines.extend(bars(screen, &residual, &[], room));
     }
     frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn title(round: &Round, column: usize) -> String {
+    match round.round {
+        0 => " Drafter's q, first token ".to_owned(),
+        number => format!(" Drafter's q, round {number} position {} ", round.depth(column) + 1),
+    }
 }
 
 /// A bar per candidate, and one for the tail.

@@ -63,10 +63,10 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
 
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, Bookmark, Confirm, ContinueHere, DivergenceNext, Down, DraftLenUp, EditPrompt, Faster, FocusNext,
-        Follow, GoTo, Help, HistoryPrevious, Leave, Left, MarkNext, Newline, NextFilter, Note, Open, Palette,
-        PauseResume, Quit, RejectNext, RejectPrevious, Right, Search, Send, Settings, Slower, StepPhase, StepRound,
-        StopOrQuit, ToggleSplit, TurnNext, Up, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
+        BackRound, BackToken, Bookmark, Confirm, ContinueHere, DivergenceNext, Down, DraftLenUp, EditPrompt, Faster,
+        FocusNext, Follow, GoTo, Help, HistoryPrevious, Leave, Left, MarkNext, Newline, NextFilter, NextToken, Note,
+        Open, Palette, PauseResume, Quit, RejectNext, RejectPrevious, Right, Search, Send, Settings, Slower, StepPhase,
+        StepRound, StopOrQuit, ToggleSplit, TurnNext, Up, Versus, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
     };
     match context {
         Context::Prompt => {
@@ -92,7 +92,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Quit,
         ],
         Context::Browse | Context::Global if screen.time.is_past() => {
-            &[PauseResume, StepPhase, StepRound, BackRound, Follow, WhatIf, ContinueHere, Help]
+            &[PauseResume, StepPhase, StepRound, BackRound, BackToken, NextToken, Follow, WhatIf, ContinueHere, Help]
         }
         Context::Browse | Context::Global if screen.app.is_busy(screen.session) => {
             &[PauseResume, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings, Zoom, ToggleSplit]
@@ -104,7 +104,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Page::Rounds => &[Up, Down, NextFilter, RejectPrevious, Open, BackRound, WhatIf, Help, ViewChat, Quit],
             Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
             Page::Speed => &[DraftLenUp, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat],
-            Page::Compare => &[ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
+            Page::Compare => &[Versus, ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
             Page::Learn => &[Up, Down, Open, Right, Leave, StepPhase, BackRound, Help, ViewChat],
         },
     }

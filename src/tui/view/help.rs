@@ -40,6 +40,7 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("T(m)", "time of one target pass over m rows"),
     ("residual", "max(0, p − q), normalised: what a rejected draft is redrawn from"),
     ("the past", "an earlier moment, folded again from the recorded events; the present waits or goes on"),
+    ("rival", "the same target with other settings, raced beside on caches and a clock of its own"),
     ("branch", "an answer that goes on from a committed point of another one"),
     ("near tie", "the target's two best candidates differ by less than 0.05"),
     ("lossless", "the output follows the target's own distribution, whatever the drafter says"),

@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::session::Round;
+use crate::session::{Round, text};
 use crate::tui::app::{RoundAt, round_at, rounds};
 use crate::tui::filter::Filter;
 use crate::tui::theme::Role;
@@ -166,15 +166,31 @@ fn draft(screen: Screen, round: &Round, column: usize, width: usize) -> (String,
     if column >= round.columns() {
         return (String::new(), Style::new());
     }
-    let (text, style) = round::draft(screen, round, column, width - 2);
     match round.drafts.get(column) {
-        Some(_) => (format!("{}{text}", sign(round::fate(round, column)).1), style),
-        None => (format!(" {text}"), style),
+        Some(cell) if round.is_tree() => {
+            // its place in the tree matters more here than q, which the round's own panel tells
+            let (role, mark) = sign(round::fate(round, column));
+            let parent = round.parent(column).map_or(String::new(), |parent| format!("↳{}", parent + 1));
+            (format!("{mark}{}{parent} {}", column + 1, text::inline(&cell.piece)), screen.theme[role])
+        }
+        Some(_) => {
+            let (text, style) = round::draft(screen, round, column, width - 2);
+            (format!("{}{text}", sign(round::fate(round, column)).1), style)
+        }
+        None => {
+            let (text, style) = round::draft(screen, round, column, width - 2);
+            (format!(" {text}"), style)
+        }
     }
 }
 
 fn target(screen: Screen, round: &Round, column: usize, width: usize) -> (String, Style) {
     if column >= round.columns() {
+        return (String::new(), Style::new());
+    }
+    // drafts of one row share what the target says there
+    let is_told = round.is_tree() && (0..column).any(|before| round.row_of(before) == round.row_of(column));
+    if is_told && column < round.drafts.len() {
         return (String::new(), Style::new());
     }
     let (text, style) = round::target(screen, round, column, width - 1);

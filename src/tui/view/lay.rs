@@ -13,7 +13,7 @@ use ratatui::text::Line;
 
 use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Fate, Strand, Turn};
+use crate::session::{Answer, Fate, Provenance, Strand, Turn};
 use crate::tui::fate;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
@@ -48,7 +48,7 @@ struct Pen {
 struct Key {
     turn: usize,
     stretch: usize,
-    plain: bool,
+    lane: Lane,
     width: u16,
     theme: String,
     hides_discarded: bool,
@@ -69,8 +69,16 @@ struct Work<'a> {
     index: usize,
     width: u16,
     answer: &'a Answer,
-    /// Index of the selected round, if it is of this turn and lane.
-    selected: Option<usize>,
+    /// Index of the selected round, if it is of this turn and lane; within, none is the first token.
+    selected: Option<Option<usize>>,
+}
+
+/// Stands for the number of a round where a token came from the prompt's pass.
+pub(in crate::tui) const PREFILL: u32 = u32::MAX;
+
+/// The round of a token as the mouse finds it; 0 is nothing.
+fn round_of(strand: &Strand) -> u32 {
+    if strand.fate == Fate::Committed(Provenance::Prefill) { PREFILL } else { strand.round }
 }
 
 /// The transcript by stretches; the last is what no turn holds yet.
@@ -132,7 +140,7 @@ impl Work<'_> {
         let end = (stretch + 1) * STRETCH;
         let is_whole = self.answer.rounds.get(end - 1).is_some_and(|round| round.is_complete);
         // the line under way at its end is part of the next stretch
-        let touched = self.selected.map(|round| round / STRETCH);
+        let touched = self.selected.map(|round| round.unwrap_or(0) / STRETCH);
         let is_touched = touched.is_some_and(|at| at == stretch || at + 1 == stretch);
         if !is_whole || is_touched {
             return self.lay(stretch, pen);
@@ -157,7 +165,7 @@ impl Work<'_> {
         Key {
             turn: self.index,
             stretch,
-            plain: self.lane == Lane::Plain,
+            lane: self.lane,
             width: self.width,
             theme: self.screen.theme.name.clone(),
             hides_discarded: app.hides_discarded,
@@ -168,11 +176,14 @@ impl Work<'_> {
 
     fn lay(&self, stretch: usize, pen: &Rc<Pen>) -> (Laid, Rc<Pen>) {
         let mut pen = (**pen).clone();
-        let number = self.selected.and_then(|at| self.answer.rounds.get(at)).map(|round| round.round);
+        let number = self.selected.and_then(|at| match at {
+            Some(at) => self.answer.rounds.get(at).map(|round| round.round),
+            None => Some(PREFILL),
+        });
         let mut selected = None;
         let rounds = stretch * STRETCH..((stretch + 1) * STRETCH).min(self.answer.rounds.len());
         for strand in self.answer.strands_between(rounds) {
-            let is_selected = number == Some(strand.round);
+            let is_selected = number == Some(round_of(&strand));
             if is_selected && selected.is_none() {
                 selected = Some(pen.flow.line_index());
             }
@@ -190,7 +201,7 @@ impl Work<'_> {
         if is_selected && screen.app.cell == Some(strand.column) {
             style = style.add_modifier(Modifier::REVERSED);
         }
-        pen.flow.tag(strand.round, strand.column);
+        pen.flow.tag(round_of(&strand), strand.column);
         match strand.fate {
             Fate::Committed(_) => {
                 let text = pen.joiner.push(&strand.piece.bytes);
@@ -271,8 +282,9 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
         if answer.finished == Some(StopReason::Refused) {
             flow.push("└ the prompt was refused", screen.theme[Role::Warning]);
             flow.end_line();
-        } else if lane == Lane::Plain && turn.answer(Lane::Speculative).finished.is_some() {
-            flow.push("(plain decoding was not run)", screen.theme[Role::TextDim]);
+        } else if lane != Lane::Speculative && turn.answer(Lane::Speculative).finished.is_some() {
+            let text = if lane == Lane::Plain { "(plain decoding was not run)" } else { "(the rival was not run)" };
+            flow.push(text, screen.theme[Role::TextDim]);
             flow.end_line();
         }
         return;

@@ -18,6 +18,7 @@ mod ask;
 mod costs;
 mod diff;
 mod distributions;
+mod exports;
 mod footer;
 mod help;
 mod ladder;
@@ -43,6 +44,8 @@ mod tabs;
 mod time;
 mod times;
 mod transcript;
+mod tree;
+mod versus;
 mod what_if;
 
 use ratatui::Frame;
@@ -50,6 +53,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 use ratatui::widgets::Block;
 
+use crate::protocol::Lane;
 use crate::session::{Fate, Session, Timeline, Turn};
 
 use super::app::{App, Overlay, RoundAt};
@@ -59,7 +63,7 @@ use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
 pub(super) use diff::render as diff;
-pub(super) use lay::Cache;
+pub(super) use lay::{Cache, PREFILL};
 pub(super) use round::telling_column;
 
 /// Below this the screen only says that it is too small.
@@ -130,6 +134,13 @@ impl<'a> Screen<'a> {
         selected.or_else(|| self.session.turn())
     }
 
+    /// The lane that stands beside the run's own: the rival where one races, else the plain one.
+    fn beside(&self) -> Lane {
+        let wrote = |lane: Lane| self.turn().is_some_and(|turn| !turn.answer(lane).tokens.is_empty());
+        let races = wrote(Lane::Rival) || (!wrote(Lane::Plain) && self.session.settings().rival.is_some());
+        if races { Lane::Rival } else { Lane::Plain }
+    }
+
     /// A panel's frame.
     fn panel<'b>(&self, title: impl Into<Line<'b>>) -> Block<'b> {
         Block::bordered()
@@ -191,6 +202,8 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
         Some(Overlay::Note(entry, round)) => ask::note(screen, entry, *round, area, frame),
         Some(Overlay::GoTo(entry)) => ask::place(screen, entry, area, frame),
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
+        Some(Overlay::Versus(row)) => versus::render(screen, *row, area, frame),
+        Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
         Some(Overlay::WhatIf(wishes)) => what_if::render(screen, wishes, area, frame),
     }
 }
@@ -205,6 +218,15 @@ fn marked(screen: Screen, round: u32) -> String {
 /// Role and sign of a fate, for tables.
 fn sign(fate: Fate) -> (Role, &'static str) {
     (fate::role(fate), fate::sign(fate))
+}
+
+/// Position in the context of a column of a round; in a tree those of one depth share it.
+fn position(round: &crate::session::Round, column: usize) -> u64 {
+    let depth = match round.drafts.get(column) {
+        None if round.is_tree() => round.accepted(),
+        _ => round.depth(column),
+    };
+    u64::from(round.base_len) + 1 + depth as u64
 }
 
 /// Microseconds as milliseconds or seconds.

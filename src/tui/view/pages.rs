@@ -103,6 +103,10 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
 
 fn rounds(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     let height = if area.height < 34 { 7 } else { 9 };
+    // a tree is drawn as one where it fits
+    let tree =
+        screen.app.round(screen.session).filter(|round| round.is_tree()).map_or(0, |r| r.drafts.len() as u16 + 4);
+    let height = if tree <= area.height * 2 / 3 { tree.max(height) } else { height };
     let [ladder, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     pane(screen, Pane::Ladder, ladder, (frame, seen));
     pane(screen, Pane::Round, round, (frame, seen));
@@ -134,7 +138,7 @@ fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
 }
 
 fn compare(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    let height = table::HEIGHT.min(area.height / 2);
+    let height = table::height(screen).min(area.height / 2);
     let [lanes, table] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     pane(screen, Pane::Lanes, lanes, (frame, seen));
     pane(screen, Pane::Table, table, (frame, seen));
@@ -160,7 +164,7 @@ fn answers(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
 
 fn lanes(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
-    transcript::render(screen, (Lane::Plain, true), left, frame, &mut seen.clone());
+    transcript::render(screen, (screen.beside(), true), left, frame, &mut seen.clone());
     transcript::render(screen, (Lane::Speculative, true), right, frame, seen);
 }
 

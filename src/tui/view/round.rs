@@ -18,7 +18,7 @@ use crate::tui::update::marks_of;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, Seen, Target, duration, sign};
+use super::{Screen, Seen, Target, duration, position, sign, tree};
 
 /// From this height on the times have a line of their own; below, they are on the frame.
 const TIMES_INSIDE: u16 = 9;
@@ -46,6 +46,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         return;
     }
     let lines = match round {
+        Some(round) if round.is_tree() && usize::from(inner.height) > round.drafts.len() => {
+            tree::lines(screen, round, inner)
+        }
         Some(round) => {
             mark(screen, round, inner, seen);
             table(screen, round, inner)
@@ -80,8 +83,14 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
         None if screen.time.is_past() => "then",
         None => "live",
     };
-    let mut text = format!(" Round {} ({place})", round.round);
-    if round.verdict.is_some() {
+    let mut text = match round.round {
+        0 => format!(" First token, from the prompt's pass ({place})"),
+        number => format!(" Round {number} ({place})"),
+    };
+    if round.is_tree() {
+        text.push_str(&format!(" · tree of {}", round.drafts.len()));
+    }
+    if round.verdict.is_some() && round.round > 0 {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
     match round.committed.len() {
@@ -187,8 +196,12 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
 }
 
 fn header(screen: Screen, round: &Round, index: usize) -> (String, Style) {
-    let at = u64::from(round.base_len) + 1 + index as u64;
-    let text = if index + 1 == round.columns() { format!("next @{at}") } else { format!("{} @{at}", index + 1) };
+    let at = position(round, index);
+    let text = match round.parent(index).filter(|_| round.is_tree() && index < round.drafts.len()) {
+        _ if index + 1 == round.columns() => format!("next @{at}"),
+        Some(parent) => format!("{} ↳{} @{at}", index + 1, parent + 1),
+        None => format!("{} @{at}", index + 1),
+    };
     (text, screen.theme[Role::TextDim])
 }
 
@@ -242,7 +255,9 @@ fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String
         Some(Outcome::Rejected) => (fate(round, index), "rejected"),
         Some(Outcome::NotReached) if width < 14 => (fate(round, index), "not r."),
         Some(Outcome::NotReached) => (fate(round, index), "not reached"),
+        None if next && round.round == 0 => (next_fate(round), "first"),
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
+        None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),
         None if next => (next_fate(round), "bonus"),
         None => return (String::new(), screen.theme[Role::TextDim]),
     };
@@ -263,6 +278,7 @@ pub(super) fn fate(round: &Round, index: usize) -> Fate {
 
 pub(super) fn next_fate(round: &Round) -> Fate {
     Fate::Committed(match round.next_kind() {
+        _ if round.round == 0 => Provenance::Prefill,
         _ if round.drafts.is_empty() => Provenance::Plain,
         Some(NextKind::Recovered) => Provenance::Recovered,
         _ => Provenance::Bonus,

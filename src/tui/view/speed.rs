@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 
 use crate::protocol::{Baseline, Lane};
-use crate::session::{Answer, Turn};
+use crate::session::{Answer, SpeedPoint, Turn};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
@@ -94,12 +94,24 @@ fn cost(turn: &Turn) -> Option<String> {
     Some(format!("a round costs {cost:.1} plain tokens, yields {yields:.1}"))
 }
 
+/// Points of a curve; a wide plot has about so many columns of dots.
+const MAX_POINTS: usize = 400;
+
 /// Rounds that the curve leaves out: a window of one or two says nothing and spoils the scale.
-pub(super) const SETTLING: usize = 3;
+const SETTLING: usize = 3;
 
 fn points(answer: &Answer) -> Vec<(f64, f64)> {
     let series = answer.speed_series(WINDOW);
-    series.iter().skip(SETTLING).map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
+    thinned(&series).map(|p| (p.clock_us as f64 / 1e6, p.tokens_per_second)).collect()
+}
+
+/// Points of a curve once it has settled, no more of them than a plot can show.
+pub(super) fn thinned(series: &[SpeedPoint]) -> impl Iterator<Item = &SpeedPoint> {
+    let settled = series.get(SETTLING..).unwrap_or_default();
+    let step = settled.len() / MAX_POINTS + 1;
+    // counted from the newest, which is always there
+    let first = settled.len().saturating_sub(1) % step;
+    settled.iter().skip(first).step_by(step)
 }
 
 /// A probe's clock stands still most of the time: its curve goes on level, at what it measured, as far

@@ -13,7 +13,7 @@ use crate::session::Turn;
 use crate::tui::theme::Role;
 
 use super::Screen;
-use super::speed::{SETTLING, WINDOW, extent, plot};
+use super::speed::{WINDOW, extent, plot, thinned};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {
@@ -41,5 +41,5 @@ fn curve(turn: &Turn) -> Vec<(f64, f64)> {
     };
     let series = turn.answer(Lane::Speculative).speed_series(WINDOW);
     let point = |p: &crate::session::SpeedPoint| (p.clock_us as f64 / 1e6, p.tokens_per_second / plain);
-    series.iter().skip(SETTLING).map(point).collect()
+    thinned(&series).map(point).collect()
 }

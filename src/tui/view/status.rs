@@ -13,7 +13,7 @@ use crate::session::{Phase, text};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
-use super::Screen;
+use super::{Screen, versus};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let (state, style) = state(screen);
@@ -40,6 +40,9 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     let settings = screen.app.settings(screen.session);
     let changed = settings != *screen.session.settings() && !screen.time.is_past();
     let mut parts = Vec::new();
+    if screen.app.aside.is_some() {
+        parts.push((0, "lesson's recording".to_owned()));
+    }
     if let Some(header) = screen.session.header() {
         parts.push((4, text::one_line(&header.model.name).into_owned()));
         parts.push((5, format!("{} {}", header.dtype, header.device)));
@@ -52,6 +55,9 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     parts.push((0, format!("{arrow}k={}", settings.draft_len)));
     parts.push((1, rule(&settings)));
     parts.push((3, format!("T {}", settings.sampling.temperature)));
+    if let Some(rival) = &settings.rival {
+        parts.push((4, format!("rival: {}", versus::difference(rival, &settings))));
+    }
     parts.push((6, format!("plain: {}", baseline(settings.baseline))));
     parts
 }

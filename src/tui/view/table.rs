@@ -1,4 +1,4 @@
-//! Both lanes of a turn in numbers, side by side, and how long they wrote the same.
+//! The lanes of a turn in numbers, side by side, and how long they wrote the same.
 //!
 //! Invariant: each lane has its own clock; a number that a lane did not measure is a dash.
 
@@ -13,22 +13,29 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::agreement::may_differ;
+use super::agreement::{Promise, promise};
 use super::{Screen, duration, number};
-
-/// Height with its frame.
-pub(super) const HEIGHT: u16 = 8;
 
 /// Width of the captions and of the numbers.
 const NAME: usize = 12;
 const VALUE: usize = 10;
 
+/// Height with its frame.
+pub(super) fn height(screen: Screen) -> u16 {
+    8 + if screen.beside() == Lane::Rival { 3 } else { 0 }
+}
+
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Plain against speculative, this turn ");
+    let title = match screen.beside() {
+        Lane::Rival => " Your settings against the rival's, this turn ",
+        _ => " Plain against speculative, this turn ",
+    };
+    let block = screen.panel(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(turn) = screen.turn().filter(|_| !inner.is_empty()) else {
-        let text = "Send a prompt in Chat. c asks for the plain lane to run to its end beside the next turns.";
+        let text = "Send a prompt in Chat. c asks for the plain lane to run to its end beside the next turns, v for other \
+                    settings of your choice.";
         frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };
@@ -42,9 +49,20 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     };
     let heads: Vec<String> = names.map(str::to_owned).to_vec();
     let mut lines = vec![row(&heads, Role::TextDim)];
-    lines.push(row(&lane(turn, Lane::Plain, "plain"), Role::PlotPlain));
-    lines.push(row(&lane(turn, Lane::Speculative, "speculative"), Role::PlotSpeculative));
-    lines.extend(verdict(screen, turn, inner.width));
+    let races = screen.beside() == Lane::Rival;
+    if !races || !turn.answer(Lane::Plain).tokens.is_empty() {
+        lines.push(row(&lane(turn, Lane::Plain, "plain"), Role::PlotPlain));
+    }
+    if races {
+        lines.push(row(&lane(turn, Lane::Rival, "rival"), Role::PlotPlain));
+    }
+    lines.push(row(&lane(turn, Lane::Speculative, if races { "yours" } else { "speculative" }), Role::PlotSpeculative));
+    if races {
+        lines.extend(verdict(screen, turn, Lane::Rival, inner.width));
+    }
+    if !races || turn.speedup().is_some() {
+        lines.extend(verdict(screen, turn, Lane::Plain, inner.width));
+    }
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
@@ -63,14 +81,23 @@ fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
     ]
 }
 
-fn verdict(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
+/// What the run's own lane is called beside another one.
+fn own(beside: Lane) -> &'static str {
+    if beside == Lane::Rival { "yours" } else { "speculative" }
+}
+
+fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    if let Some(speedup) = turn.speedup() {
+    let (own, other) = (own(beside), if beside == Lane::Rival { "the rival" } else { "plain" });
+    if let Some(speedup) = turn.speedup_over(beside) {
         let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
-        lines.push(Line::styled(format!("speculative is {speedup:.2}× as fast as plain"), screen.theme[role]));
+        let verb = if beside == Lane::Rival { "are" } else { "is" };
+        let own = if beside == Lane::Rival { "your settings" } else { own };
+        lines.push(Line::styled(format!("{own} {verb} {speedup:.2}× as fast as {other}"), screen.theme[role]));
     }
-    let Some(agreement) = turn.agreement() else {
+    let Some(agreement) = turn.agreement_with(beside) else {
         let text = "the plain lane has not run in this turn: c or b asks for it";
+        let text = if beside == Lane::Rival { "the rival has not begun in this turn" } else { text };
         lines.extend(wrapped(text, width, screen.theme[Role::TextDim]));
         return lines;
     };
@@ -79,11 +106,16 @@ fn verdict(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
         None => (format!("identical so far: {count} tokens"), Role::Good),
         Some(differs) => {
             let name = |piece: Option<crate::protocol::Piece>| piece.map_or("the end".to_owned(), |p| text::quoted(&p));
-            let (fast, plain) = (name(differs.speculative), name(differs.plain));
-            let sampled = may_differ(screen);
-            let why = if sampled { "; drawn by another rule, so only the distribution is the same" } else { "" };
-            let role = if sampled { Role::TextDim } else { Role::Warning };
-            (format!("identical for {count} tokens, then plain wrote {plain}, speculative {fast}{why}"), role)
+            let (fast, slow) = (name(differs.speculative), name(differs.beside));
+            let (why, role) = match promise(screen, beside) {
+                Promise::Text => (String::new(), Role::Warning),
+                Promise::Law => {
+                    ("; drawn by another rule, so only the distribution is the same".to_owned(), Role::TextDim)
+                }
+                Promise::Other => ("; at another temperature".to_owned(), Role::TextDim),
+                Promise::Lossy(rule) => (format!("; {rule} is not lossless"), Role::Warning),
+            };
+            (format!("identical for {count} tokens, then {other} wrote {slow}, {own} {fast}{why}"), role)
         }
     };
     lines.extend(wrapped(&text, width, screen.theme[role]));

@@ -6,6 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::protocol::Lane;
 use crate::tui::action::Action;
 use crate::tui::app::live_round;
 use crate::tui::app::round_at;
@@ -22,7 +23,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let time = screen.time;
     let number = |session| live_round(session).and_then(|at| round_at(session, at)).map_or(0, |round| round.round);
     let state = if screen.app.plays { "▸ playing the past" } else { "◀ the past" };
-    let at = format!(" {state}: round {} of {} ", number(screen.session), number(time.live()));
+    let tokens = screen.session.turn().map_or(0, |turn| turn.answer(Lane::Speculative).tokens.len());
+    let (round, rounds) = (number(screen.session), number(time.live()));
+    let at = format!(" {state}: round {round} of {rounds}, token {tokens} ");
     let key = |action| {
         let binding = screen.app.keymap.binding(Context::Browse, action);
         binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
@@ -39,7 +42,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     }
     let style = screen.theme[Role::StatusPaused];
     let cell = |moment: u64| (moment.saturating_sub(first) as usize * (room - 1)) / all as usize;
-    let moments = time.live().marks().iter().filter_map(|mark| Some((cell(time.moment(mark.at_us)?), mark_sign(mark))));
+    let moments =
+        time.live().marks().iter().filter_map(|mark| Some((cell(time.at_time(mark.at_us)?), mark_sign(mark))));
     let marks: Vec<_> = moments.collect();
     let mut spans = vec![Span::styled(at, style)];
     for here in 0..room {

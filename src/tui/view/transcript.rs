@@ -10,14 +10,14 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::Lane;
+use crate::protocol::{Lane, Rival};
 use crate::session::Fate;
 use crate::tui::app::Scroll;
 use crate::tui::fate;
 use crate::tui::theme::Role;
 
 use super::lay::{Laid, lay_out};
-use super::{Hit, Screen, Seen, Target, agreement, duration, number};
+use super::{Hit, Screen, Seen, Target, agreement, duration, number, versus};
 
 /// A lane, and whether it stands beside the other one.
 type Place = (Lane, bool);
@@ -28,7 +28,7 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
     if lane == Lane::Speculative {
         block = block.title_bottom(legend(screen, area.width));
     }
-    if let Some(meter) = agreement::meter(screen).filter(|_| is_beside && lane == Lane::Plain) {
+    if let Some(meter) = agreement::meter(screen, lane).filter(|_| is_beside && lane != Lane::Speculative) {
         block = block.title_bottom(meter);
     }
     let inner = block.inner(area);
@@ -100,23 +100,37 @@ fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
     if !is_beside {
         return Line::from(" Answer ");
     }
-    let (name, role) = match lane {
-        Lane::Speculative if width < 46 => ("Spec.", Role::PlotSpeculative),
-        Lane::Speculative => ("Speculative", Role::PlotSpeculative),
-        Lane::Plain => ("Plain", Role::PlotPlain),
-    };
+    let (name, role) = name(screen, lane, width);
     let mut spans = vec![Span::styled(format!(" {name} "), screen.theme[role])];
     if let Some(turn) = screen.turn() {
         let stats = turn.answer(lane).stats();
         let speed = number(stats.tokens_per_second(), 1);
         let text = format!("{speed} tok/s · {} ", duration(stats.decode_us()));
         spans.push(Span::styled(text, screen.theme[Role::TextStrong]));
-        if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
+        let speedup = turn.speedup_over(screen.beside());
+        if let Some(speedup) = speedup.filter(|_| lane == Lane::Speculative) {
             let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
             spans.push(Span::styled(format!("· {speedup:.2}× "), screen.theme[role]));
         }
     }
     Line::from(spans)
+}
+
+/// What a lane is called: beside a rival both say what they have of their own.
+fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
+    let settings = screen.session.settings();
+    let rival = settings.rival.filter(|_| screen.beside() == Lane::Rival);
+    match (lane, rival) {
+        (Lane::Rival, Some(rival)) => (format!("Rival {}", versus::difference(&rival, settings)), Role::PlotPlain),
+        (Lane::Rival, None) => ("Rival".to_owned(), Role::PlotPlain),
+        (Lane::Speculative, Some(rival)) => {
+            let own = rival.settings(settings);
+            (format!("Yours {}", versus::difference(&Rival::like(settings), &own)), Role::PlotSpeculative)
+        }
+        (Lane::Speculative, None) if width < 46 => ("Spec.".to_owned(), Role::PlotSpeculative),
+        (Lane::Speculative, None) => ("Speculative".to_owned(), Role::PlotSpeculative),
+        (Lane::Plain, _) => ("Plain".to_owned(), Role::PlotPlain),
+    }
 }
 
 /// The marks with the longest names that fit.

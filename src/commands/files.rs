@@ -1,0 +1,80 @@
+//! Files that the keys of the screen ask for: the session as a trace, or exported.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use draftscope::cli::FormatArg;
+use draftscope::export::{self, ExportOptions};
+use draftscope::protocol::Event;
+use draftscope::session::Session;
+use draftscope::trace::Recording;
+use draftscope::tui::{Exporter, Saver};
+
+/// Saves the session as a trace in the current folder.
+pub(crate) fn saver() -> Saver {
+    Saver(Rc::new(saved))
+}
+
+fn saved(events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
+    let name = save(events).map_err(|error| format!("the session was not saved: {error:#}"))?;
+    Ok(format!("saved as {name}"))
+}
+
+/// Exports it into the current folder, in any format of `draftscope export`.
+pub(crate) fn exporter() -> Exporter {
+    let shown = |format: &FormatArg| {
+        let value = format.to_possible_value()?;
+        Some((value.get_name().to_owned(), value.get_help().map(ToString::to_string).unwrap_or_default()))
+    };
+    Exporter { formats: FormatArg::value_variants().iter().filter_map(shown).collect(), write: Rc::new(exported) }
+}
+
+fn exported(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
+    let path = write(index, events).map_err(|error| format!("the session was not exported: {error:#}"))?;
+    Ok(format!("exported to {}", path.display()))
+}
+
+/// Name of a file that nobody has yet, without its ending.
+fn fresh_name() -> String {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("draftscope-{}", since_1970.as_secs())
+}
+
+fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String> {
+    let mut file = tempfile::NamedTempFile::new_in(".")?;
+    lines(events, file.as_file_mut())?;
+    let name = format!("{}.dscope.jsonl", fresh_name());
+    file.persist_noclobber(&name)?;
+    Ok(name)
+}
+
+fn write(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<PathBuf> {
+    let format = *FormatArg::value_variants().get(index).context("there is no such format")?;
+    let mut file = tempfile::Builder::new().suffix(".dscope.jsonl").tempfile()?;
+    lines(events, file.as_file_mut())?;
+    let recording = Recording::open(file.path())?;
+    let format = super::export::format(format);
+    let path = Path::new(".").join(format!("{}{}", fresh_name(), format.ending()));
+    export::export(&recording, format, &path, &ExportOptions::default())?;
+    Ok(path)
+}
+
+/// A line for each event and, where the run has not said its end, one for that.
+fn lines(events: &mut dyn Iterator<Item = &Event>, file: &mut std::fs::File) -> Result<()> {
+    let mut out = io::BufWriter::new(file);
+    let mut session = Session::new();
+    let mut line = |event: &Event| -> Result<()> {
+        serde_json::to_writer(&mut out, event)?;
+        Ok(out.write_all(b"\n")?)
+    };
+    for event in events {
+        session.apply(event);
+        line(event)?;
+    }
+    session.end().as_ref().map(line).transpose()?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,45 @@
+//! Copies of a decoder at the same place, for lanes that run beside: same weights, same committed
+//! tokens, caches and clock of their own.
+
+use std::time::Duration;
+
+use super::Decoder;
+use crate::protocol::Settings;
+use crate::speculate::SpecError;
+use crate::speculate::drafter::{Drafter, NoDrafter};
+
+impl Decoder {
+    /// A plain one (k = 0).
+    ///
+    /// # Errors
+    /// When the cache cannot be copied.
+    pub fn fork_plain(&self) -> Result<Self, SpecError> {
+        let settings = Settings { draft_len: 0, probe_depth: 0, ..self.settings };
+        self.fork_with(Box::new(NoDrafter), settings)
+    }
+
+    /// One with a copy of the drafter, under other settings.
+    ///
+    /// # Errors
+    /// When a cache cannot be copied.
+    pub fn fork(&self, settings: &Settings) -> Result<Self, SpecError> {
+        let mut fork = self.fork_with(self.drafter.fork()?, self.settings)?;
+        fork.set(settings);
+        Ok(fork)
+    }
+
+    fn fork_with(&self, drafter: Box<dyn Drafter>, settings: Settings) -> Result<Self, SpecError> {
+        Ok(Self {
+            target: self.target.fork()?,
+            drafter,
+            settings,
+            sampler: self.sampler,
+            draws: self.draws.clone(),
+            committed: self.committed.clone(),
+            round: 0,
+            clock: Duration::ZERO,
+            notices: Vec::new(),
+            proposal: None,
+        })
+    }
+}

@@ -1,0 +1,314 @@
+//! The loop that joins a source, keys and a screen.
+//!
+//! Invariant: consumers see every event before the session does. All pending events are taken in, then
+//! one frame is drawn if anything changed, at most 60 a second and never more than a share of the time,
+//! so that drawing leaves the engine its processors; nothing wakes the loop while nothing happens. What
+//! events and keys mean is elsewhere.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use futures::{Stream, StreamExt};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::protocol::{Command, Event};
+use crate::session::{Session, Timeline};
+use crate::stream::{FanOut, Source};
+
+use super::action::Action;
+use super::app::{App, Ask};
+use super::conversation;
+use super::options::TuiOptions;
+use super::terminal::{Ended, take_panic};
+use super::{update, view};
+
+/// Shortest time between two frames.
+const FRAME: Duration = Duration::from_micros(16_667);
+
+/// A frame that took long is followed by so many times that long without one.
+const REST: u32 = 40;
+
+/// Longest that a screen may lag behind.
+const LAG: Duration = Duration::from_millis(200);
+
+/// How long a source may take to end after `Shutdown`.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+/// Said where a file of the whole run is wanted that is not there any more.
+const NOT_ALL: &str = "the beginning of this long run is not kept; start with --trace FILE to record all";
+
+/// What is drawn on, and what else only its owner can do.
+pub(super) trait Stage {
+    /// Where escape codes go.
+    type Out: Write;
+
+    fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Self::Out>>;
+
+    /// Sends text to the clipboard.
+    fn copy(&mut self, text: &str) -> io::Result<()>;
+
+    /// Has the terminal say something, so that what was typed before is read too.
+    fn nudge(&mut self) -> io::Result<()>;
+
+    /// Stops the process until the shell wakes it.
+    fn suspend(&mut self) -> io::Result<()>;
+}
+
+/// Everything the loop owns.
+pub(super) struct Front {
+    time: Timeline,
+    app: App,
+    source: Source,
+    consumers: FanOut,
+    /// Whether the source was asked for what the options say.
+    is_greeted: bool,
+    /// Whether more events can come.
+    is_open: bool,
+    /// Frames drawn.
+    draws: u64,
+}
+
+impl Front {
+    pub(super) fn new(source: Source, options: TuiOptions, consumers: FanOut) -> Self {
+        let app = App::new(options);
+        Self { time: Timeline::new(), app, source, consumers, is_greeted: false, is_open: true, draws: 0 }
+    }
+
+    pub(super) fn wants_mouse(&self) -> bool {
+        !self.app.options.no_mouse
+    }
+
+    /// The source's own run, also while a lesson's recording is on show.
+    pub(super) fn own(&self) -> &Timeline {
+        self.app.aside.as_ref().unwrap_or(&self.time)
+    }
+
+    /// Frames drawn so far.
+    pub(super) fn draws(&self) -> u64 {
+        self.draws
+    }
+
+    /// How the run ended.
+    pub(super) fn ended(self) -> Ended {
+        let failure = self.own().live().failure().map(str::to_owned).or(self.app.lost);
+        failure.map_or(Ended::Quit, Ended::Failed)
+    }
+
+    /// Runs until the user quits, the keys end, or `is_done` says so.
+    pub(super) async fn show<S: Stage>(
+        &mut self,
+        stage: &mut S,
+        mut inputs: impl Stream<Item = io::Result<Input>> + Unpin,
+        is_done: impl Fn(&Self) -> bool,
+    ) -> io::Result<()> {
+        let mut is_dirty = true;
+        let mut next_frame = Instant::now();
+        let mut ticked = Instant::now();
+        while !self.app.quits() && !is_done(self) {
+            if is_dirty && Instant::now() >= next_frame {
+                let began = Instant::now();
+                self.draw(stage.terminal())?;
+                is_dirty = false;
+                next_frame = Instant::now() + (began.elapsed() * REST).clamp(FRAME, LAG);
+            }
+            let due = update::next_tick(&self.app, &self.time).map(|gap| ticked + gap);
+            tokio::select! {
+                biased;
+                input = inputs.next() => match input {
+                    Some(input) => {
+                        let input = input?;
+                        // crossterm forgets that there are keys to read when a new size comes with them
+                        if matches!(input, Input::Resize(..)) {
+                            stage.nudge()?;
+                        }
+                        self.input(input);
+                        // an answer to a key is not kept waiting
+                        next_frame = next_frame.min(Instant::now() + FRAME);
+                    }
+                    None => return Ok(()),
+                },
+                event = self.source.events.recv(), if self.is_open => self.take(event),
+                () = sleep_until(due.unwrap_or(next_frame)), if due.is_some() => {
+                    ticked = Instant::now();
+                    let commands = update::tick(&mut self.app, &mut self.time);
+                    self.send(commands);
+                },
+                () = sleep_until(next_frame), if is_dirty => continue,
+            }
+            self.fulfil(stage)?;
+            is_dirty = true;
+        }
+        Ok(())
+    }
+
+    /// Does what the keys asked of the terminal and of the caller.
+    fn fulfil(&mut self, stage: &mut impl Stage) -> io::Result<()> {
+        for ask in std::mem::take(&mut self.app.asks) {
+            match ask {
+                Ask::Suspend => stage.suspend()?,
+                Ask::Copy(text) => {
+                    stage.copy(&text)?;
+                    let count = text.chars().count();
+                    self.app.toast = Some(format!("{count} characters sent to the terminal's clipboard"));
+                }
+                Ask::Save => self.app.toast = Some(self.save()),
+                Ask::Export(format) => self.app.toast = Some(self.export(format)),
+            }
+        }
+        Ok(())
+    }
+
+    fn save(&self) -> String {
+        match &self.app.options.save {
+            Some(_) if !self.own().is_whole() => NOT_ALL.to_owned(),
+            Some(saver) => (saver.0)(&mut self.own().events()).unwrap_or_else(|error| error),
+            None => "this session cannot be saved from here; start with --trace FILE".to_owned(),
+        }
+    }
+
+    fn export(&self, format: usize) -> String {
+        match &self.app.options.export {
+            Some(_) if !self.own().is_whole() => NOT_ALL.to_owned(),
+            Some(exporter) => (exporter.write)(format, &mut self.own().events()).unwrap_or_else(|error| error),
+            None => "this session cannot be exported from here".to_owned(),
+        }
+    }
+
+    fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
+        let mut seen = None;
+        let (time, app) = (&self.time, &self.app);
+        terminal.draw(|frame| seen = Some(view::view(time, app, app.theme(), frame)))?;
+        if let Some(seen) = seen {
+            self.app.saw(seen);
+        }
+        self.draws += 1;
+        Ok(())
+    }
+
+    fn input(&mut self, input: Input) {
+        let commands = match input {
+            Input::Key(key) if key.kind != KeyEventKind::Release => update::press(&mut self.app, &mut self.time, key),
+            Input::Mouse(mouse) => self.mouse(mouse),
+            Input::Paste(text) => {
+                update::paste(&mut self.app, &text);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        self.send(commands);
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent) -> Vec<Command> {
+        let wheel = match mouse.kind {
+            MouseEventKind::Down(MouseButton::Left) => {
+                return update::click(&mut self.app, &mut self.time, mouse.column, mouse.row);
+            }
+            MouseEventKind::ScrollUp => Action::Up,
+            MouseEventKind::ScrollDown => Action::Down,
+            _ => return Vec::new(),
+        };
+        update::update(&mut self.app, &mut self.time, wheel)
+    }
+
+    /// Sends a prompt as if it had been typed, in a conversation of its own.
+    pub(super) fn prompt(&mut self, text: &str) {
+        self.app.conversations.push(self.time.live().turns().len());
+        let commands = update::ask(&mut self.app, &self.time, text.to_owned());
+        self.send(commands);
+    }
+
+    /// Answers the same prompt with nothing of it on show.
+    pub(super) fn answer_unseen(&mut self, text: &str) -> Session {
+        self.app.conversations.push(self.time.live().turns().len());
+        let prompt = conversation::prompt(&self.app, self.time.live(), text.to_owned());
+        let mut session = Session::new();
+        self.send(vec![Command::Generate { prompt }]);
+        while let Some(event) = self.source.events.blocking_recv() {
+            self.consumers.event(&event);
+            session.apply(&event);
+            if session.failure().is_some() || (session.turn().is_some() && !session.is_generating()) {
+                break;
+            }
+        }
+        session
+    }
+
+    fn send(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            // what a lesson's recording is asked is not for the source
+            if self.app.aside.is_none() || command == Command::Shutdown {
+                // A source that is gone says so by closing its events.
+                let _ = self.source.commands.send(command);
+            }
+        }
+    }
+
+    /// Takes an event and those that wait behind it, until it is time for a frame.
+    fn take(&mut self, event: Option<Event>) {
+        let mut next = event;
+        if next.is_none() {
+            self.lose();
+        }
+        let enough = Instant::now() + FRAME;
+        while let Some(event) = next {
+            self.apply(event);
+            next = if Instant::now() < enough { self.source.events.try_recv().ok() } else { None };
+        }
+        self.app.follow(self.time.live());
+        self.greet();
+    }
+
+    fn apply(&mut self, event: Event) {
+        for dropped in self.consumers.event(&event) {
+            self.app.toast = Some(dropped.to_string());
+        }
+        self.app.aside.as_mut().unwrap_or(&mut self.time).apply(event);
+    }
+
+    /// The source has closed its channel. A recording may end so; a live engine may not.
+    fn lose(&mut self) {
+        self.is_open = false;
+        self.app.has_ended = true;
+        let header = self.own().live().header();
+        if header.is_some_and(|header| !header.capabilities.can_generate) {
+            self.app.toast = Some("the recording has ended".to_owned());
+            return;
+        }
+        let why = take_panic().map_or(String::new(), |why| format!(": {why}"));
+        self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
+    }
+
+    /// Once a source that takes prompts has begun: what the options asked of it.
+    fn greet(&mut self) {
+        let takes_prompts = self.own().live().header().is_some_and(|h| h.capabilities.can_generate);
+        if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
+            return;
+        }
+        let commands = update::greet(&mut self.app, self.time.live());
+        self.send(commands);
+    }
+
+    /// Lets the source end and the consumers have its last events.
+    pub(super) async fn leave(&mut self) {
+        let _ = self.source.commands.send(Command::Shutdown);
+        let deadline = Instant::now() + FAREWELL;
+        while self.is_open {
+            match timeout_at(deadline, self.source.events.recv()).await {
+                Ok(Some(event)) => self.apply(event),
+                Ok(None) | Err(_) => self.is_open = false,
+            }
+        }
+        if let Some(end) = self.own().live().end().filter(|_| self.app.lost.is_none()) {
+            self.apply(end);
+        }
+        for dropped in self.consumers.finish() {
+            eprintln!("draftscope: {dropped}");
+        }
+        if let Some(panic) = take_panic() {
+            eprintln!("draftscope: a thread {panic}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The formats in which a session can be exported.
+//!
+//! Invariant: the list is the caller's; what is written, and where, is said by whoever writes it.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+
+use super::{Screen, screens};
+
+/// Width of the names.
+const NAME: usize = 14;
+
+pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
+    let Some(exporter) = &screen.app.options.export else {
+        return;
+    };
+    let height = exporter.formats.len() as u16 + 2;
+    let area = screens::centre(area, area.width.min(76), height.min(area.height));
+    let block = screen.panel(" Export the session as ").border_style(screen.theme[Role::PanelFocused]);
+    let hint = " ↑↓ choose · Enter writes it into this folder · Esc closes ";
+    let block = block.title_bottom(Line::styled(hint, screen.theme[Role::TextDim]));
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    frame.render_widget(block, area);
+    let room = usize::from(inner.width).saturating_sub(2 + NAME);
+    let rows = usize::from(inner.height).max(1);
+    let top = (row + 1).saturating_sub(rows);
+    let line = |(index, (name, about)): (usize, &(String, String))| {
+        let line = Line::from(vec![
+            Span::styled(if index == row { "▸ " } else { "  " }, screen.theme[Role::Key]),
+            Span::styled(fit(name, NAME), screen.theme[Role::TextStrong]),
+            Span::styled(cut(about, room), screen.theme[Role::TextDim]),
+        ]);
+        if index == row { line.patch_style(screen.theme[Role::Selected]) } else { line }
+    };
+    let lines = exporter.formats.iter().enumerate().skip(top).take(rows).map(line);
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
+}

@@ -1,0 +1,91 @@
+//! The settings that race beside the run's own.
+//!
+//! Invariant: a value that is asked for and not in force yet carries a `→`; what is the same as in the
+//! run's own settings is dim, so that the difference is seen at once.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::protocol::{Rival, Settings};
+use crate::tui::knob::Knob;
+use crate::tui::theme::Role;
+use crate::tui::widgets::cell::{cut, fit};
+use crate::tui::widgets::flow::wrapped;
+
+use super::{Screen, screens};
+
+/// Width of the names and of the values.
+const NAME: usize = 19;
+const VALUE: usize = 24;
+
+pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
+    let area = screens::centre(area, area.width.min(76), 14.min(area.height));
+    let block = screen.panel(" Versus: race other settings beside ").border_style(screen.theme[Role::PanelFocused]);
+    let block = block.title_bottom(Line::styled(" ↑↓ choose · ←→ change · Esc closes ", screen.theme[Role::TextDim]));
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    frame.render_widget(block, area);
+    let live = screen.time.live();
+    let (now, wanted) = (*live.settings(), screen.app.settings(live));
+    let on = |settings: &Settings| if settings.rival.is_some() { "yes" } else { "no" }.to_owned();
+    let mut lines = vec![Line::from(vec![
+        Span::styled(fit("", 2 + NAME), screen.theme[Role::TextDim]),
+        Span::styled(fit("  the rival", VALUE), screen.theme[Role::PlotPlain]),
+        Span::styled("yours", screen.theme[Role::PlotSpeculative]),
+    ])];
+    lines.push(line(screen, (row == 0, "race beside"), (on(&now), on(&wanted)), "", inner.width));
+    for (index, knob) in Knob::RIVAL.iter().enumerate() {
+        let of = |settings: &Settings| {
+            let rival = settings.rival.unwrap_or(Rival::like(settings));
+            knob.value(&rival.settings(settings))
+        };
+        let own = knob.value(&wanted);
+        let text = line(screen, (row == index + 1, knob.name()), (of(&now), of(&wanted)), &own, inner.width);
+        lines.push(text);
+    }
+    lines.push(Line::default());
+    let text = "From the next turn on both answer the same prompt, each with caches and a clock of its own; the lane \
+                that is behind runs next. View 5 shows them side by side and how long they write the same.";
+    lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+fn line(
+    screen: Screen,
+    (chosen, name): (bool, &str),
+    (is, wanted): (String, String),
+    own: &str,
+    width: u16,
+) -> Line<'static> {
+    let arrow = if wanted == is { "  " } else { "→ " };
+    let role = if wanted == own { Role::TextDim } else { Role::TextStrong };
+    let room = usize::from(width).saturating_sub(2 + NAME + VALUE);
+    let line = Line::from(vec![
+        Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
+        Span::styled(fit(name, NAME), screen.theme[Role::Text]),
+        Span::styled(fit(&format!("{arrow}{wanted}"), VALUE), screen.theme[role]),
+        Span::styled(cut(own, room), screen.theme[Role::TextDim]),
+    ]);
+    if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
+}
+
+/// What a rival has other than the run, in a few words; `the same` when it has nothing.
+pub(super) fn difference(rival: &Rival, settings: &Settings) -> String {
+    let mut parts = Vec::new();
+    if rival.draft_len != settings.draft_len {
+        parts.push(format!("k={}", rival.draft_len));
+    }
+    if rival.drafter != settings.drafter {
+        parts.push(rival.drafter.to_string());
+    }
+    if rival.rule != settings.rule {
+        parts.push(rival.rule.to_string());
+    }
+    if (rival.temperature - settings.sampling.temperature).abs() > 1e-6 {
+        parts.push(format!("T {}", rival.temperature));
+    }
+    if parts.is_empty() { "the same".to_owned() } else { parts.join(" ") }
+}

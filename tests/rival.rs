@@ -1,0 +1,162 @@
+//! Two speculative settings against each other: a fair race, own clocks, own caches, on the record.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+mod common;
+
+use common::tiny::Tiny;
+use draftscope::engine::{self, EngineConfig};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::protocol::{
+    Baseline, Command, DrafterKind, EventKind, Lane, Prompt, Rival, Sampling, Settings, VerifyRule,
+};
+use draftscope::session::{Session, Turn};
+use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
+
+fn settings() -> Settings {
+    Settings { draft_len: 2, max_tokens: 60, baseline: Baseline::Off, ..Settings::default() }
+}
+
+fn driver(files: &Tiny, settings: Settings) -> Driver {
+    Driver::new(engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap())
+}
+
+fn ask(driver: &mut Driver) {
+    assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
+}
+
+fn ids(turn: &Turn, lane: Lane) -> Vec<u32> {
+    turn.answer(lane).tokens.iter().map(|token| token.piece.id.0).collect()
+}
+
+#[test]
+fn greedy_rivals_write_the_same_whatever_their_k_and_drafter() {
+    let files = Tiny::new(3);
+    for (draft_len, drafter) in
+        [(5, DrafterKind::Mtp), (3, DrafterKind::Ngram), (4, DrafterKind::Oracle), (0, DrafterKind::None)]
+    {
+        let rival = Rival { draft_len, drafter, ..Rival::like(&settings()) };
+        let mut driver = driver(&files, Settings { rival: Some(rival), ..settings() });
+        ask(&mut driver);
+        let turn = driver.session().turn().unwrap();
+        let agreement = turn.agreement_with(Lane::Rival).unwrap();
+        assert_eq!(agreement.divergence, None, "k = {draft_len} by {drafter}");
+        assert_eq!(agreement.identical, ids(turn, Lane::Speculative).len());
+        assert!(turn.speedup_over(Lane::Rival).is_some(), "each lane has a clock of its own");
+        let (own, other) = (turn.answer(Lane::Speculative), turn.answer(Lane::Rival));
+        assert!(own.rounds.iter().all(|round| round.draft_len <= 2));
+        assert!(other.rounds.iter().any(|round| round.draft_len == draft_len));
+        assert!(turn.answer(Lane::Plain).tokens.is_empty(), "nobody asked for plain decoding");
+        driver.finish();
+    }
+}
+
+#[test]
+fn the_oracle_is_right_in_the_rival_s_lane_too() {
+    let files = Tiny::new(3);
+    let rival = Rival { draft_len: 4, drafter: DrafterKind::Oracle, ..Rival::like(&settings()) };
+    let mut driver = driver(&files, Settings { rival: Some(rival), ..settings() });
+    ask(&mut driver);
+    let stats = driver.session().turn().unwrap().answer(Lane::Rival).stats().clone();
+    assert!(stats.acceptance_rate().unwrap() > 0.95, "{stats:?}");
+    driver.finish();
+}
+
+#[test]
+fn the_lane_behind_runs_next() {
+    let files = Tiny::new(3);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("race.dscope.jsonl");
+    let rival = Rival { draft_len: 4, ..Rival::like(&settings()) };
+    let mut driver = driver(&files, Settings { rival: Some(rival), baseline: Baseline::Race, ..settings() });
+    driver.add(Box::new(Recorder::create(&path, RecordOptions::default()).unwrap()));
+    ask(&mut driver);
+    assert!(driver.finish().is_empty());
+    let mut clocks = [Some(0), Some(0), Some(0)];
+    let mut rounds = [0; 3];
+    for event in Recording::open(&path).unwrap().reader().unwrap() {
+        let event = event.unwrap();
+        let lane = event.lane.index();
+        match event.kind {
+            EventKind::RoundStarted { .. } => {
+                rounds[lane] += 1;
+                let least = clocks.iter().flatten().min().unwrap();
+                assert!(
+                    clocks[lane].unwrap() <= least + 1,
+                    "{:?} runs although another is behind: {clocks:?}",
+                    event.lane
+                );
+            }
+            EventKind::Committed { clock_us, .. } => clocks[lane] = Some(clock_us),
+            EventKind::Finished { .. } => clocks[lane] = None,
+            _ => {}
+        }
+    }
+    assert!(rounds.iter().all(|rounds| *rounds > 5), "all three ran: {rounds:?}");
+}
+
+#[test]
+fn a_rival_by_a_rule_that_is_not_lossless_departs_and_the_run_does_not() {
+    let files = Tiny::new(3);
+    let rival = Rival { draft_len: 4, rule: VerifyRule::TopK, ..Rival::like(&settings()) };
+    let mut driver = driver(&files, Settings { rival: Some(rival), ..settings() });
+    ask(&mut driver);
+    let turn = driver.session().turn().unwrap();
+    assert!(turn.answer(Lane::Rival).departures().count() > 0);
+    assert_eq!(turn.answer(Lane::Speculative).departures().count(), 0);
+    let mut alone = self::driver(&files, settings());
+    ask(&mut alone);
+    assert_eq!(ids(turn, Lane::Speculative), ids(alone.session().turn().unwrap(), Lane::Speculative));
+    driver.finish();
+    alone.finish();
+}
+
+#[test]
+fn a_rival_is_set_changed_and_dropped_while_the_run_goes_on() {
+    let files = Tiny::new(3);
+    let mut driver = driver(&files, settings());
+    ask(&mut driver);
+    let rival = Rival { draft_len: 5, temperature: 0.7, ..Rival::like(&settings()) };
+    driver.send(Command::SetRival { rival: Some(rival) });
+    ask(&mut driver);
+    assert_eq!(driver.session().settings().rival, Some(rival));
+    let turn = &driver.session().turns()[1];
+    let other = turn.answer(Lane::Rival);
+    assert!(other.rounds.iter().all(|round| round.sampling.temperature == 0.7));
+    assert!(turn.answer(Lane::Speculative).rounds.iter().all(|round| round.sampling == Sampling::default()));
+    driver.send(Command::SetRival { rival: None });
+    ask(&mut driver);
+    assert!(driver.session().turns()[2].answer(Lane::Rival).tokens.is_empty());
+    let refused = Rival { draft_len: 99, ..rival };
+    driver.send(Command::SetRival { rival: Some(refused) });
+    ask(&mut driver);
+    assert!(driver.session().notices().any(|notice| notice.contains("99")), "k = 99 is refused");
+    driver.finish();
+}
+
+#[test]
+fn a_race_is_recorded_and_read_again() {
+    let files = Tiny::new(3);
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("full", TextPolicy::Full), ("digest", TextPolicy::Digest)] {
+        let path = folder.path().join(format!("{name}.dscope.jsonl"));
+        let rival = Rival { draft_len: 4, ..Rival::like(&settings()) };
+        let mut driver = driver(&files, Settings { rival: Some(rival), baseline: Baseline::Race, ..settings() });
+        driver.add(Box::new(Recorder::create(&path, RecordOptions { force: false, text }).unwrap()));
+        ask(&mut driver);
+        let told = driver.session().turn().unwrap().agreement_with(Lane::Rival);
+        let clock = driver.session().turn().unwrap().answer(Lane::Rival).stats().decode_us();
+        assert!(driver.finish().is_empty());
+        let mut session = Session::new();
+        let recording = Recording::open(&path).unwrap();
+        recording.reader().unwrap().for_each(|event| session.apply(&event.unwrap()));
+        let turn = session.turn().unwrap();
+        assert_eq!(turn.agreement_with(Lane::Rival).map(|a| a.identical), told.map(|a| a.identical));
+        assert_eq!(turn.answer(Lane::Rival).stats().decode_us(), clock);
+        assert_eq!(session.settings().rival, Some(rival));
+        let digests = recording.reader().unwrap().filter(|event| {
+            event.as_ref().is_ok_and(|e| e.lane == Lane::Rival && matches!(e.kind, EventKind::TextDigest { .. }))
+        });
+        assert_eq!(digests.count(), usize::from(text == TextPolicy::Digest));
+    }
+}
