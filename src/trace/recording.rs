@@ -2,7 +2,7 @@
 //!
 //! Invariant: looking over a recording keeps nothing of it but these numbers, so that its length is
 //! no matter; its lines are checked there, so that a damaged one is told before anything is shown
-//! (beyond the first [`CHECKED`] lines only the head of each).
+//! (beyond the first `CHECKED` lines only the head of each).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let mean = number(answer.and_then(|a| a.stats().mean_tokens_per_round()), 2);
-    let most = answer.map_or(1, |a| a.rounds.iter().map(|r| r.draft_len).max().unwrap_or(0) + 1);
+    let most = answer.map_or(1, |a| a.rounds.iter().map(|r| u64::from(r.draft_len)).max().unwrap_or(0) + 1);
     let block = screen.panel(if area.width < 42 {
         format!(" Tokens per round: {mean} ")
     } else {
@@ -34,7 +34,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let done = answer.rounds.iter().filter(|r| r.is_complete);
     let mut counts: Vec<u64> = done.rev().take(inner.width.into()).map(|r| r.committed.len() as u64).collect();
     counts.reverse();
-    let line = Sparkline::default().data(counts).max(most.into()).style(screen.theme[Role::PlotBar]);
+    let line = Sparkline::default().data(counts).max(most).style(screen.theme[Role::PlotBar]);
     frame.render_widget(line, inner);
 }
 

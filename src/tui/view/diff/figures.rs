@@ -22,9 +22,9 @@ const LABEL: usize = 20;
 type Figure = fn(&RunSummary) -> String;
 
 const FIGURES: [(&str, Figure); 4] = [
-    ("tokens per second", |run| number(run.tokens_per_second, 1)),
-    ("accepted ÷ drafted", |run| number(run.draft_acceptance_rate, 3)),
-    ("tokens per round", |run| number(run.mean_acceptance_length, 2)),
+    ("tokens/s", |run| number(run.tokens_per_second, 1)),
+    ("accepted", |run| number(run.draft_acceptance_rate, 3)),
+    ("tokens/round", |run| number(run.mean_acceptance_length, 2)),
     ("rounds", |run| run.num_spec_steps.to_string()),
 ];
 
