@@ -96,13 +96,15 @@ impl Control {
         self.is_stopped()
     }
 
-    /// Between two phases: takes waiting commands and, when paused, holds. Returns the time held.
-    pub(super) fn between_phases(&mut self, end_of_round: bool, outbox: &mut Outbox) -> Duration {
+    /// Between two phases of a lane: takes waiting commands and, when paused, holds. Returns the time
+    /// held. A step is one of the run's own lane; the others go on beside until it is done.
+    pub(super) fn between_phases(&mut self, lane: Lane, end_of_round: bool, outbox: &mut Outbox) -> Duration {
         self.poll(outbox);
         if self.is_stopped() {
             return Duration::ZERO; // a step that was asked for is the next answer's
         }
-        if self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round) {
+        let is_step = self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round);
+        if is_step && lane == Lane::Speculative {
             self.gate = Gate::Closed;
         }
         if self.gate != Gate::Closed {

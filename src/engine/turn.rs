@@ -169,7 +169,7 @@ impl Turn<'_> {
             };
             auto.hear(name, &kind);
             outbox.send(name, kind);
-            if pause_here { control.between_phases(end, outbox) } else { Duration::ZERO }
+            if pause_here { control.between_phases(name, end, outbox) } else { Duration::ZERO }
         })?;
         self.commit(lane, &committed, max_tokens);
         Ok(())
