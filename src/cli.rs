@@ -97,7 +97,7 @@ pub enum Action {
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
     /// GGUF file, model folder (config.json and safetensors), name of a known model, or a repository of
-    /// the Hugging Face Hub (owner/name[@revision]); without it the default model, fetched on first use
+    /// the Hugging Face Hub (owner/name or owner/name@revision); without it the default model, fetched on first use
     #[arg(long, short, value_name = "FILE|DIR|NAME", env = "DRAFTSCOPE_MODEL")]
     pub model: Option<PathBuf>,
     /// In what the target's weights are held; auto takes what is fastest on the device

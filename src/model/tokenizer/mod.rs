@@ -2,7 +2,7 @@
 //!
 //! Invariant: `piece(id)` knows the exact bytes of every token, so that pieces in order give back
 //! the text to the byte. Kinds of tokenizers that are not supported are declined by name. What a GGUF
-//! file holds is read in [`gguf`], what a `tokenizer.json` in [`json`].
+//! file holds is read in `gguf`, what a `tokenizer.json` in `json`.
 
 mod gguf;
 mod json;
