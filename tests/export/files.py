@@ -15,8 +15,8 @@ validator = jsonschema.Draft202012Validator(schema)
 events = [json.loads(line) for line in (work / "out.jsonl").read_text().splitlines()]
 for event in events:
     validator.validate(event)
-committed = [e for e in events if e["type"] == "committed" and e.get("lane") != "plain"]
-drafted = [e for e in events if e["type"] == "drafted" and e.get("lane") != "plain"]
+committed = [e for e in events if e["type"] == "committed" and e.get("lane", "speculative") == "speculative"]
+drafted = [e for e in events if e["type"] == "drafted" and e.get("lane", "speculative") == "speculative"]
 
 # the package specspecs declares these columns
 sequences = pq.read_table(work / "out.specspecs" / "sequences-0-00000.parquet")
