@@ -1,7 +1,7 @@
 //! The way in: commands, taken between two phases, and the gate that a pause closes.
 //!
 //! Invariant: settings change only at the start of a round; a stop lets the round under way end,
-//! and opens the gate for it.
+//! and opens the gate for it; every step that is asked for is taken, one after the other.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -22,10 +22,15 @@ enum Gate {
     Round,
 }
 
+/// Steps that may wait behind the one under way; more are dropped, so that a held key ends soon.
+const MAX_STEPS: usize = 32;
+
 /// Commands received and what follows from them.
 pub(super) struct Control {
     inbox: Receiver<Command>,
     gate: Gate,
+    /// Asked for while a step was under way.
+    steps: VecDeque<Gate>,
     prompts: VecDeque<Prompt>,
     /// As they are wanted; [`Control::take_settings`] puts them in force.
     settings: Settings,
@@ -41,6 +46,7 @@ impl Control {
         Self {
             inbox,
             gate: Gate::Open,
+            steps: VecDeque::new(),
             prompts: VecDeque::new(),
             settings,
             changed: false,
@@ -103,9 +109,8 @@ impl Control {
         if self.is_stopped() {
             return Duration::ZERO; // a step that was asked for is the next answer's
         }
-        let is_step = self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round);
-        if is_step && lane == Lane::Speculative {
-            self.gate = Gate::Closed;
+        if lane == Lane::Speculative {
+            self.end_step(end_of_round);
         }
         if self.gate != Gate::Closed {
             return Duration::ZERO;
@@ -118,6 +123,13 @@ impl Control {
             }
         }
         since.elapsed()
+    }
+
+    /// After a phase: the step that ends with it gives way to the next one.
+    fn end_step(&mut self, end_of_round: bool) {
+        if self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round) {
+            self.gate = self.steps.pop_front().unwrap_or(Gate::Closed);
+        }
     }
 
     /// Waits for the person's draft. None when the answer is to end, or the settings changed so that
@@ -150,8 +162,8 @@ impl Control {
         match command {
             Command::Generate { prompt } => self.prompts.push_back(prompt),
             Command::Pause => self.close(Gate::Closed, outbox),
-            Command::StepPhase => self.close(Gate::Phase, outbox),
-            Command::StepRound => self.close(Gate::Round, outbox),
+            Command::StepPhase => self.step(Gate::Phase, outbox),
+            Command::StepRound => self.step(Gate::Round, outbox),
             Command::Resume => self.open(outbox),
             Command::Stop => {
                 self.stop = true;
@@ -196,17 +208,76 @@ impl Control {
         }
     }
 
+    fn step(&mut self, step: Gate, outbox: &mut Outbox) {
+        match self.gate {
+            Gate::Phase | Gate::Round if self.steps.len() < MAX_STEPS => self.steps.push_back(step),
+            Gate::Phase | Gate::Round => {}
+            Gate::Open | Gate::Closed => self.close(step, outbox),
+        }
+    }
+
     fn close(&mut self, gate: Gate, outbox: &mut Outbox) {
         if self.gate == Gate::Open {
             outbox.send(Lane::Speculative, EventKind::Paused);
         }
+        self.steps.clear();
         self.gate = gate;
     }
 
     fn open(&mut self, outbox: &mut Outbox) {
+        self.steps.clear();
         if self.gate != Gate::Open {
             self.gate = Gate::Open;
             outbox.send(Lane::Speculative, EventKind::Resumed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    fn held() -> (Sender<Command>, Control, Outbox) {
+        let (commands, inbox) = channel();
+        let mut outbox = Outbox::new(tokio::sync::mpsc::unbounded_channel().0);
+        let mut control = Control::new(inbox, Settings::default());
+        control.obey(Command::Pause, &mut outbox);
+        (commands, control, outbox)
+    }
+
+    /// How many phases pass before the engine holds; every third ends a round.
+    fn passed(control: &mut Control) -> usize {
+        let mut phases = 0;
+        while control.gate != Gate::Closed {
+            phases += 1;
+            control.end_step(phases % 3 == 0);
+        }
+        phases
+    }
+
+    #[test]
+    fn every_step_counts_however_quickly_they_come() {
+        let (_commands, mut control, mut outbox) = held();
+        for (steps, phases) in [
+            (vec![Command::StepRound, Command::StepRound], 6),
+            (vec![Command::StepPhase, Command::StepPhase, Command::StepPhase], 3),
+            (vec![Command::StepPhase, Command::StepRound, Command::StepPhase], 4),
+        ] {
+            steps.into_iter().for_each(|step| control.obey(step, &mut outbox));
+            assert_eq!(passed(&mut control), phases);
+        }
+    }
+
+    #[test]
+    fn a_pause_or_a_resume_forgets_the_steps_that_wait() {
+        let (_commands, mut control, mut outbox) = held();
+        for (end, gate) in [(Command::Pause, Gate::Closed), (Command::Resume, Gate::Open)] {
+            (0..100).for_each(|_| control.obey(Command::StepRound, &mut outbox));
+            assert_eq!(control.steps.len(), MAX_STEPS);
+            control.obey(end, &mut outbox);
+            assert_eq!((control.gate, control.steps.len()), (gate, 0));
         }
     }
 }

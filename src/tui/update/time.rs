@@ -36,7 +36,9 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
 fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
     if time.is_past() || (!app.pace.is_full() && app.is_busy(time.live())) {
         app.plays = !app.plays;
-        return Vec::new();
+        // the steps of a slow pace that an engine still has before it are not taken
+        let ends = !app.plays && !time.is_past() && time.live().is_paused();
+        return if ends { vec![Command::Pause] } else { Vec::new() };
     }
     app.holds = false;
     let held = time.live().is_paused();
