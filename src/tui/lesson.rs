@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use crate::protocol::Lane;
+use crate::protocol::{Lane, Settings};
 use crate::session::{Observed, Session};
 
 use super::app::RoundAt;
@@ -183,6 +183,8 @@ pub(super) struct Study {
     pub(super) asked: u32,
     /// The draft that the quiz asks about.
     pub(super) quiz: Option<(RoundAt, usize)>,
+    /// What a run of this lesson set: the settings before the first one, and those it set last.
+    pub(super) lent: Option<(Settings, Settings)>,
 }
 
 impl Study {

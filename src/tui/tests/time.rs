@@ -325,6 +325,31 @@ fn lessons_ask_before_they_tell() {
 }
 
 #[test]
+fn a_lesson_gives_back_what_it_set() {
+    let commands = |stage: &Stage| {
+        stage.sent.iter().filter(|command| matches!(command, Command::SetDraftLen { .. })).cloned().collect::<Vec<_>>()
+    };
+    let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    let before = *stage.time.live().settings();
+    // lesson 7 runs with k = 8
+    stage.press("<Down><Down><Down><Down><Down><Down><Enter>");
+    while !stage.sent.iter().any(|command| matches!(command, Command::Generate { .. })) {
+        stage.press("<Enter>");
+    }
+    assert_eq!(commands(&stage), [Command::SetDraftLen { draft_len: 8 }]);
+    let lent = stage.app.settings(stage.time.live());
+    assert_eq!(lent.draft_len, 8);
+    let mut kept = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+    (kept.app.lesson, kept.app.wanted) = (stage.app.lesson.clone(), stage.app.wanted);
+    stage.press("<Esc>");
+    assert_eq!(commands(&stage)[1..], [Command::SetDraftLen { draft_len: before.draft_len }]);
+    assert_eq!(stage.app.settings(stage.time.live()), before);
+    // what somebody set in the lesson stays
+    kept.press("-<Esc>");
+    assert_eq!(commands(&kept), [Command::SetDraftLen { draft_len: 7 }]);
+}
+
+#[test]
 fn the_quiz_is_about_rounds_that_happened() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     stage.press("<Up><Down><Down><Down><Down><Down><Down><Down><Enter><Right>");

@@ -1,6 +1,6 @@
 //! Keys in the lessons.
 
-use crate::protocol::{Command, Lane, Message, Outcome, Prompt, Rival, Speaker};
+use crate::protocol::{Command, DraftLenMode, Lane, Message, Outcome, Prompt, Rival, Settings, Speaker};
 use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, RoundAt, round_at, rounds};
@@ -21,10 +21,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Opti
         }
         Action::Left => turn_to(app, time, app.lesson.step.saturating_sub(1)),
         Action::Right => turn_to(app, time, (app.lesson.step + 1).min(lesson.step.len() - 1)),
-        Action::Leave => {
-            app.lesson = Study { choice: app.lesson.lesson.unwrap_or(0), ..Study::default() };
-            app.end_recording(time);
-        }
+        Action::Leave => return Some(leave(app, time, app.lesson.lesson.unwrap_or(0))),
         Action::Open => return Some(enter(app, time, &step, lesson.step.len())),
         _ => return None,
     }
@@ -95,10 +92,53 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
         turn_to(app, time, next);
     } else {
         let done = app.lesson.lesson.unwrap_or(0);
-        app.lesson = Study { choice: (done + 1).min(BUNDLED.len() - 1), ..Study::default() };
-        app.end_recording(time);
+        return leave(app, time, (done + 1).min(BUNDLED.len() - 1));
     }
     Vec::new()
+}
+
+/// Back to the list, with this lesson chosen; what the lesson set is set back.
+fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
+    let left = std::mem::replace(&mut app.lesson, Study { choice, ..Study::default() });
+    app.end_recording(time);
+    let now = app.settings(time.live());
+    match left.lent {
+        // unless somebody has set something since
+        Some((before, lent)) if owned(&now) == owned(&lent) && owned(&now) != owned(&before) => {
+            let wanted = Settings {
+                draft_len: before.draft_len,
+                draft_len_mode: before.draft_len_mode,
+                rule: before.rule,
+                sampling: before.sampling,
+                rival: before.rival,
+                ..now
+            };
+            settings::want(app, time.live(), wanted);
+            app.toast = Some("the settings from before the lesson are back".to_owned());
+            set(&wanted)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What a run of a lesson sets.
+fn owned(settings: &Settings) -> impl PartialEq + use<> {
+    let Settings { draft_len, draft_len_mode, rule, sampling, rival, .. } = *settings;
+    (draft_len, draft_len_mode, rule, sampling, rival)
+}
+
+/// The commands for that.
+fn set(settings: &Settings) -> Vec<Command> {
+    let draft_len = match settings.draft_len_mode {
+        DraftLenMode::Fixed => Command::SetDraftLen { draft_len: settings.draft_len },
+        DraftLenMode::Auto => Command::SetAutoDraftLen,
+    };
+    vec![
+        draft_len,
+        Command::SetRule { rule: settings.rule },
+        Command::SetSampling { sampling: settings.sampling },
+        Command::SetRival { rival: settings.rival },
+    ]
 }
 
 /// The right choice of a step, from 0.
@@ -169,23 +209,21 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
         return Vec::new();
     }
     time.follow();
-    let mut wanted = app.settings(time.live());
+    let before = app.settings(time.live());
+    let mut wanted = before;
+    wanted.draft_len_mode = DraftLenMode::Fixed;
     wanted.draft_len = run.k.min(crate::protocol::MAX_DRAFT_LEN);
     wanted.rule = run.rule;
     wanted.sampling.temperature = run.temperature;
     wanted.rival = run.against.map(|rule| Rival { rule, ..Rival::like(&wanted) });
     settings::want(app, time.live(), wanted);
+    app.lesson.lent = Some((app.lesson.lent.map_or(before, |(first, _)| first), wanted));
     watch(app, time.live());
     app.conversations.push(time.live().turns().len());
     app.await_answer(time.live(), run.prompt.clone());
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if app.options.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
-    let mut commands = vec![
-        Command::SetDraftLen { draft_len: wanted.draft_len },
-        Command::SetRule { rule: wanted.rule },
-        Command::SetSampling { sampling: wanted.sampling },
-        Command::SetRival { rival: wanted.rival },
-    ];
+    let mut commands = set(&wanted);
     if run.hold {
         app.plays = false;
         commands.push(Command::Pause);
