@@ -233,6 +233,7 @@ impl App {
         if asks && !self.was_asked && self.page == Page::Chat && self.overlay.is_none() {
             self.pane = Pane::Prompt;
         }
+        self.editor.invite(asks);
         self.was_asked = asks;
         if !self.is_busy(session) {
             self.stop_sent = false;

@@ -29,9 +29,12 @@ impl Default for Editor {
 fn blank(lines: Vec<String>) -> TextArea<'static> {
     let mut area = TextArea::new(if lines.is_empty() { vec![String::new()] } else { lines });
     area.set_wrap_mode(WrapMode::WordOrGlyph);
-    area.set_placeholder_text("Type a prompt and press Enter");
+    area.set_placeholder_text(PROMPT);
     area
 }
+
+const PROMPT: &str = "Type a prompt and press Enter";
+const DRAFT: &str = "Type what comes next (a space first for a new word), Enter hands it in";
 
 impl Editor {
     /// For rendering.
@@ -119,6 +122,11 @@ impl Editor {
         if let Some(theme) = self.look.take() {
             self.dress(&theme);
         }
+    }
+
+    /// Says what is to be typed: a draft, or a prompt.
+    pub(super) fn invite(&mut self, draft: bool) {
+        self.area.set_placeholder_text(if draft { DRAFT } else { PROMPT });
     }
 
     pub(super) fn dress(&mut self, theme: &Theme) {

@@ -6,8 +6,9 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::widgets::Paragraph;
 
-use crate::session::Turn;
+use crate::protocol::Lane;
 use crate::session::account::{Account, Worth};
+use crate::session::{Round, Turn};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
@@ -20,7 +21,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Why this speed ");
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let text = screen.turn().and_then(|turn| words(turn, screen.session.settings().draft_len));
+    let draft_len = screen.session.settings().draft_len;
+    let text = screen.turn().and_then(|turn| {
+        let (text, even) = words(turn, draft_len)?;
+        let whole = format!("{text} {even}");
+        let fits = wrapped(&whole, inner.width, screen.theme[Role::Text]).len() <= inner.height.into();
+        Some(if fits { whole } else { text })
+    });
     let (text, role) = match text {
         Some(text) => (text, Role::Text),
         None => {
@@ -32,15 +39,39 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[role])), inner);
 }
 
-/// What limits the speed, then the break-even of the k in use.
-fn words(turn: &Turn, draft_len: u8) -> Option<String> {
+/// Rounds from which on a turn's numbers are said without a reservation.
+const ENOUGH: u64 = 5;
+
+/// What limits the speed, and the break-even of the k in use.
+fn words(turn: &Turn, draft_len: u8) -> Option<(String, String)> {
+    let answer = turn.answer(Lane::Speculative);
     let account = Account::of_turn(turn)?;
-    let mut text = account.sentence.clone();
+    if let Some(round) = answer.rounds.iter().rev().find(|round| round.is_tree()) {
+        return Some((tree(turn, &account, round)?, String::new()));
+    }
+    let count = answer.stats().rounds();
+    let mut text = match count {
+        ENOUGH.. => account.sentence.clone(),
+        1 => format!("after 1 round: {}", account.sentence),
+        _ => format!("after {count} rounds: {}", account.sentence),
+    };
     if let Some(first) = text.get(..1).map(str::to_uppercase) {
         text.replace_range(..1, &first);
     }
-    let now = account.worth(draft_len.into()).map_or(String::new(), even);
-    Some(format!("{text}. {now}"))
+    Some((format!("{text}."), account.worth(draft_len.into()).map_or(String::new(), even)))
+}
+
+/// The account weighs chains; of trees only what was measured is said.
+fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
+    let rows = round.rows.len();
+    let (one, all) = (account.costs.verify_us.first()?, account.costs.verify_us.get(rows.checked_sub(1)?)?);
+    let tokens = turn.answer(Lane::Speculative).stats().mean_tokens_per_round()?;
+    let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup:.2}× plain"));
+    Some(format!(
+        "Rounds draft a tree here: verifying its {rows} rows costs {:.2}× one row, and a round commits {tokens:.2} \
+         tokens{speedup}. A wider tree finds more and costs more rows; which k a chain would want is not said by it.",
+        all / one
+    ))
 }
 
 fn even(now: &Worth) -> String {

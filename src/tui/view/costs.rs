@@ -15,7 +15,12 @@ use crate::tui::widgets::flow::wrapped;
 use super::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Cost of a pass: T(m) ÷ T(1), measured here ");
+    let title = if area.width < 46 {
+        " Cost of a pass: T(m) ÷ T(1) "
+    } else {
+        " Cost of a pass: T(m) ÷ T(1), measured here "
+    };
+    let block = screen.panel(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inner.is_empty() {

@@ -120,7 +120,10 @@ fn mark(grid: &Grid, at: RoundAt, row: Rect, seen: &mut Seen) {
 }
 
 fn caption(screen: Screen, width: u16) -> Line<'static> {
-    let text = if width >= 100 {
+    let is_tree = screen.app.round(screen.session).is_some_and(Round::is_tree);
+    let text = if is_tree {
+        " above: drafts, ↳ the one that each continues · below: target's own with p "
+    } else if width >= 100 {
         " above: draft with q · below: the target's own token with p · the last column: what the target says next "
     } else {
         " above: draft with q · below: target's own with p "
@@ -202,8 +205,9 @@ fn target(screen: Screen, round: &Round, column: usize, width: usize) -> (String
 fn times(screen: Screen, round: &Round) -> Span<'static> {
     let parts = [round.draft_us(), round.verify_us, round.sample_us + round.rollback_us];
     let whole = parts.iter().sum::<u64>().max(1) as f64;
-    let room = TIMES as f64 - 1.0;
-    let [draft, verify, rest] = parts.map(|us| ((us as f64 / whole) * room).round() as usize);
+    let room = TIMES - 1;
+    let [draft, _, rest] = parts.map(|us| ((us as f64 / whole) * room as f64).round() as usize);
+    let verify = if parts[1] == 0 { 0 } else { room.saturating_sub(draft + rest) };
     let bar = format!("{}{}{}", "▒".repeat(draft), "█".repeat(verify), "▓".repeat(rest));
     Span::styled(fit(&bar, TIMES - 1), screen.theme[Role::PlotBar])
 }

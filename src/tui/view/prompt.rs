@@ -30,7 +30,7 @@ pub(super) fn height(screen: Screen, area: Rect) -> u16 {
 fn asks(screen: Screen, count: u8) -> String {
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let score = stats.map_or(String::new(), |s| format!(" · so far {} of {} accepted", s.accepted(), s.drafted()));
-    format!(" You are the drafter{score} · type up to {count} tokens (a space first for a new word) ▸ ")
+    format!(" You are the drafter: up to {count} tokens{score} ▸ ")
 }
 
 fn end_us(screen: Screen) -> u64 {

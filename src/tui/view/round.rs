@@ -38,7 +38,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let round = screen.app.round(screen.session);
     let mut block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
     if let Some(round) = round.filter(|_| area.height < TIMES_INSIDE) {
-        block = block.title_bottom(times(screen, round));
+        block = block.title_bottom(times(screen, round, area.width.saturating_sub(2)));
     }
     let inner = block.inner(area);
     frame.render_widget(block, area);
@@ -90,7 +90,7 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
     if round.is_tree() {
         text.push_str(&format!(" · tree of {}", round.drafts.len()));
     }
-    if round.verdict.is_some() && round.round > 0 {
+    if round.verdict.is_some() && !round.drafts.is_empty() {
         text.push_str(&format!(" · {} of {} accepted", round.accepted(), round.drafts.len()));
     }
     match round.committed.len() {
@@ -148,32 +148,52 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     if inner.height + 2 >= TIMES_INSIDE {
         let last = usize::from(inner.height) - 1;
         lines.resize(last, Line::default());
-        lines.push(times(screen, round));
+        lines.push(times(screen, round, inner.width));
     }
     lines
 }
 
-/// Where the round's time went, as far as told.
-fn times(screen: Screen, round: &Round) -> Line<'static> {
+/// Where the round's time went, as far as told: each draft step where there is room, else their sum, and
+/// the smallest parts only where they fit.
+fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
+    let style = screen.theme[Role::TextDim];
+    if round.round == 0 {
+        return Line::styled(format!(" time: the prompt's pass {} ", duration(round.verify_us)), style);
+    }
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
-    let mut text = format!(" time: draft {} ms", if steps.is_empty() { "0".to_owned() } else { steps.join(" + ") });
+    let mut tail = Vec::new();
     if !round.rows.is_empty() {
-        text.push_str(&format!(
-            " · verify {} rows {} · sample {}",
-            round.rows.len(),
-            duration(round.verify_us),
-            duration(round.sample_us)
-        ));
+        let rows = if round.rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", round.rows.len()) };
+        tail.push(format!("verify {rows} {}", duration(round.verify_us)));
+        tail.push(format!("sample {}", duration(round.sample_us)));
     }
     if round.is_complete {
-        text.push_str(&format!(" · rollback {}", duration(round.rollback_us)));
+        tail.push(format!("rollback {}", duration(round.rollback_us)));
     }
-    text.push(' ');
-    Line::styled(text, screen.theme[Role::TextDim])
+    let of = |draft: String, tail: &[String]| {
+        let parts: Vec<_> = std::iter::once(format!("draft {draft}")).chain(tail.iter().cloned()).collect();
+        format!(" time: {} ", parts.join(" · "))
+    };
+    let each = if steps.is_empty() { "–".to_owned() } else { format!("{} ms", steps.join(" + ")) };
+    let sum = if steps.is_empty() { each.clone() } else { duration(round.draft_us()) };
+    let mut text = of(each, &tail);
+    while text.width() > width.into() {
+        text = of(sum.clone(), &tail);
+        if tail.pop().is_none() {
+            break;
+        }
+    }
+    Line::styled(text, style)
 }
 
+/// Which column a sentence is about.
 fn place(round: &Round, index: usize) -> String {
-    if index < round.drafts.len() { format!("position {}", index + 1) } else { "after the drafts".to_owned() }
+    match round.drafts.len() {
+        drafts if index < drafts => format!("position {}", index + 1),
+        _ if round.round == 0 => "first token".to_owned(),
+        0 => "this round".to_owned(),
+        _ => "after the drafts".to_owned(),
+    }
 }
 
 fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (String, Style)) -> Line<'static> {

@@ -45,7 +45,11 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
             if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
         })
         .collect();
-    lines.push(Line::default());
+    let whole = Knob::ALL.get(row).map_or("", |knob| knob.hint());
+    lines.push(Line::styled(
+        format!("  {}", cut(whole, usize::from(inner.width).saturating_sub(2))),
+        screen.theme[Role::Text],
+    ));
     lines.push(Line::styled("  changes hold from the next round on", screen.theme[Role::TextDim]));
     frame.render_widget(Paragraph::new(lines), inner);
 }

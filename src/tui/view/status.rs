@@ -20,12 +20,20 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let state = Span::styled(format!(" {state} "), style);
     let room = usize::from(area.width).saturating_sub(state.width());
     let mut parts = parts(screen);
+    let whole = parts.clone();
     let width = |parts: &[(u8, String)]| parts.iter().map(|p| Span::raw(&p.1).width() + 3).sum::<usize>();
     while width(&parts) > room {
         let Some(least) = parts.iter().map(|p| p.0).max().filter(|rank| *rank > 0) else {
             break;
         };
         parts.retain(|part| part.0 != least);
+    }
+    // rather the beginning of the model's name than none
+    let left = room.saturating_sub(width(&parts) + 3);
+    if let Some(at) =
+        whole.iter().position(|part| part.0 == NAME).filter(|at| left >= 12 && parts.get(*at) != whole.get(*at))
+    {
+        parts.insert(at, (NAME, cut(&whole[at].1, left)));
     }
     let list: Vec<_> = parts.into_iter().map(|part| part.1).collect();
     let text = cut(&format!(" {}", list.join(" │ ")), room);
@@ -35,30 +43,42 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(line, area);
 }
 
+/// Rank of the model's name.
+const NAME: u8 = 4;
+
 /// Parts of the line, with the rank by which they are dropped (highest first, 0 stays).
 fn parts(screen: Screen) -> Vec<(u8, String)> {
     let settings = screen.app.settings(screen.session);
-    let changed = settings != *screen.session.settings() && !screen.time.is_past();
+    let now = *screen.session.settings();
+    let wait = !screen.time.is_past();
+    let arrow = |changes: bool| if changes && wait { "→ " } else { "" };
     let mut parts = Vec::new();
     if screen.app.aside.is_some() {
         parts.push((0, "lesson's recording".to_owned()));
     }
     if let Some(header) = screen.session.header() {
-        parts.push((4, text::one_line(&header.model.name).into_owned()));
-        parts.push((5, format!("{} {}", header.dtype, header.device)));
-        let drafter = screen.session.drafter().map_or("no drafter", |kind| kind.name());
-        parts.push((2, drafter.to_owned()));
+        parts.push((NAME, text::one_line(&header.model.name).into_owned()));
+        parts.push((6, format!("{} {}", header.dtype, header.device)));
+        let drafter = match screen.session.drafter() {
+            _ if settings.drafter != now.drafter => format!("{}{}", arrow(true), settings.drafter.name()),
+            Some(kind) => kind.name().to_owned(),
+            None => "no drafter".to_owned(),
+        };
+        parts.push((2, drafter));
     } else {
         parts.push((2, "draftscope".to_owned()));
     }
-    let arrow = if changed { "→ " } else { "" };
-    parts.push((0, format!("{arrow}k={}", settings.draft_len)));
-    parts.push((1, rule(&settings)));
-    parts.push((3, format!("T {}", settings.sampling.temperature)));
+    let of_k = |settings: &Settings| (settings.draft_len, settings.draft_len_mode);
+    parts.push((0, format!("{}k={}", arrow(of_k(&settings) != of_k(&now)), settings.draft_len)));
+    parts.push((1, format!("{}{}", arrow(settings.rule != now.rule), rule(&settings))));
+    parts.push((3, format!("{}T {}", arrow(settings.sampling != now.sampling), settings.sampling.temperature)));
     if let Some(rival) = &settings.rival {
-        parts.push((4, format!("rival: {}", versus::difference(rival, &settings))));
+        parts.push((
+            5,
+            format!("{}rival: {}", arrow(settings.rival != now.rival), versus::difference(rival, &settings)),
+        ));
     }
-    parts.push((6, format!("plain: {}", baseline(settings.baseline))));
+    parts.push((7, format!("{}plain: {}", arrow(settings.baseline != now.baseline), baseline(settings.baseline))));
     parts
 }
 

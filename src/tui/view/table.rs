@@ -81,19 +81,15 @@ fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
     ]
 }
 
-/// What the run's own lane is called beside another one.
-fn own(beside: Lane) -> &'static str {
-    if beside == Lane::Rival { "yours" } else { "speculative" }
-}
-
 fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let (own, other) = (own(beside), if beside == Lane::Rival { "the rival" } else { "plain" });
+    let races = screen.beside() == Lane::Rival;
+    let (own, other) =
+        (if races { "yours" } else { "speculative" }, if beside == Lane::Rival { "the rival" } else { "plain" });
     if let Some(speedup) = turn.speedup_over(beside) {
         let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
-        let verb = if beside == Lane::Rival { "are" } else { "is" };
-        let own = if beside == Lane::Rival { "your settings" } else { own };
-        lines.push(Line::styled(format!("{own} {verb} {speedup:.2}× as fast as {other}"), screen.theme[role]));
+        let who = if races { "your settings are" } else { "speculative is" };
+        lines.push(Line::styled(format!("{who} {speedup:.2}× as fast as {other}"), screen.theme[role]));
     }
     let Some(agreement) = turn.agreement_with(beside) else {
         let text = "the plain lane has not run in this turn: c or b asks for it";
@@ -103,6 +99,7 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
     };
     let count = agreement.identical;
     let (text, role) = match agreement.divergence {
+        None if races => (format!("identical to {other} so far: {count} tokens"), Role::Good),
         None => (format!("identical so far: {count} tokens"), Role::Good),
         Some(differs) => {
             let name = |piece: Option<crate::protocol::Piece>| piece.map_or("the end".to_owned(), |p| text::quoted(&p));

@@ -53,9 +53,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 fn legend(screen: Screen, width: u16) -> Line<'static> {
-    let long = width >= 44;
     let spans = PARTS.iter().flat_map(|(name, glyph, role)| {
-        let name = if long { name } else { &name[..name.len().min(4)] };
+        let name = match width {
+            44.. => name,
+            38.. if *name == "rollback" => "roll",
+            38.. => name,
+            _ => &name[..name.len().min(4)],
+        };
         [Span::styled(*glyph, screen.theme[*role]), Span::styled(format!("{name} "), screen.theme[Role::TextDim])]
     });
     Line::from(spans.collect::<Vec<_>>())

@@ -9,6 +9,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::{Lane, Rival};
 use crate::session::Fate;
@@ -105,13 +106,14 @@ fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
     if let Some(turn) = screen.turn() {
         let stats = turn.answer(lane).stats();
         let speed = number(stats.tokens_per_second(), 1);
-        let text = format!("{speed} tok/s · {} ", duration(stats.decode_us()));
-        spans.push(Span::styled(text, screen.theme[Role::TextStrong]));
-        let speedup = turn.speedup_over(screen.beside());
-        if let Some(speedup) = speedup.filter(|_| lane == Lane::Speculative) {
-            let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
-            spans.push(Span::styled(format!("· {speedup:.2}× "), screen.theme[role]));
-        }
+        let speedup = turn.speedup_over(screen.beside()).filter(|_| lane == Lane::Speculative);
+        let ratio = speedup.map_or(String::new(), |speedup| format!("· {speedup:.2}× "));
+        let (short, long) = (format!("{speed} tok/s "), format!("{speed} tok/s · {} ", duration(stats.decode_us())));
+        let used: usize = spans.iter().map(Span::width).sum::<usize>() + ratio.width() + 2;
+        let fits = used + long.width() <= width.into();
+        spans.push(Span::styled(if fits { long } else { short }, screen.theme[Role::TextStrong]));
+        let role = if speedup.is_some_and(|speedup| speedup < 0.995) { Role::Warning } else { Role::Good };
+        spans.push(Span::styled(ratio, screen.theme[role]));
     }
     Line::from(spans)
 }
