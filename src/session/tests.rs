@@ -306,7 +306,7 @@ fn old_rounds_keep_only_what_the_table_shows() {
 }
 
 fn lane() -> impl Strategy<Value = Lane> {
-    prop_oneof![Just(Lane::Speculative), Just(Lane::Plain)]
+    prop_oneof![Just(Lane::Speculative), Just(Lane::Plain), Just(Lane::Rival)]
 }
 
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {

@@ -8,6 +8,7 @@ use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
 mod diff;
+mod panels;
 mod race;
 mod recording;
 mod time;
@@ -517,10 +518,13 @@ proptest! {
     fn no_keys_and_no_size_panic(
         keys in proptest::collection::vec(any_key(), 0..12),
         sizes in proptest::collection::vec((1u16..160, 1u16..60), 1..4),
+        script in prop::sample::select(vec![conversation, race::race, panels::trees]),
+        page in prop::sample::select(crate::tui::page::Page::ALL),
         cut in 0usize..400,
     ) {
-        let script = conversation();
-        let mut stage = Stage::folded(&script.events[..cut.min(script.events.len())], TuiOptions::default());
+        let script = script();
+        let options = TuiOptions { page, ..TuiOptions::default() };
+        let mut stage = Stage::folded(&script.events[..cut.min(script.events.len())], options);
         for key in keys {
             stage.key(key);
             for (width, height) in &sizes {

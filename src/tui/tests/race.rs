@@ -9,7 +9,7 @@ use crate::tui::app::Ask;
 use crate::tui::options::{Exporter, Recordings};
 
 /// The conversation with a rival that wrote what the plain lane wrote.
-fn race() -> Script {
+pub(super) fn race() -> Script {
     let mut script = Script::started();
     let rival = Rival { draft_len: 5, ..Rival::like(&header().settings) };
     let settings = Settings { rival: Some(rival), ..header().settings };
@@ -117,15 +117,6 @@ fn a_rival_is_set_in_its_panel() {
     assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
     stage.press("<Esc>");
     assert_eq!(stage.app.overlay, None);
-}
-
-#[test]
-fn a_race_of_settings_is_shown() {
-    for (width, height) in [(80, 24), (120, 40)] {
-        let mut stage = Stage::new(&race(), TuiOptions { page: Page::Compare, ..TuiOptions::default() });
-        let screen = stage.screen(width, height);
-        insta::assert_snapshot!(format!("race_{width}"), screen);
-    }
 }
 
 #[test]

@@ -6,11 +6,11 @@ use ratatui::style::{Color, Modifier};
 use super::*;
 use crate::tui::page::Page;
 
-const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+pub(super) const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
 
 /// Text of the screen, and under each line the styles of its cells as runs: a letter per style, with
 /// a legend at the end.
-fn styled(buffer: &Buffer) -> String {
+pub(super) fn styled(buffer: &Buffer) -> String {
     let mut known: Vec<(Color, Color, Modifier)> = Vec::new();
     let mut out = String::new();
     for y in 0..buffer.area.height {

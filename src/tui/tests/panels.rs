@@ -1,0 +1,118 @@
+//! Panels over the screen, a race of settings and a draft tree: whole screens at every size in colour, in
+//! monochrome and in ASCII.
+
+use std::rc::Rc;
+
+use ratatui::style::Color;
+
+use super::views::{SIZES, styled};
+use super::*;
+use crate::session::tests::tree_round;
+use crate::tui::options::Exporter;
+use crate::tui::page::Page;
+
+/// An answer whose drafts form trees.
+pub(super) fn trees() -> Script {
+    let mut script = Script::started();
+    script.prompt("Look out of the window.", "Look");
+    script.plain(" the");
+    script.plain(" moon");
+    tree_round(&mut script);
+    script.finish(Lane::Speculative, StopReason::MaxTokens);
+    script
+}
+
+fn exporter() -> Exporter {
+    let formats = [("html", "one page for the browser, no network"), ("csv", "a table, one line a position")];
+    let formats = formats.map(|(name, about)| (name.to_owned(), about.to_owned())).to_vec();
+    Exporter { formats, write: Rc::new(|_, _| Ok(String::new())) }
+}
+
+const SCENES: [&str; 4] = ["versus", "export", "race", "tree"];
+
+fn scene(name: &str, options: &TuiOptions) -> Stage {
+    let on = |page: Page| TuiOptions { page, export: Some(exporter()), ..options.clone() };
+    match name {
+        "versus" => {
+            let mut stage = Stage::new(&first_turn(), on(Page::Compare));
+            stage.press("v<Right><Down><Right>");
+            stage
+        }
+        "export" => {
+            let mut stage = Stage::new(&first_turn(), on(Page::Rounds));
+            stage.press("e<Down>");
+            stage
+        }
+        "race" => Stage::new(&race::race(), on(Page::Compare)),
+        _ => {
+            let mut stage = Stage::new(&trees(), on(Page::Rounds));
+            stage.press("<Left>");
+            stage
+        }
+    }
+}
+
+#[test]
+fn panels_in_colour() {
+    for name in SCENES {
+        for (width, height) in SIZES {
+            let mut stage = scene(name, &TuiOptions { depth: Depth::True, ..TuiOptions::default() });
+            let shown = styled(stage.draw(width, height).backend().buffer());
+            insta::assert_snapshot!(format!("colour_{name}_{width}"), shown);
+        }
+    }
+}
+
+#[test]
+fn panels_in_monochrome() {
+    for name in SCENES {
+        for (width, height) in SIZES {
+            let mut stage = scene(name, &TuiOptions { no_color: true, ..TuiOptions::default() });
+            let buffer = stage.draw(width, height).backend().buffer().clone();
+            let coloured = buffer.content().iter().filter(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset));
+            assert_eq!(coloured.count(), 0, "{name}");
+            insta::assert_snapshot!(format!("mono_{name}_{width}"), styled(&buffer));
+        }
+    }
+}
+
+#[test]
+fn panels_in_ascii() {
+    for name in SCENES {
+        for (width, height) in SIZES {
+            let mut stage = scene(name, &TuiOptions { ascii: true, no_color: true, ..TuiOptions::default() });
+            let shown = stage.screen(width, height);
+            assert!(shown.is_ascii(), "{name} at {width}\n{shown}");
+            insta::assert_snapshot!(format!("ascii_{name}_{width}"), shown);
+        }
+    }
+}
+
+#[test]
+fn a_tree_is_not_weighed_as_a_chain() {
+    let mut stage = Stage::new(&trees(), TuiOptions { page: Page::Speed, ..TuiOptions::default() });
+    for (width, height) in SIZES {
+        let screen = stage.screen(width, height);
+        assert!(screen.contains("Rounds draft a tree here") && !screen.contains("is best here"), "{screen}");
+    }
+}
+
+#[test]
+fn few_rounds_are_said_to_be_few() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.plain(" a");
+    script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
+    let mut stage = Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() });
+    assert!(stage.screen(80, 24).contains("After 1 round: verifying 2 rows"), "{}", stage.screen(80, 24));
+}
+
+#[test]
+fn who_drafts_is_told_what_to_type() {
+    let mut stage = Stage::of(&conversation());
+    assert!(stage.screen(80, 24).contains("Type a prompt"));
+    stage.apply(EventKind::DraftAsked { draft_len: 3 });
+    let screen = stage.screen(80, 24);
+    assert!(screen.contains("up to 3 tokens") && screen.contains("accepted ▸"), "{screen}");
+    assert!(screen.contains("Type what comes next") && screen.contains("Enter hands it in"), "{screen}");
+}
