@@ -261,8 +261,8 @@ fn a_live_engine_is_held_stepped_rewound_questioned_and_goes_on() {
     let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
     terminal.press("the thin inn\r "); // sent, and held at once
     terminal.wait_for("paused");
-    for round in 1..=3 {
-        terminal.press(">");
+    for (keys, round) in [(">", 1), (">>", 3)] {
+        terminal.press(keys); // every press counts
         terminal.wait("a round's end", |screen| {
             let text = screen.contents();
             let is_over = |line: &str| line.contains(&format!("Round {round} (live)")) && line.contains("committed");
@@ -319,7 +319,7 @@ fn the_person_drafts_and_the_target_judges() {
     terminal.press("the\r");
     terminal.wait("a score", |screen| {
         let text = screen.contents();
-        (1..=3).any(|drafted| text.contains(&format!("of {drafted} accepted ·")))
+        (1..=3).any(|drafted| text.contains(&format!("of {drafted} accepted ▸")))
     });
     terminal.press("\u{3}");
     terminal.wait_for("stopped");
