@@ -148,7 +148,12 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
     let best = best(round, index);
     if round.is_tree() {
         let next = quoted(&round.next_piece().unwrap_or_default());
-        return Some(format!("behind {} accepted drafts the target's own {next} is committed", round.accepted()));
+        let path = match round.accepted() {
+            0 => "no draft accepted:".to_owned(),
+            1 => "behind 1 accepted draft".to_owned(),
+            count => format!("behind {count} accepted drafts"),
+        };
+        return Some(format!("{path} the target's own {next} is committed"));
     }
     if verdict.next_kind == NextKind::Recovered {
         let best = best?;

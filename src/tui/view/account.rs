@@ -69,7 +69,7 @@ fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
     let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup:.2}× plain"));
     Some(format!(
         "Rounds draft a tree here: verifying its {rows} rows costs {:.2}× one row, and a round commits {tokens:.2} \
-         tokens{speedup}. A wider tree finds more and costs more rows; which k a chain would want is not said by it.",
+         tokens{speedup}. A wider tree finds more and costs more rows. The best k is worked out for chains only.",
         all / one
     ))
 }

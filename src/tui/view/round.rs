@@ -142,7 +142,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines.push(row(screen, &columns, "verdict", |i| verdict(screen, round, i, columns.width)));
     if let Some(finding) = explain(round, columns.focus) {
         let role = if finding.near_tie { Role::Warning } else { Role::Text };
-        let text = format!("{}: {}", place(round, columns.focus), finding.text);
+        let text = format!("{}{}", place(round, columns.focus), finding.text);
         lines.extend(wrapped(&text, inner.width, screen.theme[role]));
     }
     if inner.height + 2 >= TIMES_INSIDE {
@@ -189,10 +189,9 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
 /// Which column a sentence is about.
 fn place(round: &Round, index: usize) -> String {
     match round.drafts.len() {
-        drafts if index < drafts => format!("position {}", index + 1),
-        _ if round.round == 0 => "first token".to_owned(),
-        0 => "this round".to_owned(),
-        _ => "after the drafts".to_owned(),
+        0 => String::new(), // there is one column only
+        drafts if index < drafts => format!("position {}: ", index + 1),
+        _ => "after the drafts: ".to_owned(),
     }
 }
 

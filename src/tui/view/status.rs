@@ -125,6 +125,7 @@ fn state(screen: Screen) -> (String, Style) {
         _ if session.failure().is_some() || screen.app.lost.is_some() => {
             ("✗ stopped".to_owned(), screen.theme[Role::Error])
         }
+        Some(_) if session.draft_asked().is_some() => ("● your draft".to_owned(), active),
         Some(phase) => (format!("● {phase}"), active),
         None if screen.app.is_awaiting(session) => ("● sent".to_owned(), active),
         None => ("○ ready".to_owned(), screen.theme[Role::Status]),
