@@ -9,6 +9,7 @@ use draftscope::cli::{PlayArgs, ReplayArgs};
 use draftscope::config::UserFiles;
 use draftscope::headless::Text;
 use draftscope::protocol::EventKind;
+use draftscope::session::text::one_line;
 use draftscope::stream::FanOut;
 use draftscope::trace::Recording;
 use draftscope::trace::replay::{self, ReplayOptions};
@@ -50,7 +51,7 @@ pub(crate) fn play(
         let options = TuiOptions { playback: Some(playback), ..super::chat::screen(&args.screen, files) };
         return match tui::run(source, options, consumers)? {
             Ended::Quit => Ok(ExitCode::SUCCESS),
-            Ended::Failed(message) => bail!(message),
+            Ended::Failed(message) => bail!("{}", one_line(&message)),
         };
     }
     let mut consumers = consumers;
@@ -59,7 +60,7 @@ pub(crate) fn play(
     while let Some(event) = source.events.blocking_recv() {
         dropped.extend(consumers.event(&event));
         if let EventKind::Failed { message } = event.kind {
-            bail!(message);
+            bail!("{}", one_line(&message));
         }
     }
     dropped.extend(consumers.finish());

@@ -115,7 +115,7 @@ impl Turn<'_> {
 
     /// Asks the person for the round's draft; false when there is nothing to wait for any more.
     fn ask(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<bool, SpecError> {
-        if settings.draft_len == 0 {
+        if settings.draft_len == 0 || lane.decoder.has_proposal() {
             return Ok(true);
         }
         self.outbox.send(Lane::Speculative, EventKind::DraftAsked { draft_len: settings.draft_len });

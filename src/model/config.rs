@@ -9,6 +9,9 @@ use super::family::Architecture;
 use super::gguf::GgufFile;
 use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
 
+/// Largest vocabulary, in tokens: beyond any there is, and small enough for every product of sizes.
+const MAX_VOCAB: usize = 1 << 24;
+
 /// Sizes and constants of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlamaConfig {
@@ -84,8 +87,8 @@ impl LlamaConfig {
     /// [`ModelError::Metadata`] naming what does not.
     pub(super) fn check(&self, (heads, kv_heads): (&str, &str)) -> Result<(), ModelError> {
         let contradiction = |what: String| Err(ModelError::Metadata(what));
-        if self.vocab == 0 {
-            return contradiction("the vocabulary is empty".into());
+        if !(1..=MAX_VOCAB).contains(&self.vocab) {
+            return contradiction(format!("the vocabulary has {} tokens; 1 to {MAX_VOCAB} can be", self.vocab));
         }
         if self.heads == 0 || self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return contradiction(format!(

@@ -45,8 +45,10 @@ pub struct HfConfig {
 /// `rope_scaling`, or `rope_parameters` of newer files.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct RopeParameters {
-    #[serde(alias = "type")]
     rope_type: Option<String>,
+    /// Its older name; many files have both.
+    #[serde(rename = "type")]
+    old_type: Option<String>,
     rope_theta: Option<f64>,
     factor: Option<f64>,
     original_max_position_embeddings: Option<f64>,
@@ -99,7 +101,9 @@ impl HfConfig {
         struct Kind {
             model_type: String,
         }
-        let wrong = |error: serde_json::Error| ModelError::Metadata(format!("config.json: {error}"));
+        let wrong = |error: serde_json::Error| {
+            ModelError::Metadata(format!("config.json: {}", super::error::clean(&error.to_string())))
+        };
         let kind: Kind = serde_json::from_slice(json).map_err(wrong)?;
         Architecture::of_model_type(&kind.model_type)?; // what another family is missing is not the point
         serde_json::from_slice(json).map_err(wrong)
@@ -192,7 +196,7 @@ impl HfConfig {
             let given = given.original_max_position_embeddings;
             positive("original_max_position_embeddings", given.unwrap_or(self.max_position_embeddings as f64))
         };
-        let scaling = match given.rope_type.as_deref() {
+        let scaling = match given.rope_type.as_deref().or(given.old_type.as_deref()) {
             None | Some("default") => RopeScaling::Plain,
             Some("linear") => RopeScaling::Linear(need("factor", given.factor)?),
             Some("llama3") => RopeScaling::Llama3 {

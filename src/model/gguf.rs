@@ -4,7 +4,7 @@
 //! Invariant: whatever the bytes are, the answer is a value or a [`ModelError`] that names the key
 //! or tensor. What the numbers mean is the architecture's business.
 
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,46 @@ use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 use super::ModelError;
 use super::mapped::Mapped;
 use super::source::Stored;
+
+/// Longest table of contents, in bytes: vocabularies of 256,000 tokens take some 20 MB.
+const MAX_HEADER: usize = 128 << 20;
+
+/// How much of the key `general.alignment` has been read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alignment {
+    Unseen,
+    Key,
+    Type,
+}
+
+/// A table of contents that is refused where it would have the reader divide by 0: candle takes an
+/// alignment as it stands, and reads key, type and value one by one.
+struct Head<'a> {
+    bytes: Cursor<&'a [u8]>,
+    alignment: Alignment,
+}
+
+impl Read for Head<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let len = self.bytes.read(into)?;
+        let read = &into[..len];
+        self.alignment = match self.alignment {
+            _ if read == b"general.alignment" => Alignment::Key,
+            Alignment::Key => Alignment::Type,
+            Alignment::Type if read.iter().all(|byte| *byte == 0) => {
+                return Err(io::Error::other("'general.alignment' is 0"));
+            }
+            Alignment::Type | Alignment::Unseen => Alignment::Unseen,
+        };
+        Ok(len)
+    }
+}
+
+impl Seek for Head<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(to)
+    }
+}
 
 /// An open GGUF file with its table of contents.
 pub struct GgufFile {
@@ -29,7 +69,9 @@ impl GgufFile {
     /// [`ModelError::Read`] when it cannot be opened, [`ModelError::Corrupt`] when it is no whole GGUF.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
-        let content = Content::read(&mut Cursor::new(file.bytes())).map_err(|error| unreadable(path, &error))?;
+        let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
+        let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen };
+        let content = Content::read(&mut head).map_err(|error| unreadable(path, &error))?;
         let gguf = Self { path: path.to_owned(), content, file };
         gguf.check_extent()?;
         Ok(gguf)
@@ -233,7 +275,7 @@ fn unreadable(path: &Path, error: &candle_core::Error) -> ModelError {
     let what = match what {
         what if what.contains("fill whole buffer") => "it ends in the middle".to_owned(),
         what if what.contains("unknown magic") => "it does not begin as a GGUF file does".to_owned(),
-        what => what,
+        what => super::error::clean(&what),
     };
     ModelError::Corrupt { path: path.to_owned(), what }
 }
@@ -252,6 +294,18 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             let error = GgufFile::open(&path).err().unwrap().to_string();
             assert!(error.contains("damaged or incomplete") && error.lines().count() == 1, "{error}");
+        }
+        for (alignment, fails) in [(0u32, true), (32, false)] {
+            let key = b"general.alignment";
+            let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+            [0, 1, key.len() as u64].iter().for_each(|number: &u64| bytes.extend(number.to_le_bytes()));
+            bytes.extend(key);
+            [4, alignment].iter().for_each(|number: &u32| bytes.extend(number.to_le_bytes()));
+            bytes.extend([0; 64]);
+            let path = folder.path().join("alignment");
+            std::fs::write(&path, bytes).unwrap();
+            let error = GgufFile::open(&path).err().map(|error| error.to_string());
+            assert_eq!(error.is_some_and(|error| error.contains("'general.alignment' is 0")), fails);
         }
         let missing = GgufFile::open(&folder.path().join("none")).err().unwrap().to_string();
         assert!(missing.starts_with("cannot read"), "{missing}");

@@ -94,6 +94,12 @@ impl Decoder {
         self.drafter.offer(tokens);
     }
 
+    /// Whether the next round's drafts were given to [`Decoder::propose`].
+    #[must_use]
+    pub fn has_proposal(&self) -> bool {
+        self.proposal.is_some()
+    }
+
     /// Has the next round draft these tokens, whoever drafts otherwise.
     pub fn propose(&mut self, drafts: Vec<TokenId>) {
         self.proposal = Some(drafts);

@@ -219,7 +219,10 @@ fn shards(index: &Path) -> Option<Vec<String>> {
     let mut names: Vec<String> = names.collect::<Option<_>>()?;
     names.sort_unstable();
     names.dedup();
-    let plain = |name: &String| name.ends_with(".safetensors") && !name.contains(['/', '\\']) && !name.starts_with('.');
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let plain = |name: &String| {
+        name.ends_with(".safetensors") && !name.starts_with('.') && name.len() <= 200 && name.chars().all(is_usual)
+    };
     (!names.is_empty() && names.len() <= MAX_SHARDS && names.iter().all(plain)).then_some(names)
 }
 

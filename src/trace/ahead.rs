@@ -18,6 +18,9 @@ const BATCH_BYTES: usize = 1 << 18;
 /// Batches that may wait before and behind each thread.
 const WAITING: usize = 2;
 
+/// Lines of a batch, however short they are.
+const BATCH_LINES: usize = 4096;
+
 /// Most threads that parse.
 const MAX_WORKERS: usize = 4;
 
@@ -124,7 +127,7 @@ fn read_all(mut reader: Reader, workers: &[SyncSender<Batch>]) {
 
 fn read(reader: &mut Reader) -> Batch {
     let mut batch = Batch { first: reader.number() + 1, text: Vec::new(), ends: Vec::new(), ending: None };
-    while batch.text.len() < BATCH_BYTES {
+    while batch.text.len() < BATCH_BYTES && batch.ends.len() < BATCH_LINES {
         match reader.advance() {
             Ok(true) => {
                 if batch.ends.is_empty() {
@@ -149,12 +152,15 @@ fn read(reader: &mut Reader) -> Batch {
 fn parse_all<T>(name: &str, batches: &Receiver<Batch>, done: &SyncSender<Parsed<T>>, parse: Parse<T>) {
     while let Ok(batch) = batches.recv() {
         let mut from = 0;
-        let lines = batch.ends.iter().zip(batch.first..).map(|(end, number)| {
-            let line = &batch.text[from..*end];
+        let mut lines = Vec::with_capacity(batch.ends.len());
+        for (end, number) in batch.ends.iter().zip(batch.first..) {
+            lines.push(parse(name, number, &batch.text[from..*end]));
             from = *end;
-            parse(name, number, line)
-        });
-        let parsed = Parsed { lines: lines.collect(), ending: batch.ending };
+            if lines.last().is_some_and(Result::is_err) {
+                break; // nobody reads on behind the first error
+            }
+        }
+        let parsed = Parsed { lines, ending: batch.ending };
         if done.send(parsed).is_err() {
             return;
         }
@@ -223,6 +229,17 @@ mod tests {
         let [by_line, ahead] = both(&damaged);
         assert!(by_line == ahead, "{:?}", ahead.0.last());
         assert!(ahead.0.last().unwrap().contains("is damaged at line"));
+    }
+
+    #[test]
+    fn lines_of_nothing_are_refused_at_the_first() {
+        let mut bytes = long();
+        bytes.truncate(bytes.iter().position(|b| *b == b'\n').unwrap() + 1);
+        bytes.extend(std::iter::repeat_n(b'\n', 3 * BATCH_LINES));
+        let [by_line, ahead] = both(&bytes);
+        assert!(by_line == ahead && ahead.0.len() == 2, "{:?}", ahead.0.last());
+        let batch = read(&mut Reader::of_bytes("t", bytes).unwrap());
+        assert!(batch.ends.len() <= BATCH_LINES);
     }
 
     #[test]

@@ -147,6 +147,9 @@ impl Player {
                     continue;
                 }
                 ControlFlow::Continue(()) if self.options.loops => {
+                    if self.seeks.take().is_some() && self.give_up().is_break() {
+                        return;
+                    }
                     self.playing = 0;
                     continue;
                 }
@@ -348,6 +351,13 @@ impl Player {
     fn mark(&mut self, kind: EventKind) -> Flow {
         self.marks.push(Made { recording: self.playing, at_us: self.at_us, kind: kind.clone() });
         self.send(Lane::Speculative, kind)
+    }
+
+    /// What was looked for is nowhere: says so and holds, where it would begin again for ever.
+    fn give_up(&mut self) -> Flow {
+        let message = "the recording holds no further one; it begins again".to_owned();
+        self.send(Lane::Speculative, EventKind::Notice { message })?;
+        self.close(Gate::Closed)
     }
 
     fn close(&mut self, gate: Gate) -> Flow {

@@ -49,7 +49,10 @@ pub(super) fn codec(folder: &Folder) -> Result<TextCodec, ModelError> {
     let failed = |name: &str, error: &dyn std::fmt::Display| {
         ModelError::Tokenizer(format!("{name}: {}", clean(&error.to_string())))
     };
-    let tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
+    let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
+    // both are settings of a training run that the file kept; a prompt is neither cut nor filled up
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(|error| failed("tokenizer.json", &error))?;
     let spelling = spelling(&tokenizer)?;
     let pieces = pieces(&tokenizer, spelling)?;
     let config: TokenizerConfig = match folder.side_file("tokenizer_config.json")? {

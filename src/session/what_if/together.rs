@@ -42,6 +42,9 @@ fn missing(case: &Case) -> Option<String> {
     if case.wish.draft_len.is_some_and(|wanted| wanted > depth) {
         return Some(format!("draft {} was never made: the drafter must be asked", depth + 1));
     }
+    if round.rows.len() <= round.drafts.len() {
+        return Some("the target's choice is not recorded at every place".to_owned());
+    }
     let is_cut = |index: usize| round.drafts.get(index).is_some_and(|cell| cell.q.is_some() && cell.top.tail > WHOLE);
     for (number, row) in round.rows.iter().enumerate() {
         let judged = (0..round.drafts.len()).filter(|index| round.row_of(*index) == number);
