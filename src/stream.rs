@@ -56,6 +56,15 @@ impl Feed {
             Self::Recorded(events) => events.try_recv(),
         }
     }
+
+    /// Whether events are to be taken at once: some wait, or whoever sends them would have to.
+    #[must_use]
+    pub fn is_pressing(&self) -> bool {
+        match self {
+            Self::Live(events) => !events.is_empty(),
+            Self::Recorded(_) => true,
+        }
+    }
 }
 
 impl From<UnboundedReceiver<Event>> for Feed {

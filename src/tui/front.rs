@@ -2,8 +2,9 @@
 //!
 //! Invariant: consumers see every event before the session does. All pending events are taken in, then
 //! one frame is drawn if anything changed, at most 60 a second and never more than a share of the time,
-//! so that drawing leaves the engine its processors; nothing wakes the loop while nothing happens. What
-//! events and keys mean is elsewhere.
+//! so that drawing leaves the engine its processors. Events that come between two frames wait for the
+//! next: being woken for each would cost the engine more than drawing does. Nothing wakes the loop while
+//! nothing happens. What events and keys mean is elsewhere.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -67,6 +68,8 @@ pub(super) struct Front {
     is_greeted: bool,
     /// Whether more events can come.
     is_open: bool,
+    /// Whether events cannot wait for the next frame.
+    is_behind: bool,
     /// Frames drawn.
     draws: u64,
 }
@@ -74,7 +77,16 @@ pub(super) struct Front {
 impl Front {
     pub(super) fn new(source: Source, options: TuiOptions, consumers: FanOut) -> Self {
         let app = App::new(options);
-        Self { time: Timeline::new(), app, source, consumers, is_greeted: false, is_open: true, draws: 0 }
+        Self {
+            time: Timeline::new(),
+            app,
+            source,
+            consumers,
+            is_greeted: false,
+            is_open: true,
+            is_behind: false,
+            draws: 0,
+        }
     }
 
     pub(super) fn wants_mouse(&self) -> bool {
@@ -114,6 +126,8 @@ impl Front {
                 is_dirty = false;
                 next_frame = Instant::now() + (began.elapsed() * REST).clamp(FRAME, LAG);
             }
+            // an event that cannot be shown yet is left where it is, but for a flood
+            let awaits = self.is_open && (!is_dirty || self.is_behind || Instant::now() >= next_frame);
             let due = update::next_tick(&self.app, &self.time).map(|gap| ticked + gap);
             tokio::select! {
                 biased;
@@ -130,7 +144,7 @@ impl Front {
                     }
                     None => return Ok(()),
                 },
-                event = self.source.events.recv(), if self.is_open => self.take(event),
+                event = self.source.events.recv(), if awaits => self.take(event),
                 () = sleep_until(due.unwrap_or(next_frame)), if due.is_some() => {
                     ticked = Instant::now();
                     let commands = update::tick(&mut self.app, &mut self.time);
@@ -257,6 +271,7 @@ impl Front {
             self.apply(event);
             next = if Instant::now() < enough { self.source.events.try_recv().ok() } else { None };
         }
+        self.is_behind = self.source.events.is_pressing();
         self.app.follow(self.time.live());
         self.greet();
     }
