@@ -16,6 +16,9 @@ use crate::protocol::TokenId;
 /// Bytes that the bandwidth test reads: far more than any cache holds.
 const MEMORY_BYTES: usize = 512 << 20;
 
+/// Passes after the memory tests that are not timed: each finds more of the weights in a cache again.
+const WARM_UP: usize = 16;
+
 /// Most rows that are timed.
 pub const MAX_ROWS: usize = 16;
 
@@ -102,7 +105,9 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
             let _ = weights.seconds(); // fills caches as every later one finds them
             reads.push(weights.seconds());
         }
-        time_pass(target.as_mut(), &tokens[ctx..=ctx])?; // the first one finds its weights further away
+        for _ in 0..WARM_UP {
+            time_pass(target.as_mut(), &tokens[ctx..=ctx])?;
+        }
         for rows in 1..=MAX_ROWS {
             let took = time_pass(target.as_mut(), &tokens[ctx..ctx + rows])?;
             if keep {
