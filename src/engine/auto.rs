@@ -17,6 +17,15 @@ use super::{CostKey, CostMemory};
 /// Longest that passes are timed at the start.
 const LIMIT: Duration = Duration::from_millis(2_500);
 
+/// Longest that remembered costs are checked.
+const CHECK: Duration = Duration::from_millis(200);
+
+/// Rows up to which a check compares.
+const CHECKED_ROWS: usize = 5;
+
+/// Remembered costs hold while no width, relative to one row, is off by more than this factor.
+const CHANGED: f64 = 1.1;
+
 /// Chooses k for a run.
 pub(super) struct Auto {
     memory: Arc<dyn CostMemory>,
@@ -50,12 +59,13 @@ impl Auto {
         }
     }
 
-    /// Learns what passes cost, once: from memory, or by timing them.
+    /// Learns what passes cost, once: from memory, if a short check agrees, or by timing them.
     pub(super) fn prepare(&mut self, decoder: &mut Decoder, from: u8) {
         if self.policy.is_some() {
             return;
         }
         let recalled = self.memory.recall(&self.key).filter(Costs::is_usable);
+        let recalled = recalled.filter(|costs| still_hold(decoder, costs));
         let remembered = recalled.is_some();
         self.untold = Some(match recalled.or_else(|| self.measure(decoder)) {
             Some(costs) => {
@@ -153,12 +163,16 @@ impl Auto {
 
     /// Takes note of what a round showed.
     pub(super) fn hear(&mut self, lane: Lane, kind: &EventKind) {
-        let Some(policy) = self.policy.as_mut().filter(|_| self.active) else {
+        let Some(policy) = self.policy.as_mut() else {
             return;
         };
         match (lane, kind) {
-            (Lane::Plain, EventKind::Scored { rows, verify_us, .. }) => policy.verified(rows.len(), *verify_us as f64),
+            // what a pass costs is the same whoever runs it
+            (_, EventKind::Scored { rows, verify_us, .. }) if lane != Lane::Speculative || !self.active => {
+                policy.verified(rows.len(), *verify_us as f64);
+            }
             (Lane::Plain | Lane::Rival, _) => {}
+            _ if !self.active => {}
             (_, EventKind::RoundStarted { draft_len, .. }) => {
                 self.seen = Seen { asked: (*draft_len).into(), ..Seen::default() };
             }
@@ -176,4 +190,14 @@ impl Auto {
             _ => {}
         }
     }
+}
+
+/// Whether passes cost what is remembered, as far as choosing k goes: the ratios count, not the speed.
+fn still_hold(decoder: &mut Decoder, costs: &Costs) -> bool {
+    let Ok(MeasuredCosts { costs: now, .. }) = decoder.measure_costs(CHECK) else {
+        return false;
+    };
+    let curves = |costs: &Costs| costs.verify_us.iter().map(|us| us / costs.verify_us[0]).collect::<Vec<_>>();
+    let mut pairs = curves(costs).into_iter().zip(curves(&now)).take(CHECKED_ROWS);
+    now.is_usable() && pairs.all(|(then, now)| (1.0 / CHANGED..CHANGED).contains(&(now / then)))
 }

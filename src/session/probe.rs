@@ -31,6 +31,8 @@ pub struct Played {
     pub asked: usize,
     /// Drafts that the chain held, up to k and p-min.
     pub drafted: usize,
+    /// Drafts that were made and left out because of p-min: 0 or 1.
+    pub dropped: usize,
     /// Drafts that agree with the answer.
     pub accepted: usize,
     /// Tokens committed.
@@ -44,6 +46,8 @@ pub struct Simulated {
     pub rounds: u64,
     /// Draft tokens proposed.
     pub drafted: u64,
+    /// Draft tokens made and left out because of p-min; they cost what others do.
+    pub dropped: u64,
     /// Draft tokens accepted and output.
     pub accepted: u64,
     /// Tokens committed.
@@ -115,9 +119,10 @@ impl Recording {
         let sure = |draft: &&ProbedDraft| draft.q.is_none_or(|q| q >= p_min);
         let drafts = self.chains[at].iter().take(asked).take_while(sure);
         let drafted = drafts.clone().count();
+        let dropped = usize::from(drafted < asked.min(self.chains[at].len()));
         let rest = &self.tokens[at + 1..];
         let accepted = drafts.zip(rest).take_while(|(draft, token)| draft.token.id == **token).count();
-        Played { asked, drafted, accepted, committed: (accepted + 1).min(rest.len()) }
+        Played { asked, drafted, dropped, accepted, committed: (accepted + 1).min(rest.len()) }
     }
 
     /// How often the drafter's candidates held the target's choice, by depth.
@@ -148,6 +153,7 @@ impl Simulated {
     fn add(&mut self, played: &Played, waiting: &mut u64) {
         self.rounds += 1;
         self.drafted += played.drafted as u64;
+        self.dropped += played.dropped as u64;
         self.accepted += played.accepted as u64;
         self.committed += played.committed as u64;
         let positions = self.offered_per_pos.len().max(played.drafted);
@@ -169,6 +175,7 @@ impl Simulated {
     pub fn merge(&mut self, other: &Self) {
         self.rounds += other.rounds;
         self.drafted += other.drafted;
+        self.dropped += other.dropped;
         self.accepted += other.accepted;
         self.committed += other.committed;
         self.settled += other.settled;
@@ -194,7 +201,7 @@ impl Simulated {
     #[must_use]
     pub fn tokens_per_second(&self, costs: &Costs) -> Option<f64> {
         let mut us = self.rounds as f64 * costs.overhead_us
-            + self.drafted as f64 * costs.draft_us
+            + (self.drafted + self.dropped) as f64 * costs.draft_us
             + self.settled as f64 * costs.settle_us;
         for (index, rounds) in self.rounds_by_rows.iter().enumerate().filter(|(_, rounds)| **rounds > 0) {
             us += *rounds as f64 * costs.verify_us.get(index)?;
@@ -264,7 +271,9 @@ mod tests {
         assert_eq!((plain.rounds, plain.committed, plain.drafted), (6, 6, 0));
         let sure = recording.fixed(3, 0.6);
         assert_eq!(sure.drafted, sure.rounds, "only the first of a chain is sure enough");
-        assert_eq!(recording.fixed(1, 0.0), sure);
+        let one = recording.fixed(1, 0.0);
+        assert_eq!((sure.dropped, one.dropped), (sure.rounds, 0), "a draft that is left out was made");
+        assert_eq!(one, Simulated { dropped: 0, ..sure });
     }
 
     #[test]

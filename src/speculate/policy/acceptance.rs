@@ -71,9 +71,9 @@ impl Acceptance {
         }
     }
 
-    /// Another text begins: the quick memory counts for less.
+    /// Another text begins: the quick memory knows nothing of it.
     pub(super) fn begin_answer(&mut self) {
-        self.quick.iter_mut().for_each(|share| share.fade(0.5));
+        self.quick = Default::default();
     }
 
     /// `a_i` for i = 1, 2, …: the share of drafts accepted at a position when all before it were. With

@@ -5,9 +5,10 @@
 //! model is the account's: a round of k yields `E(k) = 1 + Σ_i Π_{j ≤ i} a_j` tokens and takes
 //! `T(k + 1) + k · d + o`, with T and d for the drafts that the drafter really gives.
 //!
-//! Looking at another k costs time. A short look is taken only when that k might win by what is not
-//! known yet, and all looks together may cost `LOOK_SHARE` of the time, what the drafter then has to
-//! catch up on included.
+//! Looking at another k costs time. A short look is taken only when that k, plain decoding included,
+//! might win by what is not known yet of its acceptance or its cost, and all looks together may cost
+//! `LOOK_SHARE` of the time, what the drafter then has to catch up on included. The constants were chosen
+//! in simulations of probe runs over prompts that are not in the suite.
 
 mod acceptance;
 mod costs;
@@ -20,13 +21,15 @@ pub(crate) use costs::rising;
 use costs::CostModel;
 
 /// Part of the time that looks may cost.
-const LOOK_SHARE: f64 = 0.02;
+const LOOK_SHARE: f64 = 0.015;
 /// Rounds between two looks, at least.
 const LOOK_PAUSE: u32 = 32;
 /// Rounds of a look.
 const LOOK_ROUNDS: u32 = 4;
+/// Rounds after which plain decoding, which everything is compared with, is timed again.
+const PLAIN_PAUSE: u32 = 96;
 /// Standard errors by which a k may be better than its estimate when a look is considered.
-const HOPE: f64 = 1.5;
+const HOPE: f64 = 0.6;
 /// A k must promise this much more than the one in force.
 const MARGIN: f64 = 1.025;
 /// Plain tokens over which a change from plain decoding must earn what catching up costs.
@@ -93,6 +96,8 @@ pub struct Policy {
     waiting: f64,
     /// Rounds since the last look.
     since_look: u32,
+    /// Rounds since a pass over one row was timed.
+    since_plain: u32,
     total_us: f64,
     spent_us: f64,
 }
@@ -110,6 +115,7 @@ impl Policy {
             last: from,
             waiting: 0.0,
             since_look: 0,
+            since_plain: PLAIN_PAUSE - LOOK_PAUSE,
             total_us: 0.0,
             spent_us: 0.0,
         }
@@ -131,13 +137,13 @@ impl Policy {
 
     /// A pass of the target elsewhere: the plain lane's, say.
     pub fn verified(&mut self, rows: usize, took_us: f64) {
+        self.since_plain = if rows == 1 { 0 } else { self.since_plain.saturating_add(1) };
         self.costs.verified(rows, took_us);
     }
 
     /// Takes what the last round showed.
     pub fn observe(&mut self, seen: &Seen) {
-        let rows = seen.drafted + 1;
-        self.costs.verified(rows, seen.verify_us);
+        self.verified(seen.drafted + 1, seen.verify_us);
         self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us);
         let caught_up = self.waiting > HORIZON / 4.0;
         if seen.drafted > 0 && !caught_up {
@@ -180,9 +186,13 @@ impl Policy {
         self.change(settled, &rates, false)
     }
 
-    /// Tokens per microsecond for k = 0, 1, 2, … with acceptance `hope` standard errors above its mean.
+    /// Tokens per microsecond for k = 0, 1, 2, … with acceptance `hope` standard errors above its mean, and
+    /// other widths' costs relative to the settled one's as many below theirs.
     fn rates(&self, hope: f64) -> Vec<f64> {
-        let costs = self.costs.now();
+        let costs = match self.settled {
+            Some(settled) if hope > 0.0 => self.costs.hoped(settled + 1, hope),
+            _ => self.costs.now(),
+        };
         let acceptance = self.acceptance.by_position(hope);
         let drafted = self.acceptance.drafted();
         let (mut reach, mut tokens) = (1.0, 1.0);
@@ -207,9 +217,12 @@ impl Policy {
         if self.since_look < LOOK_PAUSE {
             return None;
         }
+        if self.since_plain >= PLAIN_PAUSE {
+            return Some(0);
+        }
         let hoped = self.rates(HOPE);
         let candidate = best(&hoped);
-        if candidate == settled || candidate == 0 || hoped[candidate] < rates[settled] * MARGIN {
+        if candidate == settled || hoped[candidate] < rates[settled] * MARGIN {
             return None;
         }
         let costs = self.costs.now();
@@ -232,16 +245,17 @@ impl Policy {
     }
 
     fn reason(&self, from: usize, to: usize, expected: &[f64], exploring: bool) -> String {
+        let meant = |k: usize| if k == 0 { "plain decoding".to_owned() } else { format!("k = {k}") };
         if exploring {
+            let (looked_at, usual) = (meant(to), meant(from));
             return format!(
-                "k {from} → {to} for {LOOK_ROUNDS} rounds: too little is known of it, and it may be faster than k = {from}"
+                "k {from} → {to} for {LOOK_ROUNDS} rounds: too little is known of {looked_at}, and it may be faster than {usual}"
             );
         }
         let acceptance = self.acceptance.by_position(0.0);
         let shown = acceptance.iter().take(from.max(to).clamp(1, 4)).map(|a| format!("{:.0} %", a * 100.0));
         let shown = shown.collect::<Vec<_>>().join(", ");
         let speed = |k: usize| expected.get(k).copied().unwrap_or_default();
-        let meant = |k: usize| if k == 0 { "plain decoding".to_owned() } else { format!("k = {k}") };
         format!(
             "k {from} → {to}: {} promises {:.0} tokens/s, {} {:.0}, with acceptance by position {shown}",
             meant(to),
@@ -360,7 +374,7 @@ mod tests {
             let share = speed(&seen) * (3000.0 + 60.0);
             assert!(share > 0.97, "{rounds} rounds: {share:.4} of plain");
             assert_eq!(policy.settled, Some(0));
-            assert!(changes.iter().any(|c| c.reason.contains("plain decoding promises")), "{changes:?}");
+            assert!(changes.iter().any(|c| c.reason.contains("plain decoding promises")));
         }
     }
 
@@ -372,8 +386,22 @@ mod tests {
         assert_eq!(policy.settled, Some(0));
         world.acceptance = [0.9; 8];
         let (_, changes) = play(&mut world, &mut policy, 1200);
-        assert!(changes[0].exploring, "a look comes first: {changes:?}");
+        assert_eq!(changes[0].from, 0, "{}", changes[0].reason);
         assert!(policy.settled.unwrap() >= 3, "{:?}", policy.settled);
+    }
+
+    #[test]
+    fn it_finds_out_that_plain_decoding_is_cheaper_than_was_measured() {
+        // one row takes 70 % of what was measured at the start, and rows are as dear as they were
+        let mut truth = costs();
+        truth.verify_us[0] *= 0.7;
+        let mut world = World { costs: truth.clone(), ..World::new([0.3; 8]) };
+        let plain = 1.0 / (truth.verify_us[0] + truth.overhead_us);
+        let mut policy = Policy::new(costs(), 2);
+        play(&mut world, &mut policy, 300);
+        let (seen, changes) = play(&mut world, &mut policy, 600);
+        let share = speed(&seen) / plain;
+        assert!(share > 0.96, "{share:.3} of plain after {} changes", changes.len());
     }
 
     #[test]
