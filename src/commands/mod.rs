@@ -94,6 +94,7 @@ fn drafting(lab: &LabArgs) -> Result<Drafting> {
         ngram_max: lab.ngram_max.max(lab.ngram_min),
         exit_layers: lab.exit_layers,
         tree: lab.tree,
+        mtp: lab.mtp_spec.parse()?,
     })
 }
 
