@@ -5,16 +5,23 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use candle_core::Device;
+use candle_core::quantized::gguf_file::{self, Value};
 use common::checkpoint::{Golden, copy, edit, open, path, recipe};
 use draftscope::model::load::{Backend, Dtype, Recipe, load};
+use draftscope::model::rope::RopeScaling;
+use draftscope::model::source::Source;
 use draftscope::model::{LogitRows, Model};
 use draftscope::protocol::{DrafterKind, Message, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, ModelDrafter, NgramDrafter, NoDrafter, RandomDrafter};
+use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 use serde_json::json;
 
 const ALL: [&str; 5] = ["llama", "qwen3", "qwen3-fp8", "qwen3.gguf", "llama.gguf"];
@@ -253,6 +260,66 @@ fn spoiled_folders_are_refused_in_a_sentence_that_names_what_is_wrong() {
         let error = refusal(folder.path());
         assert!(error.contains(says), "{name}: {error}");
     }
+}
+
+/// A GGUF fixture with other metadata.
+fn rewritten(name: &str, change: impl FnOnce(&mut HashMap<String, Value>)) -> tempfile::NamedTempFile {
+    let mut file = fs::File::open(path(name)).unwrap();
+    let content = gguf_file::Content::read(&mut file).unwrap();
+    let mut metadata = content.metadata.clone();
+    change(&mut metadata);
+    let tensors: Vec<_> = content
+        .tensor_infos
+        .keys()
+        .map(|name| (name, content.tensor(&mut file, name, &Device::Cpu).unwrap()))
+        .collect();
+    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let mut out = tempfile::NamedTempFile::new().unwrap();
+    gguf_file::write(&mut out, &metadata, &tensors).unwrap();
+    out
+}
+
+#[test]
+fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_them_for() {
+    for (name, begins) in [("llama.gguf", true), ("qwen3.gguf", false)] {
+        let file = rewritten(name, |keys| drop(keys.remove("tokenizer.ggml.add_bos_token").unwrap()));
+        let codec = Source::open(file.path()).unwrap().codec().unwrap();
+        let (raw, plain) = (codec.encode_raw("the").unwrap(), codec.encode("the").unwrap());
+        assert_eq!(raw.len(), plain.len() + usize::from(begins), "{name}");
+    }
+    let text = |text: &str| Value::String(text.to_owned());
+    let cases: [(&[(&str, Value)], RopeScaling); 7] = [
+        (&[], RopeScaling::Plain),
+        (&[("scaling.factor", Value::F32(2.0))], RopeScaling::Linear(2.0)),
+        (&[("scale_linear", Value::F32(4.0))], RopeScaling::Linear(4.0)),
+        (&[("scaling.factor", Value::F32(2.0)), ("scale_linear", Value::F32(4.0))], RopeScaling::Linear(2.0)),
+        (&[("scaling.type", text("linear")), ("scaling.factor", Value::F32(1.0))], RopeScaling::Plain),
+        (&[("scaling.factor", Value::F32(0.0))], RopeScaling::Plain),
+        (&[("scaling.type", text("none")), ("scaling.factor", Value::F32(2.0))], RopeScaling::Plain),
+    ];
+    for (keys, scaling) in cases {
+        let file = rewritten("qwen3.gguf", |metadata| {
+            metadata.extend(keys.iter().map(|(key, value)| (format!("qwen3.rope.{key}"), value.clone())));
+        });
+        assert_eq!(Source::open(file.path()).unwrap().config().unwrap().rope.scaling, scaling, "{keys:?}");
+    }
+    let both = rewritten("llama.gguf", |keys| drop(keys.insert("llama.rope.scale_linear".into(), Value::F32(2.0))));
+    let error = Source::open(both.path()).unwrap().config().unwrap_err().to_string();
+    assert!(error.contains("'rope_freqs.weight' together with a scaling factor"), "{error}");
+}
+
+#[test]
+fn biases_that_a_config_does_not_announce_are_not_passed_over() {
+    let folder = copy("qwen3");
+    let weights = folder.path().join("model.safetensors");
+    let bytes = fs::read(&weights).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let bias = TensorView::new(safetensors::Dtype::F32, vec![128], &[0; 512]).unwrap();
+    let all = tensors.tensors().into_iter().chain([("model.layers.1.self_attn.q_proj.bias".to_owned(), bias)]);
+    safetensors::serialize_to_file(all, None, &weights).unwrap();
+    let error = refusal(folder.path());
+    assert!(error.contains("biases ('model.layers.1.self_attn.q_proj.bias') are not supported"), "{error}");
 }
 
 fn cut(file: &Path, len: u64) {

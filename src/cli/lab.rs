@@ -25,6 +25,10 @@ pub struct LabArgs {
     /// Layers of the target that early-exit drafts with; 0 takes a third of them
     #[arg(long, value_name = "L", default_value_t = 0)]
     pub exit_layers: u16,
+    /// Expert: run the MTP module by other conventions than it was made for, e.g. feed=pre-norm,order=hidden-first;
+    /// the text stays the same, the acceptance tells. Keys: feed, recycle, order, pairing, position, slot0, norm
+    #[arg(long, value_name = "KEY=VALUE,…", default_value = "", hide_default_value = true)]
+    pub mtp_spec: String,
     /// typical: accept drafts of p above this …
     #[arg(long, value_name = "P", default_value_t = 0.3)]
     pub epsilon: f32,

@@ -9,7 +9,7 @@ use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, Task
 use draftscope::model::Model;
 use draftscope::model::native::NativeLlama;
 use draftscope::model::source::Source;
-use draftscope::store::{Store, Terminal};
+use draftscope::store::Terminal;
 use serde::Serialize;
 
 /// Between two lines of progress.
@@ -30,7 +30,7 @@ struct Line {
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let tasks = TaskFile::read(&args.tasks)?;
-    let store = Store::from_env()?;
+    let store = super::store()?;
     let path = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let source = Source::open(&path)?;
     let codec = source.codec()?;

@@ -30,6 +30,7 @@ use draftscope::cli::{
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
+use draftscope::model::side_files::SideFiles;
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
 };
@@ -94,6 +95,7 @@ fn drafting(lab: &LabArgs) -> Result<Drafting> {
         ngram_max: lab.ngram_max.max(lab.ngram_min),
         exit_layers: lab.exit_layers,
         tree: lab.tree,
+        mtp: lab.mtp_spec.parse()?,
     })
 }
 
@@ -120,7 +122,7 @@ pub(crate) fn nobody_to_ask(args: &ModelArgs) -> Result<()> {
 pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
     // loaded whoever drafts, so that it can be switched to
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
-    let store = Store::from_env()?;
+    let store = store()?;
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
     Ok(Recipe {
         sha256: remembered_sha256(&store, &target),
@@ -154,6 +156,12 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
             None => None,
         },
     })
+}
+
+/// The store, which fetches no weights of what does not run.
+pub(crate) fn store() -> Result<Store> {
+    let preflight = |folder: &Path| SideFiles::of(folder).preflight().map_err(|error| error.to_string());
+    Ok(Store::from_env()?.with_preflight(preflight))
 }
 
 /// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use draftscope::cli::ModelsAction;
 use draftscope::model::card::Card;
-use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Store, Terminal};
+use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
-    let store = Store::from_env()?;
+    let store = super::store()?;
     let progress = &mut Terminal::default();
     match action {
         ModelsAction::Pull { name, force, from, json } => {

@@ -84,6 +84,9 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
     let vocab = target.spec().info.vocab;
     let tokens: Vec<TokenId> = (0..ctx + MAX_ROWS).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
+    if let Some((module, _)) = &mtp {
+        target.set_tap(&module.tap())?;
+    }
     target.forward(&tokens[..ctx], LogitRows::Last)?; // warm-up
     target.truncate(0, &crate::model::Checkpoint { len: 0 })?;
     let started = Instant::now();

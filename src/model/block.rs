@@ -116,6 +116,14 @@ impl RmsNorm {
         Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
     }
 
+    /// The same norm with so much more weight: zero-centred files mean 1 + w.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        Ok(Self { weight: (&self.weight + by)?, eps: self.eps })
+    }
+
     /// `[m, d] -> [m, d]`.
     ///
     /// # Errors
@@ -155,7 +163,7 @@ impl Rope {
     }
 
     /// Rotates `x [heads, m, head_dim]`, whose first row stands at position `start`.
-    fn rotate(&self, x: &Tensor, start: usize, tree: Option<&TreeRows>) -> Result<Tensor, ModelError> {
+    pub(super) fn rotate(&self, x: &Tensor, start: usize, tree: Option<&TreeRows>) -> Result<Tensor, ModelError> {
         let m = x.dim(1)?;
         let (cos, sin) = match tree {
             None => (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?),
@@ -172,6 +180,17 @@ impl Rope {
         };
         Ok(rotated.squeeze(0)?)
     }
+}
+
+/// Where the rows of a pass stand.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Angles of all positions.
+    pub rope: &'a Rope,
+    /// The rows' tree; none where every row continues the one before it.
+    pub tree: Option<&'a TreeRows>,
+    /// Rotary position of the first row; none = the number of positions cached.
+    pub at: Option<usize>,
 }
 
 /// The rows of a tree: for each the rows from the root to it, itself included.
@@ -228,11 +247,12 @@ impl Block {
         &self,
         x: &Tensor,
         config: &LlamaConfig,
-        (rope, tree): (&Rope, Option<&TreeRows>),
+        place: Place<'_>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let m = x.dim(0)?;
+        let (m, tree) = (x.dim(0)?, place.tree);
         let start = cache.len();
+        let at = place.at.unwrap_or(start);
         let normed = self.attn_norm.forward(x)?;
         // 1. project and split into heads: [m, h * hd] -> [h, m, hd]
         let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
@@ -242,7 +262,7 @@ impl Block {
         if let Some([of_q, of_k]) = &self.head_norms {
             (q, k) = (of_q.forward(&q)?, of_k.forward(&k)?);
         }
-        let (q, k) = (rope.rotate(&q, start, tree)?, rope.rotate(&k, start, tree)?);
+        let (q, k) = (place.rope.rotate(&q, at, tree)?, place.rope.rotate(&k, at, tree)?);
         cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
         // 2. attend over everything up to each row
         let attended = if let Some(tree) = tree {

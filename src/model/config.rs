@@ -147,7 +147,19 @@ fn refuse_extras(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<(), Mod
 fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, ModelError> {
     let key = |name: &str| format!("{arch}.rope.{name}");
     let theta = f64::from(gguf.real(&key("freq_base"), Some(10_000.0))?);
+    // as llama.cpp: a factor without a type is linear, and older files have another name for it
+    let kind = gguf.text(&key("scaling.type")).unwrap_or("linear");
+    let given = ["scaling.factor", "scale_linear"].map(key).into_iter().find(|key| gguf.value(key).is_ok());
+    let factor = match &given {
+        Some(key) if gguf.value(key).is_ok_and(|value| value.to_f32().is_ok_and(|factor| factor == 0.0)) => 1.0,
+        Some(key) => f64::from(gguf.real(key, None)?),
+        None => 1.0,
+    };
     if gguf.has_tensor("rope_freqs.weight") {
+        if kind != "none" && factor != 1.0 {
+            let what = "'rope_freqs.weight' together with a scaling factor is not supported";
+            return Err(ModelError::Unsupported(what.into()));
+        }
         let factors = gguf.vector("rope_freqs.weight", head_dim / 2)?;
         if factors.iter().any(|factor| !factor.is_finite() || *factor <= 0.0) {
             return Err(ModelError::Metadata("'rope_freqs.weight' holds something else than positive numbers".into()));
@@ -155,11 +167,12 @@ fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, Mod
         return Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors) });
     }
     let real = |name: &str, default| gguf.real(&key(name), default).map(f64::from);
-    let scaling = match gguf.text(&key("scaling.type")) {
-        None | Some("none") => RopeScaling::Plain,
-        Some("linear") => RopeScaling::Linear(real("scaling.factor", None)?),
-        Some("yarn") => {
-            let factor = real("scaling.factor", None)?;
+    let scaling = match kind {
+        "none" => RopeScaling::Plain,
+        "linear" if factor == 1.0 => RopeScaling::Plain,
+        "linear" => RopeScaling::Linear(factor),
+        "yarn" => {
+            real("scaling.factor", None)?; // must be there
             RopeScaling::Yarn {
                 factor,
                 original: gguf.size(&key("scaling.original_context_length"), 1 << 24)? as f64,
@@ -168,7 +181,7 @@ fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, Mod
                 amplitude: yarn_amplitude(factor) * real("scaling.attn_factor", Some(1.0))?,
             }
         }
-        Some(other) => {
+        other => {
             let name = super::error::clean(other);
             return Err(ModelError::Unsupported(format!(
                 "rotary scaling '{name}' ('{}') is not supported; none, linear, yarn and rope_freqs are",

@@ -31,12 +31,9 @@ pub struct HfConfig {
     /// None when the key is missing: then the tensors decide.
     pub tie_word_embeddings: Option<bool>,
     hidden_act: Option<String>,
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
-    #[serde(default)]
-    use_sliding_window: bool,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    use_sliding_window: Option<bool>,
     layer_types: Option<Vec<String>>,
     /// How weights are compressed.
     pub quantization_config: Option<Quantization>,
@@ -161,7 +158,7 @@ impl HfConfig {
             ("mlp_bias", self.mlp_bias),
             ("use_sliding_window", self.use_sliding_window),
         ] {
-            if is_set {
+            if is_set == Some(true) {
                 return refused(format!("'{key}' is true"));
             }
         }
@@ -283,6 +280,11 @@ mod tests {
         let mut newer = base();
         newer["rope_parameters"] = json!({"rope_type": "default", "rope_theta": 5e5});
         assert_eq!(read(&newer).unwrap().rope, RopeSpec::plain(5e5));
+        for key in ["attention_bias", "mlp_bias", "use_sliding_window", "rope_scaling", "hidden_act"] {
+            let mut config = base();
+            config[key] = Value::Null;
+            assert!(read(&config).is_ok(), "{key} may be null");
+        }
     }
 
     #[test]
@@ -297,6 +299,7 @@ mod tests {
             ("rms_norm_eps", json!(-1.0), "'rms_norm_eps' is -1"),
             ("hidden_act", json!("gelu"), "'hidden_act' is 'gelu'"),
             ("attention_bias", json!(true), "'attention_bias' is true"),
+            ("mlp_bias", json!(true), "'mlp_bias' is true"),
             ("use_sliding_window", json!(true), "'use_sliding_window' is true"),
             ("layer_types", json!(["full_attention"]), "'layer_types' names 1 layers"),
             ("layer_types", json!(["full_attention", "sliding_attention"]), "'sliding_attention'"),

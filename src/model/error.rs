@@ -1,6 +1,6 @@
 //! What can go wrong while a model is loaded or run, in words a user can act on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A model that cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum ModelError {
         source: std::io::Error,
     },
     /// The file is damaged or not of the kind it should be.
-    #[error("{} is damaged or incomplete: {what}; fetch it again with `draftscope models pull --force`", path.display())]
+    #[error("{} is damaged or incomplete: {what}; {}", path.display(), again(path))]
     Corrupt {
         /// Which file.
         path: PathBuf,
@@ -24,6 +24,9 @@ pub enum ModelError {
     /// Recognised, but not something this program runs.
     #[error("{0}")]
     Unsupported(String),
+    /// More memory than there is.
+    #[error("{0}")]
+    DoesNotFit(String),
     /// A key that must be there is not, or holds something else.
     #[error("model metadata: {0}")]
     Metadata(String),
@@ -87,6 +90,40 @@ pub enum ModelError {
     Candle(#[from] candle_core::Error),
 }
 
+/// A place in the Hub's cache.
+pub(super) struct HubPlace {
+    /// `owner/name`
+    pub(super) repo: String,
+    commit: String,
+    /// Path inside the repository; empty for the folder itself.
+    file: PathBuf,
+}
+
+impl HubPlace {
+    /// Read from `…/models--owner--name/snapshots/COMMIT/…`.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let mut parts = path.iter();
+        let repo = parts.find_map(|part| part.to_str()?.strip_prefix("models--"))?.replacen("--", "/", 1);
+        let commit = parts.next().filter(|part| *part == "snapshots").and_then(|_| parts.next())?;
+        Some(Self { repo, commit: commit.to_str()?.to_owned(), file: parts.collect() })
+    }
+}
+
+/// How to get a damaged file again.
+fn again(path: &Path) -> String {
+    match HubPlace::of(path) {
+        Some(HubPlace { repo, commit, file }) => {
+            let file = file.to_str().filter(|file| file.ends_with(".gguf"));
+            let file = file.map_or_else(String::new, |file| format!("/{file}"));
+            format!(
+                "fetch it again with `draftscope models pull --force {}`",
+                format!("{repo}@{commit}{file}").replace(char::is_control, "")
+            )
+        }
+        None => "get a whole copy of it (`draftscope models pull --force` fetches the default model)".to_owned(),
+    }
+}
+
 /// A name out of a file, fit for a message: no control characters, not endless.
 pub(super) fn clean(name: &str) -> String {
     const MOST: usize = 80;
@@ -96,4 +133,21 @@ pub(super) fn clean(name: &str) -> String {
         clean.push('…');
     }
     clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_file_is_told_with_the_command_that_gets_it_again() {
+        let says = |path: &str| ModelError::Corrupt { path: path.into(), what: "x".into() }.to_string();
+        let hub = "/c/hub/models--owner--a--b/snapshots/0123abc";
+        assert!(says(&format!("{hub}/m-1.safetensors")).ends_with("pull --force owner/a--b@0123abc`"));
+        assert!(says(&format!("{hub}/q/m.gguf")).ends_with("pull --force owner/a--b@0123abc/q/m.gguf`"));
+        assert!(
+            says("/c/m.gguf")
+                .ends_with("get a whole copy of it (`draftscope models pull --force` fetches the default model)")
+        );
+    }
 }

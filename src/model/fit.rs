@@ -24,7 +24,7 @@ impl Need {
     /// Refuses what does not fit into `available` bytes; none = unknown.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] with the figures and what to do.
+    /// [`ModelError::DoesNotFit`] with the figures and what to do.
     pub fn check(&self, available: Option<u64>) -> Result<(), ModelError> {
         let Some(available) = available.filter(|available| self.weights.saturating_add(self.cache) > *available) else {
             return Ok(());
@@ -34,7 +34,7 @@ impl Need {
         } else {
             "choose --dtype stored, a smaller model, or free some memory"
         };
-        Err(ModelError::Unsupported(format!(
+        Err(ModelError::DoesNotFit(format!(
             "the model does not fit: its weights take {} as {}, its cache {} for {} positions, and {} of memory are free; {advice}",
             DecimalBytes(self.weights),
             self.dtype,

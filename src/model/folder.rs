@@ -6,7 +6,7 @@
 //! checkpoint's inside; FP8 with block scales is widened to f32 where it is asked for.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::quantized::GgmlDType;
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -16,28 +16,26 @@ use serde::Deserialize;
 use super::ModelError;
 use super::config::LlamaConfig;
 use super::config_json::HfConfig;
-use super::error::clean;
+use super::error::{HubPlace, clean};
 use super::fp8;
 use super::mapped::Mapped;
+use super::side_files::SideFiles;
 use super::source::Stored;
-
-/// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
-const MAX_JSON: u64 = 256 << 20;
 
 /// Most shards.
 const MAX_SHARDS: usize = 4096;
 
 /// One safetensors file.
-struct Shard {
+pub(super) struct Shard {
     map: Mapped,
     /// Where tensors begin.
     data: usize,
-    metadata: Metadata,
+    pub(super) metadata: Metadata,
 }
 
 /// An open folder.
 pub struct Folder {
-    path: PathBuf,
+    side_files: SideFiles,
     config: HfConfig,
     shards: Vec<Shard>,
     /// Shard of each tensor, by the checkpoint's names.
@@ -53,8 +51,8 @@ struct Index {
     weight_map: HashMap<String, String>,
 }
 
-const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
+pub(super) const SINGLE: &str = "model.safetensors";
 
 /// Part of a GGUF name, and of the checkpoint's.
 const PARTS: &[(&str, &str)] = &[
@@ -77,13 +75,8 @@ impl Folder {
     /// # Errors
     /// When a file is missing or damaged, or the model is of a family that does not run.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        if !path.join("config.json").is_file() {
-            return Err(ModelError::Unsupported(format!(
-                "{} holds no config.json; a model folder has one beside its safetensors, and a GGUF file is named itself",
-                path.display()
-            )));
-        }
-        let config = HfConfig::from_json(&read_json(&path.join("config.json"))?)?;
+        let side_files = SideFiles::of(path);
+        let config = HfConfig::from_json(&side_files.config()?)?;
         let fp8_block = config.quantization_config.as_ref().map(super::config_json::Quantization::fp8_block);
         let names = shard_names(path)?;
         let shards = names.iter().map(|name| Shard::open(&path.join(name))).collect::<Result<Vec<_>, _>>()?;
@@ -96,27 +89,21 @@ impl Folder {
         let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
         let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;
         let fp8_block = fp8_block.transpose()?;
-        Ok(Self { path: path.to_owned(), config, shards, place, prefix, fp8_block })
+        Ok(Self { side_files, config, shards, place, prefix, fp8_block })
     }
 
     /// Where the folder lies.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.side_files.path()
     }
 
     /// As the folder is called; in the hub's cache that is a commit, so the repository's name is taken.
     #[must_use]
     pub fn name(&self) -> String {
-        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        let parts = path.iter().rev().map(|part| part.to_string_lossy()).collect::<Vec<_>>();
-        match parts.as_slice() {
-            [_, snapshots, repo, ..] if snapshots == "snapshots" => {
-                repo.trim_start_matches("models--").replace("--", "/")
-            }
-            [name, ..] => name.clone().into_owned(),
-            [] => "unnamed".to_owned(),
-        }
+        let path = self.path().canonicalize().unwrap_or_else(|_| self.path().to_owned());
+        let own = || path.file_name().map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
+        HubPlace::of(&path).map_or_else(own, |place| place.repo)
     }
 
     /// Sizes of the model.
@@ -124,36 +111,18 @@ impl Folder {
     /// # Errors
     /// As [`HfConfig::llama`].
     pub fn config(&self) -> Result<LlamaConfig, ModelError> {
+        let of_model = format!("{}layers.", self.prefix);
+        let bias = |name: &&String| name.ends_with(".bias") && (name.starts_with(&of_model) || *name == "lm_head.bias");
+        if let Some(name) = self.place.keys().filter(bias).min() {
+            return Err(ModelError::Unsupported(format!("biases ('{}') are not supported", clean(name))));
+        }
         self.config.llama(self.place.contains_key("lm_head.weight"))
     }
 
-    /// A file beside the weights, when there is one.
-    ///
-    /// # Errors
-    /// When it is there and cannot be read.
-    pub fn side_file(&self, name: &str) -> Result<Option<Vec<u8>>, ModelError> {
-        let path = self.path.join(name);
-        if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
-    }
-
-    /// The chat template: a file of its own, or a key of `tokenizer_config.json`.
-    ///
-    /// # Errors
-    /// When a file cannot be read or is damaged.
-    pub fn chat_template(&self) -> Result<Option<String>, ModelError> {
-        if let Some(text) = self.side_file("chat_template.jinja")? {
-            let damaged = |_| ModelError::Template("chat_template.jinja is no UTF-8 text".to_owned());
-            return String::from_utf8(text).map(Some).map_err(damaged);
-        }
-        for name in ["tokenizer_config.json", "chat_template.json"] {
-            let Some(text) = self.side_file(name)? else { continue };
-            let value: serde_json::Value =
-                serde_json::from_slice(&text).map_err(|error| ModelError::Template(format!("{name}: {error}")))?;
-            if let Some(template) = template_in(&value["chat_template"]) {
-                return Ok(Some(template));
-            }
-        }
-        Ok(None)
+    /// The files beside the weights.
+    #[must_use]
+    pub fn side_files(&self) -> &SideFiles {
+        &self.side_files
     }
 
     /// Whether there is a tensor of this (GGUF) name.
@@ -212,9 +181,7 @@ impl Folder {
             let (got, expected) = (info.shape.clone(), shape.to_vec());
             return Err(ModelError::Shape { name: name.to_owned(), got, expected });
         }
-        let (start, end) = info.data_offsets;
-        // the extent was checked when the shard was opened
-        Ok((shard.map.bytes().get(shard.data + start..shard.data + end).unwrap_or(&[]), info.dtype))
+        Ok((shard.bytes(info), info.dtype))
     }
 
     /// weight = stored × scale of its block; `weight_scale_inv` is that scale, whatever its name says.
@@ -268,7 +235,13 @@ impl Folder {
 }
 
 impl Shard {
-    fn open(path: &Path) -> Result<Self, ModelError> {
+    /// A tensor's bytes; that they are all there was checked when the shard was opened.
+    pub(super) fn bytes(&self, info: &TensorInfo) -> &[u8] {
+        let (start, end) = info.data_offsets;
+        self.map.bytes().get(self.data + start..self.data + end).unwrap_or(&[])
+    }
+
+    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
         let map = Mapped::open(path)?;
         let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
         let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
@@ -285,7 +258,7 @@ impl Shard {
 }
 
 /// Files that hold the tensors.
-fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
+pub(super) fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
     let index = path.join(INDEX);
     if !index.is_file() {
         if path.join(SINGLE).is_file() {
@@ -297,7 +270,7 @@ fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
         )));
     }
     let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
-    let text = read_json(&index)?;
+    let text = SideFiles::of(path).read(INDEX)?.unwrap_or_default();
     let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| damaged(clean(&error.to_string())))?;
     let mut names: Vec<String> = weight_map.into_values().collect();
     names.sort_unstable();
@@ -314,23 +287,4 @@ fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
         }
     }
     Ok(names)
-}
-
-fn read_json(path: &Path) -> Result<Vec<u8>, ModelError> {
-    let read_error = |source| ModelError::Read { path: path.to_owned(), source };
-    let size = std::fs::metadata(path).map_err(read_error)?.len();
-    if size > MAX_JSON {
-        return Err(ModelError::Corrupt { path: path.to_owned(), what: format!("it is {size} bytes long") });
-    }
-    std::fs::read(path).map_err(read_error)
-}
-
-/// One template, or the default one of several with names.
-fn template_in(value: &serde_json::Value) -> Option<String> {
-    if let Some(text) = value.as_str() {
-        return Some(text.to_owned());
-    }
-    let several = value.as_array()?;
-    let named = several.iter().find(|one| one["name"] == "default").or(several.first())?;
-    named["template"].as_str().map(str::to_owned)
 }

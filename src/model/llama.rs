@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-use super::block::{Block, Linear, RmsNorm, Rope, TreeRows, WeightType};
+use super::block::{Block, Linear, Place, RmsNorm, Rope, TreeRows, WeightType};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::mtp::Embedding;
 use super::source::Source;
-use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
 /// Rows of a prefill that run at once: bounds the memory of attention scores.
@@ -73,11 +74,7 @@ impl LlamaWeights {
         self.embedding.bytes() + head + self.blocks.iter().map(Block::bytes).sum::<u64>()
     }
 
-    /// Embeddings `[m, d]`.
-    ///
-    /// # Errors
-    /// [`ModelError::Vocabulary`] for a token that is none.
-    pub fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+    fn embeddings(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
         let vocab = self.config.vocab;
         if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
             return Err(ModelError::Vocabulary { token: token.0, vocab });
@@ -97,6 +94,16 @@ impl LlamaWeights {
         }
         let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
         self.head.rows(&Tensor::from_vec(ids, tokens.len(), &self.device)?)
+    }
+}
+
+impl Embedding for LlamaWeights {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        self.embeddings(tokens)
     }
 }
 
@@ -157,6 +164,15 @@ pub struct Llama {
     spec: ModelSpec,
     caches: Vec<KvCache>, // one per block
     len: usize,
+    tap: Tap,
+}
+
+/// What comes out of one block of rows.
+struct States {
+    /// `[m, d]`, behind the final norm.
+    normed: Tensor,
+    /// `[m, states · d]`, those of the tap.
+    tapped: Tensor,
 }
 
 impl Llama {
@@ -170,29 +186,38 @@ impl Llama {
         let caches = caches.collect::<Result<_, _>>()?;
         spec.info.weight_bytes = weights.bytes();
         spec.info.kv_bytes_per_token = c.layers as u64 * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
-        Ok(Self { weights, spec, caches, len: 0 })
+        Ok(Self { weights, spec, caches, len: 0, tap: Tap::default() })
     }
 
-    /// Runs one block of rows through all layers: final-normed states `[m, d]`.
-    fn hidden(&mut self, tokens: &[TokenId], course: Course<'_>) -> Result<Tensor, ModelError> {
+    /// Runs one block of rows through all layers.
+    fn hidden(&mut self, tokens: &[TokenId], course: Course<'_>) -> Result<States, ModelError> {
         let weights = Arc::clone(&self.weights);
-        let mut x = weights.embed(tokens)?;
-        for (block, cache) in weights.blocks.iter().zip(&mut self.caches).take(course.layers) {
-            x = block.forward(&x, &weights.config, (&weights.rope, course.tree), cache)?;
+        let all = course.layers == weights.blocks.len();
+        let places = if all { self.tap.places(course.layers)? } else { vec![None] };
+        let place = Place { rope: &weights.rope, tree: course.tree, at: None };
+        let mut streams = vec![weights.embeddings(tokens)?]; // behind 0, 1, 2 … blocks, those that are wanted
+        let wanted = |blocks: usize| places.contains(&Some(blocks));
+        let mut x = streams[0].clone();
+        for (index, (block, cache)) in weights.blocks.iter().zip(&mut self.caches).take(course.layers).enumerate() {
+            x = block.forward(&x, &weights.config, place, cache)?;
+            streams.push(if wanted(index + 1) { x.clone() } else { streams[0].clone() });
         }
         self.len += tokens.len();
-        weights.norm.forward(&x)
+        let normed = weights.norm.forward(&x)?;
+        let states: Vec<&Tensor> = places.iter().map(|place| place.map_or(&normed, |at| &streams[at])).collect();
+        let tapped = if places == [None] { normed.clone() } else { Tensor::cat(&states, 1)? };
+        Ok(States { normed, tapped })
     }
 
     fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
-        let d = self.weights.config.d_model;
-        let mut hidden = Vec::with_capacity(tokens.len() * d);
-        let mut last = None;
+        let mut hidden = Vec::with_capacity(tokens.len() * self.weights.config.d_model);
+        let (mut last, mut width) = (None, self.weights.config.d_model);
         let widest = if rows == LogitRows::All { tokens.len() } else { PREFILL_ROWS };
         for block in tokens.chunks(widest) {
             let states = self.hidden(block, course)?;
-            hidden.extend(states.flatten_all()?.to_vec1::<f32>()?);
-            last = Some(states);
+            width = states.tapped.dim(1)?;
+            hidden.extend(states.tapped.flatten_all()?.to_vec1::<f32>()?);
+            last = Some(states.normed);
         }
         let states = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
         let m = states.dim(0)?;
@@ -200,7 +225,7 @@ impl Llama {
         let logits = self.weights.head.forward(&states)?.flatten_all()?.to_vec1::<f32>()?;
         Ok(Forward {
             logits: Rows::new(logits, self.weights.config.vocab),
-            hidden: Rows::new(hidden, d),
+            hidden: Rows::new(hidden, width),
             stats: Vec::new(),
         })
     }
@@ -258,6 +283,12 @@ impl Model for Llama {
         Ok(())
     }
 
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        tap.places(self.caches.len())?;
+        self.tap = tap.clone();
+        Ok(())
+    }
+
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
         Ok(Checkpoint { len: self.len })
     }
@@ -272,7 +303,8 @@ impl Model for Llama {
 
     fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
         let caches = self.caches.iter().map(KvCache::copy).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self { weights: Arc::clone(&self.weights), spec: self.spec.clone(), caches, len: self.len }))
+        let (weights, spec, tap) = (Arc::clone(&self.weights), self.spec.clone(), self.tap.clone());
+        Ok(Box::new(Self { weights, spec, caches, len: self.len, tap }))
     }
 }
 

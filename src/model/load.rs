@@ -14,7 +14,8 @@ use super::config::LlamaConfig;
 use super::draft_model;
 use super::fit::{self, Need};
 use super::llama::{Llama, LlamaWeights, device_name};
-use super::mtp::{CandleMtp, MtpConfig};
+use super::mtp::CandleMtp;
+use super::mtp_file::MtpConfig;
 use super::native::{NativeLlama, NativeMtp};
 use super::source::Source;
 use super::template::ChatTemplate;
@@ -233,7 +234,12 @@ fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndD
     }
     match load_native(job, progress) {
         // a file that the native kernels decline still runs on candle, unless they were asked for
-        Err(ModelError::Unsupported(_)) if recipe.backend == Backend::Auto => load_candle(job, progress),
+        Err(ModelError::Unsupported(why)) if recipe.backend == Backend::Auto => {
+            load_candle(job, progress).map_err(|error| match error {
+                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({why})")),
+                error => error,
+            })
+        }
         loaded => loaded,
     }
 }

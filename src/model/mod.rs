@@ -13,29 +13,35 @@ pub mod card;
 pub mod config;
 pub mod config_json;
 mod draft_model;
+pub mod eagle;
 mod error;
 pub mod family;
 pub mod fit;
 pub mod folder;
 mod fp8;
 pub mod gguf;
+mod guard;
 pub mod llama;
 pub mod load;
 mod mapped;
 pub mod mtp;
+pub mod mtp_file;
 pub mod native;
 pub mod rope;
 mod row_by_row;
 mod rows;
+pub mod side_files;
 pub mod source;
+mod tap;
 pub mod template;
 pub mod tokenizer;
 
 pub use error::ModelError;
 pub use row_by_row::RowByRow;
 pub use rows::Rows;
+pub use tap::{State, Tap};
 
-use crate::protocol::{ModelInfo, TokenId};
+use crate::protocol::{Feed, ModelInfo, MtpSpec, TokenId};
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +57,8 @@ pub enum LogitRows {
 pub struct Forward {
     /// `[m or 1, v]`, before temperature.
     pub logits: Rows,
-    /// `[m, d]`, AFTER the final norm: what the output head reads, and what MTP modules are fed.
+    /// `[m, states · d]`: the states of the model's [`Tap`], by default the one behind the final norm,
+    /// which is what the output head reads.
     pub hidden: Rows,
     /// One per row of logits, from backends that find it in the head's own pass; else empty.
     pub stats: Vec<RowStats>,
@@ -96,7 +103,8 @@ pub fn tree_depths(parents: &[usize]) -> Result<Vec<usize>, ModelError> {
 
 /// Where a rewind may return to.
 ///
-/// For attention caches a length says it all; recurrent layers will add a copy of their state.
+/// A length says it all: the rows run since can be cut back to any length from here on, by recurrent
+/// models too, which keep what that takes until the next pass ([`Model::rewindable`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Positions that were in the cache.
@@ -154,16 +162,34 @@ pub trait Model {
         Err(ModelError::Rewind { len: base, have: self.len(), since: base })
     }
 
+    /// Has later passes hand over these hidden states. Early passes hand over the normed state alone.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] when it has no such states; the tap then is as before.
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        if tap.is_default() {
+            return Ok(());
+        }
+        Err(ModelError::Unsupported("this backend hands over the state behind the final norm alone".into()))
+    }
+
+    /// The longest length up to `len` that the cache can be cut back to. Attention alone can be cut
+    /// anywhere; a recurrent state only where a copy of it was kept, or to nothing.
+    fn rewindable(&self, len: usize) -> usize {
+        len.min(self.len())
+    }
+
     /// Remembers the present state for [`Model::truncate`].
     ///
     /// # Errors
     /// When a state copy cannot be made.
     fn checkpoint(&self) -> Result<Checkpoint, ModelError>;
 
-    /// Drops positions `len..`. Requires `since.len <= len <= self.len()`.
+    /// Drops positions `len..`. Requires `since.len <= len <= self.len()`, and a recurrent model that
+    /// `len` is [rewindable](Model::rewindable).
     ///
     /// # Errors
-    /// [`ModelError::Rewind`] when `len` lies outside that range.
+    /// [`ModelError::Rewind`] when `len` lies outside that range, or its state was not kept.
     fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError>;
 
     /// A second model over the same weights with a copy of the cache.
@@ -204,9 +230,38 @@ pub trait MtpModule {
         self.len() == 0
     }
 
-    /// Runs `m` slots and leaves them in the cache. `hidden` is `[m, d]`; logits come for the last
-    /// slot only, `[1, draft vocabulary]`; hidden states `[m, d]` are the module's own normed
-    /// output, which takes the target's place from depth 2 on.
+    /// The conventions in force.
+    fn spec(&self) -> MtpSpec {
+        MtpSpec::default()
+    }
+
+    /// Takes other conventions and empties the cache, whose slots were made under the old ones. Pairing
+    /// and an extra slot 0 are the drafter's business.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] where the module cannot run that way.
+    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
+        if *spec == self.spec() {
+            return self.truncate(0);
+        }
+        Err(ModelError::Unsupported("the conventions of this module cannot be changed".into()))
+    }
+
+    /// What settled slots read of the target.
+    fn tap(&self) -> Tap {
+        match self.spec().feed {
+            Feed::PreNorm => Tap::new(vec![State::Residual]),
+            Feed::PostNorm | Feed::Layers => Tap::default(),
+        }
+    }
+
+    /// Slots that follow stand at this rotary position, not each at its own; none ends that.
+    fn hold_position(&mut self, _position: Option<usize>) {}
+
+    /// Runs `m` slots and leaves them in the cache. `hidden` is `[m, d]`, or of the width of the module's
+    /// [tap](MtpModule::tap) where that is another; logits come for the last slot only,
+    /// `[1, draft vocabulary]`; hidden states `[m, d]` are the module's own output, which takes the
+    /// target's place from depth 2 on.
     ///
     /// # Errors
     /// As [`Model::forward`].

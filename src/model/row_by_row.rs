@@ -4,7 +4,7 @@
 //! that verification computes bit for bit what plain decoding does. It shows that nothing but arithmetic
 //! differs where a pass over several rows gives another token.
 
-use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows};
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
 /// Wraps a model.
@@ -48,6 +48,14 @@ impl Model for RowByRow {
 
     fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
         self.0.forward_early(tokens, layers)
+    }
+
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        self.0.set_tap(tap)
+    }
+
+    fn rewindable(&self, len: usize) -> usize {
+        self.0.rewindable(len)
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {

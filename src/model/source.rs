@@ -148,7 +148,7 @@ impl Source {
     pub fn codec(&self) -> Result<TextCodec, ModelError> {
         match self {
             Self::Gguf(gguf) => TextCodec::from_gguf(gguf),
-            Self::Folder(folder) => TextCodec::from_folder(folder),
+            Self::Folder(folder) => TextCodec::from_folder(folder.side_files()),
         }
     }
 
@@ -159,7 +159,7 @@ impl Source {
     pub fn template(&self, codec: &TextCodec) -> Result<Option<ChatTemplate>, ModelError> {
         let source = match self {
             Self::Gguf(gguf) => gguf.text("tokenizer.chat_template").map(Cow::Borrowed),
-            Self::Folder(folder) => folder.chat_template()?.map(Cow::Owned),
+            Self::Folder(folder) => folder.side_files().chat_template()?.map(Cow::Owned),
         };
         source.map(|source| ChatTemplate::new(&source, codec.bos_name(), codec.eos_name())).transpose()
     }

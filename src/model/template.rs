@@ -3,6 +3,8 @@
 //! A template is Jinja code from an untrusted file, so it runs with a fuel limit and sees nothing
 //! but the messages and the names of two tokens.
 
+use std::io;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
@@ -10,8 +12,32 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 use super::ModelError;
 use crate::protocol::Message;
 
-/// Steps a template may take; real ones need a few thousand.
-const FUEL: u64 = 10_000_000;
+/// Steps a template may take; real ones need some fifty a message.
+const FUEL: u64 = 2_000_000;
+
+/// Bytes that may come out: far beyond the longest context.
+const MAX_OUTPUT: usize = 16 << 20;
+
+/// Longest template.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// Takes what a template writes, up to [`MAX_OUTPUT`].
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::Error::other(format!("it writes more than {} MiB", MAX_OUTPUT >> 20)));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// A compiled chat template.
 pub struct ChatTemplate {
@@ -26,6 +52,9 @@ impl ChatTemplate {
     /// # Errors
     /// [`ModelError::Template`] with the place of the mistake.
     pub fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
+        if source.len() > MAX_SOURCE {
+            return Err(ModelError::Template(format!("it is {} bytes long, which no template is", source.len())));
+        }
         let mut environment = Environment::new();
         environment.set_syntax(syntax()?);
         environment.set_fuel(Some(FUEL));
@@ -43,9 +72,10 @@ impl ChatTemplate {
     /// [`ModelError::Template`] when the template refuses the messages.
     pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
         let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
-        template
-            .render(context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str() })
-            .map_err(|error| failed(&error))
+        let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str() };
+        let mut out = Bounded::default();
+        template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
+        String::from_utf8(out.0).map_err(|_| ModelError::Template("it writes something else than text".to_owned()))
     }
 }
 
@@ -55,7 +85,9 @@ fn syntax() -> Result<SyntaxConfig, ModelError> {
 }
 
 fn failed(error: &Error) -> ModelError {
-    ModelError::Template(error.to_string())
+    // what a writer says stands behind the error
+    let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
+    ModelError::Template(format!("{error}{cause}"))
 }
 
 #[cfg(test)]
@@ -82,6 +114,9 @@ mod tests {
         assert!(refusing.unwrap().render(&user("x")).unwrap_err().to_string().contains("no system role"));
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
         assert!(ChatTemplate::new(endless, String::new(), String::new()).unwrap().render(&user("x")).is_err());
+        let long = "{% for a in range(9999) %}{{ 'x' * 10000 }}{% endfor %}";
+        let error = ChatTemplate::new(long, String::new(), String::new()).unwrap().render(&user("x")).unwrap_err();
+        assert!(error.to_string().contains("writes more than 16 MiB"), "{error}");
         assert!(ChatTemplate::new("{% if %}", String::new(), String::new()).is_err());
     }
 }

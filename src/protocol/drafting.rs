@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{named, within};
-use super::{MAX_DRAFT_LEN, SettingsError};
+use super::{MAX_DRAFT_LEN, MtpOverride, SettingsError};
 
 /// Who proposes the draft tokens. All of them are lossless under a lossless rule: who drafts decides
 /// the speed, the rule decides the text.
@@ -157,11 +157,22 @@ pub struct Drafting {
     /// Nodes of a draft tree, 0 to [`MAX_DRAFT_LEN`]; none drafts a chain. In a tree k is its depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<u8>,
+    /// Conventions of the MTP module that are to be others than it was made for.
+    #[serde(skip_serializing_if = "MtpOverride::is_default")]
+    pub mtp: MtpOverride,
 }
 
 impl Default for Drafting {
     fn default() -> Self {
-        Self { pick: DraftPick::Sample, p_min: 0.0, ngram_min: 2, ngram_max: 5, exit_layers: 0, tree: None }
+        Self {
+            pick: DraftPick::Sample,
+            p_min: 0.0,
+            ngram_min: 2,
+            ngram_max: 5,
+            exit_layers: 0,
+            tree: None,
+            mtp: MtpOverride::default(),
+        }
     }
 }
 

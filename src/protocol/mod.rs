@@ -11,6 +11,7 @@ mod drafting;
 mod event;
 mod header;
 mod line;
+mod mtp;
 mod rule;
 mod settings;
 mod summary;
@@ -23,6 +24,9 @@ pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub use event::{Branch, Event, EventKind, Lane, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
 pub(crate) use line::Head;
+pub use mtp::{
+    ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,
+};
 pub use rule::{Departure, Leniency, VerifyRule};
 pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, Sampling, Settings, SettingsError};
 pub use summary::RunSummary;

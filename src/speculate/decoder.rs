@@ -5,6 +5,7 @@
 //! in it), and the drafter has observed all committed tokens but the first. A drafter that fails or
 //! proposes nonsense costs speed, never text. Stop rules (end of answer, max tokens) are the caller's.
 
+mod attune;
 mod calibrate;
 mod fork;
 mod probe;
@@ -18,7 +19,7 @@ use super::draws::SeededDraws;
 use super::report::{Stopwatch, bare, drafted, drafter_failed, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};
-use crate::model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
+use crate::model::{Checkpoint, Forward, LogitRows, MAX_TREE_ROWS, Model};
 use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Verification, VerifyRule};
 
 pub use calibrate::MeasuredCosts;
@@ -75,6 +76,9 @@ impl Decoder {
 
     fn configure(&mut self, before: Option<&Settings>) {
         self.drafter.configure(&self.settings);
+        if let Err(error) = self.attune() {
+            self.dismiss(&error);
+        }
         self.hear_drafter();
         let emptied = |settings: &Settings| settings.drafting.tree == Some(0) && settings.draft_len > 0;
         if emptied(&self.settings) && !before.is_some_and(emptied) {
@@ -180,9 +184,8 @@ impl Decoder {
     /// prompt's last token stays to be run.
     fn rewind_to(&mut self, prompt: &[TokenId]) -> Result<usize, SpecError> {
         let shared = self.committed.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let cached = shared.saturating_sub(1).min(prompt.len() - 1).min(self.target.len());
-        let origin = crate::model::Checkpoint { len: 0 };
-        self.target.truncate(cached, &origin)?;
+        let cached = self.target.rewindable(shared.saturating_sub(1).min(prompt.len() - 1));
+        self.target.truncate(cached, &Checkpoint { len: 0 })?;
         self.drafter.rewind(cached)?;
         Ok(cached)
     }

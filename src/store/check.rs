@@ -93,6 +93,11 @@ pub(super) fn note_path(file: &Path) -> PathBuf {
 
 /// Reads the whole file for its digest.
 pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
+    sha256_hearing(file, &mut || {})
+}
+
+/// The same; `read` hears that another MiB was read.
+pub(super) fn sha256_hearing(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
     let mut reader = File::open(file)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
@@ -101,6 +106,7 @@ pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
             0 => return Ok(hex(&hasher.finalize())),
             n => hasher.update(&buffer[..n]),
         }
+        read();
     }
 }
 

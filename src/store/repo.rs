@@ -16,10 +16,14 @@ use super::error::SourceError;
 use super::hub::Hub;
 use super::progress::Progress;
 
+/// Says of a folder, its weights not there yet, why no model of its kind runs.
+pub type Preflight = fn(&Path) -> Result<(), String>;
+
 /// Files beside the weights; those that a repository has are fetched.
 const SIDE: [&str; 5] =
     ["generation_config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja", "chat_template.json"];
 const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -73,6 +77,8 @@ pub(super) struct Repos {
     /// None where there is no home directory.
     dir: Option<PathBuf>,
     token: Option<String>,
+    /// Asked before weights are fetched.
+    pub(super) preflight: Option<Preflight>,
 }
 
 impl Repos {
@@ -87,13 +93,13 @@ impl Repos {
         let kept = || fs::read_to_string(token_file?).ok();
         let token = var("HF_TOKEN").or_else(|| var("HUGGING_FACE_HUB_TOKEN")).or_else(kept);
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
-        Self { hub, dir, token }
+        Self { hub, dir, token, preflight: None }
     }
 
     /// Repositories of this hub, kept in `dir`.
     #[cfg(test)]
     pub(super) fn new(hub: Hub, dir: PathBuf, token: Option<String>) -> Self {
-        Self { hub, dir: Some(dir), token }
+        Self { hub, dir: Some(dir), token, preflight: None }
     }
 
     /// The folder (or file) of a repository, fetched first unless it is there.
@@ -101,7 +107,8 @@ impl Repos {
         Ok(self.pull(name, false, progress)?.0)
     }
 
-    /// The same, and whether the hub was asked; `force` asks it in any case.
+    /// The same, and whether the hub was asked; `force` asks it in any case and replaces files that are not
+    /// what it has.
     pub(super) fn pull(
         &self,
         name: &RepoName,
@@ -112,7 +119,7 @@ impl Repos {
         if let Some(found) = self.find(dir, name).filter(|_| !force) {
             return Ok((found, false));
         }
-        let fetched = self.fetch(dir, name, progress);
+        let fetched = self.fetch(dir, (name, force), progress);
         progress.end();
         let fetched = fetched.map(|path| (path, true));
         fetched.map_err(|why| StoreError::Repo { name: name.id.clone(), why: self.explain(&why, dir) })
@@ -130,7 +137,12 @@ impl Repos {
         }
     }
 
-    fn fetch(&self, dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<PathBuf, SourceError> {
+    fn fetch(
+        &self,
+        dir: &Path,
+        (name, force): (&RepoName, bool),
+        progress: &mut dyn Progress,
+    ) -> Result<PathBuf, SourceError> {
         self.hub.ready()?;
         let cache = Cache::new(dir.to_owned());
         let info = self.hub.info(name.at(name.revision()), (&cache, self.token.clone()))?;
@@ -138,7 +150,7 @@ impl Repos {
         let repo = name.at(&info.sha);
         let mut get = |file: &str| {
             progress.step(&format!("Fetching {file} of {} from {}", name.id, self.hub.name()));
-            self.hub.get(&repo, file, (&cache, self.token.clone()), &mut *progress)
+            self.hub.get((&repo, file, force), (&cache, self.token.clone()), &mut *progress)
         };
         let path = if let Some(file) = &name.file {
             if !has(file) {
@@ -151,6 +163,9 @@ impl Repos {
             }
             let path = get(CONFIG)?;
             SIDE.into_iter().filter(|file| has(file)).try_for_each(|file| get(file).map(drop))?;
+            let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+            // gigabytes are not fetched for what does not run
+            self.preflight.map_or(Ok(()), |check| check(&folder)).map_err(SourceError::Lacks)?;
             match (has(INDEX), has(SINGLE)) {
                 (true, _) => {
                     let index = get(INDEX)?;
@@ -160,7 +175,7 @@ impl Repos {
                 (false, true) => drop(get(SINGLE)?),
                 (false, false) => return Err(SourceError::Lacks(format!("the repository has no {SINGLE}"))),
             }
-            path.parent().map_or_else(PathBuf::new, Path::to_owned)
+            folder
         };
         // last, so that a name never leads to half a folder
         let _ = cache.repo(name.at(name.revision())).create_ref(&info.sha);
@@ -206,7 +221,16 @@ fn is_complete(folder: &Path) -> bool {
         true => shards(&folder.join(INDEX)).is_some_and(|shards| shards.iter().all(|file| has(file))),
         false => has(SINGLE),
     };
-    has(CONFIG) && has("tokenizer.json") && weights
+    has(CONFIG) && weights && (has(TOKENIZER) || is_head(&folder.join(CONFIG)))
+}
+
+/// Whether a `config.json` is that of a draft head, which reads its target's tokens.
+fn is_head(config: &Path) -> bool {
+    let read = || -> Option<serde_json::Value> {
+        let small = fs::metadata(config).ok()?.len() <= MAX_INDEX;
+        serde_json::from_slice(&fs::read(config).ok().filter(|_| small)?).ok()
+    };
+    read().is_some_and(|config| config["draft_vocab_size"].is_u64())
 }
 
 /// Plain names of the shards that an index lists; none when it is no index.
@@ -234,6 +258,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::thread;
 
+    use sha2::{Digest, Sha256};
+
+    use super::super::check;
     use super::*;
 
     #[test]
@@ -277,6 +304,8 @@ mod tests {
         endpoint: String,
         asked: Arc<Mutex<Vec<String>>>,
         limit: Arc<AtomicUsize>,
+        /// Commit and tag that it answers with instead of the right ones.
+        lies: Arc<Mutex<Option<[&'static str; 2]>>>,
     }
 
     fn files() -> Vec<(&'static str, Vec<u8>)> {
@@ -296,11 +325,12 @@ mod tests {
         fn start() -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("http://{}", listener.local_addr().unwrap());
-            let mirror = Self { endpoint, asked: Arc::default(), limit: Arc::new(AtomicUsize::new(usize::MAX)) };
-            let (asked, limit) = (Arc::clone(&mirror.asked), Arc::clone(&mirror.limit));
+            let limit = Arc::new(AtomicUsize::new(usize::MAX));
+            let mirror = Self { endpoint, asked: Arc::default(), limit, lies: Arc::default() };
+            let (asked, limit, lies) = (Arc::clone(&mirror.asked), Arc::clone(&mirror.limit), Arc::clone(&mirror.lies));
             thread::spawn(move || {
                 for stream in listener.incoming().map_while(Result::ok) {
-                    answer(stream, &asked, limit.load(Ordering::SeqCst));
+                    answer(stream, &asked, limit.load(Ordering::SeqCst), *lies.lock().unwrap());
                 }
             });
             mirror
@@ -317,7 +347,7 @@ mod tests {
         }
     }
 
-    fn answer(mut stream: TcpStream, asked: &Mutex<Vec<String>>, limit: usize) {
+    fn answer(mut stream: TcpStream, asked: &Mutex<Vec<String>>, limit: usize, lies: Option<[&str; 2]>) {
         let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
         let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
         let Some(first) = head.first() else { return }; // a look whether anybody is there
@@ -341,11 +371,14 @@ mod tests {
         let (from, to) = range.split_once('-').unwrap();
         let from: usize = from.parse().unwrap();
         let to = to.parse().map_or(all.len(), |last: usize| last + 1);
+        // large files are tagged by their sha256, others by something else
+        let file = file.unwrap_or_default();
+        let tag = if file.ends_with(".safetensors") { check::hex(&Sha256::digest(&all)) } else { file };
+        let [commit, tag] = lies.unwrap_or([COMMIT, &tag]);
         let _ = write!(
             stream,
-            "HTTP/1.1 206 Partial\r\nx-repo-commit: {COMMIT}\r\netag: \"{}\"\r\nContent-Range: bytes {from}-{}/{}\r\n\
+            "HTTP/1.1 206 Partial\r\nx-repo-commit: {commit}\r\netag: \"{tag}\"\r\nContent-Range: bytes {from}-{}/{}\r\n\
              Content-Length: {}\r\nConnection: close\r\n\r\n",
-            file.unwrap_or_default(),
             to - 1,
             all.len(),
             to - from
@@ -373,9 +406,81 @@ mod tests {
             assert_eq!(offline.resolve(&RepoName::parse(&name).unwrap(), &mut ()).unwrap(), folder);
         }
         assert!(mirror.asked.lock().unwrap().is_empty());
-        let (again, fetched) =
-            mirror.repos(dir.path(), None).pull(&RepoName::parse("owner/name").unwrap(), true, &mut ()).unwrap();
-        assert!(again == folder && fetched && mirror.asked.lock().unwrap().len() == 1, "force asks for the commit");
+    }
+
+    #[test]
+    fn a_forced_pull_replaces_what_is_not_what_the_hub_has_and_nothing_else() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
+        let damage = |name: &str, bytes: &[u8]| fs::write(fs::canonicalize(folder.join(name)).unwrap(), bytes).unwrap();
+        damage("m-1.safetensors", &[7; 200_000]);
+        damage("tokenizer.json", b"");
+        fs::remove_file(folder.join(CONFIG)).unwrap();
+        fs::write(folder.join(CONFIG), "no link").unwrap();
+        assert_eq!(mirror.resolve(dir.path(), "owner/name").unwrap(), folder, "without force nothing is read");
+        mirror.asked.lock().unwrap().clear();
+        let name = RepoName::parse("owner/name").unwrap();
+        let (again, fetched) = mirror.repos(dir.path(), None).pull(&name, true, &mut ()).unwrap();
+        assert!(again == folder && fetched);
+        for (name, contents) in files().iter().filter(|(name, _)| *name != "other.gguf") {
+            assert_eq!(&fs::read(folder.join(name)).unwrap(), contents, "{name}");
+        }
+        let asked = mirror.asked.lock().unwrap();
+        let times = |name: &str| asked.iter().filter(|line| line.contains(name)).count();
+        assert_eq!((times("m-1.safetensors"), times("m-2.safetensors")), (3, 1), "{asked:?}");
+    }
+
+    #[test]
+    fn leftovers_that_cannot_be_gone_on_with_are_begun_again() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let large = files()[3].1.clone();
+        let blobs = dir.path().join("hub").join("models--owner--name").join("blobs");
+        let part = blobs.join(check::hex(&Sha256::digest(&large))).with_extension("part");
+        for leftover in [vec![1; 200_000], vec![1; 200_001], vec![1; 10]] {
+            let _ = fs::remove_dir_all(dir.path().join("hub"));
+            fs::create_dir_all(&blobs).unwrap();
+            fs::write(&part, &leftover).unwrap();
+            let first = mirror.resolve(dir.path(), "owner/name");
+            if leftover.len() < 200_000 {
+                // its beginning is not the file's, which only the digest shows
+                assert!(first.unwrap_err().contains("its sha256 differs"));
+            }
+            let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
+            assert_eq!(fs::read(folder.join("m-1.safetensors")).unwrap(), large);
+            // a link to nowhere is no file
+            fs::remove_file(fs::canonicalize(folder.join("m-1.safetensors")).unwrap()).unwrap();
+            mirror.resolve(dir.path(), "owner/name").unwrap();
+            assert_eq!(fs::read(folder.join("m-1.safetensors")).unwrap(), large);
+        }
+    }
+
+    #[test]
+    fn names_that_lead_out_of_the_cache_are_refused() {
+        let outside = tempfile::tempdir().unwrap();
+        let aim: &'static str = Box::leak(outside.path().join("x").display().to_string().into_boxed_str());
+        for lies in
+            [[COMMIT, "../../../../x"], [COMMIT, aim], [COMMIT, ".."], [COMMIT, ""], ["../../x", "e"], [aim, "e"]]
+        {
+            let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+            *mirror.lies.lock().unwrap() = Some(lies);
+            let error = mirror.resolve(dir.path(), "owner/name").unwrap_err();
+            assert!(error.contains("it answers with"), "{error}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{lies:?}");
+            assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{lies:?}");
+        }
+    }
+
+    #[test]
+    fn weights_are_not_fetched_for_what_does_not_run() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let mut repos = mirror.repos(dir.path(), None);
+        repos.preflight = Some(|folder| {
+            assert!(folder.join(CONFIG).is_file() && folder.join(TOKENIZER).is_file());
+            Err("it is a Gemma".to_owned())
+        });
+        let error = repos.resolve(&RepoName::parse("owner/name").unwrap(), &mut ()).unwrap_err().to_string();
+        assert!(error.ends_with("from the Hugging Face Hub: it is a Gemma"), "{error}");
+        assert!(!mirror.asked.lock().unwrap().iter().any(|line| line.contains("safetensors")));
     }
 
     #[test]

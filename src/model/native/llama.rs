@@ -18,7 +18,7 @@ use super::{
     tree::Tree,
 };
 use crate::{
-    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, source::Source},
+    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Tap, source::Source},
     protocol::TokenId,
 };
 
@@ -74,6 +74,15 @@ pub struct NativeLlama {
     pub(super) angles: AngleTable,
     scratch: Scratch,
     head_acts: Acts,
+    tap: Tap,
+}
+
+/// Hidden states of a pass.
+struct States<'a> {
+    /// Behind the final norm, `[m][d / 16]`.
+    normed: &'a mut [[f32; LANES]],
+    /// Those of the tap, `[m][states][d / 16]`; empty when that is the normed one alone.
+    tapped: &'a mut [[f32; LANES]],
 }
 
 impl NativeLlama {
@@ -105,14 +114,24 @@ impl NativeLlama {
     }
 
     pub(super) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
-        Self { weights, spec, cache, angles, scratch: Scratch::default(), head_acts: Acts::default() }
+        let (scratch, head_acts) = (Scratch::default(), Acts::default());
+        Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default() }
     }
 
-    /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`.
-    fn pass(&mut self, tokens: &[TokenId], hidden: &mut [[f32; LANES]], course: Course<'_>) -> Result<(), ModelError> {
+    /// Runs one pass at the end of the cache.
+    fn pass(&mut self, tokens: &[TokenId], states: States<'_>, course: Course<'_>) -> Result<(), ModelError> {
+        let States { normed: hidden, tapped } = states;
         let weights = &*self.weights;
         let (base, m) = (self.cache.len(), tokens.len());
-        let pass = Pass { cpu: &weights.cpu, shape: &weights.shape, angles: &self.angles, base, m, tree: course.tree };
+        let pass = Pass {
+            cpu: &weights.cpu,
+            shape: &weights.shape,
+            angles: &self.angles,
+            base,
+            at: base,
+            m,
+            tree: course.tree,
+        };
         // 1. Embedding: [m, d] -> [d / 16][m]
         let tiles = weights.shape.d_model / LANES;
         self.scratch.x.resize(tiles * m, [0.0; LANES]);
@@ -124,9 +143,17 @@ impl NativeLlama {
             }
         }
         // 2. Blocks
+        let places = if tapped.is_empty() { Vec::new() } else { self.tap.places(course.layers)? };
+        let mut keep = |blocks: usize, x: &[[f32; LANES]]| {
+            for (state, _) in places.iter().enumerate().filter(|(_, place)| **place == Some(blocks)) {
+                put_state(x, m, (state, places.len()), tapped);
+            }
+        };
         let mut finite = true;
+        keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate().take(course.layers) {
             finite &= layer.forward(pass, self.cache.layer(index), &mut self.scratch);
+            keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]
         self.head_acts.shape(m, 0, Operand::default());
@@ -139,6 +166,11 @@ impl NativeLlama {
         });
         if !finite {
             return Err(ModelError::NotFinite { position: base });
+        }
+        for (state, _) in places.iter().enumerate().filter(|(_, place)| place.is_none()) {
+            for (row, from) in hidden.chunks_exact(tiles).enumerate() {
+                tapped[(row * places.len() + state) * tiles..][..tiles].copy_from_slice(from);
+            }
         }
         self.cache.set_len(base + m);
         Ok(())
@@ -162,8 +194,13 @@ impl NativeLlama {
         let (d, vocab) = (self.weights.shape.d_model, self.weights.head.rows());
         let tiles = d / LANES;
         let mut hidden = vec![[0.0; LANES]; tokens.len() * tiles];
-        for (tokens, hidden) in tokens.chunks(MAX_ROWS).zip(hidden.chunks_mut(MAX_ROWS * tiles)) {
-            self.pass(tokens, hidden, course)?;
+        let all = course.layers == self.weights.layers.len();
+        let states = if self.tap.is_default() || !all { 0 } else { self.tap.states().len() };
+        let mut tapped = vec![[0.0; LANES]; states * tokens.len() * tiles];
+        for (index, tokens) in tokens.chunks(MAX_ROWS).enumerate() {
+            let (first, end) = (index * MAX_ROWS * tiles, (index * MAX_ROWS + tokens.len()) * tiles);
+            let states = States { normed: &mut hidden[first..end], tapped: &mut tapped[states * first..states * end] };
+            self.pass(tokens, states, course)?;
         }
         let from = match rows {
             LogitRows::All => 0,
@@ -175,7 +212,21 @@ impl NativeLlama {
         for (hidden, logits) in parts.zip(logits.chunks_mut(MAX_ROWS * vocab)) {
             self.logits(hidden, logits, &mut stats);
         }
-        Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden.into_flattened(), d), stats })
+        let hidden = match states {
+            0 => Rows::new(hidden.into_flattened(), d),
+            _ => Rows::new(tapped.into_flattened(), states * d),
+        };
+        Ok(Forward { logits: Rows::new(logits, vocab), hidden, stats })
+    }
+}
+
+/// Lays a state `[d / 16][m]` as the `state`-th of `states` into rows `[m][states][d / 16]`.
+fn put_state(x: &[[f32; LANES]], m: usize, (state, states): (usize, usize), rows: &mut [[f32; LANES]]) {
+    let tiles = x.len() / m;
+    for (tile, of_rows) in x.chunks_exact(m).enumerate() {
+        for (row, lanes) in of_rows.iter().enumerate() {
+            rows[(row * states + state) * tiles + tile] = *lanes;
+        }
     }
 }
 
@@ -216,6 +267,12 @@ impl Model for NativeLlama {
         Ok(())
     }
 
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        tap.places(self.weights.layers.len())?;
+        self.tap = tap.clone();
+        Ok(())
+    }
+
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
         Ok(Checkpoint { len: self.len() })
     }
@@ -231,7 +288,9 @@ impl Model for NativeLlama {
 
     fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
         let (weights, angles) = (Arc::clone(&self.weights), self.angles.clone());
-        Ok(Box::new(Self::new(weights, self.spec.clone(), self.cache.fork(), angles)))
+        let mut fork = Self::new(weights, self.spec.clone(), self.cache.fork(), angles);
+        fork.tap = self.tap.clone();
+        Ok(Box::new(fork))
     }
 }
 

@@ -4,6 +4,8 @@
 //! numbered through. Packing copies and never rounds. Invariant: a row lives in one tile, all parts
 //! but the last are whole tiles, and rows beyond the last are zero.
 
+use std::sync::Arc;
+
 use super::kernel::{
     self, Acts, Arena, BLOCK, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, Unit, copy_row, read_unit,
     write_unit,
@@ -69,8 +71,8 @@ pub(super) struct Part<'a> {
     pub(super) order: RowOrder,
 }
 
-/// `[rows, k]` weights.
-#[derive(Debug)]
+/// `[rows, k]` weights; copies share them.
+#[derive(Clone, Debug)]
 pub(super) struct Matrix {
     rows: usize,
     k: usize,
@@ -78,11 +80,11 @@ pub(super) struct Matrix {
 }
 
 /// Tiles of one form.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Panel {
     form: Form,
     tiles: usize,
-    bytes: Bytes, // [tiles][k / 32] blocks
+    bytes: Arc<Bytes>, // [tiles][k / 32] blocks
 }
 
 impl Matrix {
@@ -120,7 +122,7 @@ impl Matrix {
                 copy_row(form, block, from % LANES, to_block, to % LANES);
             }
         }
-        Some(Self { rows: rows.len(), k: self.k, panels: vec![Panel { form, tiles, bytes }] })
+        Some(Self { rows: rows.len(), k: self.k, panels: vec![Panel { form, tiles, bytes: Arc::new(bytes) }] })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -198,7 +200,7 @@ impl Panel {
                 }
             }
         });
-        Self { form, tiles, bytes }
+        Self { form, tiles, bytes: Arc::new(bytes) }
     }
 }
 

@@ -20,8 +20,8 @@ use super::{
     mtp_file::MtpFile,
 };
 use crate::{
-    model::{Forward, ModelError, MtpModule, Rows, mtp::MtpConfig, rope::RopeSpec},
-    protocol::TokenId,
+    model::{Forward, ModelError, MtpModule, Rows, mtp_file::MtpConfig, rope::RopeSpec},
+    protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId},
 };
 
 /// How a module's matrices are kept in memory.
@@ -34,8 +34,8 @@ pub enum MtpStorage {
     Bf16,
 }
 
-/// What a module has of its own.
-#[derive(Debug)]
+/// What a module has of its own; copies share the matrices.
+#[derive(Clone, Debug)]
 pub(super) struct MtpWeights {
     pub(super) embedding_norm: NormWeight,
     pub(super) hidden_norm: NormWeight,
@@ -49,13 +49,35 @@ impl MtpWeights {
     fn bytes(&self) -> usize {
         self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
     }
+
+    /// As they run when their norms mean this.
+    fn meant(self: &Arc<Self>, form: NormForm) -> Arc<Self> {
+        if form == NormForm::Weight {
+            return Arc::clone(self);
+        }
+        let mut meant = Self::clone(self);
+        let head_norms = meant.layer.head_norms.iter_mut().flatten();
+        let norms = [
+            &mut meant.embedding_norm,
+            &mut meant.hidden_norm,
+            &mut meant.final_norm,
+            &mut meant.layer.attn_norm,
+            &mut meant.layer.ffn_norm,
+        ];
+        norms.into_iter().chain(head_norms).flatten().flatten().for_each(|weight| *weight += 1.0);
+        Arc::new(meant)
+    }
 }
 
 /// A module with its cache.
 #[derive(Debug)]
 pub struct NativeMtp {
     target: Arc<Weights>,
+    stored: Arc<MtpWeights>,
+    /// Norms as the conventions in force mean them.
     weights: Arc<MtpWeights>,
+    spec: MtpSpec,
+    held: Option<usize>,
     shape: BlockShape,
     head: Arc<Matrix>, // [draft vocabulary, d]
     vocab: Vec<TokenId>,
@@ -151,14 +173,18 @@ impl NativeMtp {
             ctx_len: target.cache.shape().ctx_len,
         };
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
+        let (stored, spec) = (Arc::new(file.weights()?), config.spec());
         Ok(Self {
-            weights: Arc::new(file.weights()?),
+            weights: stored.meant(spec.norm),
+            stored,
+            spec,
+            held: None,
             target: shared,
             shape,
             head: Arc::new(head),
             vocab,
             cache: KvCache::new(kv),
-            angles: AngleTable::new(&rope, shape.head_dim, kv.ctx_len),
+            angles: AngleTable::new(&rope, shape.head_dim, kv.ctx_len + 1),
             scratch: Scratch::default(),
             acts: Default::default(),
             rows: Vec::new(),
@@ -177,15 +203,23 @@ impl NativeMtp {
         self.cache.shape().bytes_per_position()
     }
 
-    /// Runs one pass at the end of the cache; `out` is `[m][d / 16]`.
+    /// Rotary position of the first slot of a pass.
+    fn position(&self) -> usize {
+        // behind an extra slot 0 every slot stands one further already
+        let is_next = self.spec.position == SlotPosition::Next && self.spec.slot0 != SlotZero::Extra;
+        self.held.unwrap_or(self.cache.len()) + usize::from(is_next)
+    }
+
+    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before
+    /// the last norm are left in the scratch.
     fn pass(
         &mut self,
         tokens: &[TokenId],
         hidden: &[[f32; LANES]],
         out: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
-        let (base, m) = (self.cache.len(), tokens.len());
-        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, m, tree: None };
+        let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
+        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, at, m, tree: None };
         let tiles = self.shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
         self.rows.resize(tiles * m, [0.0; LANES]);
@@ -193,15 +227,22 @@ impl NativeMtp {
         for (token, row) in tokens.iter().zip(out.chunks_exact_mut(tiles)) {
             self.target.embed(*token, row.as_flattened_mut());
         }
+        if base == 0 && self.spec.slot0 == SlotZero::Zeroed {
+            out[..tiles].fill([0.0; LANES]);
+        }
         transpose(out, m, &mut self.rows);
-        let operand = self.weights.from_embedding.operand();
+        let (of_embedding, of_hidden) = match self.spec.order {
+            ConcatOrder::EmbeddingFirst => (&self.weights.from_embedding, &self.weights.from_hidden),
+            ConcatOrder::HiddenFirst => (&self.weights.from_hidden, &self.weights.from_embedding),
+        };
+        let operand = of_embedding.operand();
         let mut finite = pass.norm(&self.rows, &self.weights.embedding_norm, operand, embedded);
         transpose(hidden, m, &mut self.rows);
         finite &= pass.norm(&self.rows, &self.weights.hidden_norm, operand, handed);
         // 2. z = eh_proj [embedding ; hidden]: [m, 2 d] -> [d / 16][m]
         self.scratch.x.resize(tiles * m, [0.0; LANES]);
-        pass.product(&self.weights.from_embedding, embedded, Onto::Nothing, &mut self.scratch.x);
-        pass.product(&self.weights.from_hidden, handed, Onto::Present, &mut self.scratch.x);
+        pass.product(of_embedding, embedded, Onto::Nothing, &mut self.scratch.x);
+        pass.product(of_hidden, handed, Onto::Present, &mut self.scratch.x);
         // 3. Block and final norm
         finite &= self.weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
         embedded.shape(m, 0, Operand::default());
@@ -223,9 +264,17 @@ impl NativeMtp {
         let d = self.shape.d_model;
         let tiles = d / LANES;
         let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
-        let parts = tokens.chunks(MAX_ROWS).zip(hidden.chunks(MAX_ROWS * tiles));
-        for ((tokens, hidden), out) in parts.zip(out.chunks_mut(MAX_ROWS * tiles)) {
+        let mut residual = Vec::new();
+        // slots that stand at one position run one by one
+        let together = if self.held.is_some() { 1 } else { MAX_ROWS };
+        let parts = tokens.chunks(together).zip(hidden.chunks(together * tiles));
+        for ((tokens, hidden), out) in parts.zip(out.chunks_mut(together * tiles)) {
             self.pass(tokens, hidden, out)?;
+            if self.spec.recycle == Recycle::PreNorm {
+                let before = residual.len();
+                residual.resize(before + out.len(), [0.0; LANES]);
+                untranspose(&self.scratch.x, tokens.len(), &mut residual[before..]);
+            }
         }
         let mut stats = Vec::new();
         let mut logits = Vec::new();
@@ -235,7 +284,9 @@ impl NativeMtp {
             head::operand(&self.target.cpu, &self.head, last, acts);
             head::logits(&self.target.cpu, &self.head, acts, &mut logits, &mut stats);
         }
-        Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden: Rows::new(out.into_flattened(), d), stats })
+        let recycled = if self.spec.recycle == Recycle::PreNorm { residual } else { out };
+        let hidden = Rows::new(recycled.into_flattened(), d);
+        Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden, stats })
     }
 }
 
@@ -248,9 +299,35 @@ fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {
     }
 }
 
+/// `[d / 16][m] -> [m][d / 16]`
+fn untranspose(tiles: &[[f32; LANES]], m: usize, rows: &mut [[f32; LANES]]) {
+    for (row, to) in rows.chunks_exact_mut(tiles.len() / m).enumerate() {
+        for (from, to) in tiles[row..].iter().step_by(m).zip(to) {
+            *to = *from;
+        }
+    }
+}
+
 impl MtpModule for NativeMtp {
     fn len(&self) -> usize {
         self.cache.len()
+    }
+
+    fn spec(&self) -> MtpSpec {
+        self.spec
+    }
+
+    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
+        if spec.feed == Feed::Layers {
+            return Err(ModelError::Unsupported("this module fuses no layers; it reads one hidden state".into()));
+        }
+        self.weights = self.stored.meant(spec.norm);
+        self.spec = *spec;
+        self.truncate(0)
+    }
+
+    fn hold_position(&mut self, position: Option<usize>) {
+        self.held = position;
     }
 
     fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
@@ -284,7 +361,10 @@ impl MtpModule for NativeMtp {
     fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
         Ok(Box::new(Self {
             target: Arc::clone(&self.target),
+            stored: Arc::clone(&self.stored),
             weights: Arc::clone(&self.weights),
+            spec: self.spec,
+            held: self.held,
             shape: self.shape,
             head: Arc::clone(&self.head),
             vocab: self.vocab.clone(),

@@ -53,6 +53,11 @@ impl Pre {
         }
     }
 
+    /// Whether a text begins with its own token where the file does not say.
+    const fn begins(self) -> bool {
+        matches!(self, Self::Llama3)
+    }
+
     fn rule(self) -> Result<PreTokenizerWrapper, ModelError> {
         let split = |pattern: &str| -> Result<PreTokenizerWrapper, ModelError> {
             let pattern = SplitPattern::Regex(pattern.to_owned());
@@ -82,7 +87,8 @@ pub(super) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
     }
     let names = texts(gguf, "tokenizer.ggml.tokens")?;
     let types = types(gguf, names.len());
-    let tokenizer = build(&names, &texts(gguf, "tokenizer.ggml.merges")?, &types, Pre::by_name(pre_name)?)?;
+    let pre = Pre::by_name(pre_name)?;
+    let tokenizer = build(&names, &texts(gguf, "tokenizer.ggml.merges")?, &types, pre)?;
     let bytes_of = byte_table();
     let pieces = names.iter().zip(&types).zip(0..).map(|((name, kind), id)| match *kind {
         CONTROL => Piece::special(TokenId(id), name),
@@ -92,7 +98,10 @@ pub(super) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
     let known = |key: &str| gguf.number(key).and_then(|id| u32::try_from(id).ok()).map(TokenId);
     let ends = Ends {
         bos: known("tokenizer.ggml.bos_token_id"),
-        begins: gguf.value("tokenizer.ggml.add_bos_token").is_ok_and(|value| value.to_bool().unwrap_or(false)),
+        begins: match gguf.value("tokenizer.ggml.add_bos_token") {
+            Ok(value) => value.to_bool().unwrap_or(false),
+            Err(_) => pre.begins(), // as llama.cpp reads files without the key
+        },
         eos: known("tokenizer.ggml.eos_token_id"),
         others: known("tokenizer.ggml.eot_token_id").into_iter().collect(),
     };

@@ -11,7 +11,7 @@ use tokenizers::{DecoderWrapper, Tokenizer};
 use super::{Ends, TextCodec, byte_level, byte_table};
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::folder::Folder;
+use crate::model::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
 
 /// How names of tokens spell bytes.
@@ -39,8 +39,8 @@ struct Generation {
 }
 
 /// Reads the folder's tokenizer.
-pub(super) fn codec(folder: &Folder) -> Result<TextCodec, ModelError> {
-    let Some(text) = folder.side_file("tokenizer.json")? else {
+pub(super) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelError> {
+    let Some(text) = folder.read("tokenizer.json")? else {
         return Err(ModelError::Unsupported(format!(
             "{} holds no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
             folder.path().display()
@@ -55,13 +55,13 @@ pub(super) fn codec(folder: &Folder) -> Result<TextCodec, ModelError> {
     tokenizer.with_truncation(None).map_err(|error| failed("tokenizer.json", &error))?;
     let spelling = spelling(&tokenizer)?;
     let pieces = pieces(&tokenizer, spelling)?;
-    let config: TokenizerConfig = match folder.side_file("tokenizer_config.json")? {
+    let config: TokenizerConfig = match folder.read("tokenizer_config.json")? {
         Some(text) => serde_json::from_slice(&text).map_err(|error| failed("tokenizer_config.json", &error))?,
         None => TokenizerConfig::default(),
     };
     let mut ends = ends(&tokenizer, &config)?;
     for name in ["generation_config.json", "config.json"] {
-        let Some(text) = folder.side_file(name)? else { continue };
+        let Some(text) = folder.read(name)? else { continue };
         let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
         let ids = ids(&generation.eos_token_id);
         ends.others.extend(ids.iter().copied().filter(|id| id.index() < pieces.len()));
@@ -208,6 +208,19 @@ mod tests {
             assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "the library's decoder drops the first space");
         }
         assert_eq!(&*pieces[8 + 0xe6].bytes, [0xe6], "bytes of a letter come one by one");
+    }
+
+    #[test]
+    fn settings_that_stop_the_library_are_told_in_a_sentence() {
+        let unknown = json!([{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]);
+        let mut hostile = sentence_piece_like();
+        hostile["post_processor"] =
+            json!({"type": "TemplateProcessing", "single": unknown, "pair": unknown, "special_tokens": {}});
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), hostile.to_string()).unwrap();
+        std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"bos_token": "<s>"}"#).unwrap();
+        let error = TextCodec::from_folder(&SideFiles::of(folder.path())).err().unwrap().to_string();
+        assert!(error.contains("so that the tokenizers library stops (") && error.lines().count() == 1, "{error}");
     }
 
     #[test]

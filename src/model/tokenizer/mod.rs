@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use tokenizers::Tokenizer;
 
 use super::ModelError;
-use super::folder::Folder;
 use super::gguf::GgufFile;
+use super::guard::guarded;
+use super::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
 
 /// Names of tokens that end an answer, in whatever family.
@@ -48,15 +49,15 @@ impl TextCodec {
     /// [`ModelError::Unsupported`] for another kind of tokenizer, [`ModelError::Tokenizer`] when the
     /// vocabulary does not hold together.
     pub fn from_gguf(gguf: &GgufFile) -> Result<Self, ModelError> {
-        gguf::codec(gguf)
+        guarded(broken, || gguf::codec(gguf))
     }
 
     /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text.
     ///
     /// # Errors
     /// As [`TextCodec::from_gguf`].
-    pub fn from_folder(folder: &Folder) -> Result<Self, ModelError> {
-        json::codec(folder)
+    pub fn from_folder(folder: &SideFiles) -> Result<Self, ModelError> {
+        guarded(broken, || json::codec(folder))
     }
 
     fn new((tokenizer, kind): (Tokenizer, String), pieces: Vec<Piece>, ends: &Ends) -> Self {
@@ -73,9 +74,11 @@ impl TextCodec {
     /// # Errors
     /// [`ModelError::Tokenizer`] when the text cannot be split.
     pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
-        let encoding =
-            self.tokenizer.encode_fast(text, false).map_err(|error| ModelError::Tokenizer(error.to_string()))?;
-        Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
+        guarded(broken, || {
+            let encoding =
+                self.tokenizer.encode_fast(text, false).map_err(|error| ModelError::Tokenizer(error.to_string()))?;
+            Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
+        })
     }
 
     /// The same for a text that no template has prepared: where the model wants one, the token that
@@ -157,6 +160,13 @@ impl TextCodec {
     pub fn eos_name(&self) -> String {
         self.eos.map_or_else(String::new, |id| self.piece(id).lossy().into_owned())
     }
+}
+
+/// The library stopped.
+fn broken(why: &str) -> ModelError {
+    ModelError::Tokenizer(format!(
+        "its settings do not hold together, so that the tokenizers library stops ({why}); get the model's own tokenizer.json"
+    ))
 }
 
 /// Byte that each character of a byte-level token stands for (Radford et al., 2019): printable bytes

@@ -25,13 +25,31 @@ pub use roster::Roster;
 use super::draws::Purpose;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
-use crate::model::{Forward, Model, ModelError, Rows};
+use crate::model::{Forward, Model, ModelError, Rows, Tap};
 use crate::protocol::{DraftPick, Drafting, Settings, TokenId};
 
 /// Proposes tokens that may follow what is committed.
 pub trait Drafter {
-    /// Learns newly committed tokens. `hidden` row `i` is the target state that predicted
-    /// `tokens[i]`. Committed rows only, so nothing observed is ever taken back but by
+    /// Which hidden states of the target it reads; drafters that read none ask for none.
+    fn tap(&self) -> Tap {
+        Tap::none()
+    }
+
+    /// Whether all that is committed must be [shown again](Drafter::reread): what slots mean has changed.
+    fn wants_reread(&self) -> bool {
+        false
+    }
+
+    /// Learns all committed tokens but the first anew, as [`Drafter::observe`] does.
+    ///
+    /// # Errors
+    /// As [`Drafter::observe`].
+    fn reread(&mut self, _tokens: &[TokenId], _hidden: &Rows) -> Result<(), ModelError> {
+        Ok(())
+    }
+
+    /// Learns newly committed tokens. `hidden` row `i` holds the target's states of the drafter's
+    /// [tap](Drafter::tap) that predicted `tokens[i]`. Committed rows only, so nothing observed is ever taken back but by
     /// [`Drafter::rewind`]. Drafters that need no hidden states read [`DraftCtx::committed`] instead.
     ///
     /// # Errors

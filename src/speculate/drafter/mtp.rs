@@ -4,11 +4,12 @@
 //! With one module, its own output takes the state's place from depth 2 on and the module is used again
 //! at every depth. With D modules, module d reads module d − 1's output at `t` and the token d places
 //! further on, and drafts at depth d (DeepSeek-V3 report, section 2.2); behind depth D the last one is
-//! used again. Invariant: between rounds a module's cache holds settled slots only, nothing drafted.
+//! used again. How states and tokens are paired and whether a slot stands before the first is told by the
+//! module's [`MtpSpec`], which the settings can overrule. Invariant: between rounds a module's cache holds settled slots only, nothing drafted.
 
 use super::{DraftCtx, Drafter, tree};
-use crate::model::{Forward, ModelError, MtpModule, Rows};
-use crate::protocol::TokenId;
+use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
+use crate::protocol::{MtpSpec, Pairing, Settings, SlotPosition, SlotZero, TokenId};
 
 /// Slots of a prompt that run at once.
 const SETTLE_ROWS: usize = 256;
@@ -20,9 +21,39 @@ struct Stage {
     outputs: Rows,
 }
 
+impl Stage {
+    /// Slots of the cache that stand before slot 0.
+    fn lead(&self, spec: &MtpSpec) -> usize {
+        usize::from(spec.slot0 == SlotZero::Extra).min(self.module.len())
+    }
+
+    /// Settled slots, when nothing is drafted.
+    fn settled(&self, spec: &MtpSpec) -> usize {
+        self.module.len() - self.lead(spec)
+    }
+
+    /// Makes sure that the slot before slot 0 is there, where there is to be one: a zero state and the
+    /// first token.
+    fn begin(&mut self, spec: &MtpSpec, first: Option<TokenId>, width: usize) -> Result<(), ModelError> {
+        if spec.slot0 == SlotZero::Extra && self.module.is_empty() {
+            let first = first.ok_or_else(|| ModelError::Unsupported("an MTP slot before the first token".into()))?;
+            self.module.forward(&[first], &Rows::new(vec![0.0; width], width))?;
+        }
+        Ok(())
+    }
+}
+
 /// A drafter around one [`MtpModule`] or a stack of them.
 pub struct MtpDrafter {
     stages: Vec<Stage>,
+    /// What the modules were made for.
+    made_for: MtpSpec,
+    /// What is in force.
+    spec: MtpSpec,
+    is_stale: bool,
+    notice: Option<String>,
+    /// The token before the observed ones.
+    first: Option<TokenId>,
     observed: Vec<TokenId>,
     /// Target states of the observed tokens that the first module has not run.
     states: Rows,
@@ -41,20 +72,56 @@ impl MtpDrafter {
     /// Drafts with one module per depth, the first first; their caches must be empty.
     #[must_use]
     pub fn stack(modules: Vec<Box<dyn MtpModule>>) -> Self {
+        let spec = modules.first().map(|module| module.spec()).unwrap_or_default();
         let stages = modules.into_iter().map(|module| Stage { module, outputs: Rows::default() }).collect();
-        Self { stages, observed: Vec::new(), states: Rows::default(), head: None }
+        Self {
+            stages,
+            made_for: spec,
+            spec,
+            is_stale: false,
+            notice: None,
+            first: None,
+            observed: Vec::new(),
+            states: Rows::default(),
+            head: None,
+        }
+    }
+
+    /// Tokens of these slots of module `depth`.
+    fn tokens(&self, slots: std::ops::Range<usize>, depth: usize) -> Vec<TokenId> {
+        match (self.spec.pairing, self.first) {
+            (Pairing::Own, Some(first)) => {
+                let all = std::iter::once(&first).chain(&self.observed);
+                all.skip(slots.start + depth).take(slots.len()).copied().collect()
+            }
+            _ => self.observed[slots.start + depth..slots.end + depth].to_vec(),
+        }
+    }
+
+    /// Forgets what was observed.
+    fn clear(&mut self) -> Result<(), ModelError> {
+        self.first = None;
+        self.rewind(0)
     }
 
     /// Runs what the first module has not seen.
     fn settle_first(&mut self) -> Result<(), ModelError> {
         let keep = self.stages.len() > 1;
+        let width = self.states.width();
+        let states = std::mem::replace(&mut self.states, Rows::empty(width));
+        if states.is_empty() {
+            return Ok(());
+        }
         let Some(first) = self.stages.first_mut() else {
             return Ok(());
         };
-        let width = self.states.width();
-        let states = std::mem::replace(&mut self.states, Rows::empty(width));
-        let tokens = self.observed[first.module.len().min(self.observed.len())..].chunks(SETTLE_ROWS);
-        for (tokens, states) in tokens.zip(states.as_slice().chunks(SETTLE_ROWS * width.max(1))) {
+        first.begin(&self.spec, self.first, width)?;
+        let settled = first.settled(&self.spec);
+        let tokens = self.tokens(settled..self.observed.len().max(settled), 0);
+        let Some(first) = self.stages.first_mut() else {
+            return Ok(());
+        };
+        for (tokens, states) in tokens.chunks(SETTLE_ROWS).zip(states.as_slice().chunks(SETTLE_ROWS * width.max(1))) {
             let mut out = first.module.forward(tokens, &Rows::new(states.to_vec(), width))?;
             if keep {
                 first.outputs.append(&out.hidden);
@@ -67,16 +134,21 @@ impl MtpDrafter {
 
     /// Runs the slots of module `depth` whose token is known.
     fn settle_deeper(&mut self, depth: usize) -> Result<(), ModelError> {
-        let (before, rest) = self.stages.split_at_mut(depth);
-        let (inputs, stage) = (&before[depth - 1].outputs, &mut rest[0]);
-        let end = inputs.len().min(self.observed.len().saturating_sub(depth));
-        while stage.module.len() < end {
-            let slots = stage.module.len()..end.min(stage.module.len() + SETTLE_ROWS);
-            let tokens = &self.observed[slots.start + depth..slots.end + depth];
-            let out = stage.module.forward(tokens, &inputs.slice(slots))?;
+        let ready = self.stages[depth - 1].outputs.len();
+        let end = ready.min(self.observed.len().saturating_sub(depth));
+        loop {
+            let settled = self.stages[depth].settled(&self.spec);
+            let slots = settled..end.min(settled + SETTLE_ROWS);
+            if slots.is_empty() {
+                return Ok(());
+            }
+            let tokens = self.tokens(slots.clone(), depth);
+            let states = self.stages[depth - 1].outputs.slice(slots);
+            let stage = &mut self.stages[depth];
+            stage.begin(&self.spec, self.first, states.width())?;
+            let out = stage.module.forward(&tokens, &states)?;
             stage.outputs.append(&out.hidden);
         }
-        Ok(())
     }
 
     fn settle_all(&mut self) -> Result<(), ModelError> {
@@ -109,8 +181,11 @@ impl MtpDrafter {
 /// A path of drafts behind the settled slots, and what the modules say at its end.
 pub(super) struct Reach<'a> {
     stages: &'a mut [Stage],
+    spec: MtpSpec,
     /// Settled slots of the first module.
     settled: usize,
+    /// The token that the last settled slot predicted from.
+    anchor: TokenId,
     path: Vec<TokenId>,
     /// Behind 0, 1, 2 … tokens of the path; the hidden rows of all slots that were run for it.
     outs: Vec<Forward>,
@@ -120,8 +195,24 @@ impl<'a> Reach<'a> {
     /// At the anchor; none when nothing was observed.
     pub(super) fn new(drafter: &'a mut MtpDrafter) -> Option<Self> {
         let outs = vec![drafter.head.clone()?];
-        let settled = drafter.stages.first()?.module.len();
-        Some(Self { stages: &mut drafter.stages, settled, path: Vec::new(), outs })
+        let (spec, anchor) = (drafter.spec, *drafter.observed.last()?);
+        let settled = drafter.stages.first()?.settled(&spec);
+        if spec.position == SlotPosition::Constant {
+            for stage in &mut drafter.stages {
+                stage.module.hold_position(Some(stage.module.len().saturating_sub(1)));
+            }
+        }
+        Some(Self { stages: &mut drafter.stages, spec, settled, anchor, path: Vec::new(), outs })
+    }
+
+    /// Tokens of the slots behind the settled ones.
+    fn slot_tokens(&self) -> Vec<TokenId> {
+        match self.spec.pairing {
+            Pairing::Next => self.path.clone(),
+            Pairing::Own => {
+                std::iter::once(self.anchor).chain(self.path.iter().copied()).take(self.path.len()).collect()
+            }
+        }
     }
 
     /// What is said of the next token.
@@ -143,6 +234,7 @@ impl<'a> Reach<'a> {
     pub(super) fn advance(&mut self, token: TokenId) -> Result<bool, ModelError> {
         self.path.push(token);
         let depth = self.path.len();
+        let tokens = self.slot_tokens();
         let out = if depth < self.stages.len() {
             // module `depth` lacks the slots whose tokens are the drafts
             let Some(first) = self.settled.checked_sub(depth) else {
@@ -153,10 +245,10 @@ impl<'a> Reach<'a> {
             if depth > 1 {
                 states.append(&self.outs[depth - 1].hidden);
             }
-            self.stages[depth].module.forward(&self.path, &states)
+            self.stages[depth].module.forward(&tokens, &states)
         } else {
             let stage = self.stage(depth);
-            self.stages[stage].module.forward(&[token], &self.out().hidden.last_row())
+            self.stages[stage].module.forward(&tokens[depth - 1..], &self.out().hidden.last_row())
         };
         match out {
             Ok(out) => self.outs.push(out),
@@ -195,7 +287,9 @@ impl<'a> Reach<'a> {
 
     /// Takes all drafted slots out again.
     pub(super) fn leave(mut self) -> Result<(), ModelError> {
-        self.go_to(&[]).map(|_| ())
+        let left = self.go_to(&[]).map(|_| ());
+        self.stages.iter_mut().for_each(|stage| stage.module.hold_position(None));
+        left
     }
 }
 
@@ -203,8 +297,55 @@ impl Drafter for MtpDrafter {
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
         let copy = |stage: &Stage| Ok(Stage { module: stage.module.fork()?, outputs: stage.outputs.clone() });
         let stages = self.stages.iter().map(copy).collect::<Result<_, ModelError>>()?;
-        let (observed, states, head) = (self.observed.clone(), self.states.clone(), self.head.clone());
-        Ok(Box::new(Self { stages, observed, states, head }))
+        Ok(Box::new(Self {
+            stages,
+            made_for: self.made_for,
+            spec: self.spec,
+            is_stale: self.is_stale,
+            notice: None,
+            first: self.first,
+            observed: self.observed.clone(),
+            states: self.states.clone(),
+            head: self.head.clone(),
+        }))
+    }
+
+    fn tap(&self) -> Tap {
+        self.stages.first().map_or_else(Tap::none, |stage| stage.module.tap())
+    }
+
+    fn configure(&mut self, settings: &Settings) {
+        let wanted = settings.drafting.mtp.apply(self.made_for);
+        if wanted == self.spec {
+            return;
+        }
+        let taken = self.stages.iter_mut().try_for_each(|stage| stage.module.set_spec(&wanted));
+        match taken {
+            Ok(()) => self.spec = wanted,
+            Err(error) => {
+                let back = self.spec;
+                let undone = self.stages.iter_mut().try_for_each(|stage| stage.module.set_spec(&back));
+                self.notice = Some(match undone {
+                    Ok(()) => format!("MTP conventions not changed: {error}"),
+                    Err(worse) => format!("MTP conventions not changed: {error}; {worse}"),
+                });
+            }
+        }
+        self.is_stale = true; // the caches are empty now
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    fn wants_reread(&self) -> bool {
+        self.is_stale
+    }
+
+    fn reread(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        self.clear()?;
+        self.is_stale = false;
+        self.observe(tokens, hidden)
     }
 
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
@@ -216,20 +357,23 @@ impl Drafter for MtpDrafter {
         Ok(())
     }
 
-    fn settle(&mut self, _: &[TokenId]) -> Result<(), ModelError> {
+    fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
+        self.first = committed.first().copied();
         self.settle_all()
     }
 
     fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
         self.observed.truncate(len);
-        let settled = self.stages.first().map_or(0, |stage| stage.module.len());
+        let settled = self.stages.first().map_or(0, |stage| stage.settled(&self.spec));
         self.states = self.states.slice(0..len.saturating_sub(settled).min(self.states.len()));
         if len < settled {
             self.head = None; // the next prompt brings at least one token
         }
         for (depth, stage) in self.stages.iter_mut().enumerate() {
-            let slots = len.saturating_sub(depth).min(stage.module.len());
-            stage.module.truncate(slots)?;
+            let slots = len.saturating_sub(depth).min(stage.settled(&self.spec));
+            // another text may have another first token, which the slot before slot 0 holds
+            let lead = if slots == 0 { 0 } else { stage.lead(&self.spec) };
+            stage.module.truncate(lead + slots)?;
             stage.outputs = stage.outputs.slice(0..slots.min(stage.outputs.len()));
         }
         Ok(())
@@ -239,6 +383,7 @@ impl Drafter for MtpDrafter {
         if ctx.round.draft_len == 0 || ctx.limit() == 0 {
             return Ok(()); // what was observed waits: plain decoding pays nothing
         }
+        self.first = ctx.committed.first().copied();
         self.settle_all()?;
         if ctx.drafting.tree.is_none() {
             return self.chain(ctx);

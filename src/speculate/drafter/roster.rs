@@ -4,10 +4,11 @@
 //! round; those that run a model do so only when they draft. A member that fails is off from then on,
 //! with a notice; who asks for one that is not there gets plain decoding and the reason.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::{DraftCtx, Drafter, EarlyExitDrafter, HumanDrafter, NgramDrafter, OracleDrafter, RandomDrafter};
-use crate::model::{ModelError, Rows};
+use crate::model::{ModelError, Rows, Tap};
 use crate::protocol::{DrafterKind, Settings, TokenId};
 
 /// A drafter, or why there is none.
@@ -21,12 +22,15 @@ pub struct Roster {
     members: Vec<Member>,
     kind: DrafterKind,
     notices: VecDeque<String>,
+    /// All states that members read, as they were last configured: what the target hands over.
+    tap: Tap,
 }
 
 impl Default for Roster {
     /// Those that need nothing but the target.
     fn default() -> Self {
-        let mut roster = Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new() };
+        let mut roster =
+            Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new(), tap: Tap::none() };
         roster.add(DrafterKind::Ngram, Box::new(NgramDrafter));
         roster.add(DrafterKind::EarlyExit, Box::new(EarlyExitDrafter));
         roster.add(DrafterKind::Oracle, Box::new(OracleDrafter::default()));
@@ -79,6 +83,16 @@ impl Roster {
     }
 }
 
+/// The states that a drafter reads, out of those of all.
+fn own_states<'a>(drafter: &dyn Drafter, all: &Tap, hidden: &'a Rows) -> Result<Cow<'a, Rows>, ModelError> {
+    let own = drafter.tap();
+    if own == *all || own.states().is_empty() {
+        return Ok(Cow::Borrowed(hidden));
+    }
+    let picked = own.pick(all, hidden).map(Cow::Owned);
+    picked.ok_or_else(|| ModelError::Unsupported("the target hands over other states than this drafter reads".into()))
+}
+
 impl Drafter for Roster {
     /// A member that cannot be copied is off in the copy.
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
@@ -90,11 +104,29 @@ impl Drafter for Roster {
             Member { kind: member.kind, drafter }
         };
         let members = self.members.iter().map(member).collect();
-        Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new() }))
+        Ok(Box::new(Self { members, kind: self.kind, notices: VecDeque::new(), tap: self.tap.clone() }))
+    }
+
+    fn tap(&self) -> Tap {
+        self.tap.clone()
+    }
+
+    fn wants_reread(&self) -> bool {
+        self.members.iter().any(|member| member.drafter.as_ref().is_ok_and(|drafter| drafter.wants_reread()))
+    }
+
+    fn reread(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        let all = self.tap.clone();
+        self.each(false, |drafter| match drafter.wants_reread() {
+            true => drafter.reread(tokens, own_states(drafter, &all, hidden)?.as_ref()),
+            false => Ok(()),
+        });
+        Ok(())
     }
 
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
-        self.each(false, |drafter| drafter.observe(tokens, hidden));
+        let all = self.tap.clone();
+        self.each(false, |drafter| drafter.observe(tokens, own_states(drafter, &all, hidden)?.as_ref()));
         Ok(())
     }
 
@@ -137,6 +169,9 @@ impl Drafter for Roster {
             drafter.configure(settings);
             Ok(())
         });
+        self.tap = Tap::none();
+        let members = self.members.iter().filter_map(|member| member.drafter.as_ref().ok());
+        members.for_each(|drafter| self.tap.join(&drafter.tap()));
     }
 
     fn notice(&mut self) -> Option<String> {

@@ -1,0 +1,253 @@
+//! A head's `config.json`, in either layout.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::model::ModelError;
+use crate::model::config::LlamaConfig;
+use crate::model::config_json::HfConfig;
+use crate::model::error::clean;
+
+/// Most states of the target that a head fuses.
+const MAX_STATES: usize = 8;
+
+/// Sizes and conventions of a head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EagleConfig {
+    /// The block, as a model of one layer: its vocabulary is the target's.
+    pub block: LlamaConfig,
+    /// Width of the target's states.
+    pub target_d_model: usize,
+    /// Tokens that the head can propose.
+    pub draft_vocab: usize,
+    /// Blocks behind which the target's states are read; none = the usual three.
+    pub layers: Option<Vec<usize>>,
+    /// Whether the residual stream begins with the normed state.
+    pub norm_before_residual: bool,
+    /// How the states are normed before they are fused.
+    pub states_norm: StatesNorm,
+    /// Whether the normed output is recycled (EAGLE 3.1), and not the residual stream.
+    pub norm_output: bool,
+    /// The model the head was made for, as the file names it.
+    pub verifier: Option<String>,
+}
+
+/// A norm in front of the fusion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatesNorm {
+    /// None.
+    #[default]
+    None,
+    /// One over all states together: `norm_before_fc`, `input_norm`.
+    Together,
+    /// One for each: `fc_norm`.
+    Each,
+}
+
+/// What both layouts have at the top.
+#[derive(Deserialize)]
+struct Head {
+    draft_vocab_size: Option<usize>,
+    speculators_model_type: Option<String>,
+    /// The block, where it has a configuration of its own (`speculators`).
+    transformer_layer_config: Option<Value>,
+    target_hidden_size: Option<usize>,
+    eagle_aux_hidden_state_layer_ids: Option<Vec<usize>>,
+    eagle_config: Option<Inner>,
+    norm_before_residual: Option<bool>,
+    norm_before_fc: Option<bool>,
+    fc_norm: Option<bool>,
+    norm_output: Option<bool>,
+    #[serde(default)]
+    speculators_config: Value,
+}
+
+#[derive(Deserialize)]
+struct Inner {
+    eagle_aux_hidden_state_layer_ids: Option<Vec<usize>>,
+}
+
+fn wrong(error: &serde_json::Error) -> ModelError {
+    ModelError::Metadata(format!("the EAGLE-3 head's config.json: {}", clean(&error.to_string())))
+}
+
+impl EagleConfig {
+    /// Whether a `config.json` is that of an EAGLE-3 head.
+    #[must_use]
+    pub fn is_one(json: &[u8]) -> bool {
+        let Ok(config) = serde_json::from_slice::<Value>(json) else { return false };
+        let named = |text: &Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
+        let architectures = config["architectures"].as_array().is_some_and(|all| all.iter().any(named));
+        named(&config["speculators_model_type"]) || architectures || config["draft_vocab_size"].is_u64()
+    }
+
+    /// Reads the JSON text.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
+    pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
+        let head: Head = serde_json::from_slice(json).map_err(|error| wrong(&error))?;
+        if let Some(kind) = head.speculators_model_type.as_deref().filter(|kind| *kind != "eagle3") {
+            let what = format!("'speculators_model_type' is '{}'; of draft heads eagle3 is supported", clean(kind));
+            return Err(ModelError::Unsupported(what));
+        }
+        let own = serde_json::from_slice::<Value>(json).map_err(|error| wrong(&error))?;
+        let block = head.transformer_layer_config.clone().unwrap_or(own);
+        let block = Self::block(&block)?;
+        let states_norm = match (head.norm_before_fc == Some(true), head.fc_norm == Some(true)) {
+            (false, false) => StatesNorm::None,
+            (true, false) => StatesNorm::Together,
+            (false, true) => StatesNorm::Each,
+            (true, true) => {
+                return Err(ModelError::Metadata("'norm_before_fc' and 'fc_norm' exclude each other".into()));
+            }
+        };
+        let inner = head.eagle_config.and_then(|inner| inner.eagle_aux_hidden_state_layer_ids);
+        let layers = head.eagle_aux_hidden_state_layer_ids.or(inner);
+        if let Some(layers) = layers.as_ref().filter(|layers| !(2..=MAX_STATES).contains(&layers.len())) {
+            return Err(ModelError::Metadata(format!(
+                "'eagle_aux_hidden_state_layer_ids' names {} layers, expected 2 to {MAX_STATES}",
+                layers.len()
+            )));
+        }
+        let draft_vocab = head.draft_vocab_size.unwrap_or(block.vocab);
+        if !(1..=block.vocab).contains(&draft_vocab) {
+            return Err(ModelError::Metadata(format!(
+                "'draft_vocab_size' is {draft_vocab}, expected 1 to 'vocab_size' ({})",
+                block.vocab
+            )));
+        }
+        let verifier = head.speculators_config["verifier"]["name_or_path"].as_str().map(str::to_owned);
+        Ok(Self {
+            target_d_model: head.target_hidden_size.unwrap_or(block.d_model),
+            block,
+            draft_vocab,
+            layers,
+            norm_before_residual: head.norm_before_residual == Some(true),
+            states_norm,
+            norm_output: head.norm_output == Some(true),
+            verifier,
+        })
+    }
+
+    /// The block is described as a model of one layer is.
+    fn block(config: &Value) -> Result<LlamaConfig, ModelError> {
+        let mut config = config.clone();
+        let refused =
+            |what: String| Err(ModelError::Unsupported(format!("an EAGLE-3 head of {what} is not supported")));
+        if let Some(layers) = config["num_hidden_layers"].as_u64().filter(|layers| *layers != 1) {
+            return refused(format!("{layers} layers ('num_hidden_layers')"));
+        }
+        if config["model_type"].is_null() {
+            config["model_type"] = "llama".into();
+        }
+        // a length of training, no bound; and what the target ties or not is nothing to a head
+        if config["max_position_embeddings"].is_null() {
+            config["max_position_embeddings"] = 4096.into();
+        }
+        config["tie_word_embeddings"] = Value::Null;
+        // written by some for all of the target's layers
+        if let Some(types) = config["layer_types"].as_array_mut() {
+            types.truncate(1);
+        }
+        HfConfig::from_json(config.to_string().as_bytes())?.llama(true)
+    }
+
+    /// Blocks behind which the target's states are read, in the order in which they are fused.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] when the target, of so many blocks, has no such states.
+    pub fn layers_of(&self, target: usize) -> Result<Vec<usize>, ModelError> {
+        // as SafeAILab's, vLLM's and llama.cpp's: the inputs of these layers
+        let usual = || Some(vec![2, target / 2, target.checked_sub(3)?]);
+        let layers = self.layers.clone().or_else(usual).filter(|layers| layers.iter().all(|layer| *layer <= target));
+        layers.ok_or_else(|| {
+            let asked = self.layers.as_ref().map_or_else(|| "the usual ones".to_owned(), |layers| format!("{layers:?}"));
+            ModelError::Unsupported(format!(
+                "the EAGLE-3 head reads the states in front of layers {asked} ('eagle_aux_hidden_state_layer_ids') and the target has {target} layers; it was made for another target"
+            ))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn original() -> Value {
+        json!({
+            "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": 64,
+            "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
+            "rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "vocab_size": 320, "draft_vocab_size": 100,
+            "tie_word_embeddings": false, "hidden_act": "silu"
+        })
+    }
+
+    fn speculators() -> Value {
+        let mut block = original();
+        for key in ["architectures", "draft_vocab_size", "tie_word_embeddings"] {
+            block.as_object_mut().unwrap().remove(key);
+        }
+        block["model_type"] = json!("qwen3");
+        block["head_dim"] = json!(32);
+        json!({
+            "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "draft_vocab_size": 100,
+            "norm_before_residual": true, "eagle_aux_hidden_state_layer_ids": [0, 1, 2], "target_hidden_size": null,
+            "transformer_layer_config": block,
+            "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "Qwen/Qwen3-8B"}}
+        })
+    }
+
+    fn read(config: &Value) -> Result<EagleConfig, String> {
+        assert!(EagleConfig::is_one(config.to_string().as_bytes()));
+        EagleConfig::from_json(config.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn both_layouts_are_read() {
+        let old = read(&original()).unwrap();
+        assert_eq!(
+            (old.target_d_model, old.block.head_dim, old.draft_vocab, old.norm_before_residual),
+            (64, 16, 100, false)
+        );
+        assert_eq!(old.layers_of(36).unwrap(), [2, 18, 33]);
+        assert!(old.layers_of(2).unwrap_err().to_string().contains("the target has 2 layers"));
+        let new = read(&speculators()).unwrap();
+        assert_eq!(
+            (new.block.head_dim, new.norm_before_residual, new.verifier.as_deref()),
+            (32, true, Some("Qwen/Qwen3-8B"))
+        );
+        assert_eq!(new.layers_of(2).unwrap(), [0, 1, 2]);
+        assert!(new.layers_of(1).unwrap_err().to_string().contains("[0, 1, 2]"));
+        assert!(!EagleConfig::is_one(br#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}"#));
+    }
+
+    #[test]
+    fn what_does_not_go_is_named() {
+        let cases = [
+            ("draft_vocab_size", json!(321), "'draft_vocab_size' is 321, expected 1 to 'vocab_size' (320)"),
+            ("draft_vocab_size", json!(0), "'draft_vocab_size' is 0"),
+            ("num_hidden_layers", json!(2), "2 layers ('num_hidden_layers')"),
+            ("hidden_act", json!("gelu"), "'hidden_act' is 'gelu'"),
+            ("attention_bias", json!(true), "'attention_bias' is true"),
+            ("model_type", json!("gemma4"), "is Gemma 4"),
+            ("eagle_aux_hidden_state_layer_ids", json!([]), "names 0 layers"),
+            ("eagle_aux_hidden_state_layer_ids", json!([-1]), "config.json"),
+            ("num_key_value_heads", json!(3), "'num_key_value_heads' is 3"),
+        ];
+        for (key, value, says) in cases {
+            let mut config = original();
+            config[key] = value;
+            let error = read(&config).unwrap_err();
+            assert!(error.contains(says) && error.lines().count() == 1, "{key}: {error}");
+        }
+        let mut both = original();
+        (both["norm_before_fc"], both["fc_norm"]) = (json!(true), json!(true));
+        assert!(read(&both).unwrap_err().contains("exclude each other"));
+        let mut dflash = speculators();
+        dflash["speculators_model_type"] = json!("eagle");
+        assert!(read(&dflash).unwrap_err().contains("'speculators_model_type' is 'eagle'"));
+    }
+}

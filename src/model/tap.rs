@@ -1,0 +1,116 @@
+//! Which hidden states of a target its passes hand over.
+//!
+//! Invariant: a row carries the states in the order of the [`Tap`], `d` values each. What somebody reads
+//! of them is theirs: several drafters may listen to one target, each to its own states.
+
+use super::{ModelError, Rows};
+
+/// A hidden state of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Behind the final norm: what the output head reads.
+    Normed,
+    /// The residual stream before the final norm.
+    Residual,
+    /// The residual stream behind so many blocks; 0 is the embedding.
+    Behind(usize),
+}
+
+/// The states that a row carries, side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tap(Vec<State>);
+
+impl Default for Tap {
+    /// The normed state alone.
+    fn default() -> Self {
+        Self(vec![State::Normed])
+    }
+}
+
+impl Tap {
+    /// These states, in this order.
+    #[must_use]
+    pub fn new(states: Vec<State>) -> Self {
+        Self(states)
+    }
+
+    /// No state: for drafters that read none.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The states.
+    #[must_use]
+    pub fn states(&self) -> &[State] {
+        &self.0
+    }
+
+    /// Whether it is the normed state alone.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.0 == [State::Normed]
+    }
+
+    /// Adds the states of another that are not there yet.
+    pub fn join(&mut self, other: &Self) {
+        for state in &other.0 {
+            if !self.0.contains(state) {
+                self.0.push(*state);
+            }
+        }
+    }
+
+    /// The states of `self` out of rows that carry those of `all`; none where one is missing.
+    #[must_use]
+    pub fn pick(&self, all: &Self, rows: &Rows) -> Option<Rows> {
+        if self == all || self.0.is_empty() {
+            return Some(rows.clone());
+        }
+        let places = self.0.iter().map(|state| all.0.iter().position(|other| other == state));
+        let places: Vec<usize> = places.collect::<Option<_>>()?;
+        let d = rows.width() / all.0.len();
+        let values = rows.iter().flat_map(|row| places.iter().flat_map(move |place| &row[place * d..][..d]));
+        Some(Rows::new(values.copied().collect(), d * places.len()))
+    }
+
+    /// Blocks behind which a state is wanted, for each state; none for the normed one.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] when there are fewer `layers`, or no state is asked for.
+    pub fn places(&self, layers: usize) -> Result<Vec<Option<usize>>, ModelError> {
+        if self.0.is_empty() {
+            return Err(ModelError::Unsupported("a pass that hands over no hidden state".into()));
+        }
+        let place = |state: &State| match *state {
+            State::Normed => Ok(None),
+            State::Residual => Ok(Some(layers)),
+            State::Behind(blocks) if blocks <= layers => Ok(Some(blocks)),
+            State::Behind(blocks) => Err(ModelError::Unsupported(format!(
+                "the drafter reads the state behind block {blocks} and the target has {layers} blocks; it was made for another target"
+            ))),
+        };
+        self.0.iter().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_listener_gets_its_own_states() {
+        let mut all = Tap::default();
+        let three = Tap::new(vec![State::Behind(2), State::Residual, State::Normed]);
+        all.join(&three);
+        assert_eq!(all.states(), [State::Normed, State::Behind(2), State::Residual]);
+        let rows = Rows::new((0..12u8).map(f32::from).collect(), 6); // two rows of three states of two values
+        let got = three.pick(&all, &rows).unwrap();
+        assert_eq!(got.row(1), [8.0, 9.0, 10.0, 11.0, 6.0, 7.0]);
+        assert_eq!(Tap::default().pick(&all, &rows).unwrap().as_slice(), [0.0, 1.0, 6.0, 7.0]);
+        assert_eq!(Tap::none().pick(&all, &rows).unwrap(), rows);
+        assert_eq!(Tap::new(vec![State::Behind(1)]).pick(&all, &rows), None);
+        assert_eq!(three.places(2).unwrap(), [Some(2), Some(2), None]);
+        assert!(three.places(1).unwrap_err().to_string().contains("behind block 2 and the target has 1"));
+    }
+}

@@ -1,0 +1,353 @@
+//! The conventions of a draft module that reads hidden states, as a type.
+//!
+//! Verification hides a wrong one: the text stays right and only the acceptance falls. So each is a value
+//! that a module names when it is loaded, and each can be set otherwise to see what it costs. Invariant: a
+//! [`MtpSpec`] says how a module is run, an [`MtpOverride`] what somebody wants to be different.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::SettingsError;
+use super::settings::named;
+
+macro_rules! convention {
+    ($(#[$doc:meta])* $name:ident, $what:literal, [$($(#[$text:meta])* $value:ident = $as:literal),+ $(,)?]) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name {
+            $($(#[$text])* $value),+
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [Self] = &[$(Self::$value),+];
+            /// Their names, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($as),+];
+
+            /// Name in flags, JSON and on screen.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $as),+ }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = SettingsError;
+            fn from_str(name: &str) -> Result<Self, SettingsError> {
+                named(Self::ALL, name, Self::name, $what)
+            }
+        }
+    };
+}
+
+convention! {
+    /// Which of the target's hidden states a settled slot reads.
+    Feed, "hidden state to feed a module with",
+    [
+        /// The one behind the final norm.
+        #[default]
+        PostNorm = "post-norm",
+        /// The residual stream before it.
+        PreNorm = "pre-norm",
+        /// The residual streams behind some layers, side by side: EAGLE-3.
+        Layers = "layers",
+    ]
+}
+
+convention! {
+    /// Which of the module's own states takes the target's place from depth 2 on.
+    Recycle, "hidden state to recycle",
+    [
+        /// The one behind its last norm.
+        #[default]
+        PostNorm = "post-norm",
+        /// The residual stream before it.
+        PreNorm = "pre-norm",
+    ]
+}
+
+convention! {
+    /// What comes first in the input of the module's projection.
+    ConcatOrder, "order of a module's input",
+    [
+        /// `[embedding ; hidden]`
+        #[default]
+        EmbeddingFirst = "embedding-first",
+        /// `[hidden ; embedding]`
+        HiddenFirst = "hidden-first",
+    ]
+}
+
+convention! {
+    /// Which token meets the state of position p in slot p.
+    Pairing, "pairing of states and tokens",
+    [
+        /// The one it predicted, of position p + 1.
+        #[default]
+        Next = "next",
+        /// Its own, of position p.
+        Own = "own",
+    ]
+}
+
+convention! {
+    /// Rotary position of slot p.
+    SlotPosition, "position of a slot",
+    [
+        /// p
+        #[default]
+        Own = "own",
+        /// p + 1, the token's. The same for rotary positions, which only know differences.
+        Next = "next",
+        /// The anchor's for every draft of a round.
+        Constant = "constant",
+    ]
+}
+
+convention! {
+    /// What becomes of the first slot.
+    SlotZero, "treatment of slot 0",
+    [
+        /// Nothing special.
+        #[default]
+        Plain = "plain",
+        /// One slot more before it, of a zero state and the first token: llama.cpp.
+        Extra = "extra",
+        /// Its embedding is zero: vLLM, for some families.
+        Zeroed = "zeroed",
+    ]
+}
+
+convention! {
+    /// What the stored weights of the module's norms mean.
+    NormForm, "form of norm weights",
+    [
+        /// The factor w.
+        #[default]
+        Weight = "weight",
+        /// Zero-centred: the factor is 1 + w.
+        OnePlus = "one-plus",
+    ]
+}
+
+/// How a module is run. The default is the shape of DeepSeek-V3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MtpSpec {
+    /// What the target hands over.
+    pub feed: Feed,
+    /// What is handed on from depth 2 on.
+    pub recycle: Recycle,
+    /// Halves of the projection's input.
+    pub order: ConcatOrder,
+    /// Which token meets which state.
+    pub pairing: Pairing,
+    /// Where a slot stands.
+    pub position: SlotPosition,
+    /// The first slot.
+    pub slot0: SlotZero,
+    /// The module's norms.
+    pub norm: NormForm,
+}
+
+/// What is to be different from what a module was made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MtpOverride {
+    /// See [`MtpSpec::feed`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed: Option<Feed>,
+    /// See [`MtpSpec::recycle`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recycle: Option<Recycle>,
+    /// See [`MtpSpec::order`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<ConcatOrder>,
+    /// See [`MtpSpec::pairing`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairing: Option<Pairing>,
+    /// See [`MtpSpec::position`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<SlotPosition>,
+    /// See [`MtpSpec::slot0`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot0: Option<SlotZero>,
+    /// See [`MtpSpec::norm`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm: Option<NormForm>,
+}
+
+/// One of the conventions, for lists of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convention {
+    /// [`MtpSpec::feed`]
+    Feed,
+    /// [`MtpSpec::recycle`]
+    Recycle,
+    /// [`MtpSpec::order`]
+    Order,
+    /// [`MtpSpec::pairing`]
+    Pairing,
+    /// [`MtpSpec::position`]
+    Position,
+    /// [`MtpSpec::slot0`]
+    SlotZero,
+    /// [`MtpSpec::norm`]
+    Norm,
+}
+
+impl Convention {
+    /// Every convention.
+    pub const ALL: &'static [Self] =
+        &[Self::Feed, Self::Recycle, Self::Order, Self::Pairing, Self::Position, Self::SlotZero, Self::Norm];
+
+    /// Key in flags and JSON.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Feed => "feed",
+            Self::Recycle => "recycle",
+            Self::Order => "order",
+            Self::Pairing => "pairing",
+            Self::Position => "position",
+            Self::SlotZero => "slot0",
+            Self::Norm => "norm",
+        }
+    }
+
+    /// Names of the values that can be asked for.
+    #[must_use]
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            // which layers a module fuses is its own: nobody can ask for others
+            Self::Feed => &["post-norm", "pre-norm"],
+            Self::Recycle => Recycle::NAMES,
+            Self::Order => ConcatOrder::NAMES,
+            Self::Pairing => Pairing::NAMES,
+            Self::Position => SlotPosition::NAMES,
+            Self::SlotZero => SlotZero::NAMES,
+            Self::Norm => NormForm::NAMES,
+        }
+    }
+}
+
+impl MtpOverride {
+    /// Whether nothing is to be different.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The conventions in force for a module that was made for `spec`. Which layers an EAGLE-3 head fuses
+    /// stays its own.
+    #[must_use]
+    pub fn apply(&self, spec: MtpSpec) -> MtpSpec {
+        let feed = if spec.feed == Feed::Layers { None } else { self.feed };
+        MtpSpec {
+            feed: feed.unwrap_or(spec.feed),
+            recycle: self.recycle.unwrap_or(spec.recycle),
+            order: self.order.unwrap_or(spec.order),
+            pairing: self.pairing.unwrap_or(spec.pairing),
+            position: self.position.unwrap_or(spec.position),
+            slot0: self.slot0.unwrap_or(spec.slot0),
+            norm: self.norm.unwrap_or(spec.norm),
+        }
+    }
+
+    /// Name of what is asked for; none leaves it to the module.
+    #[must_use]
+    pub fn get(&self, convention: Convention) -> Option<&'static str> {
+        match convention {
+            Convention::Feed => self.feed.map(Feed::name),
+            Convention::Recycle => self.recycle.map(Recycle::name),
+            Convention::Order => self.order.map(ConcatOrder::name),
+            Convention::Pairing => self.pairing.map(Pairing::name),
+            Convention::Position => self.position.map(SlotPosition::name),
+            Convention::SlotZero => self.slot0.map(SlotZero::name),
+            Convention::Norm => self.norm.map(NormForm::name),
+        }
+    }
+
+    /// Asks for a value by its name; none leaves it to the module.
+    ///
+    /// # Errors
+    /// [`SettingsError::UnknownName`].
+    pub fn set(&mut self, convention: Convention, name: Option<&str>) -> Result<(), SettingsError> {
+        match convention {
+            Convention::Feed => {
+                let name = name.map(|name| named(Convention::Feed.names(), name, |name| name, "hidden state to feed"));
+                self.feed = name.transpose()?.map(str::parse).transpose()?;
+            }
+            Convention::Recycle => self.recycle = name.map(str::parse).transpose()?,
+            Convention::Order => self.order = name.map(str::parse).transpose()?,
+            Convention::Pairing => self.pairing = name.map(str::parse).transpose()?,
+            Convention::Position => self.position = name.map(str::parse).transpose()?,
+            Convention::SlotZero => self.slot0 = name.map(str::parse).transpose()?,
+            Convention::Norm => self.norm = name.map(str::parse).transpose()?,
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for MtpOverride {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Convention::ALL.iter().filter_map(|c| Some(format!("{}={}", c.key(), self.get(*c)?)));
+        f.write_str(&named.collect::<Vec<_>>().join(","))
+    }
+}
+
+impl FromStr for MtpOverride {
+    type Err = SettingsError;
+
+    /// `feed=pre-norm,order=hidden-first`
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
+        let mut wanted = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (key, name) = part.split_once('=').unwrap_or((part, ""));
+            let convention = named(Convention::ALL, key, Convention::key, "MTP convention")?;
+            wanted.set(convention, Some(name))?;
+        }
+        Ok(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_can_be_asked_for_by_name_and_comes_back() {
+        for convention in Convention::ALL {
+            for name in convention.names() {
+                let text = format!("{}={name}", convention.key());
+                let wanted: MtpOverride = text.parse().unwrap();
+                assert_eq!((wanted.get(*convention), wanted.to_string()), (Some(*name), text));
+                let json = serde_json::to_value(wanted).unwrap();
+                assert_eq!(json, serde_json::json!({convention.key(): name}));
+                assert_eq!(serde_json::from_value::<MtpOverride>(json).unwrap(), wanted);
+                let spec = serde_json::to_value(wanted.apply(MtpSpec::default())).unwrap();
+                assert_eq!(spec[convention.key()], *name);
+            }
+        }
+        let both: MtpOverride = "feed=pre-norm,norm=one-plus".parse().unwrap();
+        assert_eq!((both.feed, both.norm, both.order), (Some(Feed::PreNorm), Some(NormForm::OnePlus), None));
+    }
+
+    #[test]
+    fn names_that_are_none_are_told_with_those_there_are() {
+        let error = |text: &str| text.parse::<MtpOverride>().unwrap_err().to_string();
+        assert!(error("fed=pre-norm").contains("feed, recycle, order"), "{}", error("fed=pre-norm"));
+        assert!(error("order=x").contains("embedding-first, hidden-first"));
+        assert!(error("feed=layers").contains("post-norm, pre-norm"));
+        assert!(error("norm").contains("weight, one-plus"));
+    }
+
+    #[test]
+    fn the_layers_of_a_head_stay_its_own() {
+        let own = MtpSpec { feed: Feed::Layers, ..MtpSpec::default() };
+        let wanted = MtpOverride { feed: Some(Feed::PreNorm), ..MtpOverride::default() };
+        assert_eq!(wanted.apply(own).feed, Feed::Layers);
+    }
+}
