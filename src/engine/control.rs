@@ -154,9 +154,11 @@ impl Control {
                 s.draft_len_mode = DraftLenMode::Fixed;
             }),
             Command::SetAutoDraftLen => self.change(outbox, |s| s.draft_len_mode = DraftLenMode::Auto),
-            Command::Note { text, round } => outbox.send(Lane::Speculative, EventKind::Noted { text, round }),
-            Command::Bookmark { round, label } => {
-                outbox.send(Lane::Speculative, EventKind::Bookmarked { round, label });
+            Command::Note { text, round, turn } => {
+                outbox.send(Lane::Speculative, EventKind::Noted { text, round, turn });
+            }
+            Command::Bookmark { round, turn, label } => {
+                outbox.send(Lane::Speculative, EventKind::Bookmarked { round, turn, label });
             }
             Command::SetSpeed { .. } | Command::SkipTo { .. } | Command::SkipToNext { .. } => {} // for recordings
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),

@@ -341,8 +341,8 @@ impl Player {
                 self.seeks = Some(Seek::new(landmark));
                 ControlFlow::Continue(())
             }
-            Command::Note { text, round } => self.mark(EventKind::Noted { text, round }),
-            Command::Bookmark { round, label } => self.mark(EventKind::Bookmarked { round, label }),
+            Command::Note { text, round, turn } => self.mark(EventKind::Noted { text, round, turn }),
+            Command::Bookmark { round, turn, label } => self.mark(EventKind::Bookmarked { round, turn, label }),
             Command::Stop | Command::Shutdown => ControlFlow::Break(Halt::Left),
             _ => ControlFlow::Continue(()), // what only a live engine can do
         }
@@ -472,7 +472,7 @@ mod tests {
         let last = round.last().unwrap();
         assert!(matches!(last.kind, EventKind::Committed { round: 1, .. }) && last.lane == Lane::Speculative);
         tell(&source, Command::StepPhase);
-        tell(&source, Command::Bookmark { round: Some(1), label: "b".into() });
+        tell(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
         let step = until_held(&mut source);
         assert_eq!(step.iter().filter(|e| ends_phase(&e.kind)).count(), 1, "{step:?}");
         assert!(step.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { round: Some(1), .. })));
@@ -546,11 +546,11 @@ mod tests {
         let (mut source, events) = staying(1_000);
         tell(&source, Command::StepRound);
         until_held(&mut source);
-        tell(&source, Command::Note { text: "here".into(), round: None });
+        tell(&source, Command::Note { text: "here".into(), round: None, turn: None });
         tell(&source, Command::SkipTo { at_us: u64::MAX });
         let end = until_held(&mut source);
         assert!(end.iter().all(|event| !matches!(event.kind, EventKind::Ended { .. })), "it may go on");
-        tell(&source, Command::Bookmark { round: Some(2), label: "b".into() });
+        tell(&source, Command::Bookmark { round: Some(2), turn: None, label: "b".into() });
         assert!(matches!(until_held(&mut source)[..], [Event { kind: EventKind::Bookmarked { .. }, .. }]));
         tell(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
         let again = until_held(&mut source);

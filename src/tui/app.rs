@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::protocol::{Lane, Settings};
-use crate::session::{Round, Session, Timeline};
+use crate::session::{Place, Round, Session, Timeline};
 
 use super::editor::Editor;
 use super::entry::Entry;
@@ -57,8 +57,8 @@ pub(super) enum Overlay {
     /// The list of actions.
     Palette(Entry),
     Search(Entry),
-    /// A note being written about a round, else about this moment.
-    Note(Entry, Option<u32>),
+    /// A note being written about a place, else about this moment.
+    Note(Entry, Option<Place>),
     /// A moment being named.
     GoTo(Entry),
     /// The settings, with the chosen row.

@@ -24,7 +24,7 @@ use super::conversation;
 use super::page::{Page, Pane};
 
 pub(super) use learn::{lead, right_choice};
-pub(super) use marks::{place, sign as mark_sign, words as marks_of};
+pub(super) use marks::{named as place, sign as mark_sign, words as marks_of};
 pub(super) use mouse::click;
 pub(super) use time::{next_tick, tick};
 

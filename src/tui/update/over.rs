@@ -64,9 +64,9 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Versus(row) => versus(app, time.live(), row, action),
         Overlay::Export(row) => export(app, row, action),
         Overlay::WhatIf(wishes) => wish(app, time, wishes, action),
-        Overlay::Note(entry, round) => match action {
-            Action::Confirm => Done::Yes(marks::note(app, entry.text(), round)),
-            _ => below(app, Overlay::Note(entry, round), action),
+        Overlay::Note(entry, place) => match action {
+            Action::Confirm => Done::Yes(marks::note(app, entry.text(), place)),
+            _ => below(app, Overlay::Note(entry, place), action),
         },
         Overlay::GoTo(entry) => go_to(app, time, entry, action),
     }
