@@ -217,11 +217,11 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
         return Vec::new();
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
-    let mut commands = changed_settings(app, time.live(), wishes);
     let sent = time::branch(app, time, prompt);
     if sent.is_empty() {
-        return sent;
+        return sent; // refused: nothing is asked for
     }
+    let mut commands = changed_settings(app, time.live(), wishes);
     let generate = sent.len() - 1;
     commands.splice(0..0, sent[..generate].iter().cloned());
     commands.extend_from_slice(&sent[generate..]);
