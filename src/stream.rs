@@ -4,6 +4,8 @@
 //! A consumer that fails is dropped with a notice and the others go on. What is at either end (a
 //! live engine or a recording; a file, a screen or a pipe) is unknown here.
 
+mod gate;
+
 use std::io;
 use std::sync::mpsc;
 
@@ -11,6 +13,8 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
 
 use crate::protocol::{Command, Event};
+
+pub use gate::{Gate, Step};
 
 /// Where events come from and commands go to: a live engine and a replay look alike.
 pub struct Source {

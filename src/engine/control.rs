@@ -9,28 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::{Command, DraftLenMode, EventKind, Lane, Prompt, Settings};
 
+use crate::stream::{Gate, Step};
+
 use super::outbox::Outbox;
-
-/// What a paused engine may still do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    Closed,
-    /// One phase, then closed.
-    Phase,
-    /// To the end of the round, then closed.
-    Round,
-}
-
-/// Steps that may wait behind the one under way; more are dropped, so that a held key ends soon.
-const MAX_STEPS: usize = 32;
 
 /// Commands received and what follows from them.
 pub(super) struct Control {
     inbox: Receiver<Command>,
     gate: Gate,
-    /// Asked for while a step was under way.
-    steps: VecDeque<Gate>,
     prompts: VecDeque<Prompt>,
     /// As they are wanted; [`Control::take_settings`] puts them in force.
     settings: Settings,
@@ -45,8 +31,7 @@ impl Control {
     pub(super) fn new(inbox: Receiver<Command>, settings: Settings) -> Self {
         Self {
             inbox,
-            gate: Gate::Open,
-            steps: VecDeque::new(),
+            gate: Gate::default(),
             prompts: VecDeque::new(),
             settings,
             changed: false,
@@ -110,26 +95,19 @@ impl Control {
             return Duration::ZERO; // a step that was asked for is the next answer's
         }
         if lane == Lane::Speculative {
-            self.end_step(end_of_round);
+            self.gate.end(|step| step == Step::Phase || end_of_round);
         }
-        if self.gate != Gate::Closed {
+        if !self.gate.is_closed() {
             return Duration::ZERO;
         }
         let since = Instant::now();
-        while self.gate == Gate::Closed && !self.is_stopped() {
+        while self.gate.is_closed() && !self.is_stopped() {
             match self.inbox.recv() {
                 Ok(command) => self.obey(command, outbox),
                 Err(_) => self.shutdown = true,
             }
         }
         since.elapsed()
-    }
-
-    /// After a phase: the step that ends with it gives way to the next one.
-    fn end_step(&mut self, end_of_round: bool) {
-        if self.gate == Gate::Phase || (self.gate == Gate::Round && end_of_round) {
-            self.gate = self.steps.pop_front().unwrap_or(Gate::Closed);
-        }
     }
 
     /// Waits for the person's draft. None when the answer is to end, or the settings changed so that
@@ -161,9 +139,9 @@ impl Control {
     fn obey(&mut self, command: Command, outbox: &mut Outbox) {
         match command {
             Command::Generate { prompt } => self.prompts.push_back(prompt),
-            Command::Pause => self.close(Gate::Closed, outbox),
-            Command::StepPhase => self.step(Gate::Phase, outbox),
-            Command::StepRound => self.step(Gate::Round, outbox),
+            Command::Pause => close(self.gate.close(), outbox),
+            Command::StepPhase => close(self.gate.step(Step::Phase), outbox),
+            Command::StepRound => close(self.gate.step(Step::Round), outbox),
             Command::Resume => self.open(outbox),
             Command::Stop => {
                 self.stop = true;
@@ -176,9 +154,11 @@ impl Control {
                 s.draft_len_mode = DraftLenMode::Fixed;
             }),
             Command::SetAutoDraftLen => self.change(outbox, |s| s.draft_len_mode = DraftLenMode::Auto),
-            Command::Note { text, round } => outbox.send(Lane::Speculative, EventKind::Noted { text, round }),
-            Command::Bookmark { round, label } => {
-                outbox.send(Lane::Speculative, EventKind::Bookmarked { round, label });
+            Command::Note { text, round, turn } => {
+                outbox.send(Lane::Speculative, EventKind::Noted { text, round, turn });
+            }
+            Command::Bookmark { round, turn, label } => {
+                outbox.send(Lane::Speculative, EventKind::Bookmarked { round, turn, label });
             }
             Command::SetSpeed { .. } | Command::SkipTo { .. } | Command::SkipToNext { .. } => {} // for recordings
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
@@ -208,76 +188,47 @@ impl Control {
         }
     }
 
-    fn step(&mut self, step: Gate, outbox: &mut Outbox) {
-        match self.gate {
-            Gate::Phase | Gate::Round if self.steps.len() < MAX_STEPS => self.steps.push_back(step),
-            Gate::Phase | Gate::Round => {}
-            Gate::Open | Gate::Closed => self.close(step, outbox),
-        }
-    }
-
-    fn close(&mut self, gate: Gate, outbox: &mut Outbox) {
-        if self.gate == Gate::Open {
-            outbox.send(Lane::Speculative, EventKind::Paused);
-        }
-        self.steps.clear();
-        self.gate = gate;
-    }
-
     fn open(&mut self, outbox: &mut Outbox) {
-        self.steps.clear();
-        if self.gate != Gate::Open {
-            self.gate = Gate::Open;
+        if self.gate.open() {
             outbox.send(Lane::Speculative, EventKind::Resumed);
         }
     }
 }
 
+/// Says that it holds, if it did not.
+fn close(was_open: bool, outbox: &mut Outbox) {
+    if was_open {
+        outbox.send(Lane::Speculative, EventKind::Paused);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::channel;
 
     use super::*;
 
-    fn held() -> (Sender<Command>, Control, Outbox) {
+    #[test]
+    fn steps_are_those_of_the_run_s_own_lane() {
         let (commands, inbox) = channel();
-        let mut outbox = Outbox::new(tokio::sync::mpsc::unbounded_channel().0);
-        let mut control = Control::new(inbox, Settings::default());
-        control.obey(Command::Pause, &mut outbox);
-        (commands, control, outbox)
-    }
-
-    /// How many phases pass before the engine holds; every third ends a round.
-    fn passed(control: &mut Control) -> usize {
-        let mut phases = 0;
-        while control.gate != Gate::Closed {
-            phases += 1;
-            control.end_step(phases % 3 == 0);
+        let (outbox, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (mut outbox, mut control) = (Outbox::new(outbox), Control::new(inbox, Settings::default()));
+        for command in [Command::Pause, Command::StepRound, Command::StepPhase] {
+            commands.send(command).unwrap();
         }
-        phases
-    }
-
-    #[test]
-    fn every_step_counts_however_quickly_they_come() {
-        let (_commands, mut control, mut outbox) = held();
-        for (steps, phases) in [
-            (vec![Command::StepRound, Command::StepRound], 6),
-            (vec![Command::StepPhase, Command::StepPhase, Command::StepPhase], 3),
-            (vec![Command::StepPhase, Command::StepRound, Command::StepPhase], 4),
-        ] {
-            steps.into_iter().for_each(|step| control.obey(step, &mut outbox));
-            assert_eq!(passed(&mut control), phases);
+        for (lane, end_of_round) in [(Lane::Plain, true), (Lane::Speculative, false), (Lane::Speculative, true)] {
+            control.between_phases(lane, end_of_round, &mut outbox);
+            assert!(!control.gate.is_closed() && !control.gate.is_open(), "{lane:?} {end_of_round}");
         }
-    }
-
-    #[test]
-    fn a_pause_or_a_resume_forgets_the_steps_that_wait() {
-        let (_commands, mut control, mut outbox) = held();
-        for (end, gate) in [(Command::Pause, Gate::Closed), (Command::Resume, Gate::Open)] {
-            (0..100).for_each(|_| control.obey(Command::StepRound, &mut outbox));
-            assert_eq!(control.steps.len(), MAX_STEPS);
-            control.obey(end, &mut outbox);
-            assert_eq!((control.gate, control.steps.len()), (gate, 0));
-        }
+        let wait = Duration::from_millis(50);
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            commands.send(Command::Resume).unwrap();
+            commands
+        });
+        assert!(control.between_phases(Lane::Speculative, false, &mut outbox) > wait / 2, "both steps are taken");
+        later.join().unwrap();
+        let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).map(|event| event.kind).collect();
+        assert_eq!(told, [EventKind::Paused, EventKind::Resumed]);
     }
 }

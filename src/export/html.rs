@@ -76,7 +76,8 @@ fn page(session: &Session, recording: &Recording) -> Value {
         "plain": (plain.num_spec_steps > 0).then_some(plain),
         "speedup": session.speedup(),
         "marks": session.marks().iter().map(|mark| json!({
-            "round": mark.round, "bookmark": mark.is_bookmark, "text": text::one_line(&mark.text),
+            "round": mark.place.map(|place| place.round), "turn": mark.place.map(|place| place.turn),
+            "place": mark.place.map(|place| place.to_string()), "bookmark": mark.is_bookmark, "text": text::one_line(&mark.text),
         })).collect::<Vec<_>>(),
     })
 }

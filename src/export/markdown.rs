@@ -96,9 +96,9 @@ fn marks(session: &Session, out: Out<'_>) -> io::Result<()> {
     }
     writeln!(out, "\n## Notes and bookmarks\n")?;
     for mark in session.marks() {
-        let round = mark.round.map_or(String::new(), |round| format!("round {round}: "));
+        let place = mark.place.map_or(String::new(), |place| format!("{place}: "));
         let text = if mark.text.is_empty() { "bookmark" } else { mark.text.as_str() };
-        writeln!(out, "- {round}{}", escaped(&text::one_line(text)))?;
+        writeln!(out, "- {place}{}", escaped(&text::one_line(text)))?;
     }
     Ok(())
 }

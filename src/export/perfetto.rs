@@ -97,10 +97,12 @@ impl Lanes {
             }
             EventKind::Prompted { turn, .. } => vec![instant("prompt", json!({"turn": turn}))],
             EventKind::Finished { reason } => vec![instant("finished", json!({"reason": reason}))],
-            EventKind::Bookmarked { label, round } => {
-                vec![instant("bookmark", json!({"label": label, "round": round}))]
+            EventKind::Bookmarked { label, round, turn } => {
+                vec![instant("bookmark", json!({"label": label, "round": round, "turn": turn}))]
             }
-            EventKind::Noted { text, round } => vec![instant("note", json!({"text": text, "round": round}))],
+            EventKind::Noted { text, round, turn } => {
+                vec![instant("note", json!({"text": text, "round": round, "turn": turn}))]
+            }
             _ => Vec::new(),
         }
     }

@@ -20,8 +20,8 @@ fn script() -> Script {
     let mut script = first_turn();
     script.prompt(&format!("{HARM} `````` | =1+1"), HARM);
     script.round(&[(HARM, 0.5), ("=1+1", 0.5)], &[(HARM, 0.9), ("\"</style>", 0.5), (HARM, 0.3)]);
-    script.push(Lane::Speculative, EventKind::Noted { text: HARM.into(), round: Some(1) });
-    script.push(Lane::Speculative, EventKind::Bookmarked { round: None, label: HARM.into() });
+    script.push(Lane::Speculative, EventKind::Noted { text: HARM.into(), round: Some(1), turn: None });
+    script.push(Lane::Speculative, EventKind::Bookmarked { round: None, turn: None, label: HARM.into() });
     script.finish(Lane::Speculative, StopReason::Eos);
     script.finish(Lane::Plain, StopReason::Measured);
     script

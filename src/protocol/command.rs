@@ -78,13 +78,17 @@ pub enum Command {
     Note {
         /// What they say.
         text: String,
-        /// The round they are about; none for the run.
+        /// The round they are about; none for the run, or for a prompt's pass.
         round: Option<u32>,
+        /// The turn whose prompt's pass they are about.
+        turn: Option<u32>,
     },
     /// Mark a place in the run's record; it comes back as an event.
     Bookmark {
-        /// The round; none for this moment.
+        /// The round; none for this moment, or for a prompt's pass.
         round: Option<u32>,
+        /// The turn of that prompt's pass.
+        turn: Option<u32>,
         /// What to call it; may be empty.
         label: String,
     },

@@ -261,15 +261,21 @@ pub enum EventKind {
     Noted {
         /// What they say.
         text: String,
-        /// The round of the speculative lane they are about; none for the run.
+        /// The round of the speculative lane they are about; none for the run, or for a prompt's pass.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         round: Option<u32>,
+        /// The turn whose prompt's pass they are about; it has no round of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<u32>,
     },
     /// A place that a person wants to find again.
     Bookmarked {
-        /// The round of the speculative lane; none for this moment.
+        /// The round of the speculative lane; none for this moment, or for a prompt's pass.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         round: Option<u32>,
+        /// The turn whose prompt's pass it is; that has no round of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<u32>,
         /// What to call it; may be empty.
         #[serde(default)]
         label: String,

@@ -210,10 +210,14 @@ enum Kind {
         text: String,
         #[serde(default)]
         round: Option<u32>,
+        #[serde(default)]
+        turn: Option<u32>,
     },
     Bookmarked {
         #[serde(default)]
         round: Option<u32>,
+        #[serde(default)]
+        turn: Option<u32>,
         #[serde(default)]
         label: String,
     },

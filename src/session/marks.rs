@@ -2,10 +2,13 @@
 //!
 //! Invariant: at most [`MAX_MARKS`] are kept, in the order in which they came, each with the round it
 //! is about; a mark of a moment belongs to the newest round of the speculative lane.
+//! A place of a run is a round, or the pass over a turn's prompt, which comes before its rounds.
+
+use std::fmt;
 
 use crate::protocol::{Event, EventKind, Lane};
 
-use super::{LaneStats, Session};
+use super::{LaneStats, Round, Session};
 
 /// Marks kept; later ones are left out.
 pub const MAX_MARKS: usize = 10_000;
@@ -15,12 +18,44 @@ pub const MAX_MARKS: usize = 10_000;
 pub struct Mark {
     /// When, as events count it.
     pub at_us: u64,
-    /// Round of the speculative lane; none before the first.
-    pub round: Option<u32>,
+    /// What it is about; none before the first prompt was read.
+    pub place: Option<Place>,
     /// Whether it is a place to come back to (else a note).
     pub is_bookmark: bool,
     /// What it says; may be empty for a bookmark. Not for a terminal as it stands.
     pub text: String,
+}
+
+/// A place of the speculative lane, in the order of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Number of the round; 0 is the pass over the turn's prompt.
+    pub round: u32,
+}
+
+impl Place {
+    /// Where a round stands.
+    #[must_use]
+    pub const fn of(round: &Round) -> Self {
+        Self { turn: round.turn, round: round.round }
+    }
+
+    /// As an event names it: the round, or the turn where it is a prompt's pass.
+    #[must_use]
+    pub const fn parts(self) -> (Option<u32>, Option<u32>) {
+        if self.round > 0 { (Some(self.round), None) } else { (None, Some(self.turn)) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.round {
+            0 => write!(f, "the prompt of turn {}", self.turn),
+            round => write!(f, "round {round}"),
+        }
+    }
 }
 
 impl Session {
@@ -31,16 +66,29 @@ impl Session {
     }
 
     pub(super) fn mark(&mut self, event: &Event) {
-        let (round, text, is_bookmark) = match &event.kind {
-            EventKind::Noted { text, round } => (*round, text, false),
-            EventKind::Bookmarked { round, label } => (*round, label, true),
+        let (about, text, is_bookmark) = match &event.kind {
+            EventKind::Noted { text, round, turn } => ((*round, *turn), text, false),
+            EventKind::Bookmarked { round, turn, label } => ((*round, *turn), label, true),
             _ => return,
         };
         if self.marks.len() < MAX_MARKS {
-            let newest =
-                || Some(self.turns.iter().rev().find_map(|t| t.answer(Lane::Speculative).rounds.last())?.round);
-            let round = round.or_else(newest);
-            self.marks.push(Mark { at_us: event.at_us, round, is_bookmark, text: text.clone() });
+            let place = self.place(about);
+            self.marks.push(Mark { at_us: event.at_us, place, is_bookmark, text: text.clone() });
+        }
+    }
+
+    /// The place that an event names by its round or turn; none of both is the newest round.
+    fn place(&self, about: (Option<u32>, Option<u32>)) -> Option<Place> {
+        let mut rounds = self.turns.iter().rev().flat_map(|turn| turn.answer(Lane::Speculative).rounds.iter().rev());
+        let newest = self.turns.last().map(|turn| Place { turn: turn.number, round: 0 });
+        match about {
+            (None | Some(0), Some(turn)) => Some(Place { turn, round: 0 }),
+            (Some(0), None) => newest, // older writers counted it so, and told no turn
+            (Some(number), _) => {
+                let turn = rounds.find(|round| round.round <= number).map(|round| round.turn);
+                turn.or(newest.map(|place| place.turn)).map(|turn| Place { turn, round: number })
+            }
+            (None, None) => rounds.next().map(|round| Place::of(round)),
         }
     }
 
@@ -69,11 +117,25 @@ mod tests {
     #[test]
     fn marks_find_their_round_and_the_end_adds_up() {
         let mut script = conversation();
-        script.push(Lane::Speculative, EventKind::Noted { text: "odd".into(), round: Some(2) });
-        script.push(Lane::Speculative, EventKind::Bookmarked { round: None, label: String::new() });
+        let note = |round, turn| EventKind::Noted { text: "odd".into(), round, turn };
+        for (round, turn) in [(Some(2), None), (None, Some(1)), (Some(0), None), (Some(99), None)] {
+            script.push(Lane::Speculative, note(round, turn));
+        }
+        script.push(Lane::Speculative, EventKind::Bookmarked { round: None, turn: None, label: String::new() });
         let mut session = fold(&script.events);
-        let marks: Vec<_> = session.marks().iter().map(|m| (m.round, m.is_bookmark, m.text.as_str())).collect();
-        assert_eq!(marks, [(Some(2), false, "odd"), (Some(10), true, "")]);
+        let marks: Vec<_> = session.marks().iter().map(|m| (m.place.unwrap(), m.is_bookmark)).collect();
+        let place = |turn, round| Place { turn, round };
+        assert_eq!(
+            marks,
+            [
+                (place(1, 2), false),
+                (place(1, 0), false),
+                (place(2, 0), false),
+                (place(2, 99), false),
+                (place(2, 10), true)
+            ]
+        );
+        assert!(place(1, 9) < place(2, 0) && place(2, 0) < place(2, 10), "in the order of the run");
         let end = session.end().unwrap();
         assert_eq!(end.seq, script.events.len() as u64);
         let EventKind::Ended { summary, plain } = &end.kind else { panic!("{end:?}") };

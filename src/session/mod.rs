@@ -31,7 +31,7 @@ pub use align::{Pair, align};
 pub use compare::{Agreement, Divergence};
 pub use diff::{Diff, Parting, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
-pub use marks::{MAX_MARKS, Mark};
+pub use marks::{MAX_MARKS, Mark, Place};
 pub use observed::{Median, Observed};
 pub use position::{Facts, facts, residual};
 pub use round::{DraftCell, Round};

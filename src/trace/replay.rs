@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use crate::protocol::{Command, Event, EventKind, Lane};
-use crate::stream::Source;
+use crate::stream::{Gate, Source, Step};
 
 use super::error::TraceError;
 use super::recording::Recording;
@@ -66,34 +66,28 @@ impl Default for ReplayOptions {
 pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<Source> {
     let (commands, inbox) = channel();
     let (sender, events) = mpsc::channel(AHEAD);
+    let mut gate = Gate::default();
+    if options.is_held {
+        gate.close();
+    }
     let mut player = Player {
         inbox,
         sender,
         speed: options.speed.map(|speed| speed.clamp(SPEEDS.0, SPEEDS.1)),
         options,
-        gate: if options.is_held { Gate::Closed } else { Gate::Open },
+        gate,
         skip_to: 0,
         seeks: None,
         waits: false,
         marks: Vec::new(),
         playing: 0,
+        told: 0,
         seq: 0,
         at_us: 0,
         due: Instant::now(),
     };
     std::thread::Builder::new().name("replay".into()).spawn(move || player.play(&recordings))?;
     Ok(Source { commands, events: events.into() })
-}
-
-/// What a held replay may still do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    Closed,
-    /// To the end of a phase, then closed.
-    Phase,
-    /// To the end of a round, then closed.
-    Round,
 }
 
 /// Why the events do not go on as they stand.
@@ -112,7 +106,8 @@ type Flow = ControlFlow<Halt>;
 struct Made {
     /// Index of the recording.
     recording: usize,
-    at_us: u64,
+    /// Events of it that had been told.
+    after: u64,
     kind: EventKind,
 }
 
@@ -128,8 +123,9 @@ struct Player {
     /// Whether this recording begins some time after the one before.
     waits: bool,
     marks: Vec<Made>,
-    /// Index of the recording that plays.
+    /// Index of the recording that plays, and how many of its events were told.
     playing: usize,
+    told: u64,
     seq: u64,
     /// Of the last event sent.
     at_us: u64,
@@ -175,7 +171,7 @@ impl Player {
         };
         let is_first = self.seq == 0;
         let mut marks = self.marks_of(self.playing);
-        self.at_us = 0;
+        (self.at_us, self.told) = (0, 0);
         self.skip_to = at_once.unwrap_or(0);
         self.waits = at_once.is_none();
         for event in events.by_ref() {
@@ -193,14 +189,15 @@ impl Player {
                     self.at_us = event.at_us; // loading is not waited for
                 }
             }
-            while let Some(mark) = marks.next_if(|(at_us, _)| *at_us < event.at_us) {
-                self.send(Lane::Speculative, mark.1)?;
+            while let Some((_, mark)) = marks.next_if(|(after, _)| *after <= self.told) {
+                self.tell_again(mark)?;
             }
             self.wait_for(&event)?;
             self.forward(event)?;
+            self.told += 1;
         }
         for (_, mark) in marks {
-            self.send(Lane::Speculative, mark)?;
+            self.tell_again(mark)?;
         }
         match events.cut() {
             Some(cut) => self.send(Lane::Speculative, EventKind::Notice { message: cut.to_string() }),
@@ -211,9 +208,14 @@ impl Player {
     /// Marks made when this recording played before, in their order.
     fn marks_of(&self, recording: usize) -> std::iter::Peekable<std::vec::IntoIter<(u64, EventKind)>> {
         let own = self.marks.iter().filter(|mark| mark.recording == recording);
-        let mut marks: Vec<_> = own.map(|mark| (mark.at_us, mark.kind.clone())).collect();
-        marks.sort_by_key(|(at_us, _)| *at_us);
+        let mut marks: Vec<_> = own.map(|mark| (mark.after, mark.kind.clone())).collect();
+        marks.sort_by_key(|(after, _)| *after);
         marks.into_iter().peekable()
+    }
+
+    /// A mark of before, at its place; it may be what is looked for.
+    fn tell_again(&mut self, kind: EventKind) -> Flow {
+        self.forward(Event { seq: self.seq, at_us: self.at_us, lane: Lane::Speculative, kind })
     }
 
     /// At the end: holds until the listener leaves or wants it again.
@@ -222,15 +224,12 @@ impl Player {
             let message = "the recording holds no further one; this is its end".to_owned();
             self.send(Lane::Speculative, EventKind::Notice { message })?;
         }
-        if self.gate == Gate::Open {
-            self.send(Lane::Speculative, EventKind::Paused)?;
-        }
-        self.gate = Gate::Closed;
+        self.close()?;
         loop {
             match self.inbox.recv() {
                 Err(_) => return ControlFlow::Break(Halt::Left),
                 Ok(Command::Resume) if !self.options.once => {
-                    self.gate = Gate::Open;
+                    self.gate.open();
                     return ControlFlow::Break(Halt::Again(0));
                 }
                 Ok(Command::Resume | Command::SkipToNext { .. } | Command::StepPhase | Command::StepRound) => {
@@ -245,22 +244,16 @@ impl Player {
     /// Sends a recorded event, and closes the gate where a step or a search ends.
     fn forward(&mut self, event: Event) -> Flow {
         let begins = matches!(event.kind, EventKind::Started { .. });
-        let at_end = match self.gate {
-            Gate::Phase => ends_phase(&event.kind),
-            Gate::Round => ends_round(&event),
-            Gate::Open | Gate::Closed => false,
-        };
+        let (is_phase, is_round) = (ends_phase(&event.kind), ends_round(&event));
         let is_found = self.seeks.as_mut().is_some_and(|seek| seek.ends_with(&event));
         self.at_us = event.at_us;
         self.send(event.lane, event.kind)?;
-        if at_end {
-            self.gate = Gate::Closed;
-        }
+        self.gate.end(|step| if step == Step::Phase { is_phase } else { is_round });
         if is_found {
             self.seeks = None;
-            self.close(Gate::Closed)?;
+            self.close()?;
         }
-        if begins && self.gate == Gate::Closed {
+        if begins && self.gate.is_closed() {
             return self.send(Lane::Speculative, EventKind::Paused);
         }
         ControlFlow::Continue(())
@@ -291,7 +284,7 @@ impl Player {
                 self.due = Instant::now();
                 return ControlFlow::Continue(());
             }
-            if self.gate == Gate::Closed {
+            if self.gate.is_closed() {
                 match self.inbox.recv() {
                     Ok(command) => self.obey(command)?,
                     Err(_) => return ControlFlow::Break(Halt::Left),
@@ -299,7 +292,7 @@ impl Player {
                 self.due = Instant::now();
                 continue;
             }
-            let Some(speed) = self.speed.filter(|_| self.gate == Gate::Open) else {
+            let Some(speed) = self.speed.filter(|_| self.gate.is_open()) else {
                 return ControlFlow::Continue(()); // a step is taken at once
             };
             let due = self.due + left.div_f32(speed);
@@ -322,34 +315,41 @@ impl Player {
 
     fn obey(&mut self, command: Command) -> Flow {
         match command {
-            Command::Pause => self.close(Gate::Closed),
-            Command::StepPhase => self.close(Gate::Phase),
-            Command::StepRound => self.close(Gate::Round),
-            Command::Resume => self.open(),
+            Command::Pause => {
+                self.stop_skipping();
+                self.close()
+            }
+            Command::StepPhase => self.step(Step::Phase),
+            Command::StepRound => self.step(Step::Round),
+            Command::Resume => {
+                self.seeks = None;
+                self.open()
+            }
             Command::SetSpeed { speed } if speed.is_finite() => {
                 self.speed = Some(speed.clamp(SPEEDS.0, SPEEDS.1));
                 ControlFlow::Continue(())
             }
             Command::SkipTo { at_us } if at_us < self.at_us && !self.options.once => {
+                self.seeks = None;
                 ControlFlow::Break(Halt::Again(at_us))
             }
             Command::SkipTo { at_us } => {
-                self.skip_to = at_us;
+                (self.seeks, self.skip_to) = (None, at_us);
                 ControlFlow::Continue(())
             }
             Command::SkipToNext { landmark } => {
                 self.seeks = Some(Seek::new(landmark));
                 ControlFlow::Continue(())
             }
-            Command::Note { text, round } => self.mark(EventKind::Noted { text, round }),
-            Command::Bookmark { round, label } => self.mark(EventKind::Bookmarked { round, label }),
+            Command::Note { text, round, turn } => self.mark(EventKind::Noted { text, round, turn }),
+            Command::Bookmark { round, turn, label } => self.mark(EventKind::Bookmarked { round, turn, label }),
             Command::Stop | Command::Shutdown => ControlFlow::Break(Halt::Left),
             _ => ControlFlow::Continue(()), // what only a live engine can do
         }
     }
 
     fn mark(&mut self, kind: EventKind) -> Flow {
-        self.marks.push(Made { recording: self.playing, at_us: self.at_us, kind: kind.clone() });
+        self.marks.push(Made { recording: self.playing, after: self.told, kind: kind.clone() });
         self.send(Lane::Speculative, kind)
     }
 
@@ -357,17 +357,31 @@ impl Player {
     fn give_up(&mut self) -> Flow {
         let message = "the recording holds no further one; it begins again".to_owned();
         self.send(Lane::Speculative, EventKind::Notice { message })?;
-        self.close(Gate::Closed)
+        self.close()
     }
 
-    fn close(&mut self, gate: Gate) -> Flow {
-        let was_open = std::mem::replace(&mut self.gate, gate) == Gate::Open;
+    fn close(&mut self) -> Flow {
+        let was_open = self.gate.close();
+        self.say_held(was_open)
+    }
+
+    fn step(&mut self, step: Step) -> Flow {
+        self.stop_skipping();
+        let was_open = self.gate.step(step);
+        self.say_held(was_open)
+    }
+
+    /// Whoever pauses or steps wants to see what is next, not what was looked for.
+    fn stop_skipping(&mut self) {
+        (self.seeks, self.skip_to) = (None, 0);
+    }
+
+    fn say_held(&mut self, was_open: bool) -> Flow {
         if was_open { self.send(Lane::Speculative, EventKind::Paused) } else { ControlFlow::Continue(()) }
     }
 
     fn open(&mut self) -> Flow {
-        let was_open = std::mem::replace(&mut self.gate, Gate::Open) == Gate::Open;
-        if was_open { ControlFlow::Continue(()) } else { self.send(Lane::Speculative, EventKind::Resumed) }
+        if self.gate.open() { self.send(Lane::Speculative, EventKind::Resumed) } else { ControlFlow::Continue(()) }
     }
 }
 
@@ -375,7 +389,7 @@ impl Player {
 mod tests {
     use super::*;
     use crate::protocol::{Landmark, Outcome};
-    use crate::session::fixture::first_turn;
+    use crate::session::fixture::{Script, first_turn};
     use crate::stream::Consumer;
     use crate::trace::{RecordOptions, Recorder};
 
@@ -458,10 +472,18 @@ mod tests {
         let last = round.last().unwrap();
         assert!(matches!(last.kind, EventKind::Committed { round: 1, .. }) && last.lane == Lane::Speculative);
         tell(&source, Command::StepPhase);
-        tell(&source, Command::Bookmark { round: Some(1), label: "b".into() });
+        tell(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
         let step = until_held(&mut source);
         assert_eq!(step.iter().filter(|e| ends_phase(&e.kind)).count(), 1, "{step:?}");
         assert!(step.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { round: Some(1), .. })));
+        tell(&source, Command::StepRound);
+        tell(&source, Command::StepRound);
+        let two = until_held(&mut source);
+        let ends = two.iter().filter_map(|event| match event.kind {
+            EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some(round),
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [2, 3], "two steps at once are two steps");
         let target = events[events.len() - 6].at_us;
         tell(&source, Command::SkipTo { at_us: target });
         let skipped = until_held(&mut source);
@@ -471,7 +493,7 @@ mod tests {
         tell(&source, Command::SetSpeed { speed: f32::NAN });
         let rest = drain(&mut source);
         assert!(matches!(rest[0].kind, EventKind::Resumed));
-        let seqs: Vec<u64> = [held, step, skipped, rest].concat().iter().map(|e| e.seq).collect();
+        let seqs: Vec<u64> = [held, step, two, skipped, rest].concat().iter().map(|e| e.seq).collect();
         assert!(seqs.windows(2).all(|w| w[0] < w[1]));
     }
 
@@ -524,11 +546,11 @@ mod tests {
         let (mut source, events) = staying(1_000);
         tell(&source, Command::StepRound);
         until_held(&mut source);
-        tell(&source, Command::Note { text: "here".into(), round: None });
+        tell(&source, Command::Note { text: "here".into(), round: None, turn: None });
         tell(&source, Command::SkipTo { at_us: u64::MAX });
         let end = until_held(&mut source);
         assert!(end.iter().all(|event| !matches!(event.kind, EventKind::Ended { .. })), "it may go on");
-        tell(&source, Command::Bookmark { round: Some(2), label: "b".into() });
+        tell(&source, Command::Bookmark { round: Some(2), turn: None, label: "b".into() });
         assert!(matches!(until_held(&mut source)[..], [Event { kind: EventKind::Bookmarked { .. }, .. }]));
         tell(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
         let again = until_held(&mut source);
@@ -540,12 +562,67 @@ mod tests {
         tell(&source, Command::SkipTo { at_us: u64::MAX });
         let rest = until_held(&mut source);
         assert!(rest.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { .. })), "{rest:?}");
+        tell(&source, Command::SkipTo { at_us: 0 });
+        until_held(&mut source);
+        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let found = until_held(&mut source);
+        assert!(matches!(found.last().unwrap().kind, EventKind::Noted { .. }), "found and held at: {found:?}");
+        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let found = until_held(&mut source);
+        let none_left = |e: &Event| matches!(&e.kind, EventKind::Notice { message } if message.contains("no further"));
+        assert!(found.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { .. })), "{found:?}");
+        assert!(!found.iter().any(none_left), "the one at the end is found too: {found:?}");
+        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        until_held(&mut source);
         tell(&source, Command::Resume);
         let start = Instant::now();
         while !matches!(source.events.blocking_recv().map(|e| e.kind), Some(EventKind::Started { .. })) {}
         assert!(start.elapsed() < Duration::from_secs(2), "again means at once");
         tell(&source, Command::Shutdown);
         drain(&mut source);
+    }
+
+    #[test]
+    fn a_pause_or_a_step_ends_a_search_and_a_skip() {
+        let mut script = Script::started();
+        script.prompt("hi", "It");
+        (0..2000).for_each(|_| script.round(&[(" a", 0.5)], &[(" a", 0.5), (" b", 0.5)]));
+        let lines = script.events.iter().map(|event| serde_json::to_string(event).unwrap() + "\n");
+        let recording = Recording::of_bytes("a", lines.collect::<String>().into_bytes()).unwrap();
+        assert!(script.events.len() > 2 * AHEAD);
+        for skip in [Command::SkipToNext { landmark: Landmark::Mark }, Command::SkipTo { at_us: u64::MAX }] {
+            for (command, phases) in [(Command::Pause, 0), (Command::StepPhase, 1), (Command::StepRound, 5)] {
+                let options = ReplayOptions { is_held: true, stays: true, ..options(Some(1.0)) };
+                let mut source = spawn(vec![recording.clone()], options).unwrap();
+                tell(&source, skip.clone());
+                std::thread::sleep(Duration::from_millis(100)); // the source is full now, and waits
+                tell(&source, command);
+                let told = until_held(&mut source);
+                let more = told[AHEAD.min(told.len())..].iter().filter(|e| ends_phase(&e.kind)).count();
+                assert!(told.len() >= AHEAD && more <= phases + 1, "{skip:?}: {} {more}", told.len());
+                tell(&source, Command::Resume);
+                assert!(until_held(&mut source).len() < script.events.len() / 2, "it plays, and searches no more");
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_in_a_loop_ends_at_its_end() {
+        let (recording, events) = recording(100);
+        let options = ReplayOptions { loops: true, ..options(Some(16.0)) };
+        let mut source = spawn(vec![recording], options).unwrap();
+        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let told = until_held(&mut source);
+        let [.., Event { kind: EventKind::Notice { message }, .. }, Event { kind: EventKind::Paused, .. }] = &told[..]
+        else {
+            panic!("{told:?}")
+        };
+        assert!(message.contains("no further one; it begins again"), "{message}");
+        assert_eq!(told.len(), events.len() + 3, "once, that it is cut, that there is none, that it holds");
+        tell(&source, Command::StepPhase);
+        let again = until_held(&mut source);
+        assert!(matches!(again[0].kind, EventKind::Started { .. }), "{again:?}");
+        assert!(matches!(again.last().unwrap().kind, EventKind::Prefilled { .. }), "{again:?}");
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl Place {
 fn run() -> Vec<Event> {
     let mut script = first_turn();
     let kinds = [
-        EventKind::Noted { text: "\u{1b}[31m why?".into(), round: Some(2) },
-        EventKind::Bookmarked { round: None, label: "here".into() },
+        EventKind::Noted { text: "\u{1b}[31m why?".into(), round: Some(2), turn: None },
+        EventKind::Bookmarked { round: None, turn: Some(1), label: "here".into() },
         EventKind::Paused,
         EventKind::Resumed,
         EventKind::Notice { message: "a word".into() },

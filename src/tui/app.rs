@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::protocol::{Lane, Settings};
-use crate::session::{Round, Session, Timeline};
+use crate::session::{Place, Round, Session, Timeline};
 
 use super::editor::Editor;
 use super::entry::Entry;
@@ -57,8 +57,8 @@ pub(super) enum Overlay {
     /// The list of actions.
     Palette(Entry),
     Search(Entry),
-    /// A note being written about a round, else about this moment.
-    Note(Entry, Option<u32>),
+    /// A note being written about a place, else about this moment.
+    Note(Entry, Option<Place>),
     /// A moment being named.
     GoTo(Entry),
     /// The settings, with the chosen row.
@@ -111,7 +111,7 @@ pub struct App {
     /// The source's own run, while a lesson's recording is on show in its place, and what of this state
     /// goes with it.
     pub(super) aside: Option<Timeline>,
-    aside_places: (Vec<usize>, HashSet<u32>),
+    aside_places: (Vec<usize>, HashSet<u32>, Playback),
     pub(super) awaiting: Option<Awaiting>,
     /// Settings asked for, and what they were when asked.
     pub(super) wanted: Option<(Settings, Settings)>,
@@ -193,19 +193,24 @@ impl App {
         if self.aside.is_none() {
             self.aside = Some(own);
             let places = (&mut self.conversations, &mut self.abandoned);
-            self.aside_places = (std::mem::replace(places.0, vec![0]), std::mem::take(places.1));
+            let kept = (std::mem::replace(places.0, vec![0]), std::mem::take(places.1), self.playback);
+            self.aside_places = kept;
+            self.playback = Playback::default();
         }
         (self.selected, self.cell, self.scroll) = (None, None, Scroll::Follow);
+        (self.awaiting, self.wanted) = (None, None); // nothing is asked of what is on show
         self.transcript = Cache::default();
+        self.follow(time.live());
     }
 
     /// Puts the source's own run on show again.
     pub(super) fn end_recording(&mut self, time: &mut Timeline) {
         if let Some(own) = self.aside.take() {
             *time = own;
-            (self.conversations, self.abandoned) = std::mem::take(&mut self.aside_places);
+            (self.conversations, self.abandoned, self.playback) = std::mem::take(&mut self.aside_places);
             (self.selected, self.cell, self.scroll, self.plays) = (None, None, Scroll::Follow, false);
             self.transcript = Cache::default();
+            self.follow(time.live());
         }
     }
 

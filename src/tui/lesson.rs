@@ -185,6 +185,8 @@ pub(super) struct Study {
     pub(super) quiz: Option<(RoundAt, usize)>,
     /// What a run of this lesson set: the settings before the first one, and those it set last.
     pub(super) lent: Option<(Settings, Settings)>,
+    /// Its newest run holds the engine, and nobody has paused or resumed since.
+    pub(super) holds: bool,
 }
 
 impl Study {

@@ -106,6 +106,8 @@
         reveal(rungs[index.get(mark.round)]);
       });
       item.append(go);
+    } else if (mark.place) {
+      item.append(mark.place + ": ");
     }
     item.append(words);
     at("marks").append(item);

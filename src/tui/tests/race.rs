@@ -158,6 +158,13 @@ fn a_lesson_without_an_engine_plays_its_recording() {
     assert!(stage.app.aside.is_some() && stage.time.is_past() && stage.app.plays);
     assert!(stage.screen(120, 40).contains("a recording of the real engine"));
     assert_eq!(stage.time.live().turns().len(), 1, "the lesson's own run");
+    // what is on show is a recording like any other, and nobody's source
+    assert!(stage.app.is_recording && stage.app.awaiting.is_none() && stage.app.wanted.is_none());
+    stage.press("1i");
+    assert!(stage.screen(80, 24).contains("it takes no prompt"), "{}", stage.screen(80, 24));
+    stage.press("m]ng<End><Space>");
+    assert!(stage.screen(80, 24).contains("this is the end of the lesson's recording"));
+    assert_eq!((stage.app.playback.speed, stage.app.holds), (2.0, false));
     stage.press("2<End>");
     assert!(stage.screen(80, 24).contains("Rounds: 7 of 7"));
     stage.press("6<Enter>");
@@ -166,6 +173,7 @@ fn a_lesson_without_an_engine_plays_its_recording() {
     assert!(stage.app.aside.is_none());
     assert_eq!(stage.time.live().turns().len(), 2, "the run that was there before");
     assert!(stage.sent.is_empty(), "nothing of it went to the source");
+    assert_eq!(stage.app.playback.speed, 1.0, "as the source plays");
     stage.press("<Down><Enter><Enter>");
     assert!(stage.screen(80, 24).contains("there is no recording 'cost'"));
 }

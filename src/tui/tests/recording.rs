@@ -24,8 +24,8 @@ fn recorded(events: usize) -> Stage {
 fn told(stage: &mut Stage) {
     for command in std::mem::take(&mut stage.sent) {
         let kind = match command {
-            Command::Bookmark { round, label } => EventKind::Bookmarked { round, label },
-            Command::Note { text, round } => EventKind::Noted { text, round },
+            Command::Bookmark { round, turn, label } => EventKind::Bookmarked { round, turn, label },
+            Command::Note { text, round, turn } => EventKind::Noted { text, round, turn },
             _ => continue,
         };
         let at_us = stage.time.live().at_us();
@@ -82,9 +82,12 @@ fn marks_are_made_shown_and_found_again() {
         stage.press("<S-Left><S-Left>");
         let about = stage.app.round(stage.time.shown()).unwrap().round;
         stage.press("m");
-        assert_eq!(stage.sent.last(), Some(&Command::Bookmark { round: Some(about), label: String::new() }));
+        assert_eq!(
+            stage.sent.last(),
+            Some(&Command::Bookmark { round: Some(about), turn: None, label: String::new() })
+        );
         stage.press("<S-Left>aodd one<Enter>");
-        let note = Command::Note { text: "odd one".to_owned(), round: Some(about - 1) };
+        let note = Command::Note { text: "odd one".to_owned(), round: Some(about - 1), turn: None };
         assert_eq!(stage.sent.last(), Some(&note));
         told(&mut stage);
         stage.press("<C-Down>");
@@ -108,6 +111,22 @@ fn marks_are_made_shown_and_found_again() {
         assert!(stage.time.is_past());
         assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, about - 1);
     }
+}
+
+#[test]
+fn a_mark_on_a_prompt_s_pass_leads_back_to_that_turn() {
+    let mut stage = Stage::of(&conversation());
+    stage.press("<Tab>{m");
+    assert_eq!(stage.app.round(stage.time.shown()).map(|round| (round.turn, round.round)), Some((1, 0)));
+    let mark = Command::Bookmark { round: None, turn: Some(1), label: String::new() };
+    assert_eq!(stage.sent.last(), Some(&mark));
+    assert!(stage.screen(120, 40).contains("bookmark at the prompt of turn 1"));
+    told(&mut stage);
+    stage.press("<End><C-Up>");
+    let shown = stage.app.round(stage.time.shown()).unwrap();
+    assert_eq!((shown.turn, shown.round), (1, 0), "not the second turn's");
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("the prompt of turn 1: ★"), "{screen}");
 }
 
 #[test]

@@ -350,6 +350,45 @@ fn a_lesson_gives_back_what_it_set() {
 }
 
 #[test]
+fn a_lesson_lets_go_of_the_engine_that_it_held() {
+    // lesson 3 runs its prompt held
+    let held = || {
+        let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
+        stage.press("<Down><Down><Enter>");
+        while !stage.sent.iter().any(|command| matches!(command, Command::Generate { .. })) {
+            stage.press("<Enter>");
+        }
+        assert_eq!(stage.sent[stage.sent.len() - 2], Command::Pause);
+        stage.apply(EventKind::Paused);
+        stage.apply(EventKind::Prompted { turn: 2, text: "x".to_owned(), branch: None });
+        stage.sent.clear();
+        stage
+    };
+    let resumes = |stage: &Stage| stage.sent.iter().filter(|command| **command == Command::Resume).count();
+    let mut stage = held();
+    stage.press(".<Esc>");
+    assert_eq!(stage.sent[..2], [Command::StepPhase, Command::Resume], "left, it goes on");
+    stage.press("<Esc>");
+    assert_eq!(resumes(&stage), 1);
+    let mut own = held();
+    own.press("<Space>");
+    own.apply(EventKind::Resumed);
+    own.press("<Space>");
+    own.apply(EventKind::Paused);
+    own.press("<Esc>");
+    assert_eq!(resumes(&own), 1, "what the user held stays held");
+    let mut past = held();
+    past.press("{<Esc>");
+    assert!(resumes(&past) == 0 && past.app.holds && past.time.is_past());
+    past.press("<End>");
+    assert_eq!(resumes(&past), 1, "the return to the present lets go");
+    let mut chat = held();
+    chat.apply(EventKind::Finished { reason: StopReason::Eos });
+    chat.press("1ihello<Enter>");
+    assert_eq!(chat.sent[0], Command::Resume, "a prompt of one's own is not held by a lesson");
+}
+
+#[test]
 fn the_quiz_is_about_rounds_that_happened() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     stage.press("<Up><Down><Down><Down><Down><Down><Down><Down><Enter><Right>");

@@ -1,6 +1,8 @@
 //! Keys in the lessons.
 
-use crate::protocol::{Command, DraftLenMode, Lane, Message, Outcome, Prompt, Rival, Settings, Speaker};
+use crate::protocol::{
+    Capabilities, Command, DraftLenMode, EventKind, Lane, Message, Outcome, Prompt, Rival, Settings, Speaker,
+};
 use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, RoundAt, round_at, rounds};
@@ -101,9 +103,28 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
 fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
     let left = std::mem::replace(&mut app.lesson, Study { choice, ..Study::default() });
     app.end_recording(time);
-    let now = app.settings(time.live());
+    let mut commands = if left.holds { release(app, time) } else { Vec::new() };
+    commands.extend(give_back(app, time.live(), &left));
+    commands
+}
+
+/// Lets an engine go on that a lesson held.
+fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
+    let live = time.live();
+    if time.is_past() && live.is_paused() {
+        app.holds = true; // the return from the past lets it go
+    } else if !app.pace.is_full() && app.is_busy(live) {
+        app.plays = true; // at its pace, a phase a tick
+    } else {
+        return vec![Command::Resume];
+    }
+    Vec::new()
+}
+
+/// Sets back what a lesson set, unless somebody has set something since.
+fn give_back(app: &mut App, live: &Session, left: &Study) -> Vec<Command> {
+    let now = app.settings(live);
     match left.lent {
-        // unless somebody has set something since
         Some((before, lent)) if owned(&now) == owned(&lent) && owned(&now) != owned(&before) => {
             let wanted = Settings {
                 draft_len: before.draft_len,
@@ -113,7 +134,7 @@ fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
                 rival: before.rival,
                 ..now
             };
-            settings::want(app, time.live(), wanted);
+            settings::want(app, live, wanted);
             app.toast = Some("the settings from before the lesson are back".to_owned());
             set(&wanted)
         }
@@ -184,8 +205,14 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
             return;
         }
     };
+    let ends_at_us = events.last().map(|event| event.at_us);
     let mut recording = Timeline::new();
-    events.into_iter().for_each(|event| recording.apply(event));
+    for mut event in events {
+        if let EventKind::Started { header } = &mut event.kind {
+            header.capabilities = Capabilities { can_generate: false, ends_at_us };
+        }
+        recording.apply(event);
+    }
     recording.go(recording.start());
     app.show_recording(time, recording);
     app.plays = !run.hold;
@@ -227,7 +254,10 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     if run.hold {
         app.plays = false;
         commands.push(Command::Pause);
+    } else if app.lesson.holds {
+        commands.push(Command::Resume);
     }
+    app.lesson.holds = run.hold;
     commands.push(Command::Generate { prompt });
     commands
 }

@@ -4,9 +4,9 @@
 //! what comes back is on the screen.
 
 use crate::protocol::{Command, Landmark};
-use crate::session::{Mark, Session, Timeline, text};
+use crate::session::{Mark, Place, Session, Timeline, text};
 use crate::tui::action::Action;
-use crate::tui::app::{App, Overlay, round_at, rounds};
+use crate::tui::app::{App, Overlay, places, round_at};
 use crate::tui::entry::Entry;
 
 use super::{look, seek, time as clock};
@@ -20,9 +20,10 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
             Vec::new()
         }
         Action::Bookmark => {
-            let round = about(app, time);
-            app.toast = Some(format!("bookmark at {}", place(round)));
-            vec![Command::Bookmark { round, label: String::new() }]
+            let place = about(app, time);
+            app.toast = Some(format!("bookmark at {}", named(place)));
+            let (round, turn) = place.map_or((None, None), Place::parts);
+            vec![Command::Bookmark { round, turn, label: String::new() }]
         }
         _ => {
             app.overlay = Some(Overlay::Note(Entry::note(), about(app, time)));
@@ -32,47 +33,52 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
 }
 
 fn takes_marks(app: &App, live: &Session) -> bool {
-    live.header().is_some() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
+    app.aside.is_none() && live.header().is_some() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
 }
 
-/// The round that a mark is about: the one on show.
-fn about(app: &App, time: &Timeline) -> Option<u32> {
-    app.round(time.shown()).map(|round| round.round)
+/// What a mark is about: the round on show, or the prompt's pass.
+fn about(app: &App, time: &Timeline) -> Option<Place> {
+    app.round(time.shown()).map(Place::of)
 }
 
 /// Where a mark stands, in words.
-pub(in crate::tui) fn place(round: Option<u32>) -> String {
-    round.map_or_else(|| "this moment".to_owned(), |round| format!("round {round}"))
+pub(in crate::tui) fn named(place: Option<Place>) -> String {
+    place.map_or_else(|| "this moment".to_owned(), |place| place.to_string())
 }
 
 /// What was typed becomes a note; nothing typed, none.
-pub(super) fn note(app: &mut App, words: &str, round: Option<u32>) -> Vec<Command> {
+pub(super) fn note(app: &mut App, words: &str, place: Option<Place>) -> Vec<Command> {
     let words = words.trim();
     if words.is_empty() {
         return Vec::new();
     }
-    app.toast = Some(format!("note on {}", place(round)));
-    vec![Command::Note { text: words.to_owned(), round }]
+    app.toast = Some(format!("note on {}", named(place)));
+    let (round, turn) = place.map_or((None, None), Place::parts);
+    vec![Command::Note { text: words.to_owned(), round, turn }]
 }
 
-/// To the nearest round before or behind the one on show that carries a mark.
+/// To the nearest marked place before or behind the one on show.
 fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
-    let here = about(app, time).unwrap_or(0);
-    let marked = time.live().marks().iter().filter_map(|mark| mark.round);
-    let found = if forward { marked.filter(|r| *r > here).min() } else { marked.filter(|r| *r < here).max() };
-    let Some(round) = found else {
+    let here = about(app, time);
+    let marked = time.live().marks().iter().filter_map(|mark| mark.place);
+    let found = if forward {
+        marked.filter(|place| Some(*place) > here).min()
+    } else {
+        marked.filter(|place| Some(*place) < here).max()
+    };
+    let Some(place) = found else {
         return if forward { seek::ask(app, time, Landmark::Mark) } else { none(app) };
     };
-    let words = words(time.live().marks(), round);
+    let words = words(time.live().marks(), place);
     let shown = time.shown();
-    let place = rounds(shown).find(|at| round_at(shown, *at).is_some_and(|r| r.round == round));
-    let commands = match place {
+    let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| Place::of(round) == place));
+    let commands = match at {
         Some(at) => {
             look::choose(app, at, None);
             Vec::new()
         }
         None => {
-            let end = seek::end_of(time, round);
+            let end = time.round_end(place.turn, place.round);
             clock::back(app, time, end)
         }
     };
@@ -85,11 +91,11 @@ fn none(app: &mut App) -> Vec<Command> {
     Vec::new()
 }
 
-/// What the marks of a round say.
-pub(in crate::tui) fn words(marks: &[Mark], round: u32) -> String {
-    let own = marks.iter().filter(|mark| mark.round == Some(round)).take(8);
+/// What the marks of a place say.
+pub(in crate::tui) fn words(marks: &[Mark], place: Place) -> String {
+    let own = marks.iter().filter(|mark| mark.place == Some(place)).take(8);
     let said = own.map(|mark| format!("{} {}", sign(mark), text::one_line(&mark.text)).trim_end().to_owned());
-    format!("round {round}: {}", said.collect::<Vec<_>>().join(" · "))
+    format!("{place}: {}", said.collect::<Vec<_>>().join(" · "))
 }
 
 /// The sign of a mark.

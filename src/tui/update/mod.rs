@@ -24,7 +24,7 @@ use super::conversation;
 use super::page::{Page, Pane};
 
 pub(super) use learn::{lead, right_choice};
-pub(super) use marks::{place, sign as mark_sign, words as marks_of};
+pub(super) use marks::{named as place, sign as mark_sign, words as marks_of};
 pub(super) use mouse::click;
 pub(super) use time::{next_tick, tick};
 
@@ -200,7 +200,10 @@ pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> 
 fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     watch(app, session);
     app.await_answer(session, text.clone());
-    vec![Command::Generate { prompt: conversation::prompt(app, session, text) }]
+    let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
+    // what a lesson held is the lesson's
+    let lesson_holds = std::mem::take(&mut app.lesson.holds);
+    if lesson_holds { vec![Command::Resume, generate] } else { vec![generate] }
 }
 
 /// Gets ready for an answer to come.

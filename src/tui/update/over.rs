@@ -64,9 +64,9 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Versus(row) => versus(app, time.live(), row, action),
         Overlay::Export(row) => export(app, row, action),
         Overlay::WhatIf(wishes) => wish(app, time, wishes, action),
-        Overlay::Note(entry, round) => match action {
-            Action::Confirm => Done::Yes(marks::note(app, entry.text(), round)),
-            _ => below(app, Overlay::Note(entry, round), action),
+        Overlay::Note(entry, place) => match action {
+            Action::Confirm => Done::Yes(marks::note(app, entry.text(), place)),
+            _ => below(app, Overlay::Note(entry, place), action),
         },
         Overlay::GoTo(entry) => go_to(app, time, entry, action),
     }
@@ -217,11 +217,11 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
         return Vec::new();
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
-    let mut commands = changed_settings(app, time.live(), wishes);
     let sent = time::branch(app, time, prompt);
     if sent.is_empty() {
-        return sent;
+        return sent; // refused: nothing is asked for
     }
+    let mut commands = changed_settings(app, time.live(), wishes);
     let generate = sent.len() - 1;
     commands.splice(0..0, sent[..generate].iter().cloned());
     commands.extend_from_slice(&sent[generate..]);

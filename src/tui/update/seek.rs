@@ -87,7 +87,7 @@ fn length_us(app: &App, time: &Timeline) -> u64 {
 
 /// Whether a recording can be asked for more.
 fn has_more(app: &App) -> bool {
-    app.is_recording && !app.has_ended
+    app.is_recording && app.aside.is_none() && !app.has_ended
 }
 
 /// To a time of the run.

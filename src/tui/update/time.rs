@@ -34,6 +34,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
 }
 
 fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
+    app.lesson.holds = false; // from here on it is the user's
     if time.is_past() || (!app.pace.is_full() && app.is_busy(time.live())) {
         app.plays = !app.plays;
         // the steps of a slow pace that an engine still has before it are not taken
@@ -63,6 +64,10 @@ fn forward(time: &mut Timeline, stop: Stop) {
 }
 
 fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Command> {
+    if app.aside.is_some() {
+        app.toast = Some("this is the end of the lesson's recording; < goes back".to_owned());
+        return Vec::new();
+    }
     if app.is_busy(session) || session.is_paused() || !can_generate(session) {
         return vec![command];
     }
@@ -97,7 +102,7 @@ fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command>
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
     let works = app.is_busy(live) || (app.is_recording && !app.has_ended);
-    if !works || live.is_paused() || app.holds {
+    if !works || app.aside.is_some() || live.is_paused() || app.holds {
         return Vec::new();
     }
     app.holds = true;
@@ -129,6 +134,9 @@ fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
     if app.is_recording {
         app.playback.turn(faster);
         app.toast = Some(format!("speed: {}×", app.playback.speed));
+        if app.aside.is_some() {
+            return Vec::new();
+        }
         return vec![Command::SetSpeed { speed: app.playback.speed }];
     }
     let was_full = app.pace.is_full();

@@ -9,14 +9,15 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthChar;
 
+use crate::session::Place;
 use crate::tui::entry::Entry;
 use crate::tui::theme::Role;
 use crate::tui::update::place as place_of;
 
 use super::Screen;
 
-pub(super) fn note(screen: Screen, entry: &Entry, round: Option<u32>, area: Rect, frame: &mut Frame) {
-    let about = format!(" note on {}: ", place_of(round));
+pub(super) fn note(screen: Screen, entry: &Entry, about: Option<Place>, area: Rect, frame: &mut Frame) {
+    let about = format!(" note on {}: ", place_of(about));
     line(screen, (&about, "  Enter keeps it · Esc drops it"), entry, area, frame);
 }
 

@@ -61,6 +61,20 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
+/// In the lessons, whatever is on show.
+const LESSONS: &[Action] = &[
+    Action::Up,
+    Action::Down,
+    Action::Open,
+    Action::Leave,
+    Action::PauseResume,
+    Action::StepPhase,
+    Action::BackRound,
+    Action::Help,
+    Action::StopOrQuit,
+    Action::ViewChat,
+];
+
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
         BackRound, BackToken, Bookmark, Confirm, ContinueHere, DivergenceNext, Down, DraftLenUp, EditPrompt, Faster,
@@ -76,6 +90,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
+        Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
         Context::Browse | Context::Global if screen.app.is_recording => &[
             PauseResume,
             StepPhase,
@@ -105,7 +120,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
             Page::Speed => &[DraftLenUp, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat],
             Page::Compare => &[Versus, ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
-            Page::Learn => &[Up, Down, Open, Right, Leave, StepPhase, BackRound, Help, ViewChat],
+            Page::Learn => LESSONS,
         },
     }
 }

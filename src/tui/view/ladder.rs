@@ -145,7 +145,7 @@ fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static
     };
     let label = if is_here { Role::TextStrong } else { Role::TextDim };
     let mut above = vec![Span::styled(
-        fit(&format!("{marker}#{}{}", round.round, super::marked(screen, round.round)), LABEL),
+        fit(&format!("{marker}#{}{}", round.round, super::marked(screen, round)), LABEL),
         screen.theme[label],
     )];
     let mut below = vec![Span::styled(fit(&accepted, LABEL), screen.theme[Role::TextDim])];

@@ -199,7 +199,7 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
         Some(Overlay::Help(top)) => seen.help_max = help::render(screen, *top, area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
         Some(Overlay::Search(entry)) => search::render(screen, entry, area, frame),
-        Some(Overlay::Note(entry, round)) => ask::note(screen, entry, *round, area, frame),
+        Some(Overlay::Note(entry, place)) => ask::note(screen, entry, *place, area, frame),
         Some(Overlay::GoTo(entry)) => ask::place(screen, entry, area, frame),
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
         Some(Overlay::Versus(row)) => versus::render(screen, *row, area, frame),
@@ -208,10 +208,11 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     }
 }
 
-/// Signs of the marks of a round, each once.
-fn marked(screen: Screen, round: u32) -> String {
+/// Signs of the marks of a round or a prompt's pass, each once.
+fn marked(screen: Screen, round: &crate::session::Round) -> String {
     let marks = screen.time.live().marks();
-    let has = |is_bookmark| marks.iter().any(|m| m.round == Some(round) && m.is_bookmark == is_bookmark);
+    let place = Some(crate::session::Place::of(round));
+    let has = |is_bookmark| marks.iter().any(|m| m.place == place && m.is_bookmark == is_bookmark);
     [(true, '★'), (false, '✎')].into_iter().filter(|(kind, _)| has(*kind)).map(|(_, sign)| sign).collect()
 }
 

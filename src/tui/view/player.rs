@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::protocol::{EventKind, Lane};
-use crate::session::Mark;
+use crate::session::{Mark, Place};
 use crate::tui::theme::Role;
 use crate::tui::update::mark_sign;
 
@@ -63,11 +63,13 @@ fn moments(screen: Screen) -> Vec<(u64, char)> {
     let mut ends = HashMap::new();
     if !marks.is_empty() {
         ends.extend(screen.time.events().filter_map(|event| match event.kind {
-            EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some((round, event.at_us)),
+            EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some(((0, round), event.at_us)),
+            EventKind::Prefilled { turn, .. } if event.lane == Lane::Speculative => Some(((turn, 0), event.at_us)),
             _ => None,
         }));
     }
-    let at = |mark: &Mark| mark.round.and_then(|round| ends.get(&round)).copied().unwrap_or(mark.at_us);
+    let key = |place: Place| if place.round > 0 { (0, place.round) } else { (place.turn, 0) };
+    let at = |mark: &Mark| mark.place.and_then(|place| ends.get(&key(place))).copied().unwrap_or(mark.at_us);
     marks.iter().map(|mark| (at(mark), mark_sign(mark))).collect()
 }
 

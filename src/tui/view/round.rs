@@ -12,7 +12,7 @@ use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::{NextKind, Outcome};
-use crate::session::{Fate, Provenance, Round, explain, text};
+use crate::session::{Fate, Place, Provenance, Round, explain, text};
 use crate::tui::theme::Role;
 use crate::tui::update::marks_of;
 use crate::tui::widgets::cell::{cut, fit};
@@ -98,8 +98,8 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
         1 => text.push_str(" · 1 token committed"),
         count => text.push_str(&format!(" · {count} tokens committed")),
     }
-    if !super::marked(screen, round.round).is_empty() {
-        let words = marks_of(screen.time.live().marks(), round.round);
+    if !super::marked(screen, round).is_empty() {
+        let words = marks_of(screen.time.live().marks(), Place::of(round));
         text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
     }
     text.push(' ');
