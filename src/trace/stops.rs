@@ -44,6 +44,27 @@ pub(super) fn is_held_by_engine(kind: &EventKind) -> bool {
     matches!(kind, EventKind::Paused | EventKind::Resumed | EventKind::Loading { .. })
 }
 
+/// A place as marks name it: the round, or the turn of a prompt's pass.
+pub(super) type Place = (Option<u32>, Option<u32>);
+
+/// The place that ends with an event.
+pub(super) fn ends_place(event: &Event) -> Option<Place> {
+    match event.kind {
+        _ if event.lane != Lane::Speculative => None,
+        EventKind::Committed { round, .. } => Some((Some(round), None)),
+        EventKind::Prefilled { turn, .. } => Some((None, Some(turn))),
+        _ => None,
+    }
+}
+
+/// The place that a mark is about; none for the moment at which it was made.
+pub(super) fn place_of(mark: &EventKind) -> Option<Place> {
+    let (EventKind::Noted { round, turn, .. } | EventKind::Bookmarked { round, turn, .. }) = mark else {
+        return None;
+    };
+    round.or(*turn).map(|_| (*round, *turn))
+}
+
 pub(super) fn ends_phase(kind: &EventKind) -> bool {
     matches!(
         kind,
