@@ -398,6 +398,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_of_a_newer_version_is_unknown_not_an_error() {
+        for line in [
+            r#"{"seq":9,"at_us":1,"lane":"third","type":"committed","round":"x"}"#,
+            r#"{"type":"paused","lane":"third","at_us":1,"seq":9}"#,
+        ] {
+            let event = Event::of_line(line.as_bytes()).unwrap();
+            assert_eq!((event.seq, event.at_us, event.kind), (9, 1, EventKind::Unknown), "{line}");
+        }
+        assert!(Event::of_line(br#"{"seq":9,"at_us":1,"lane":"third","type":"paused"} x"#).is_err());
+        assert!(Event::of_line(br#"{"seq":9,"at_us":1,"lane":3,"type":"paused"}"#).is_err());
+    }
+
+    #[test]
     fn events_of_a_newer_version_are_unknown_not_errors() {
         let line = r#"{"seq":9,"at_us":1,"type":"tree_drafted","branches":[1,2]}"#;
         assert_eq!(Event::of_line(line.as_bytes()).unwrap().kind, EventKind::Unknown);

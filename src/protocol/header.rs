@@ -6,7 +6,7 @@ use super::{DrafterKind, Settings};
 
 /// Version of the trace format that this program writes. Raised when an older reader would misread a
 /// newer file; 2 says that a run that ended wrote an `ended` line.
-pub const TRACE_VERSION: u32 = 2;
+pub const TRACE_VERSION: u32 = 3;
 
 /// Everything that is fixed for a run, told once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
 use serde::de::value::{EnumAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, EnumAccess, Error as _, IgnoredAny, VariantAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Error;
 
 use super::{
@@ -21,8 +21,9 @@ use super::{
 pub(crate) struct Head<'a> {
     pub(crate) seq: u64,
     pub(crate) at_us: u64,
-    #[serde(default)]
-    pub(crate) lane: Lane,
+    /// None for a lane that a newer version knows.
+    #[serde(default = "own_lane", deserialize_with = "lane")]
+    pub(crate) lane: Option<Lane>,
     #[serde(rename = "type", borrow)]
     pub(crate) kind: Cow<'a, str>,
 }
@@ -33,7 +34,7 @@ impl<'a> Head<'a> {
     /// # Errors
     /// When the line is no JSON object with these fields.
     pub(crate) fn of(line: &'a str) -> Result<Self, Error> {
-        let is_whole = |head: &Self| head.lane != Lane::Speculative || !line.contains("\"lane\"");
+        let is_whole = |head: &Self| head.lane != own_lane() || !line.contains("\"lane\"");
         Self::quick(line).filter(is_whole).map_or_else(|| serde_json::from_str(line), Ok)
     }
 
@@ -46,8 +47,18 @@ impl<'a> Head<'a> {
         let (lane, rest) = found.unwrap_or((Lane::Speculative, rest));
         let rest = rest.strip_prefix(",\"type\":\"")?;
         let len = rest.bytes().position(|byte| !byte.is_ascii_lowercase() && byte != b'_')?;
-        rest[len..].starts_with('"').then(|| Self { seq, at_us, lane, kind: Cow::Borrowed(&rest[..len]) })
+        rest[len..].starts_with('"').then(|| Self { seq, at_us, lane: Some(lane), kind: Cow::Borrowed(&rest[..len]) })
     }
+}
+
+const fn own_lane() -> Option<Lane> {
+    Some(Lane::Speculative)
+}
+
+/// A lane by its name; none when this version knows none of that name.
+fn lane<'a, D: Deserializer<'a>>(json: D) -> Result<Option<Lane>, D::Error> {
+    let name = Cow::<'a, str>::deserialize(json)?;
+    Ok(Lane::ALL.iter().copied().find(|lane| lane.name() == name))
 }
 
 /// A number as JSON has it, and what follows.
@@ -62,13 +73,19 @@ impl Event {
     /// The event of a line of a trace.
     ///
     /// # Errors
-    /// When the line is not an event; a kind that is not known is [`EventKind::Unknown`].
+    /// When the line is not an event; one of a kind or a lane that is not known is
+    /// [`EventKind::Unknown`].
     pub fn of_line(line: &[u8]) -> Result<Self, Error> {
         let line = std::str::from_utf8(line).map_err(Error::custom)?;
         let head = Head::of(line)?;
+        let Some(lane) = head.lane else {
+            let kind =
+                Tagged { kind: "", line }.read(|json| IgnoredAny::deserialize(json).map(|_| EventKind::Unknown))?;
+            return Ok(Self { seq: head.seq, at_us: head.at_us, lane: Lane::default(), kind });
+        };
         let tagged = Tagged { kind: &head.kind, line };
         let kind = Kind::deserialize(EnumAccessDeserializer::new(tagged))?;
-        Ok(Self { seq: head.seq, at_us: head.at_us, lane: head.lane, kind })
+        Ok(Self { seq: head.seq, at_us: head.at_us, lane, kind })
     }
 }
 
