@@ -8,7 +8,7 @@ use common::tiny::Tiny;
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{
-    Baseline, Command, DrafterKind, EventKind, Lane, Prompt, Rival, Sampling, Settings, VerifyRule,
+    Baseline, Command, DrafterKind, EventKind, Lane, Prompt, Rival, Sampling, Settings, StopReason, VerifyRule,
 };
 use draftscope::session::{Session, Turn};
 use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
@@ -132,6 +132,55 @@ fn a_rival_is_set_changed_and_dropped_while_the_run_goes_on() {
     ask(&mut driver);
     assert!(driver.session().notices().any(|notice| notice.contains("99")), "k = 99 is refused");
     driver.finish();
+}
+
+#[test]
+fn a_rival_draws_its_first_token_as_its_own_settings_say() {
+    let files = Tiny::new(3);
+    let text = |text: &str| Prompt::Raw(text.into());
+    let prompts = ["the thin inn", "an inn", "thin", "in the", "a hint", "that ant"];
+    let firsts = |settings: Settings, lane| -> Vec<u32> {
+        let mut driver = driver(&files, settings);
+        prompts.iter().for_each(|prompt| assert_eq!(driver.answer(text(prompt)), Outcome::Answered));
+        let turns = driver.session().turns();
+        let firsts = turns.iter().map(|turn| ids(turn, lane)[0]).collect();
+        for turn in turns.iter().filter(|turn| lane == Lane::Rival && !turn.answer(lane).tokens.is_empty()) {
+            let row = &turn.answer(lane).first_row;
+            assert!(row.top.len() > 1, "the row that it was drawn from is told");
+        }
+        driver.finish();
+        firsts
+    };
+    let cold = Settings { max_tokens: 4, ..settings() };
+    let warm = Settings { sampling: Sampling { temperature: 3.0, seed: 7, ..cold.sampling }, ..cold };
+    let seeded = Settings { sampling: Sampling { temperature: 0.0, ..warm.sampling }, ..cold };
+    let rival = Rival { temperature: 3.0, ..Rival::like(&seeded) };
+    let alone = firsts(warm, Lane::Speculative);
+    assert_ne!(alone, firsts(seeded, Lane::Speculative), "the temperature matters for one of the prompts");
+    assert_eq!(firsts(Settings { rival: Some(rival), ..seeded }, Lane::Rival), alone);
+}
+
+#[test]
+fn a_rival_that_is_dropped_ends_before_anything_else_is_worked_out() {
+    let files = Tiny::new(3);
+    let rival = Rival { draft_len: 4, drafter: DrafterKind::Ngram, ..Rival::like(&settings()) };
+    let oracle = Settings { drafter: DrafterKind::Oracle, max_tokens: 400, rival: Some(rival), ..settings() };
+    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: oracle }).unwrap();
+    source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
+    let mut next = |wanted: &dyn Fn(&draftscope::protocol::Event) -> bool| loop {
+        let event = source.events.blocking_recv().unwrap();
+        if wanted(&event) {
+            return event;
+        }
+    };
+    next(&|event| event.lane == Lane::Rival && matches!(event.kind, EventKind::Committed { .. }));
+    source.commands.send(Command::SetRival { rival: None }).unwrap();
+    next(&|event| matches!(event.kind, EventKind::SettingsChanged { .. }));
+    // told between two phases, and by an oracle at work on the plain answer
+    source.commands.send(Command::Note { text: "now".into(), round: None, turn: None }).unwrap();
+    let event = next(&|_| true);
+    assert_eq!((event.lane, event.kind), (Lane::Rival, EventKind::Finished { reason: StopReason::Measured }));
+    source.commands.send(Command::Shutdown).unwrap();
 }
 
 #[test]

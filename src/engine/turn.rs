@@ -53,25 +53,42 @@ impl Turn<'_> {
         self.auto.begin_answer();
         let mut beside = Vec::new();
         if settings.baseline != Baseline::Off {
-            beside.push((Lane::Plain, decoder.fork_plain()?));
+            beside.push((Lane::Plain, decoder.fork_plain()?, as_copy(&prefilled)));
         }
         if settings.rival.is_some() {
-            beside.push((Lane::Rival, decoder.fork(&settings.of_lane(Lane::Rival))?));
+            let (rival, begun) = self.rival(decoder, task, &prefilled)?;
+            beside.push((Lane::Rival, rival, begun));
         }
-        let first = first_of(&prefilled);
-        let copy = as_copy(&prefilled);
+        let mut firsts = vec![first_of(&prefilled)];
         self.outbox.send(Lane::Speculative, prefilled);
-        beside.iter().for_each(|(lane, _)| self.outbox.send(*lane, copy.clone()));
+        for (lane, _, begun) in &beside {
+            firsts.push(first_of(begun));
+            self.outbox.send(*lane, begun.clone());
+        }
         if let Some(drafts) = &task.drafts {
             decoder.propose(drafts.clone());
         }
         let mut lanes = vec![Runner::new(Lane::Speculative, decoder, settings.max_tokens)];
-        lanes.extend(beside.iter_mut().map(|(lane, decoder)| Runner::new(*lane, decoder, limit(*lane, &settings))));
-        for lane in &mut lanes {
+        lanes.extend(beside.iter_mut().map(|(lane, decoder, _)| Runner::new(*lane, decoder, limit(*lane, &settings))));
+        for (lane, first) in lanes.iter_mut().zip(firsts) {
             self.commit(lane, &[first], settings.max_tokens);
             self.help_drafter(lane, &settings)?;
         }
         self.race(&mut lanes, settings)
+    }
+
+    /// A copy under the rival's settings. Its first token is drawn as they say: where they sample otherwise,
+    /// the prompt's last row is computed again for it, on nobody's clock.
+    fn rival(&self, decoder: &Decoder, task: &Task, prefilled: &EventKind) -> Result<(Decoder, EventKind), SpecError> {
+        let run = self.control.settings();
+        let settings = run.of_lane(Lane::Rival);
+        let mut rival = decoder.fork(&settings)?;
+        let begun = if task.anchor.is_none() && settings.sampling != run.sampling {
+            rival.prefill(self.number, &task.prompt)?
+        } else {
+            as_copy(prefilled)
+        };
+        Ok((rival, begun))
     }
 
     fn race(&mut self, lanes: &mut [Runner<'_>], mut settings: Settings) -> Result<(), SpecError> {
@@ -82,14 +99,7 @@ impl Turn<'_> {
             if let Some(changed) = self.control.take_settings() {
                 settings = changed;
                 self.outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
-                for lane in lanes.iter_mut() {
-                    lane.set(&settings);
-                    self.help_drafter(lane, &settings)?;
-                }
-            }
-            if settings.rival.is_none() {
-                let rival = lanes.iter_mut().filter(|lane| lane.lane == Lane::Rival);
-                rival.for_each(|lane| self.finish(lane, StopReason::Measured));
+                self.adopt(lanes, &settings)?;
             }
             // a probe has measured what it can when the lane it is compared with is done
             let probing = matches!(settings.baseline, Baseline::Probe(_));
@@ -111,6 +121,19 @@ impl Turn<'_> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Puts settings in force in the lanes that still run; a rival that is no longer wanted ends.
+    fn adopt(&mut self, lanes: &mut [Runner<'_>], settings: &Settings) -> Result<(), SpecError> {
+        if settings.rival.is_none() {
+            let rival = lanes.iter_mut().filter(|lane| lane.lane == Lane::Rival);
+            rival.for_each(|lane| self.finish(lane, StopReason::Measured));
+        }
+        for lane in lanes.iter_mut().filter(|lane| lane.finished.is_none()) {
+            lane.set(settings);
+            self.help_drafter(lane, settings)?;
+        }
+        Ok(())
     }
 
     /// Asks the person for the round's draft; false when there is nothing to wait for any more.
