@@ -14,17 +14,17 @@ pub(super) fn together(case: &Case) -> Reply {
         judged: Vec::new(),
         committed: Vec::new(),
         open: missing(case),
-        is_lossless: case.rule.is_lossless() && case.wish.overrule.is_none(),
+        is_lossless: case.rule.is_lossless() && overruled(case).is_none(),
     };
     if reply.open.is_some() {
         return reply;
     }
     let whole = judge(case, 0);
-    let (verdict, overruled) = match case.wish.overrule.filter(|index| *index < case.round.drafts.len()) {
+    let (verdict, is_reached) = match overruled(case) {
         Some(index) => overrule(case, whole, index),
         None => (whole, true),
     };
-    if !overruled {
+    if !is_reached {
         reply.open = Some("the text does not lead to that draft: overrule the one before it first".to_owned());
         return reply;
     }
@@ -64,6 +64,11 @@ fn missing(case: &Case) -> Option<String> {
 /// Drafts that a smaller k would not have made are left out.
 fn is_made(case: &Case, index: usize) -> bool {
     case.wish.draft_len.is_none_or(|wanted| case.round.depth(index) < wanted)
+}
+
+/// The draft whose verdict is turned round; one that is not made has none.
+fn overruled(case: &Case) -> Option<usize> {
+    case.wish.overrule.filter(|index| *index < case.round.drafts.len() && is_made(case, *index))
 }
 
 /// Judges what continues a row, as if the round began there. Outcomes are those of all drafts.
@@ -203,6 +208,8 @@ mod tests {
         let kept = overrule(2);
         assert_eq!((texts(&kept), kept.is_lossless), (vec![" the".into(), " sky".into(), " x".into()], false));
         assert_eq!(texts(&overrule(0)), [" a", " b"]);
+        let left_out = ask(&tree(), &Wish { overrule: Some(2), draft_len: Some(1), ..Wish::default() });
+        assert_eq!((texts(&left_out), left_out.is_lossless), (vec![" the".into(), " moon".into()], true));
         let dropped = overrule(1);
         assert_eq!(texts(&dropped), Vec::<String>::new());
         assert!(dropped.open.unwrap().contains("more than was recorded"), "its row lists one candidate only");
