@@ -165,6 +165,16 @@ pub struct DecodeArgs {
     pub raw: bool,
 }
 
+/// What races beside.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Decoding")]
+pub struct RivalArgs {
+    /// Race other settings beside, on the same prompt, with caches and a clock of their own: k, drafter,
+    /// rule and temperature, those that differ from the run's: --rival k=4,rule=rejection
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    pub rival: Option<String>,
+}
+
 /// Where to record to.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Recording")]
@@ -189,6 +199,9 @@ pub struct ChatArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub decode: DecodeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub rival: RivalArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub trace: TraceArgs,
@@ -227,6 +240,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub decode: DecodeArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub rival: RivalArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub trace: TraceArgs,

@@ -373,3 +373,24 @@ fn a_bench_measures_every_case_and_compares_with_its_baseline() {
     bench(&["--json", &json]).assert().failure().stderr(predicate::str::contains("--force"));
     bench(&["--categories", "z"]).assert().failure().stderr(predicate::str::contains("it has: a, b"));
 }
+
+#[test]
+fn a_rival_races_beside_and_is_told() {
+    let files = Files::new();
+    let run = |options: &[&str]| {
+        let mut command = files.run();
+        command.args(["-k", "2"]).args(options);
+        command
+    };
+    let summary = json(run(&["--rival", "k=5,drafter=ngram"]).args(["--output", "summary"]));
+    assert_eq!(summary["rival"]["output_token_ids"], summary["output_token_ids"], "greedy: the same text");
+    assert_eq!(summary["rival"]["acceptance_histogram"].as_array().unwrap().len(), 6, "{summary}");
+    assert!(json(run(&["--output", "summary"]).args(["--seed", "1"])).get("rival").is_none());
+    let told = predicate::str::contains("× as fast as the rival").and(predicate::str::contains("both wrote the same"));
+    run(&["--rival", "rule=rejection"]).assert().success().stderr(told);
+    // plain decoding beside a rival that drafts with the module
+    let summary = json(run(&["--drafter", "none", "--rival", "drafter=mtp,k=3"]).args(["--output", "summary"]));
+    assert!(summary["rival"]["num_draft_tokens"].as_u64().unwrap() > 0, "{summary}");
+    refuses(&mut run(&["--rival", "speed=9"]), "there is no setting of a rival 'speed=9'; there are: k=…");
+    refuses(&mut run(&["--rival", "drafter=human"]), "nobody is asked there");
+}

@@ -29,7 +29,7 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         consumers.add(Box::new(recorder));
     }
     let baseline = if args.screen.split { Baseline::Race } else { Baseline::PROBE };
-    let source = super::start(&args.model, &args.decode, baseline)?;
+    let source = super::start_against(&args.rival, &args.model, &args.decode, baseline)?;
     let options = TuiOptions {
         system: args.decode.system.clone(),
         raw: args.decode.raw,
@@ -78,7 +78,7 @@ pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
 fn plain(args: &ChatArgs) -> Result<ExitCode> {
     super::nobody_to_ask(&args.model)?;
     let recorder = super::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);
+    let mut driver = Driver::new(super::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
@@ -102,6 +102,7 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
         if let Outcome::Failed(message) = driver.answer(prompt) {
             bail!(message);
         }
+        super::tell_rival(&driver);
         let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());
         messages.push(Message { role: Speaker::Assistant, content: answer.unwrap_or_default() });
         io::stdout().flush()?;

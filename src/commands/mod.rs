@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{
-    BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, Threads, TraceArgs,
-    TraceTextArg,
+    BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, RivalArgs, Threads,
+    TraceArgs, TraceTextArg,
 };
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
 use draftscope::model::side_files::SideFiles;
 use draftscope::protocol::{
-    Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
+    Baseline, DraftLenMode, DrafterKind, Drafting, Lane, Leniency, Message, Prompt, Rival, Sampling, Settings, Speaker,
 };
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
@@ -51,6 +51,41 @@ const MAX_PROMPT_BYTES: u64 = 16 << 20;
 pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {
     let settings = settings(model, decode, baseline)?;
     spawn(recipe(model)?, settings)
+}
+
+/// The same with other settings raced beside, where some are wanted.
+pub(crate) fn start_against(
+    rival: &RivalArgs,
+    model: &ModelArgs,
+    decode: &DecodeArgs,
+    baseline: Baseline,
+) -> Result<Source> {
+    let mut settings = settings(model, decode, baseline)?;
+    settings.rival = rival.rival.as_deref().map(|text| Rival::parse(text, &settings)).transpose()?;
+    let mut recipe = recipe(model)?;
+    let drafts_by_mtp = settings.rival.is_some_and(|rival| rival.drafter.chain().contains(&DrafterKind::Mtp));
+    if recipe.mtp.is_none() && drafts_by_mtp {
+        recipe.mtp = Some(mtp_recipe(model.mtp.as_deref())?);
+    }
+    spawn(recipe, settings)
+}
+
+/// Says on standard error how the newest race went.
+pub(crate) fn tell_rival(driver: &Driver) {
+    let Some(turn) = driver.session().turn().filter(|turn| !turn.answer(Lane::Rival).tokens.is_empty()) else {
+        return;
+    };
+    let speed = |lane| turn.answer(lane).stats().tokens_per_second();
+    if let (Some(own), Some(other)) = (speed(Lane::Speculative), speed(Lane::Rival)) {
+        eprintln!("draftscope: {own:.1} tokens/s, the rival {other:.1}: {:.2}× as fast as the rival", own / other);
+    }
+    match turn.agreement_with(Lane::Rival) {
+        Some(told) if told.divergence.is_none() => {
+            eprintln!("draftscope: both wrote the same {} tokens", told.identical)
+        }
+        Some(told) => eprintln!("draftscope: they differ after {} identical tokens", told.identical),
+        None => {}
+    }
 }
 
 /// Starts the engine on a recipe.

@@ -7,12 +7,22 @@ use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
 use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text};
 use draftscope::protocol::{Baseline, Lane};
+use serde::Serialize;
+
+/// The run in numbers, and what raced beside it.
+#[derive(Serialize)]
+struct Raced {
+    #[serde(flatten)]
+    own: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rival: Option<Summary>,
+}
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     super::nobody_to_ask(&args.model)?;
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Off)?);
+    let mut driver = Driver::new(super::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
@@ -23,7 +33,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let outcome = driver.answer(prompt);
     super::tell_notices(&driver, &outcome);
-    let summary = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
+    let summary = driver.session().turn().map(|turn| Raced {
+        own: Summary::of(turn, Lane::Speculative),
+        rival: Some(Summary::of(turn, Lane::Rival)).filter(|rival| rival.output_tokens > 0),
+    });
+    if args.output == OutputArg::Text {
+        super::tell_rival(&driver);
+    }
     super::complete(driver.finish())?;
     if let Outcome::Failed(message) = outcome {
         bail!(message);

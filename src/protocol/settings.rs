@@ -1,5 +1,7 @@
 //! What a run can be set to, and the limits of each setting.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::{DrafterKind, Drafting, Lane, Leniency, VerifyRule};
@@ -106,6 +108,44 @@ impl Rival {
         }
     }
 
+    /// What a rival has of its own, by these names.
+    const NAMES: [&'static str; 4] = ["k", "drafter", "rule", "temperature"];
+
+    /// The run's own settings but for those named: `k=4,rule=rejection`, say. No text names none.
+    ///
+    /// # Errors
+    /// Names what is not known, or outside its range.
+    pub fn parse(text: &str, run: &Settings) -> Result<Self, SettingsError> {
+        let mut rival = Self::like(run);
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (name, value) = (name.trim(), value.trim());
+            match name {
+                "k" => rival.draft_len = number("the rival's k", value)?,
+                "drafter" => rival.drafter = value.parse()?,
+                "rule" => rival.rule = value.parse()?,
+                "temperature" => rival.temperature = number("the rival's temperature", value)?,
+                _ => {
+                    let known = Self::NAMES.map(|name| format!("{name}=…")).join(", ");
+                    return Err(SettingsError::UnknownName {
+                        what: "setting of a rival",
+                        name: part.to_owned(),
+                        known,
+                    });
+                }
+            }
+        }
+        if rival.drafter == DrafterKind::Human {
+            return Err(SettingsError::NotHere {
+                what: "the rival's drafter",
+                value: "human",
+                why: "nobody is asked there",
+            });
+        }
+        rival.settings(run).validate()?;
+        Ok(rival)
+    }
+
     /// All settings of the rival's lane.
     #[must_use]
     pub const fn settings(&self, run: &Settings) -> Settings {
@@ -203,6 +243,10 @@ fn is_zero(number: &u8) -> bool {
     *number == 0
 }
 
+fn number<T: FromStr>(name: &'static str, value: &str) -> Result<T, SettingsError> {
+    value.parse().map_err(|_| SettingsError::NoNumber { name, value: value.to_owned() })
+}
+
 /// # Errors
 /// [`SettingsError::OutOfRange`] when the value lies outside, or is no number.
 pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<(), SettingsError> {
@@ -223,6 +267,24 @@ pub enum SettingsError {
         low: f64,
         /// Largest value allowed.
         high: f64,
+    },
+    /// Text that is no number of the right kind.
+    #[error("{name} is '{value}'; it must be a number")]
+    NoNumber {
+        /// The setting.
+        name: &'static str,
+        /// What was asked.
+        value: String,
+    },
+    /// A name that means nothing in this place.
+    #[error("{what} cannot be {value}: {why}")]
+    NotHere {
+        /// The setting.
+        what: &'static str,
+        /// What was asked.
+        value: &'static str,
+        /// Why not.
+        why: &'static str,
     },
     /// A name that is not on the list.
     #[error("there is no {what} '{name}'; there are: {known}")]
@@ -263,6 +325,27 @@ mod tests {
         let json = serde_json::to_string(&auto).unwrap();
         assert!(json.contains(r#""draft_len_mode":"auto""#), "{json}");
         assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), auto);
+    }
+
+    #[test]
+    fn a_rival_is_told_by_what_it_has_of_its_own() {
+        let run = Settings { draft_len: 2, ..Settings::default() };
+        let parse = |text| Rival::parse(text, &run);
+        assert_eq!(parse("").unwrap(), Rival::like(&run));
+        let other = parse(" k=4, rule=rejection ,drafter=ngram+mtp,temperature=0.7").unwrap();
+        let drafter = "ngram+mtp".parse().unwrap();
+        assert_eq!(other, Rival { draft_len: 4, drafter, rule: VerifyRule::Rejection, temperature: 0.7 });
+        for (text, why) in [
+            ("k", "the rival's k is ''; it must be a number"),
+            ("k=16", "draft length k is 16; it must lie between 0 and 15"),
+            ("temperature=NaN", "temperature is NaN; it must lie"),
+            ("rule=best", "there is no verification rule 'best'"),
+            ("seed=4", "there is no setting of a rival 'seed=4'; there are: k=…, drafter=…, rule=…, temperature=…"),
+            ("drafter=human", "the rival's drafter cannot be human: nobody is asked there"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
     }
 
     #[test]
