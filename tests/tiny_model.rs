@@ -305,6 +305,18 @@ fn bad_input_means_plain_decoding_and_a_visible_reason() {
     check(Box::new(failing), &base, "not numbers");
     let empty = Settings { drafting: Drafting { tree: Some(0), ..Drafting::default() }, ..base };
     check(Box::new(stack(&files, 1)), &empty, "budget is 0 nodes");
+    let in_context = |ctx_len: usize, draft_len: u8| {
+        let mut recipe = files.recipe();
+        recipe.ctx_len = Some(ctx_len);
+        let Loaded { target, mtp, .. } = draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap();
+        let settings = Settings { draft_len, ..base };
+        decode(target, Box::new(MtpDrafter::new(mtp.unwrap().0)), &settings, &prompt, 15)
+    };
+    // 9 + 15 tokens: towards the end there is no room for k drafts and the anchor
+    let (got, events) = in_context(24, 8);
+    assert_eq!(got, in_context(24, 0).0, "the context is filled to its end all the same");
+    let told = notices(&events);
+    assert!(told.len() == 1 && told[0].contains("the context of 24 tokens is nearly full"), "{told:?}");
     let mut short = files.recipe();
     short.ctx_len = Some(16);
     let short = draftscope::model::load::load(&short, &mut |_, _, _| {}).unwrap().target;
@@ -312,6 +324,30 @@ fn bad_input_means_plain_decoding_and_a_visible_reason() {
     let mut lacking = Roster::default();
     lacking.lack(DrafterKind::DraftModel, "no draft model is loaded".into());
     check(Box::new(lacking), &Settings { drafter: DrafterKind::DraftModel, ..base }, "no draft model is loaded");
+}
+
+#[test]
+fn block_verification_says_that_it_does_not_judge_trees() {
+    let files = Tiny::new(6);
+    let prompt = tokens(6, 9);
+    let run = |settings: &Settings| {
+        let Loaded { target, mtp, .. } = files.load();
+        decode(target, Box::new(MtpDrafter::new(mtp.unwrap().0)), settings, &prompt, 24)
+    };
+    let sampling = Sampling { temperature: 1.0, seed: 3, ..Sampling::default() };
+    let tree = Drafting { tree: Some(6), ..Drafting::default() };
+    let block = Settings { draft_len: 3, rule: VerifyRule::Block, sampling, drafting: tree, ..Settings::default() };
+    let (text, events) = run(&block);
+    let told = notices(&events);
+    assert!(told.len() == 1 && told[0].contains("drafts of a tree are judged by rejection"), "{told:?}");
+    assert_eq!(text, run(&Settings { rule: VerifyRule::Rejection, ..block }).0, "and so they are");
+    for quiet in [
+        Settings { drafting: Drafting::default(), ..block },
+        Settings { sampling: Sampling::default(), ..block },
+        Settings { rule: VerifyRule::Rejection, ..block },
+    ] {
+        assert_eq!(notices(&run(&quiet).1), Vec::<&str>::new());
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) fn rules() -> PossibleValuesParser {
     named(&[
         ("exact", "lossless: a draft must equal the target's own pick"),
         ("rejection", "lossless: speculative sampling, min(1, p/q)"),
-        ("block", "lossless: speculative sampling, the drafts of a round judged together"),
+        ("block", "lossless: speculative sampling, the drafts of a chain judged together; a tree's by rejection"),
         ("typical", "NOT lossless: p > min(epsilon, delta e^-entropy)"),
         ("top-k", "NOT lossless: among the target's best tokens"),
         ("threshold", "NOT lossless: p at least --threshold"),

@@ -64,7 +64,7 @@ fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     if round.departure(index).is_some() {
         return departed(round, index, name, p);
     }
-    match (round.rule, u) {
+    match (round.judged_by(), u) {
         (VerifyRule::Block, Some(_)) => {
             format!("drafts are judged together: up to {name} (p {p:.2}, q {q:.2}) they are accepted")
         }
@@ -97,12 +97,18 @@ fn departed(round: &Round, index: usize, name: &str, p: f32) -> String {
     format!("{} is not lossless: draft {name} {p:.2} accepted, the target's own pick is another{best}", round.rule)
 }
 
+/// The draft beside that was accepted in the place of this one.
+fn instead(round: &Round, index: usize) -> Option<String> {
+    let beside = round.path().find(|other| round.row_of(*other) == round.row_of(index))?;
+    Some(quoted(&round.drafts.get(beside)?.piece))
+}
+
 fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
     let Judgement { p, q, u, .. } = *judgement;
     let next = round.next_piece().unwrap_or_default();
     let chosen = quoted(&next);
     if round.is_tree() {
-        return format!("draft {name} {p:.2} rejected; another continues the text");
+        return format!("draft {name} {p:.2} rejected; {} continues the text", instead(round, index).unwrap_or(chosen));
     }
     if let (VerifyRule::Block, Some(u), Some(limit)) = (round.rule, u, judgement.limit) {
         return format!(

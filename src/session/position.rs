@@ -47,11 +47,15 @@ pub fn facts(round: &Round, index: usize) -> Facts {
         Some(Outcome::Accepted) => draft.map(|cell| cell.piece.id),
         _ => row.and_then(Prediction::best).map(|best| best.piece.id),
     });
+    let is_later = (0..index).any(|before| round.is_tree() && round.row_of(before) == round.row_of(index));
     let listed = draft.map(|cell| &cell.top).filter(|top| !top.top.is_empty());
     Facts {
         p,
         q,
-        acceptance: draft.and_then(|cell| acceptance(round, row?, cell.piece.id == row?.best()?.piece.id, (p?, q))),
+        acceptance: draft.and_then(|cell| {
+            let is_best = cell.piece.id == row?.best()?.piece.id;
+            acceptance(round, row?, (is_best, is_later), (p?, q))
+        }),
         u: judgement.and_then(|j| j.u),
         rank: choice.zip(listed).and_then(|(id, top)| top.find(id)).map(|(rank, _)| rank),
         margin: row.and_then(|row| Some(row.top.first()?.prob - row.top.get(1)?.prob)),
@@ -60,13 +64,19 @@ pub fn facts(round: &Round, index: usize) -> Facts {
     }
 }
 
-fn acceptance(round: &Round, row: &Prediction, is_best: bool, (p, q): (f32, Option<f32>)) -> Option<f32> {
+fn acceptance(
+    round: &Round,
+    row: &Prediction,
+    (is_best, is_later): (bool, bool),
+    (p, q): (f32, Option<f32>),
+) -> Option<f32> {
     row.best()?;
     if round.sampling.is_greedy() {
         return matches!(round.rule, VerifyRule::Exact | VerifyRule::Rejection | VerifyRule::Block)
             .then_some(f32::from(u8::from(is_best)));
     }
-    match round.rule {
+    match round.judged_by() {
+        _ if is_later => None, // against what the drafts before it left of p
         VerifyRule::Rejection => {
             let q = q.unwrap_or(1.0);
             (q > 0.0).then(|| (p / q).min(1.0))
@@ -86,7 +96,7 @@ fn entropy(row: &Prediction) -> f32 {
 /// have had a little. None when nothing is left, or when the rule draws from no residual.
 #[must_use]
 pub fn residual(round: &Round, index: usize) -> Option<Prediction> {
-    if round.rule != VerifyRule::Rejection || round.sampling.is_greedy() {
+    if round.rule != VerifyRule::Rejection || round.is_tree() || round.sampling.is_greedy() {
         return None;
     }
     let (row, draft) = (round.prediction(index)?, round.drafts.get(index)?);

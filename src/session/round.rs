@@ -75,6 +75,13 @@ impl Round {
         self.drafts.iter().any(|draft| draft.row.is_some())
     }
 
+    /// The rule by which the drafts are judged: `block` judges chains, the drafts of a tree are judged by
+    /// `rejection` in its place.
+    #[must_use]
+    pub fn judged_by(&self) -> VerifyRule {
+        if self.rule == VerifyRule::Block && self.is_tree() { VerifyRule::Rejection } else { self.rule }
+    }
+
     /// The row of the target's pass that judges draft `index`: 0 is the anchor's, i + 1 that of draft i.
     /// For the column behind the drafts, the row that the target's own token came from.
     #[must_use]

@@ -8,6 +8,7 @@
 mod attune;
 mod calibrate;
 mod fork;
+mod notices;
 mod probe;
 
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use super::SpecError;
 use super::distribution::Distribution;
 use super::drafter::{DraftCtx, Drafter, NoDrafter};
 use super::draws::SeededDraws;
-use super::report::{Stopwatch, bare, drafted, drafter_failed, micros, prediction};
+use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};
 use crate::model::{Checkpoint, Forward, LogitRows, MAX_TREE_ROWS, Model};
@@ -42,6 +43,8 @@ pub struct Decoder {
     notices: Vec<String>,
     /// Drafts of the next round, in place of the drafter's.
     proposal: Option<Vec<TokenId>>,
+    /// Whether it was told in this turn that the context has no room for k drafts.
+    told_short: bool,
 }
 
 impl Decoder {
@@ -59,6 +62,7 @@ impl Decoder {
             clock: Duration::ZERO,
             notices: Vec::new(),
             proposal: None,
+            told_short: false,
         };
         decoder.configure(None);
         decoder
@@ -72,19 +76,6 @@ impl Decoder {
         }
         self.sampler.sampling = settings.sampling;
         self.configure(Some(&before));
-    }
-
-    fn configure(&mut self, before: Option<&Settings>) {
-        self.drafter.configure(&self.settings);
-        if let Err(error) = self.attune() {
-            self.dismiss(&error);
-        }
-        self.hear_drafter();
-        let emptied = |settings: &Settings| settings.drafting.tree == Some(0) && settings.draft_len > 0;
-        if emptied(&self.settings) && !before.is_some_and(emptied) {
-            let message = "the draft tree's budget is 0 nodes, so nothing is drafted: plain decoding goes on";
-            self.notices.push(message.to_owned());
-        }
     }
 
     /// Takes another k; in force from the next round on.
@@ -151,7 +142,7 @@ impl Decoder {
         prompt: &[TokenId],
         given: Option<TokenId>,
     ) -> Result<EventKind, SpecError> {
-        self.proposal = None;
+        (self.proposal, self.told_short) = (None, false);
         if prompt.is_empty() {
             return Err(SpecError::EmptyPrompt);
         }
@@ -204,6 +195,7 @@ impl Decoder {
         let proposal = self.proposal.take();
         let wanted = proposal.as_ref().map_or(usize::from(self.settings.draft_len), Vec::len);
         let draft_len = if is_probe { 0 } else { wanted.min(MAX_DRAFT_LEN.into()).min(room) };
+        self.notice_shortness(wanted, room);
         self.tell_notices(&mut watch, emit);
         watch.held(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
@@ -252,15 +244,20 @@ impl Decoder {
     /// Asks the drafter. One that fails is replaced by nobody, with a notice.
     fn draft(&mut self, draft_len: usize, room: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
         let round = self.round;
-        let limit = match self.settings.drafting.tree {
-            Some(nodes) if draft_len > 0 => usize::from(nodes).min(room).min(MAX_TREE_ROWS - 1),
-            _ => draft_len,
-        };
+        let limit = self.limit(draft_len, room);
         watch.lap();
         self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
             let took_us = watch.lap();
             watch.held(emit(drafted(round, index, draft, took_us)));
         })
+    }
+
+    /// Most drafts of a round: a chain's k, or the nodes of a tree.
+    fn limit(&self, draft_len: usize, room: usize) -> usize {
+        match self.settings.drafting.tree {
+            Some(nodes) if draft_len > 0 => usize::from(nodes).min(room).min(MAX_TREE_ROWS - 1),
+            _ => draft_len,
+        }
     }
 
     /// Has the drafter propose a chain of `draft_len` or, with another `limit`, a tree of so many nodes.
@@ -307,26 +304,6 @@ impl Decoder {
             self.dismiss(&error);
         }
         self.hear_drafter();
-    }
-
-    fn dismiss(&mut self, error: &dyn std::fmt::Display) {
-        self.drafter = Box::new(NoDrafter);
-        self.notices.push(drafter_failed(error));
-    }
-
-    /// What the user should know and has not been told: why the drafter is not there, say.
-    pub fn take_notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
-    }
-
-    fn hear_drafter(&mut self) {
-        self.notices.extend(std::iter::from_fn(|| self.drafter.notice()));
-    }
-
-    fn tell_notices(&mut self, watch: &mut Stopwatch, emit: &mut Emit<'_>) {
-        for message in self.notices.drain(..) {
-            watch.held(emit(EventKind::Notice { message }));
-        }
     }
 
     /// One distribution per row; row 0 judges what continues the anchor, row i + 1 what continues draft i.

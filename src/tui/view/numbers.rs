@@ -57,7 +57,7 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
             "entropy p, q (bits, at least)",
             format!("{}, {}", shown(facts.target_entropy, 2), shown(facts.drafter_entropy, 2)),
         ),
-        ("rule", format!("{} at T {}", round.rule, round.sampling.temperature)),
+        ("rule", rule(round)),
     ];
     let mut flow = Flow::new(width);
     for (name, value) in pairs {
@@ -67,4 +67,12 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
         flow.push("   ", screen.theme[Role::Text]);
     }
     flow.finish()
+}
+
+fn rule(round: &Round) -> String {
+    let temperature = round.sampling.temperature;
+    match round.judged_by() {
+        rule if rule == round.rule => format!("{rule} at T {temperature}"),
+        rule => format!("{rule} at T {temperature} ({} judges chains only)", round.rule),
+    }
 }

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::protocol::{Baseline, Lane, Settings};
+use crate::protocol::{Baseline, Lane, Settings, VerifyRule};
 use crate::session::{Phase, text};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
@@ -83,7 +83,9 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
 }
 
 fn rule(settings: &Settings) -> String {
-    format!("{} ({})", settings.rule, settings.rule.label())
+    let judges_trees = settings.drafting.tree.is_none() || settings.rule != VerifyRule::Block;
+    let instead = if judges_trees { "" } else { "; trees: rejection" };
+    format!("{} ({}{instead})", settings.rule, settings.rule.label())
 }
 
 fn baseline(baseline: Baseline) -> String {
@@ -107,6 +109,7 @@ fn state(screen: Screen) -> (String, Style) {
         return (format!("◀ the past{now}"), screen.theme[Role::StatusPaused]);
     }
     let phase = match (session.phase(Lane::Speculative), session.phase(Lane::Plain)) {
+        _ if session.draft_asked().is_some() => Some("your draft".to_owned()),
         (Phase::Idle, Phase::Idle) => None,
         (Phase::Idle, _) => Some("plain lane".to_owned()),
         (phase, _) => Some(phase.name().to_owned()),
@@ -125,7 +128,6 @@ fn state(screen: Screen) -> (String, Style) {
         _ if session.failure().is_some() || screen.app.lost.is_some() => {
             ("✗ stopped".to_owned(), screen.theme[Role::Error])
         }
-        Some(_) if session.draft_asked().is_some() => ("● your draft".to_owned(), active),
         Some(phase) => (format!("● {phase}"), active),
         None if screen.app.is_awaiting(session) => ("● sent".to_owned(), active),
         None => ("○ ready".to_owned(), screen.theme[Role::Status]),
