@@ -1,4 +1,4 @@
-//! One row per drafted position of the speculative lane.
+//! One row per drafted position, of the run's own lane and of one that raced beside it.
 //!
 //! Invariant: token texts are JSON strings, so that no spreadsheet takes one for a formula and
 //! nothing is lost; an empty cell says that there was no such number.
@@ -9,7 +9,7 @@ use crate::session::{Round, Session, Turn};
 use super::Stop;
 use super::place::Out;
 
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 21] = [
     "turn",
     "round",
     "position",
@@ -30,15 +30,19 @@ const COLUMNS: [&str; 20] = [
     "draft_us",
     "verify_us",
     "clock_us",
+    "lane",
 ];
 
 pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
     let mut table = csv::Writer::from_writer(out);
     table.write_record(COLUMNS).map_err(std::io::Error::from)?;
     for turn in session.turns() {
-        for round in &turn.answer(Lane::Speculative).rounds {
-            for index in 0..round.drafts.len() {
-                table.write_record(row(turn, round, index)).map_err(std::io::Error::from)?;
+        // plain decoding drafts nothing
+        for lane in [Lane::Speculative, Lane::Rival] {
+            for round in &turn.answer(lane).rounds {
+                for index in 0..round.drafts.len() {
+                    table.write_record(row((turn, lane), round, index)).map_err(std::io::Error::from)?;
+                }
             }
         }
     }
@@ -46,7 +50,7 @@ pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn row(turn: &Turn, round: &Round, index: usize) -> [String; COLUMNS.len()] {
+fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COLUMNS.len()] {
     let draft = &round.drafts[index];
     let judgement = round.judgement(index);
     let target = round.prediction(index);
@@ -64,7 +68,7 @@ fn row(turn: &Turn, round: &Round, index: usize) -> [String; COLUMNS.len()] {
         index.to_string(),
         round.base_len.to_string(),
         round.draft_len.to_string(),
-        round.rule.to_string(),
+        round.judged_by().to_string(),
         draft.piece.id.to_string(),
         text(&draft.piece),
         number(draft.q),
@@ -79,6 +83,7 @@ fn row(turn: &Turn, round: &Round, index: usize) -> [String; COLUMNS.len()] {
         draft.took_us.to_string(),
         round.verify_us.to_string(),
         round.clock_us.to_string(),
+        lane.name().to_owned(),
     ]
 }
 

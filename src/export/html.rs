@@ -16,6 +16,7 @@ use crate::session::{Answer, Fate, Provenance, Round, Session, Turn, explain};
 use crate::trace::Recording;
 
 use super::place::Out;
+use super::rivals;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -66,15 +67,18 @@ fn page(session: &Session, recording: &Recording) -> Value {
     let mut left = MAX_ROUNDS;
     let turns: Vec<_> =
         session.turns().iter().map_while(|turn| (left > 0).then(|| self::turn(turn, &mut left))).collect();
-    let plain = session.stats(Lane::Plain).summary();
+    let beside = |lane| Some(session.stats(lane).summary()).filter(|run| run.num_spec_steps > 0);
     json!({
         "header": session.header(),
         "cut": recording.cut().map(ToString::to_string),
         "left_out": (left == 0).then(|| format!("the first {MAX_ROUNDS} rounds are shown")),
         "turns": turns,
         "summary": session.stats(Lane::Speculative).summary(),
-        "plain": (plain.num_spec_steps > 0).then_some(plain),
+        "plain": beside(Lane::Plain),
+        "rival": beside(Lane::Rival),
+        "rival_settings": text::one_line(&rivals(session)),
         "speedup": session.speedup(),
+        "speedup_over_rival": session.speedup_over(Lane::Rival),
         "marks": session.marks().iter().map(|mark| json!({
             "round": mark.place.map(|place| place.round), "turn": mark.place.map(|place| place.turn),
             "place": mark.place.map(|place| place.to_string()), "bookmark": mark.is_bookmark, "text": text::one_line(&mark.text),
@@ -96,6 +100,7 @@ fn turn(turn: &Turn, left: &mut usize) -> Value {
         "rounds": rounds,
         "speed": speeds(answer),
         "plain_speed": speeds(turn.answer(Lane::Plain)),
+        "rival_speed": speeds(turn.answer(Lane::Rival)),
         "finished": answer.finished,
     })
 }
@@ -175,7 +180,7 @@ fn round(round: &Round) -> Value {
     json!({
         "round": round.round,
         "k": round.draft_len,
-        "rule": round.rule.to_string(),
+        "rule": round.judged_by().to_string(),
         "drafts": drafts.collect::<Vec<_>>(),
         "rows": columns.clone().map(|index| round.prediction(index).map(row)).collect::<Vec<_>>(),
         "next": round.next_piece().map(|piece| text::inline(&piece)),

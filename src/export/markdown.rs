@@ -7,6 +7,7 @@ use crate::session::{Session, Turn, explain, text};
 use crate::trace::Recording;
 
 use super::place::Out;
+use super::rivals;
 
 /// Reads a figure off a lane's run.
 type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
@@ -48,8 +49,12 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
 }
 
 fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
-    writeln!(out, "| | speculative | plain |\n|---|---|---|")?;
-    let lanes = [Lane::Speculative, Lane::Plain].map(|lane| session.stats(lane).summary());
+    let has_rival = session.stats(Lane::Rival).rounds() > 0;
+    let lanes = [Lane::Speculative, Lane::Plain, Lane::Rival];
+    let lanes = &lanes[..if has_rival { 3 } else { 2 }];
+    let names = lanes.iter().map(|lane| format!(" {} |", lane.name())).collect::<String>();
+    writeln!(out, "| |{names}\n|---|{}", "---|".repeat(lanes.len()))?;
+    let runs: Vec<RunSummary> = lanes.iter().map(|lane| session.stats(*lane).summary()).collect();
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let percent = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1} %", v * 100.0));
     let rows: [(&str, Figure); 6] = [
@@ -61,9 +66,16 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
         ("target's share of the time", &|s| percent(share(s.verify_seconds, s))),
     ];
     for (name, value) in rows {
-        writeln!(out, "| {name} | {} | {} |", value(&lanes[0]), value(&lanes[1]))?;
+        let values = runs.iter().map(|run| format!(" {} |", value(run))).collect::<String>();
+        writeln!(out, "| {name} |{values}")?;
     }
-    writeln!(out, "| speedup | {} | |", number(session.speedup(), 2))
+    let blank = " |".repeat(lanes.len() - 1);
+    writeln!(out, "| speedup | {} |{blank}", number(session.speedup(), 2))?;
+    if has_rival {
+        writeln!(out, "| against the rival | {} |{blank}", number(session.speedup_over(Lane::Rival), 2))?;
+        writeln!(out, "\nThe rival: {}.", cell(&rivals(session)))?;
+    }
+    Ok(())
 }
 
 fn share(part: f64, run: &RunSummary) -> Option<f64> {

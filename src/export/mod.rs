@@ -23,9 +23,24 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::protocol::{Event, EventKind};
+use crate::protocol::{Event, EventKind, Lane};
 use crate::session::Session;
 use crate::trace::{Recording, TraceError};
+
+/// What raced beside the run: its settings, those in which its rounds differed all told.
+fn rivals(session: &Session) -> String {
+    let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Rival).rounds);
+    let mut told: Vec<String> = Vec::new();
+    for round in rounds {
+        let one = format!("k = {}, {}, temperature {}", round.draft_len, round.judged_by(), round.sampling.temperature);
+        if told.len() < 4 && !told.contains(&one) {
+            told.push(one);
+        }
+    }
+    let known = session.settings().rival.or_else(|| session.header()?.settings.rival);
+    told.extend(known.map(|rival| format!("drafts by {}", rival.drafter)));
+    told.join("; ")
+}
 
 /// What to make of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use parquet::record::RowAccessor;
 use serde_json::Value;
 
 use super::*;
-use crate::protocol::{Lane, StopReason};
+use crate::protocol::{DrafterKind, Lane, Rival, Settings, StopReason};
 use crate::session::fixture::{Script, first_turn};
 use crate::stream::Consumer;
 use crate::trace::{RecordOptions, Recorder};
@@ -224,6 +224,42 @@ fn the_table_has_a_row_per_draft_and_no_formula() {
     }
     assert_eq!((&rows[0][11], &rows[1][11], &rows[0][12 + 4]), ("rejected", "not_reached", "recovered"));
     assert_eq!(&rows[0][13], "\" sky\"");
+}
+
+#[test]
+fn a_rival_stands_where_plain_decoding_stands() {
+    let mut script = Script::default();
+    for event in first_turn().events {
+        let copied = event.lane == Lane::Speculative
+            && !matches!(event.kind, EventKind::Started { .. } | EventKind::Prompted { .. });
+        let kind = event.kind.clone();
+        script.push(event.lane, event.kind);
+        if copied {
+            script.push(Lane::Rival, kind);
+        }
+    }
+    let rival = Rival { draft_len: 5, drafter: DrafterKind::Ngram, ..Rival::like(&Settings::default()) };
+    let settings = Settings { rival: Some(rival), ..Settings::default() };
+    script.push(Lane::Speculative, EventKind::SettingsChanged { settings });
+    let place = Place::of(&script.events);
+    let table = place.text(Format::Csv);
+    let mut table = ::csv::Reader::from_reader(table.as_bytes());
+    let lanes: Vec<String> = table.records().map(|row| row.unwrap()[20].to_owned()).collect();
+    assert_eq!(lanes.iter().filter(|lane| *lane == "rival").count(), 7 * 3);
+    assert_eq!(lanes.len(), 2 * 7 * 3);
+    let report = place.text(Format::Markdown);
+    assert!(report.contains("| | speculative | plain | rival |\n|---|---|---|---|\n| rounds | 7 | "), "{report}");
+    assert!(report.contains("| against the rival | 1.00 | | |") && report.contains("drafts by ngram"), "{report}");
+    let page = place.text(Format::Html);
+    let data = page.split_once("type=\"application/json\"").unwrap().1;
+    let data = data.split_once('>').unwrap().1.split_once("</script").unwrap().0;
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["rival"]["num_spec_steps"], 7);
+    assert_eq!(data["speedup_over_rival"], 1.0);
+    assert!(data["rival_settings"].as_str().unwrap().contains("drafts by ngram"));
+    assert!(!data["turns"][0]["rival_speed"].as_array().unwrap().is_empty());
+    let alone = Place::new();
+    assert!(!alone.text(Format::Markdown).contains("rival"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::protocol::{Lane, Piece, StopReason};
 
-use super::{Answer, Turn};
+use super::{Answer, LaneStats, Session, Turn};
 
 /// How far the two answers of a turn are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,25 @@ pub struct Divergence {
     pub beside: Option<Piece>,
 }
 
+impl Session {
+    /// Speculative ÷ plain tokens per second over the turns in which both were measured.
+    #[must_use]
+    pub fn speedup(&self) -> Option<f64> {
+        self.speedup_over(Lane::Plain)
+    }
+
+    /// The run's own ÷ another lane's tokens per second over the turns in which both were measured.
+    #[must_use]
+    pub fn speedup_over(&self, lane: Lane) -> Option<f64> {
+        let (mut own, mut other) = (LaneStats::default(), LaneStats::default());
+        for turn in self.turns().iter().filter(|turn| turn.speedup_over(lane).is_some()) {
+            own.merge(turn.answer(Lane::Speculative).stats());
+            other.merge(turn.answer(lane).stats());
+        }
+        Some(own.tokens_per_second()? / other.tokens_per_second()?)
+    }
+}
+
 impl Turn {
     /// Speculative ÷ plain tokens per second, both measured in this turn.
     #[must_use]
@@ -44,11 +63,17 @@ impl Turn {
         Some(own / self.answer(lane).stats().tokens_per_second()?)
     }
 
-    /// Places at which the two answers do not hold the same token; none while one of them has written
-    /// nothing.
+    /// Places at which the own answer and the plain one do not hold the same token; none while one of them
+    /// has written nothing.
     #[must_use]
     pub fn differing_tokens(&self) -> Option<usize> {
-        let (fast, plain) = (self.answer(Lane::Speculative), self.answer(Lane::Plain));
+        self.differing_from(Lane::Plain)
+    }
+
+    /// The same against another lane.
+    #[must_use]
+    pub fn differing_from(&self, lane: Lane) -> Option<usize> {
+        let (fast, plain) = (self.answer(Lane::Speculative), self.answer(lane));
         if fast.tokens.is_empty() || plain.tokens.is_empty() {
             return None;
         }

@@ -377,17 +377,6 @@ impl Session {
         }
         sum
     }
-
-    /// Speculative ÷ plain tokens per second over the turns in which both were measured.
-    #[must_use]
-    pub fn speedup(&self) -> Option<f64> {
-        let (mut fast, mut plain) = (LaneStats::default(), LaneStats::default());
-        for turn in self.turns.iter().filter(|turn| turn.speedup().is_some()) {
-            fast.merge(turn.answer(Lane::Speculative).stats());
-            plain.merge(turn.answer(Lane::Plain).stats());
-        }
-        Some(fast.tokens_per_second()? / plain.tokens_per_second()?)
-    }
 }
 
 #[cfg(test)]

@@ -245,8 +245,8 @@
     row.append(head, ...values.map((value) => make("td", value)));
     at("numbers").append(row);
   };
-  const lanes = [data.summary, data.plain].filter(Boolean);
-  line("", "speculative", ...(data.plain ? ["plain"] : []));
+  const lanes = [data.summary, data.plain, data.rival].filter(Boolean);
+  line("", "speculative", ...(data.plain ? ["plain"] : []), ...(data.rival ? ["rival"] : []));
   line("rounds", ...lanes.map((lane) => lane.num_spec_steps));
   line("accepted ÷ drafted", ...lanes.map((lane) => percent(lane.draft_acceptance_rate)));
   line("tokens per round (bonus included)", ...lanes.map((lane) => number(lane.mean_acceptance_length, 2)));
@@ -254,7 +254,12 @@
   const share = (lane, seconds) => percent(lane.decode_seconds ? seconds / lane.decode_seconds : null);
   line("of the time: drafter", ...lanes.map((lane) => share(lane, lane.draft_seconds)));
   line("of the time: target", ...lanes.map((lane) => share(lane, lane.verify_seconds)));
-  if (data.plain) line("speedup (measured)", number(data.speedup, 2) + "×", "");
+  const blank = lanes.slice(1).map(() => "");
+  if (data.plain) line("speedup (measured)", number(data.speedup, 2) + "×", ...blank);
+  if (data.rival) {
+    line("against the rival (measured)", number(data.speedup_over_rival, 2) + "×", ...blank);
+    line("the rival's settings", "", ...blank.slice(1), data.rival_settings);
+  }
 
   // plots
   const frame = (title) => {
@@ -275,12 +280,15 @@
   };
   const spec = speeds("speculative", "speed");
   const plain = speeds("plain", "plain_speed");
+  const rival = speeds("rival", "rival_speed");
   if (spec.length > 1) {
-    const svg = frame("tokens per second over measured time" + (plain.length ? " (dashed: plain)" : ""));
-    const wide = largest([...spec, ...plain].map((p) => p[0]));
-    const high = largest([...spec, ...plain].map((p) => p[1]));
+    const beside = [plain.length && "dashed: plain", rival.length && "dotted: rival"].filter(Boolean).join(", ");
+    const svg = frame("tokens per second over measured time" + (beside && " (" + beside + ")"));
+    const wide = largest([...spec, ...plain, ...rival].map((p) => p[0]));
+    const high = largest([...spec, ...plain, ...rival].map((p) => p[1]));
     const path = (points) => points.map(([x, y]) => (30 + (x / wide) * 365).toFixed(1) + "," + (100 - (y / high) * 80).toFixed(1)).join(" ");
     if (plain.length) svg.append(picture("polyline", { points: path(plain), class: "plainline" }));
+    if (rival.length) svg.append(picture("polyline", { points: path(rival), class: "rivalline" }));
     svg.append(picture("polyline", { points: path(spec), class: "spec" }));
     svg.append(picture("text", { x: 2, y: 26 }, high.toFixed(0)), picture("text", { x: 340, y: 115 }, wide.toFixed(1) + " s"));
   }
