@@ -75,6 +75,35 @@ fn assert_simulated_equals_run(recipe: &Recipe, drafter: DrafterKind, prompts: &
     all
 }
 
+/// The same with trees of these budgets and depths, each probed on its own.
+fn assert_trees_equal_runs(recipe: &Recipe, prompts: &[&str], max_tokens: u32) -> Simulated {
+    let base = settings(DrafterKind::Mtp, max_tokens);
+    let mut all = Simulated::default();
+    for (nodes, depth) in [(1, 1), (3, 1), (4, 2), (7, 3), (12, 4), (15, 8)] {
+        let drafting = Drafting { tree: Some(nodes), ..base.drafting };
+        let mut probing = driver(recipe.clone(), Settings { probe_depth: depth, draft_len: 0, drafting, ..base });
+        let mut running = driver(recipe.clone(), Settings { draft_len: depth, drafting, ..base });
+        for prompt in prompts {
+            let simulated = Recording::of(&answer(&mut probing, prompt)).expect("a whole run").fixed(depth.into(), 0.0);
+            let run = counted(&answer(&mut running, prompt));
+            assert_eq!(simulated, run, "{nodes} nodes, {depth} deep: {prompt}");
+            all.merge(&run);
+        }
+    }
+    all
+}
+
+#[test]
+fn simulated_counts_of_trees_equal_those_of_real_runs() {
+    let prompts = ["the thin inn", "in the thin", "the the the inn the the"];
+    let mut sum = Simulated::default();
+    for seed in [3, 4] {
+        sum.merge(&assert_trees_equal_runs(&tiny::Tiny::new(seed).recipe(), &prompts, 60));
+    }
+    println!("{} drafted, {} accepted in {} rounds", sum.drafted, sum.accepted, sum.rounds);
+    assert!(sum.drafted > 1000, "too little was drafted to compare");
+}
+
 #[test]
 fn simulated_counts_equal_those_of_real_runs_on_tiny_models() {
     let prompts = ["the thin inn", "in the thin", "the the the inn the the"];
@@ -108,6 +137,9 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         println!("{drafter}: {} drafted, {} accepted in {} rounds", sum.drafted, sum.accepted, sum.rounds);
         assert!(sum.accepted > 50, "too little was accepted to compare");
     }
+    let sum = assert_trees_equal_runs(&recipe, &prompts[..2], 32);
+    println!("trees: {} drafted, {} accepted in {} rounds", sum.drafted, sum.accepted, sum.rounds);
+    assert!(sum.accepted > 100, "too little was accepted to compare");
 }
 
 /// Keeps every event.

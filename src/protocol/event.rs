@@ -93,7 +93,7 @@ pub enum StopReason {
     Refused,
 }
 
-/// One token of a chain that was drafted for the record only.
+/// One token of a chain or a tree that was drafted for the record only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbedDraft {
     /// The proposal.
@@ -103,6 +103,9 @@ pub struct ProbedDraft {
     pub q: Option<f32>,
     /// What it was drawn from.
     pub top: Prediction,
+    /// In a tree, the row that would judge it, as in [`EventKind::Drafted`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u8>,
 }
 
 /// The kinds of event. All `*_us` are microseconds of measured work. How each is read is a table in
@@ -377,7 +380,8 @@ mod tests {
 
     #[test]
     fn what_the_engine_chose_and_probed_round_trips() {
-        let draft = ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default() };
+        let draft =
+            ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default(), row: Some(0) };
         let kinds = [
             EventKind::CostsKnown {
                 costs: Costs { verify_us: vec![100.0, 101.5], draft_us: 9.0, settle_us: 0.5, overhead_us: 2.0 },

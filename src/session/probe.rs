@@ -3,7 +3,8 @@
 //! A probe run holds the plain answer and, at each of its positions, the chain that the drafter would
 //! have proposed there. Under greedy decoding a lossless rule commits the plain answer whatever is
 //! drafted, so a round that begins at a position drafts exactly the recorded chain and accepts exactly
-//! the part that agrees with the answer. Invariant: counts are those of a real run, not estimates; time
+//! the part that agrees with the answer. Of a recorded tree that is the path that agrees with it; a tree
+//! is played as it was recorded or not at all, since another k or budget grows another tree. Invariant: counts are those of a real run, not estimates; time
 //! is not simulated but summed up from measured [`Costs`].
 
 use serde::Serialize;
@@ -90,7 +91,7 @@ impl Recording {
         Self { tokens, chains }
     }
 
-    /// Longest chain.
+    /// Longest chain; of trees, the largest.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.chains.iter().map(Vec::len).max().unwrap_or(0)
@@ -116,6 +117,9 @@ impl Recording {
     }
 
     fn round(&self, at: usize, asked: usize, p_min: f32) -> Played {
+        if self.chains[at].iter().any(|draft| draft.row.is_some()) {
+            return self.tree(at, asked);
+        }
         let sure = |draft: &&ProbedDraft| draft.q.is_none_or(|q| q >= p_min);
         let drafts = self.chains[at].iter().take(asked).take_while(sure);
         let drafted = drafts.clone().count();
@@ -123,6 +127,20 @@ impl Recording {
         let rest = &self.tokens[at + 1..];
         let accepted = drafts.zip(rest).take_while(|(draft, token)| draft.token.id == **token).count();
         Played { asked, drafted, dropped, accepted, committed: (accepted + 1).min(rest.len()) }
+    }
+
+    /// A round with the tree that was recorded at its anchor.
+    fn tree(&self, at: usize, asked: usize) -> Played {
+        let nodes = if asked == 0 { &[][..] } else { &self.chains[at] };
+        let rest = &self.tokens[at + 1..];
+        let (mut row, mut accepted) = (0, 0);
+        let child = |row: usize, token: &TokenId| {
+            nodes.iter().position(|node| node.row.map(usize::from) == Some(row) && node.token.id == *token)
+        };
+        while let Some(next) = rest.get(accepted).and_then(|token| child(row, token)) {
+            (row, accepted) = (next + 1, accepted + 1);
+        }
+        Played { asked, drafted: nodes.len(), dropped: 0, accepted, committed: (accepted + 1).min(rest.len()) }
     }
 
     /// How often the drafter's candidates held the target's choice, by depth.
@@ -253,7 +271,7 @@ mod tests {
             let candidate = |id| Candidate { piece: Piece::new(id, ""), prob: 0.4 };
             let top = if good { vec![candidate(truth)] } else { vec![candidate(token), candidate(truth)] };
             let q = Some(if i == 0 { 0.9 } else { 0.5 });
-            ProbedDraft { token: Piece::new(token, ""), q, top: Prediction { top, tail: 0.2 } }
+            ProbedDraft { token: Piece::new(token, ""), q, top: Prediction { top, tail: 0.2 }, row: None }
         };
         let chain = |(at, right): (usize, &usize)| (0..depth).map(|i| draft(at, i, i < *right)).collect();
         Recording::new(tokens, right.iter().enumerate().map(chain).collect())
@@ -274,6 +292,24 @@ mod tests {
         let one = recording.fixed(1, 0.0);
         assert_eq!((sure.dropped, one.dropped), (sure.rounds, 0), "a draft that is left out was made");
         assert_eq!(one, Simulated { dropped: 0, ..sure });
+    }
+
+    #[test]
+    fn a_tree_is_played_along_the_path_that_agrees() {
+        // behind anchor 0: 9, 1 ─ (8, 2 ─ 3); behind 4: 7 only
+        let node = |id: u32, row: u8| ProbedDraft {
+            token: Piece::new(TokenId(id), ""),
+            q: Some(0.5),
+            top: Prediction::default(),
+            row: Some(row),
+        };
+        let first = vec![node(9, 0), node(1, 0), node(8, 2), node(2, 2), node(3, 4)];
+        let chains = vec![first, Vec::new(), Vec::new(), Vec::new(), vec![node(7, 0)]];
+        let recording = Recording::new((0..6).map(TokenId).collect(), chains);
+        let played = recording.fixed(3, 0.0);
+        assert_eq!((played.rounds, played.drafted, played.accepted, played.committed), (2, 6, 3, 5));
+        assert_eq!(played.rounds_by_rows, [0, 1, 0, 0, 0, 1]);
+        assert_eq!(recording.fixed(0, 0.0).rounds, 5);
     }
 
     #[test]

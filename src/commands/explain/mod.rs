@@ -59,7 +59,21 @@ struct Report {
     /// First drafts by class of the target's token.
     by_class: Vec<ClassTally>,
     by_category: BTreeMap<String, InCategory>,
+    /// What a tree of drafts would do, where one was asked for.
+    tree: Option<Tree>,
     measured: Option<Measured>,
+}
+
+/// A tree at every position, from a probe run of its own.
+#[derive(Serialize)]
+struct Tree {
+    /// Most nodes.
+    nodes: u8,
+    /// k: most drafts in a row.
+    depth: u8,
+    /// Time of a tree ÷ its nodes, in microseconds.
+    node_us: f64,
+    point: Point,
 }
 
 /// One k over the whole suite.
@@ -153,12 +167,17 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.costs_only {
         return write(args.output, &cost, text::cost);
     }
+    let wanted = tree(args, &settings)?;
     say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let probed = answer(&recipe, probe, args, &suite)?;
     // the curve times the MTP module; others are told from their own rounds
     let cost = CostCurve { draft: cost.draft.filter(|_| settings.drafter == DrafterKind::Mtp), ..cost };
     let mut report = report(cost, &probed)?;
+    if let Some(tree) = wanted {
+        say("probing: a tree of drafts at every position");
+        report.tree = Some(planted(&tree, &answer(&recipe, tree, args, &suite)?, &report)?);
+    }
     if report.account.best > 0 {
         let k = report.account.best as u8;
         say(&format!("racing plain decoding at k = {k}"));
@@ -190,6 +209,39 @@ fn settings(args: &ExplainArgs) -> Result<Settings> {
         drafting: Drafting { tree: None, p_min: 0.0, ..base.drafting },
         ..base
     })
+}
+
+/// The settings of a probe run with trees, where they are asked for.
+fn tree(args: &ExplainArgs, settings: &Settings) -> Result<Option<Settings>> {
+    let Some(nodes) = args.decode.lab.tree.filter(|nodes| *nodes > 0) else {
+        return Ok(None);
+    };
+    if !settings.drafter.chain().contains(&DrafterKind::Mtp) {
+        bail!("only the MTP module drafts trees; leave out --tree or --drafter {}", settings.drafter);
+    }
+    let drafting = Drafting { tree: Some(nodes), ..settings.drafting };
+    let depth = settings.draft_len.clamp(1, LONGEST);
+    Ok(Some(Settings { probe_depth: depth, draft_len: 0, drafting, ..*settings }))
+}
+
+/// What the trees of a probe run would do. A pass over a tree is taken to cost what one over as many rows
+/// of a chain does.
+fn planted(settings: &Settings, probed: &[(String, Turn)], report: &Report) -> Result<Tree> {
+    let recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
+    let depth = settings.probe_depth;
+    let counts = all(&recordings, |recording| recording.fixed(depth.into(), 0.0));
+    let node_us = per_draft(probed);
+    let costs = Costs { draft_us: node_us, ..report.account.costs.clone() };
+    let plain = report.simulated[0].tokens_per_second;
+    let point = point(Some(depth.into()), counts, &costs, plain);
+    Ok(Tree { nodes: settings.drafting.tree.unwrap_or(0), depth, node_us, point })
+}
+
+/// Time of the drafts of a probe run, each.
+fn per_draft(probed: &[(String, Turn)]) -> f64 {
+    let rounds = probed.iter().flat_map(|(_, turn)| &turn.answer(Lane::Speculative).rounds);
+    let (drafted, took) = rounds.fold((0u64, 0u64), |(n, us), r| (n + r.probed.len() as u64, us + r.probe_us));
+    took as f64 / drafted.max(1) as f64
 }
 
 /// The prompts of a file; the built-in ones without a path.
@@ -249,13 +301,9 @@ fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     let answers = || probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative));
     let rounds: usize = answers().map(|answer| answer.rounds.len()).sum();
     let outside: u64 = answers().flat_map(|a| &a.rounds).map(|r| r.sample_us + r.rollback_us).sum();
-    let (drafted, took) = answers()
-        .flat_map(|answer| &answer.rounds)
-        .fold((0u64, 0u64), |(n, us), round| (n + round.probed.len() as u64, us + round.probe_us));
-    let chained = took as f64 / drafted.max(1) as f64;
     Costs {
         verify_us: cost.verify.iter().map(|t| t.median_us).collect(),
-        draft_us: cost.draft.map_or(chained, |draft| draft.median_us),
+        draft_us: cost.draft.map_or_else(|| per_draft(probed), |draft| draft.median_us),
         settle_us: 0.0,
         overhead_us: outside as f64 / rounds.max(1) as f64,
     }
@@ -312,6 +360,7 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
         account: Account { best, ..Account::new(costs, acceptance(&reach)) },
         simulated,
         cost,
+        tree: None,
         measured: None,
     })
 }

@@ -65,6 +65,7 @@ pub(super) fn report(report: &Report) -> String {
     let mut out = Lines(cost(&report.cost));
     acceptance(report, &mut out);
     draft_lengths(report, &mut out);
+    tree(report, &mut out);
     candidates(report, &mut out);
     kinds(report, &mut out);
     if let Some(measured) = &report.measured {
@@ -111,6 +112,27 @@ fn draft_lengths(report: &Report, out: &mut Lines) {
     });
     let k = report.account.best.max(1);
     out.add(format!("k = {k} with p-min  {}", stops.collect::<Vec<_>>().join("  ")));
+}
+
+fn tree(report: &Report, out: &mut Lines) {
+    let Some(tree) = &report.tree else {
+        return;
+    };
+    let counts = &tree.point.counts;
+    let chain = report.simulated.get(usize::from(tree.depth)).and_then(|point| point.tokens_per_round);
+    out.add(format!(
+        "a tree of at most {} nodes, {} deep: {} of {} drafts accepted in {} rounds, {} tokens per round (a chain of {} {}), predicted speedup {}×; a node costs {:.2} ms",
+        tree.nodes,
+        tree.depth,
+        counts.accepted,
+        counts.drafted,
+        counts.rounds,
+        number(tree.point.tokens_per_round, 2),
+        tree.depth,
+        number(chain, 2),
+        number(tree.point.speedup, 2),
+        tree.node_us / 1e3,
+    ));
 }
 
 fn candidates(report: &Report, out: &mut Lines) {

@@ -1,6 +1,6 @@
 //! The probe run: what the drafter would propose at every position, on the record.
 //!
-//! Invariant: the chain is drafted from exactly what a speculative round at this position would know,
+//! Invariant: the chain (or the tree) is drafted from exactly what a speculative round at this position would know,
 //! and nothing of it reaches the target: the round goes on as plain decoding.
 
 use super::{Decoder, Emit};
@@ -9,14 +9,15 @@ use crate::speculate::report::{Stopwatch, bare, prediction};
 use crate::speculate::verify::Draft;
 
 impl Decoder {
-    /// Drafts a chain where a probe run is wanted, no longer than the cache has room for.
+    /// Drafts a chain or a tree where a probe run is wanted, no larger than the cache has room for.
     pub(super) fn probe(&mut self, room: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) {
         let depth = usize::from(self.settings.probe_depth).min(room);
         if self.settings.probe_depth == 0 {
             return;
         }
         watch.lap();
-        let drafts = self.ask(depth, depth, &mut |_, _| {}).iter().map(probed).collect();
+        let limit = self.limit(depth, room);
+        let drafts = self.ask(depth, limit, &mut |_, _| {}).iter().map(probed).collect();
         let took_us = watch.lap();
         watch.held(emit(EventKind::Probed { round: self.round, drafts, took_us }));
     }
@@ -24,5 +25,6 @@ impl Decoder {
 
 fn probed(draft: &Draft) -> ProbedDraft {
     let top = draft.q.as_ref().map(prediction).unwrap_or_default();
-    ProbedDraft { token: bare(draft.token), q: draft.confidence(), top }
+    let row = draft.row.map(|row| row as u8); // fewer than MAX_TREE_ROWS
+    ProbedDraft { token: bare(draft.token), q: draft.confidence(), top, row }
 }
