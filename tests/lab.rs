@@ -162,3 +162,46 @@ fn the_header_names_the_drafters_and_whether_the_rule_is_lossless() {
         assert!(!kinds.contains(&DrafterKind::DraftModel));
     }
 }
+
+/// What a source tells until it holds again.
+fn until_held(source: &mut Source) -> Vec<EventKind> {
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    std::iter::from_fn(|| source.events.try_recv().ok()).map(|event| event.kind).collect()
+}
+
+/// Whether a phase of the round ends with it.
+fn is_phase(event: &EventKind) -> bool {
+    matches!(
+        event,
+        EventKind::Drafted { .. } | EventKind::Scored { .. } | EventKind::Verified { .. } | EventKind::Committed { .. }
+    )
+}
+
+#[test]
+fn a_tree_is_stepped_node_by_node() {
+    let files = Tiny::new(6);
+    let drafting = Drafting { tree: Some(6), ..Drafting::default() };
+    let mut source = start(&files, Settings { draft_len: 3, drafting, ..Settings::default() });
+    while !matches!(source.events.blocking_recv().unwrap().kind, EventKind::Started { .. }) {}
+    source.commands.send(Command::Pause).unwrap();
+    source.commands.send(Command::Generate { prompt: Prompt::Raw("in the thin".into()) }).unwrap();
+    let mut told = until_held(&mut source);
+    let mut rows = Vec::new();
+    loop {
+        let phases: Vec<_> = told.iter().filter(|event| is_phase(event)).collect();
+        assert_eq!(phases.len(), 1, "one phase a step: {told:?}");
+        match phases[0] {
+            EventKind::Drafted { index, row, .. } => {
+                assert_eq!(usize::from(*index), rows.len());
+                rows.push(row.expect("a node of a tree"));
+            }
+            EventKind::Committed { .. } => break,
+            _ => {}
+        }
+        source.commands.send(Command::StepPhase).unwrap();
+        told = until_held(&mut source);
+    }
+    assert!(rows.len() > 3, "{rows:?}");
+    assert!(rows.windows(2).any(|pair| pair[0] == pair[1]), "two stand beside each other: {rows:?}");
+    source.commands.send(Command::Shutdown).unwrap();
+}
