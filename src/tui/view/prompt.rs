@@ -30,7 +30,8 @@ pub(super) fn height(screen: Screen, area: Rect) -> u16 {
 fn asks(screen: Screen, count: u8) -> String {
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let score = stats.map_or(String::new(), |s| format!(" · so far {} of {} accepted", s.accepted(), s.drafted()));
-    format!(" You are the drafter: up to {count} tokens{score} ▸ ")
+    let mark = if screen.app.has_focus(Pane::Prompt) { " ▸" } else { "" };
+    format!(" You are the drafter: up to {count} tokens{score}{mark} ")
 }
 
 fn end_us(screen: Screen) -> u64 {
@@ -87,6 +88,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     }
     let text = screen.app.editor.text();
-    let shown = if text.is_empty() { "…".to_owned() } else { text };
+    let asked = screen.time.live().draft_asked().is_some();
+    let shown = match text.is_empty() {
+        true if asked => "the engine waits for your draft: come back here with Tab".to_owned(),
+        true => "…".to_owned(),
+        false => text,
+    };
     frame.render_widget(Paragraph::new(shown).style(screen.theme[Role::TextDim]), inner);
 }

@@ -9,7 +9,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 
-use crate::protocol::{Baseline, Lane};
+use crate::protocol::{Baseline, DrafterKind, Lane};
 use crate::session::{Answer, SpeedPoint, Turn};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
@@ -75,7 +75,9 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
         };
         return (text.to_owned(), Role::TextDim);
     };
-    let why = cost(turn).map_or(String::new(), |cost| format!(": {cost}"));
+    let typed = screen.session.settings().drafter == DrafterKind::Human;
+    let typed = if typed { " (your own time is not counted)" } else { "" };
+    let why = cost(turn).map_or(String::new(), |cost| format!(": {cost}{typed}"));
     if speedup < 0.995 {
         (format!("{speedup:.2}× — slower than plain here{why}"), Role::Warning)
     } else if speedup < 1.005 {
