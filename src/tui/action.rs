@@ -86,7 +86,7 @@ actions! {
     DraftLenUp = "k + 1: one more draft token per round",
     DraftLenDown = "k − 1: one draft token fewer per round",
     NextRule = "Next verification rule",
-    ToggleLossless = "Hold a lossless rule against one that is not, and back",
+    ToggleLossless = "Race a lossless rule against one that is not, on the newest prompt, and back",
     TemperatureUp = "Temperature + 0.1",
     TemperatureDown = "Temperature − 0.1",
     Versus = "Race other settings (k, rule, drafter, temperature) beside your own, from the next turn on",

@@ -120,6 +120,63 @@ fn a_rival_is_set_in_its_panel() {
 }
 
 #[test]
+fn one_key_holds_a_lossless_rule_against_one_that_is_not() {
+    let mut stage = browse(&first_turn());
+    let own = *stage.time.live().settings();
+    stage.press("L");
+    let rival = Rival { rule: VerifyRule::Typical, ..Rival::like(&own) };
+    let [Command::SetRival { rival: Some(sent) }, Command::Generate { prompt: Prompt::Branch(from) }] = &stage.sent[..]
+    else {
+        panic!("{:?}", stage.sent)
+    };
+    let turn = &stage.time.live().turns()[0];
+    assert_eq!(
+        (sent, &from.tokens),
+        (&rival, &turn.answer(Lane::Speculative).prompt.to_vec()),
+        "the prompt, no answer"
+    );
+    assert_eq!(from.branch.kept, 0);
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("exact (lossless) against typical (not lossless)"), "{screen}");
+    assert_eq!(stage.app.page, crate::tui::page::Page::Compare);
+    stage.press("L");
+    assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
+    let mut busy = browse(&conversation());
+    busy.press("L");
+    assert_eq!(busy.sent.len(), 1, "an answer under way is not cut off for it");
+}
+
+#[test]
+fn what_a_rule_that_is_not_lossless_changed_is_counted() {
+    let mut script = Script::started();
+    let rival = Rival { rule: VerifyRule::Typical, ..Rival::like(&header().settings) };
+    let settings = Settings { rival: Some(rival), ..header().settings };
+    script.push(Lane::Speculative, EventKind::SettingsChanged { settings });
+    for event in first_turn().events.into_iter().skip(1) {
+        let is_own = event.lane == Lane::Speculative;
+        let mut copy = event.kind.clone();
+        script.push(event.lane, event.kind);
+        match &mut copy {
+            EventKind::Verified { round: 4, verdict } => {
+                let instead = verdict.next;
+                verdict.departures = vec![crate::protocol::Departure { index: 0, instead }];
+                verdict.lossless = false;
+            }
+            EventKind::Committed { round: 4, tokens, .. } if is_own => tokens[0] = tokens[1].clone(),
+            _ => {}
+        }
+        if is_own && !matches!(copy, EventKind::Prompted { .. }) {
+            script.push(Lane::Rival, copy);
+        }
+    }
+    let mut stage = browse(&script);
+    stage.press("5");
+    let screen = stage.screen(200, 60);
+    let told = "typical is not lossless: 1 draft accepted that the target would not have picked, 1 place differs";
+    assert!(screen.contains(told), "{screen}");
+}
+
+#[test]
 fn formats_are_chosen_and_asked_of_the_caller() {
     let formats = [("html", "a page"), ("csv", "a table")].map(|(name, about)| (name.to_owned(), about.to_owned()));
     fn write(_: usize, _: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {

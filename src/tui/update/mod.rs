@@ -77,10 +77,10 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::DraftLenUp
         | Action::DraftLenDown
         | Action::NextRule
-        | Action::ToggleLossless
         | Action::TemperatureUp
         | Action::TemperatureDown
         | Action::NextBaseline => settings::change(app, time.live(), action),
+        Action::ToggleLossless => settings::hold_against(app, time),
         Action::ToggleSplit => toggle_split(app, time.live()),
         Action::ContinueHere => time::continue_here(app, time),
         Action::Bookmark | Action::Note | Action::MarkPrevious | Action::MarkNext => marks::update(app, time, action),
@@ -124,7 +124,6 @@ fn settles(action: Action) -> bool {
             | Action::DraftLenUp
             | Action::DraftLenDown
             | Action::NextRule
-            | Action::ToggleLossless
             | Action::TemperatureUp
             | Action::TemperatureDown
             | Action::NextBaseline

@@ -1,16 +1,15 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::protocol::{Baseline, Command, DrafterKind, Rival, Settings};
-use crate::session::Session;
+use crate::protocol::{Baseline, Command, DrafterKind, Lane, Rival, Settings};
+use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::App;
+use crate::tui::conversation::{self, Point};
 use crate::tui::knob::Knob;
+use crate::tui::page::Page;
 
 /// Changes one setting, starting from what is wanted already.
 pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
-    if action == Action::ToggleLossless {
-        return hold_against(app, session);
-    }
     let (knob, up) = match action {
         Action::DraftLenUp => (Knob::DraftLen, true),
         Action::DraftLenDown => (Knob::DraftLen, false),
@@ -22,16 +21,41 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
     turn(app, session, knob, up)
 }
 
-/// A lossless rule for one that is not, and back.
-fn hold_against(app: &mut App, session: &Session) -> Vec<Command> {
+/// Has the newest prompt answered again with a rule that is not lossless beside one that is, or the other
+/// way round, and shows how they compare; once more ends the race.
+pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let session = time.live();
     if let Some(refusal) = super::refusal(session) {
         app.toast = Some(refusal.to_owned());
         return Vec::new();
     }
     let mut settings = app.settings(session);
-    settings.rule = settings.rule.counterpart();
+    if settings.drafter == DrafterKind::Human {
+        app.toast = Some("nobody is asked for drafts in a race: choose another drafter first".to_owned());
+        return Vec::new();
+    }
+    let (own, other) = (settings.rule, settings.rule.counterpart());
+    let rival = Some(Rival { rule: other, ..Rival::like(&settings) });
+    let ends = settings.rival == rival;
+    settings.rival = rival.filter(|_| !ends);
     want(app, session, settings);
-    vec![Command::SetRule { rule: settings.rule }]
+    let mut commands = vec![Command::SetRival { rival: settings.rival }];
+    if ends {
+        app.toast = Some(format!("{other} races no longer"));
+        return commands;
+    }
+    let newest = session.turns().iter().rfind(|turn| !turn.answer(Lane::Speculative).prompt.is_empty());
+    let again = newest.filter(|_| !app.is_busy(session)).map(|turn| conversation::branch(&Point::of(turn)));
+    app.go_to(Page::Compare);
+    let when = match again {
+        Some(prompt) => {
+            commands.extend(super::time::branch(app, time, prompt));
+            "the newest prompt is answered again; u returns"
+        }
+        None => "from the next prompt on",
+    };
+    app.toast = Some(format!("{own} ({}) against {other} ({}): {when}", own.label(), other.label()));
+    commands
 }
 
 /// The drafters that can be switched to, plain decoding included.

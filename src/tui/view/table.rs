@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::Lane;
+use crate::protocol::{Lane, VerifyRule};
 use crate::session::{Turn, text};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
@@ -110,11 +110,24 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
                     ("; drawn by another rule, so only the distribution is the same".to_owned(), Role::TextDim)
                 }
                 Promise::Other => ("; at another temperature".to_owned(), Role::TextDim),
-                Promise::Lossy(rule) => (format!("; {rule} is not lossless"), Role::Warning),
+                Promise::Lossy(rule) => (lossy(turn, beside, rule), Role::Warning),
             };
             (format!("identical for {count} tokens, then {other} wrote {slow}, {own} {fast}{why}"), role)
         }
     };
     lines.extend(wrapped(&text, width, screen.theme[role]));
     lines
+}
+
+/// How far a rule that is not lossless has led from the text.
+fn lossy(turn: &Turn, beside: Lane, rule: VerifyRule) -> String {
+    let departures = [Lane::Speculative, beside].map(|lane| turn.answer(lane).departures());
+    let taken: usize = departures.into_iter().map(Iterator::count).sum();
+    let differing = turn.differing_from(beside).unwrap_or(0);
+    format!(
+        "; {rule} is not lossless: {taken} draft{} accepted that the target would not have picked, {differing} place{} differ{}",
+        if taken == 1 { "" } else { "s" },
+        if differing == 1 { "" } else { "s" },
+        if differing == 1 { "s" } else { "" },
+    )
 }
