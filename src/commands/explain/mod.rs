@@ -6,6 +6,7 @@
 
 mod race;
 mod text;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,6 +24,8 @@ use draftscope::session::classes::{ClassTally, by_class};
 use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
 use draftscope::session::{LaneStats, Turn};
 use serde::{Deserialize, Serialize};
+
+use tree::{Tree, per_draft};
 
 /// Depth of the probe run's chains, and the longest k that is simulated.
 const LONGEST: u8 = 8;
@@ -62,18 +65,6 @@ struct Report {
     /// What a tree of drafts would do, where one was asked for.
     tree: Option<Tree>,
     measured: Option<Measured>,
-}
-
-/// A tree at every position, from a probe run of its own.
-#[derive(Serialize)]
-struct Tree {
-    /// Most nodes.
-    nodes: u8,
-    /// k: most drafts in a row.
-    depth: u8,
-    /// Time of a tree ÷ its nodes, in microseconds.
-    node_us: f64,
-    point: Point,
 }
 
 /// One k over the whole suite.
@@ -167,7 +158,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.costs_only {
         return write(args.output, &cost, text::cost);
     }
-    let wanted = tree(args, &settings)?;
+    let wanted = tree::settings(args, &settings)?;
     say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let probed = answer(&recipe, probe, args, &suite)?;
@@ -176,7 +167,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let mut report = report(cost, &probed)?;
     if let Some(tree) = wanted {
         say("probing: a tree of drafts at every position");
-        report.tree = Some(planted(&tree, &answer(&recipe, tree, args, &suite)?, &report)?);
+        report.tree = Some(tree::played(&tree, &answer(&recipe, tree, args, &suite)?, &report)?);
     }
     if report.account.best > 0 {
         let k = report.account.best as u8;
@@ -209,39 +200,6 @@ fn settings(args: &ExplainArgs) -> Result<Settings> {
         drafting: Drafting { tree: None, p_min: 0.0, ..base.drafting },
         ..base
     })
-}
-
-/// The settings of a probe run with trees, where they are asked for.
-fn tree(args: &ExplainArgs, settings: &Settings) -> Result<Option<Settings>> {
-    let Some(nodes) = args.decode.lab.tree.filter(|nodes| *nodes > 0) else {
-        return Ok(None);
-    };
-    if !settings.drafter.chain().contains(&DrafterKind::Mtp) {
-        bail!("only the MTP module drafts trees; leave out --tree or --drafter {}", settings.drafter);
-    }
-    let drafting = Drafting { tree: Some(nodes), ..settings.drafting };
-    let depth = settings.draft_len.clamp(1, LONGEST);
-    Ok(Some(Settings { probe_depth: depth, draft_len: 0, drafting, ..*settings }))
-}
-
-/// What the trees of a probe run would do. A pass over a tree is taken to cost what one over as many rows
-/// of a chain does.
-fn planted(settings: &Settings, probed: &[(String, Turn)], report: &Report) -> Result<Tree> {
-    let recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
-    let depth = settings.probe_depth;
-    let counts = all(&recordings, |recording| recording.fixed(depth.into(), 0.0));
-    let node_us = per_draft(probed);
-    let costs = Costs { draft_us: node_us, ..report.account.costs.clone() };
-    let plain = report.simulated[0].tokens_per_second;
-    let point = point(Some(depth.into()), counts, &costs, plain);
-    Ok(Tree { nodes: settings.drafting.tree.unwrap_or(0), depth, node_us, point })
-}
-
-/// Time of the drafts of a probe run, each.
-fn per_draft(probed: &[(String, Turn)]) -> f64 {
-    let rounds = probed.iter().flat_map(|(_, turn)| &turn.answer(Lane::Speculative).rounds);
-    let (drafted, took) = rounds.fold((0u64, 0u64), |(n, us), r| (n + r.probed.len() as u64, us + r.probe_us));
-    took as f64 / drafted.max(1) as f64
 }
 
 /// The prompts of a file; the built-in ones without a path.
