@@ -81,7 +81,7 @@ pub(crate) fn tell_rival(driver: &Driver) {
     }
     match turn.agreement_with(Lane::Rival) {
         Some(told) if told.divergence.is_none() => {
-            eprintln!("draftscope: both wrote the same {} tokens", told.identical)
+            eprintln!("draftscope: both wrote the same {} tokens", told.identical);
         }
         Some(told) => eprintln!("draftscope: they differ after {} identical tokens", told.identical),
         None => {}

@@ -6,8 +6,11 @@ use super::{Decoder, Emit, NoDrafter};
 use crate::protocol::{EventKind, Settings, VerifyRule};
 use crate::speculate::report::{Stopwatch, drafter_failed};
 
-/// What does not work as its name says, and when.
-const WARNINGS: &[(fn(&Settings) -> bool, &str)] = &[
+/// When something holds, and what to say of it.
+type Warning = (fn(&Settings) -> bool, &'static str);
+
+/// What does not work as its name says.
+const WARNINGS: &[Warning] = &[
     (
         |s| s.drafting.tree == Some(0) && s.draft_len > 0,
         "the draft tree's budget is 0 nodes, so nothing is drafted: plain decoding goes on",
