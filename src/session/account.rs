@@ -103,6 +103,15 @@ impl Account {
         }
     }
 
+    /// The same with a best k that is known better than by the formula: from a simulation, say. One that
+    /// does not pay is the k that comes closest.
+    #[must_use]
+    pub fn with_best(mut self, best: Worth) -> Self {
+        self.best = if best.speedup > 1.0 { best.draft_len } else { 0 };
+        self.sentence = sentence(&self.costs, &self.acceptance, Some(best), self.limit);
+        self
+    }
+
     /// The account of one turn: medians of its own newest rounds in both lanes. None until rounds of one row
     /// and rounds with drafts were measured.
     #[must_use]
@@ -279,6 +288,16 @@ mod tests {
         let never = Account::new(costs(), vec![0.01, 0.0, 0.0]);
         assert!(never.sentence.contains("use plain decoding") && never.best == 0, "{}", never.sentence);
         assert!(Account::new(costs(), Vec::new()).sentence.contains("nothing was drafted"));
+    }
+
+    #[test]
+    fn a_best_k_that_is_known_better_is_what_the_sentence_names() {
+        let account = Account::new(costs(), acceptance(&[0.6, 0.3, 0.1]));
+        let known = Worth { speedup: 1.42, ..*account.worth(1).unwrap() };
+        let text = account.clone().with_best(known).sentence;
+        assert!(text.contains("verifying 2 rows") && text.contains("k = 1 is best here, 1.42× plain"), "{text}");
+        let lost = account.with_best(Worth { speedup: 0.9, ..known });
+        assert!(lost.sentence.contains("k = 1 comes closest with 0.90×") && lost.best == 0, "{}", lost.sentence);
     }
 
     #[test]

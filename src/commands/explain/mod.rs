@@ -5,12 +5,12 @@
 //! simulated; and the prediction is held against a real race at the best k.
 
 mod race;
+mod suite;
 mod text;
 mod tree;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -19,12 +19,13 @@ use draftscope::engine::measure::{self, CostCurve};
 use draftscope::headless::{Driver, Outcome, Spread};
 use draftscope::model::load::Recipe;
 use draftscope::protocol::{Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Lane, Prompt, Settings, VerifyRule};
-use draftscope::session::account::{Account, acceptance};
+use draftscope::session::account::{Account, Worth, acceptance};
 use draftscope::session::classes::{ClassTally, by_class};
 use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
 use draftscope::session::{LaneStats, Turn};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+pub(crate) use suite::{Suite, parse_suite, suite};
 use tree::{Tree, per_draft};
 
 /// Depth of the probe run's chains, and the longest k that is simulated.
@@ -35,15 +36,6 @@ const ANSWER_TOKENS: u32 = 128;
 
 /// Confidence stops that are simulated at the best k.
 const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
-
-/// Prompts by category.
-#[derive(Deserialize)]
-struct Category {
-    prompts: Vec<String>,
-}
-
-/// (Category, prompt) pairs.
-pub(crate) type Suite = Vec<(String, String)>;
 
 /// Everything that was measured, and what follows from it.
 #[derive(Serialize)]
@@ -202,30 +194,6 @@ fn settings(args: &ExplainArgs) -> Result<Settings> {
     })
 }
 
-/// The prompts of a file; the built-in ones without a path.
-pub(crate) fn suite(path: Option<&Path>) -> Result<Suite> {
-    let text = match path {
-        None => include_str!("../../../assets/prompts/suite.toml").to_owned(),
-        Some(path) => {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the suite {}", path.display()))?
-        }
-    };
-    parse_suite(&text)
-}
-
-/// Prompts by category, as `[category]` tables with a list `prompts` each.
-pub(crate) fn parse_suite(text: &str) -> Result<Suite> {
-    let suite: BTreeMap<String, Category> = toml::from_str(text).context("the suite is not as it should be")?;
-    let pairs = suite.into_iter().flat_map(|(name, category)| {
-        category.prompts.into_iter().map(move |prompt| (name.clone(), prompt)).collect::<Vec<_>>()
-    });
-    let pairs: Vec<_> = pairs.collect();
-    if pairs.is_empty() {
-        bail!("the suite holds no prompts");
-    }
-    Ok(pairs)
-}
-
 fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
     if args.decode.raw {
         Prompt::Raw(text.to_owned())
@@ -299,12 +267,20 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
     let costs = costs(&cost, probed);
     let all_recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
     let simulated = curve(&all_recordings, &costs);
-    let longest = &simulated[usize::from(LONGEST)].counts;
-    let shares = longest.accepted_per_pos.iter().zip(&longest.offered_per_pos);
-    let reach: Vec<f64> = shares.map(|(accepted, offered)| *accepted as f64 / (*offered).max(1) as f64).collect();
-    let best = fastest(&simulated).and_then(|point| point.draft_len).unwrap_or(0);
+    let best = fastest(&simulated[1..]).and_then(|point| point.draft_len).unwrap_or(1);
+    // rounds begin elsewhere with every k: what the best one meets, and behind it what the longest does
+    let mut reach = reached(&simulated[best].counts);
+    reach.extend(reached(&simulated[usize::from(LONGEST)].counts).into_iter().skip(best));
+    let account = Account::new(costs.clone(), acceptance(&reach));
+    let account = match account.worth(best).copied().zip(simulated[best].tokens_per_round) {
+        Some((worth, tokens_per_round)) => {
+            let speedup = simulated[best].speedup.unwrap_or(worth.speedup);
+            account.with_best(Worth { tokens_per_round, speedup, ..worth })
+        }
+        None => account,
+    };
     let p_min = P_MINS.map(|p_min| {
-        let counts = all(&all_recordings, |recording| recording.fixed(best.max(1), p_min));
+        let counts = all(&all_recordings, |recording| recording.fixed(best, p_min));
         let tokens_per_second = counts.tokens_per_second(&costs);
         Confidence { p_min, drafted: counts.drafted, accepted: counts.accepted, tokens_per_second }
     });
@@ -315,12 +291,18 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
         ranks: ranks(&all_recordings),
         by_class: by_class(probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative))),
         by_category: by_category(probed, &costs)?,
-        account: Account { best, ..Account::new(costs, acceptance(&reach)) },
+        account,
         simulated,
         cost,
         tree: None,
         measured: None,
     })
+}
+
+/// The share of rounds in which each draft was accepted.
+fn reached(counts: &Simulated) -> Vec<f64> {
+    let shares = counts.accepted_per_pos.iter().zip(&counts.offered_per_pos);
+    shares.map(|(accepted, offered)| *accepted as f64 / (*offered).max(1) as f64).collect()
 }
 
 fn ranks(recordings: &[Recording]) -> Vec<RankTally> {

@@ -176,12 +176,12 @@ fn kinds(report: &Report, out: &mut Lines) {
 fn race(m: &Measured, out: &mut Lines) {
     let w = &m.waterfall;
     let ms = |us: f64| format!("{:.2} ms", us / 1e3);
+    let more = format!("{} {}", if w.more_rows < 0.0 { "−" } else { "+" }, ms(w.more_rows.abs()));
     out.add("");
     out.add(format!(
-        "a round at k = {}:  {} first row + {} more rows + {} drafts + {} rest = {}; ÷ {} tokens = {} a token (plain {})",
+        "a round at k = {}:  {} first row {more} more rows + {} drafts + {} rest = {}; ÷ {} tokens = {} a token (plain {})",
         m.draft_len,
         ms(w.first_row),
-        ms(w.more_rows),
         ms(w.drafts),
         ms(w.overhead),
         ms(w.round),
