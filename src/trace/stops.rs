@@ -65,15 +65,17 @@ pub(super) fn place_of(mark: &EventKind) -> Option<Place> {
     round.or(*turn).map(|_| (*round, *turn))
 }
 
-pub(super) fn ends_phase(kind: &EventKind) -> bool {
-    matches!(
-        kind,
-        EventKind::Prefilled { .. }
-            | EventKind::Drafted { .. }
-            | EventKind::Scored { .. }
-            | EventKind::Verified { .. }
-            | EventKind::Committed { .. }
-    )
+/// Whether a phase of the run's own lane ends; others go on beside until it does, as in the engine.
+pub(super) fn ends_phase(event: &Event) -> bool {
+    event.lane == Lane::Speculative
+        && matches!(
+            event.kind,
+            EventKind::Prefilled { .. }
+                | EventKind::Drafted { .. }
+                | EventKind::Scored { .. }
+                | EventKind::Verified { .. }
+                | EventKind::Committed { .. }
+        )
 }
 
 pub(super) fn ends_round(event: &Event) -> bool {
