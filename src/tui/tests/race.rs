@@ -141,6 +141,10 @@ fn one_key_holds_a_lossless_rule_against_one_that_is_not() {
     assert_eq!(stage.app.page, crate::tui::page::Page::Compare);
     stage.press("L");
     assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
+    let branch = Some(crate::protocol::Branch { turn: 1, kept: 0, forced: false });
+    stage.apply(EventKind::Prompted { turn: 2, text: "again".to_owned(), branch });
+    stage.press("1");
+    assert!(stage.screen(120, 40).contains("⑂ turn 1, its prompt once more"));
     let mut busy = browse(&conversation());
     busy.press("L");
     assert_eq!(busy.sent.len(), 1, "an answer under way is not cut off for it");

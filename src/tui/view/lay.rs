@@ -235,7 +235,11 @@ fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
         return;
     };
     let left = if screen.app.abandoned.contains(&turn.number) { " (left again)" } else { "" };
-    let text = format!("⑂ turn {}, going on behind token {}{left}", branch.turn, branch.kept);
+    let from = match branch.kept {
+        0 => "its prompt once more".to_owned(),
+        kept => format!("going on behind token {kept}"),
+    };
+    let text = format!("⑂ turn {}, {from}{left}", branch.turn);
     flow.push(&text, screen.theme[Role::User]);
     if branch.forced {
         flow.push(" ⚠ not what the target would have written", screen.theme[Role::Warning]);
