@@ -118,7 +118,8 @@ pub struct ModelArgs {
     /// Who proposes draft tokens; whoever does, a lossless rule gives the same text
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
     pub drafter: String,
-    /// A second, smaller model with the same tokenizer, named as --model, for the drafter draft-model
+    /// A second, smaller model with the same tokenizer, named as --model, for the drafter draft-model; or the
+    /// target's EAGLE-3 head, for the drafter mtp
     #[arg(long, value_name = "FILE|DIR|NAME")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one

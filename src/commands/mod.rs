@@ -29,6 +29,7 @@ use draftscope::cli::{
 };
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
+use draftscope::model::eagle::EagleConfig;
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
 use draftscope::model::side_files::SideFiles;
 use draftscope::protocol::{
@@ -210,8 +211,12 @@ fn mtp_recipe(folder: Option<&Path>) -> Result<MtpRecipe> {
         None => (MTP_NAME.to_owned(), MTP_WEIGHTS.into(), MTP_CONFIG.into()),
         Some(folder) => {
             let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
+            let config = read(folder.join("config.json"))?;
+            if EagleConfig::is_one(&config) {
+                bail!("{} holds an EAGLE-3 head; name it with --draft-model", folder.display());
+            }
             let weights = read(weights_in(folder)?)?;
-            (folder.display().to_string(), weights.into(), read(folder.join("config.json"))?.into())
+            (folder.display().to_string(), weights.into(), config.into())
         }
     };
     let sha256 = Some(Sha256::digest(&weights).iter().map(|byte| format!("{byte:02x}")).collect());

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use draftscope::cli::ModelsAction;
 use draftscope::model::card::Card;
+use draftscope::model::eagle::HeadCard;
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
 
@@ -33,6 +34,8 @@ struct Info {
     entry: ModelEntry,
     /// What the model is; none when there is no file yet.
     model: Option<Card>,
+    /// What the head is, where it is one that drafts for another model.
+    head: Option<HeadCard>,
     /// Why it does not run.
     problem: Option<String>,
 }
@@ -40,11 +43,17 @@ struct Info {
 impl Info {
     fn of(entry: ModelEntry) -> Self {
         if matches!(entry.status, Status::Missing | Status::Damaged { .. }) {
-            return Self { entry, model: None, problem: None };
+            return Self { entry, model: None, head: None, problem: None };
         }
-        let read = Card::read(&entry.file).map_err(|error| error.to_string());
-        let (model, problem) = read.map_or_else(|error| (None, Some(error)), |card| (Some(card), None));
-        Self { entry, model, problem }
+        let (model, head, problem) = match HeadCard::read(&entry.file) {
+            Ok(Some(head)) => (None, Some(head), None),
+            Ok(None) => match Card::read(&entry.file) {
+                Ok(card) => (Some(card), None, None),
+                Err(error) => (None, None, Some(error.to_string())),
+            },
+            Err(error) => (None, None, Some(error.to_string())),
+        };
+        Self { entry, model, head, problem }
     }
 }
 
@@ -53,6 +62,9 @@ impl Display for Info {
         write!(f, "{}", self.entry)?;
         if let Some(model) = &self.model {
             write!(f, "\n{model}")?;
+        }
+        if let Some(head) = &self.head {
+            write!(f, "\n{head}")?;
         }
         if let Some(problem) = &self.problem {
             write!(f, "\nruns     no: {problem}")?;

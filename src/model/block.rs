@@ -250,13 +250,26 @@ impl Block {
         place: Place<'_>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
+        self.forward_read((x, &self.attn_norm.forward(x)?), config, place, cache)
+    }
+
+    /// The same where attention reads something else than the normed rows, `[m, width of q, k and v]`.
+    ///
+    /// # Errors
+    /// As [`Block::forward`].
+    pub fn forward_read(
+        &self,
+        (x, read): (&Tensor, &Tensor),
+        config: &LlamaConfig,
+        place: Place<'_>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor, ModelError> {
         let (m, tree) = (x.dim(0)?, place.tree);
         let start = cache.len();
         let at = place.at.unwrap_or(start);
-        let normed = self.attn_norm.forward(x)?;
         // 1. project and split into heads: [m, h * hd] -> [h, m, hd]
         let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
-            Ok(linear.forward(&normed)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
+            Ok(linear.forward(read)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
         };
         let (mut q, mut k) = (heads(&self.q, config.heads)?, heads(&self.k, config.kv_heads)?);
         if let Some([of_q, of_k]) = &self.head_norms {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::load::{DraftModel, Recipe};
 use super::source::Source;
 use super::tokenizer::TextCodec;
-use super::{ModelError, load};
+use super::{ModelError, eagle, load};
 use crate::protocol::{DrafterInfo, DrafterKind};
 
 /// Loads the recipe's draft model, if it names one, for a target with this codec and context.
@@ -17,6 +17,12 @@ pub(super) fn load(
     progress: &mut dyn FnMut(&str, u64, u64),
 ) -> Option<Result<DraftModel, String>> {
     let file = recipe.draft_model.as_deref()?;
+    if eagle::is_asked_for(recipe) {
+        return Some(Err(
+            "no draft model, decoding plainly: --draft-model names an EAGLE-3 head, which drafts as --drafter mtp"
+                .into(),
+        ));
+    }
     progress("draft model", 0, 1);
     let loaded = checked(recipe, file, (codec, ctx_len));
     Some(loaded.map_err(|error| format!("no draft model, decoding plainly: {error}")))

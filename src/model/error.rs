@@ -109,6 +109,13 @@ impl HubPlace {
     }
 }
 
+/// As a folder is called; in the hub's cache that is a commit, so the repository's name is taken.
+pub(super) fn name_of(folder: &Path) -> String {
+    let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let own = || path.file_name().map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
+    HubPlace::of(&path).map_or_else(own, |place| place.repo)
+}
+
 /// How to get a damaged file again.
 fn again(path: &Path) -> String {
     match HubPlace::of(path) {

@@ -16,7 +16,8 @@ use serde::Deserialize;
 use super::ModelError;
 use super::config::LlamaConfig;
 use super::config_json::HfConfig;
-use super::error::{HubPlace, clean};
+use super::eagle::EagleConfig;
+use super::error::{clean, name_of};
 use super::fp8;
 use super::mapped::Mapped;
 use super::side_files::SideFiles;
@@ -76,7 +77,14 @@ impl Folder {
     /// When a file is missing or damaged, or the model is of a family that does not run.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let side_files = SideFiles::of(path);
-        let config = HfConfig::from_json(&side_files.config()?)?;
+        let config = side_files.config()?;
+        if EagleConfig::is_one(&config) {
+            return Err(ModelError::Unsupported(format!(
+                "{} holds an EAGLE-3 head, which drafts for another model: name it with --draft-model",
+                path.display()
+            )));
+        }
+        let config = HfConfig::from_json(&config)?;
         let fp8_block = config.quantization_config.as_ref().map(super::config_json::Quantization::fp8_block);
         let names = shard_names(path)?;
         let shards = names.iter().map(|name| Shard::open(&path.join(name))).collect::<Result<Vec<_>, _>>()?;
@@ -101,9 +109,7 @@ impl Folder {
     /// As the folder is called; in the hub's cache that is a commit, so the repository's name is taken.
     #[must_use]
     pub fn name(&self) -> String {
-        let path = self.path().canonicalize().unwrap_or_else(|_| self.path().to_owned());
-        let own = || path.file_name().map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
-        HubPlace::of(&path).map_or_else(own, |place| place.repo)
+        name_of(self.path())
     }
 
     /// Sizes of the model.

@@ -12,6 +12,7 @@ use super::block::WeightType;
 use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::draft_model;
+use super::eagle::{self, Plan};
 use super::fit::{self, Need};
 use super::llama::{Llama, LlamaWeights, device_name};
 use super::mtp::CandleMtp;
@@ -176,9 +177,17 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.context_length
         )));
     }
-    let job = Job { recipe, source: &source, config: &config, ctx_len };
+    let (head, refused) = match eagle::wanted(recipe, &config)?.transpose() {
+        Ok(head) => (head, None),
+        Err(error) => (None, Some(Err(error))),
+    };
+    let job = Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref() };
     let (target, mtp) = load_backend(&job, progress)?;
-    let (mtp, notice) = match (mtp, recipe.mtp.as_ref()) {
+    let (mtp, notice) = match (refused.or(mtp), recipe.mtp.as_ref()) {
+        // whatever is wrong with a draft model, decoding goes on without it
+        (Some(Err(error)), _) if eagle::is_asked_for(recipe) => {
+            (None, Some(format!("no drafter, decoding plainly: {error}")))
+        }
         (Some(Err(error)), Some(mtp)) if !mtp.required => {
             (None, Some(format!("no drafter, decoding plainly: {error}")))
         }
@@ -198,7 +207,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
 /// Hears (what is being loaded, units done, units in all).
 type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
 /// One module per depth, the first first.
-type Drafting = (Vec<Box<dyn MtpModule>>, DrafterInfo);
+pub(super) type Drafting = (Vec<Box<dyn MtpModule>>, DrafterInfo);
 type TargetAndDrafter = (Box<dyn Model>, Option<Result<Drafting, ModelError>>);
 
 /// What a backend loads from.
@@ -207,9 +216,16 @@ struct Job<'a> {
     source: &'a Source,
     config: &'a LlamaConfig,
     ctx_len: usize,
+    /// An EAGLE-3 head in the MTP module's place.
+    head: Option<&'a Plan>,
 }
 
 impl Job<'_> {
+    /// The MTP module, unless a head was to take its place.
+    fn module(&self) -> Option<&MtpRecipe> {
+        self.recipe.mtp.as_ref().filter(|_| !eagle::is_asked_for(self.recipe))
+    }
+
     /// What weights and cache take; `kv_size` is the size of a number in the cache.
     fn need(&self, held: WeightType, kv_size: u64) -> Need {
         let Job { source, config, ctx_len, .. } = *self;
@@ -274,7 +290,10 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     let mut target = NativeLlama::load(job.source, job.ctx_len, recipe.threads)?;
     target.set_sha256(recipe.sha256.clone());
     progress("drafter", 0, 1);
-    let mtp = recipe.mtp.as_ref().map(|mtp| load_native_mtp(mtp, job.config, &target));
+    let mtp = match job.head {
+        Some(head) => Some(eagle::native(head, &target)),
+        None => job.module().map(|mtp| load_native_mtp(mtp, job.config, &target)),
+    };
     Ok((Box::new(target), mtp))
 }
 
@@ -301,7 +320,7 @@ fn load_native_mtp(
 }
 
 fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
-    let Job { recipe, source, config, ctx_len } = *job;
+    let Job { recipe, source, config, ctx_len, .. } = *job;
     let device = recipe.device.open()?;
     let (held, dtype) = weight_type(recipe.dtype, source, &device);
     if device.is_cpu() {
@@ -320,7 +339,10 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
         threads: candle_core::utils::get_num_threads(),
     };
     progress("drafter", 0, 1);
-    let mtp = recipe.mtp.as_ref().map(|mtp| load_candle_mtp(mtp, &weights, ctx_len));
+    let mtp = match job.head {
+        Some(head) => Some(eagle::candle(head, &weights, ctx_len)),
+        None => job.module().map(|mtp| load_candle_mtp(mtp, &weights, ctx_len)),
+    };
     Ok((Box::new(Llama::new(weights, spec)?), mtp))
 }
 

@@ -7,6 +7,7 @@ use crate::model::ModelError;
 use crate::model::config::LlamaConfig;
 use crate::model::config_json::HfConfig;
 use crate::model::error::clean;
+use crate::protocol::{Feed, MtpSpec, Recycle};
 
 /// Most states of the target that a head fuses.
 const MAX_STATES: usize = 8;
@@ -151,6 +152,28 @@ impl EagleConfig {
             types.truncate(1);
         }
         HfConfig::from_json(config.to_string().as_bytes())?.llama(true)
+    }
+
+    /// The conventions it was trained with.
+    #[must_use]
+    pub fn spec(&self) -> MtpSpec {
+        let recycle = if self.norm_output { Recycle::PostNorm } else { Recycle::PreNorm };
+        MtpSpec { feed: Feed::Layers, recycle, ..MtpSpec::default() }
+    }
+
+    /// Weights of the matrices that every head has, `fused` being the width of the states it fuses.
+    #[must_use]
+    pub fn matrix_weights(&self, fused: usize) -> u64 {
+        let c = &self.block;
+        let [d, q, kv, ffn, fused, head] =
+            [c.d_model, c.q_width(), c.kv_width(), c.ffn, fused, self.draft_vocab].map(|n| n as u64);
+        d * fused + 2 * d * (q + 2 * kv) + d * q + 3 * d * ffn + head * d
+    }
+
+    /// Weights of an embedding of its own.
+    #[must_use]
+    pub fn embedding_weights(&self) -> u64 {
+        self.block.vocab as u64 * self.block.d_model as u64
     }
 
     /// Blocks behind which the target's states are read, in the order in which they are fused.

@@ -6,6 +6,15 @@
 //! that of `speculators` (`layers.0.…`). Invariant: what a configuration asks for and is not computed here
 //! is declined by its key.
 
+mod card;
 mod config;
+mod file;
+mod head;
+mod load;
+mod plan;
 
-pub use config::EagleConfig;
+pub use card::HeadCard;
+pub use config::{EagleConfig, StatesNorm};
+pub use head::CandleEagle;
+pub(super) use load::{candle, is_asked_for, native, wanted};
+pub(super) use plan::{Plan, is_head};

@@ -99,12 +99,17 @@ impl Layer {
     }
 
     /// Runs the rows in `scratch.x` and leaves them there; gives back whether they were finite.
-    pub(super) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
+    pub(super) fn forward(&self, pass: Pass<'_>, cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         let before = pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts);
+        self.forward_read(pass, cache, scratch) && before
+    }
+
+    /// The same where attention reads what lies in `scratch.acts`, and not the normed rows.
+    pub(super) fn forward_read(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
         self.attend(pass, &mut cache, scratch);
         pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
-        self.finish(pass, scratch) && before
+        self.finish(pass, scratch)
     }
 
     /// What comes after attention; gives back whether the rows were finite.

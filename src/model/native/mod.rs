@@ -8,6 +8,7 @@
 
 mod batch;
 mod cache;
+mod eagle;
 mod head;
 pub mod kernel;
 mod layer;
@@ -23,5 +24,6 @@ mod threads;
 mod tree;
 
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
+pub use eagle::NativeEagle;
 pub use llama::NativeLlama;
 pub use mtp::{MtpStorage, NativeMtp};

@@ -291,7 +291,7 @@ impl NativeMtp {
 }
 
 /// `[m][d / 16] -> [d / 16][m]`
-fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {
+pub(super) fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {
     for (row, from) in rows.chunks_exact(rows.len() / m).enumerate() {
         for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(from) {
             *to = *tile;
@@ -300,7 +300,7 @@ fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {
 }
 
 /// `[d / 16][m] -> [m][d / 16]`
-fn untranspose(tiles: &[[f32; LANES]], m: usize, rows: &mut [[f32; LANES]]) {
+pub(super) fn untranspose(tiles: &[[f32; LANES]], m: usize, rows: &mut [[f32; LANES]]) {
     for (row, to) in rows.chunks_exact_mut(tiles.len() / m).enumerate() {
         for (from, to) in tiles[row..].iter().step_by(m).zip(to) {
             *to = *from;

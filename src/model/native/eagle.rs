@@ -1,0 +1,428 @@
+//! An EAGLE-3 head on the native backend.
+//!
+//! As with the other draft modules, matrices are kept as 8-bit blocks and the output head as 4-bit ones unless
+//! asked otherwise: that changes which tokens are proposed, never which are accepted. Invariant: a slot's
+//! bits do not depend on the slots that run with it.
+
+use std::sync::Arc;
+
+use half::bf16;
+
+use super::{
+    cache::{AngleTable, KvCache, KvShape},
+    head,
+    kernel::{Acts, BLOCK, Encoding, LANES, Load, MAX_ROWS, Norm, Onto, Operand},
+    layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
+    llama::{NativeLlama, Weights},
+    load::check_shape,
+    matrix::{Bits, Cpu, Matrix, Part, RowOrder},
+    mtp::{MtpStorage, transpose, untranspose},
+};
+use crate::{
+    model::{Forward, ModelError, MtpModule, Rows, Tap, eagle::Plan, eagle::StatesNorm},
+    protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId},
+};
+
+/// What a head has of its own; copies share the matrices.
+#[derive(Clone, Debug)]
+struct EagleWeights {
+    fc: Matrix, // [d, states · target's d]
+    states_norms: Vec<NormWeight>,
+    embedding_norm: NormWeight,
+    hidden_norm: NormWeight,
+    layer: Layer, // its q, k and v read [embedding ; hidden]
+    final_norm: NormWeight,
+    /// None where the target's serves.
+    embedding: Option<Matrix>,
+}
+
+impl EagleWeights {
+    fn bytes(&self) -> usize {
+        self.fc.bytes() + self.layer.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes)
+    }
+
+    /// As they run when their norms mean this.
+    fn meant(self: &Arc<Self>, form: NormForm) -> Arc<Self> {
+        if form == NormForm::Weight {
+            return Arc::clone(self);
+        }
+        let mut meant = Self::clone(self);
+        let others = meant.layer.head_norms.iter_mut().flatten().chain(&mut meant.states_norms);
+        let norms =
+            [&mut meant.embedding_norm, &mut meant.hidden_norm, &mut meant.final_norm, &mut meant.layer.ffn_norm];
+        norms.into_iter().chain(others).flatten().flatten().for_each(|weight| *weight += 1.0);
+        Arc::new(meant)
+    }
+}
+
+/// A head with its cache.
+#[derive(Debug)]
+pub struct NativeEagle {
+    target: Arc<Weights>,
+    stored: Arc<EagleWeights>,
+    /// Norms as the conventions in force mean them.
+    weights: Arc<EagleWeights>,
+    spec: MtpSpec,
+    held: Option<usize>,
+    shape: BlockShape,
+    states_norm: StatesNorm,
+    norm_before_residual: bool,
+    head: Arc<Matrix>, // [draft vocabulary, d]
+    vocab: Vec<TokenId>,
+    tap: Tap,
+    cache: KvCache,
+    angles: AngleTable,
+    scratch: Scratch,
+    acts: Acts,
+    /// Rows and tiles on their way: normed halves, states.
+    rows: [Vec<[f32; LANES]>; 3],
+}
+
+/// Packs a head's tensors.
+struct Packer<'a> {
+    plan: &'a Plan,
+    cpu: &'a Cpu,
+    storage: MtpStorage,
+}
+
+impl Packer<'_> {
+    fn pack(&self, k: usize, rows: &[f32], bits: Bits) -> Matrix {
+        match self.storage {
+            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, bits),
+            MtpStorage::Bf16 => {
+                let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
+                let part =
+                    Part { encoding: Encoding::Bf16, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
+                Matrix::pack(self.cpu, k, &[part])
+            }
+        }
+    }
+
+    fn matrix(&self, part: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
+        Ok(self.pack(k, &self.plan.matrix(part, [rows, k])?, Bits::Eight))
+    }
+
+    fn norm(&self, part: &str, width: usize) -> Result<NormWeight, ModelError> {
+        Ok(self.plan.norm(part, width)?.as_chunks::<LANES>().0.to_vec())
+    }
+
+    fn layer(&self, shape: &BlockShape) -> Result<Layer, ModelError> {
+        let BlockShape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = *shape;
+        let part = |name: &str| format!("layers.0.{name}");
+        let mut qkv = Vec::new();
+        for (name, heads) in [("q", heads), ("k", kv_heads), ("v", kv_heads)] {
+            qkv.extend(self.plan.matrix(&part(&format!("self_attn.{name}_proj")), [heads * head_dim, 2 * d])?);
+        }
+        let head_norms = match self.plan.config.block.qk_norm {
+            true => {
+                Some([self.norm(&part("self_attn.q_norm"), head_dim)?, self.norm(&part("self_attn.k_norm"), head_dim)?])
+            }
+            false => None,
+        };
+        Ok(Layer {
+            attn_norm: Vec::new(), // both halves are normed before
+            qkv: self.pack(2 * d, &qkv, Bits::Eight),
+            head_norms,
+            out: self.matrix(&part("self_attn.o_proj"), d, heads * head_dim)?,
+            ffn_norm: self.norm(&part("post_attention_layernorm"), d)?,
+            gate: self.matrix(&part("mlp.gate_proj"), d_ff, d)?,
+            up: self.matrix(&part("mlp.up_proj"), d_ff, d)?,
+            down: self.matrix(&part("mlp.down_proj"), d, d_ff)?,
+        })
+    }
+
+    fn weights(&self, shape: &BlockShape) -> Result<EagleWeights, ModelError> {
+        let d = shape.d_model;
+        let lanes = |weight: Vec<f32>| weight.as_chunks::<LANES>().0.to_vec();
+        let own = self.plan.file.has("embed_tokens.weight");
+        Ok(EagleWeights {
+            fc: self.matrix("fc", d, self.plan.fused())?,
+            states_norms: self.plan.states_norms()?.into_iter().map(lanes).collect(),
+            embedding_norm: self.norm("layers.0.input_layernorm", d)?,
+            hidden_norm: self.norm("layers.0.hidden_norm", d)?,
+            layer: self.layer(shape)?,
+            final_norm: self.norm("norm", d)?,
+            embedding: own.then(|| self.matrix("embed_tokens", self.plan.config.block.vocab, d)).transpose()?,
+        })
+    }
+}
+
+impl NativeEagle {
+    /// Reads a head for `target`, its matrices kept as `storage`.
+    pub(in crate::model) fn load(plan: &Plan, target: &NativeLlama, storage: MtpStorage) -> Result<Self, ModelError> {
+        let c = &plan.config.block;
+        let shape = BlockShape {
+            d_model: c.d_model,
+            heads: c.heads,
+            kv_heads: c.kv_heads,
+            head_dim: c.head_dim,
+            d_ff: c.ffn,
+            eps: c.norm_eps,
+        };
+        check_shape(&shape)?;
+        if !plan.config.target_d_model.is_multiple_of(BLOCK) {
+            let what = format!("the native backend runs states of a multiple of {BLOCK} values; use --backend candle");
+            return Err(ModelError::Unsupported(what));
+        }
+        let shared = Arc::clone(&target.weights);
+        let packer = Packer { plan, cpu: &shared.cpu, storage };
+        let stored = Arc::new(packer.weights(&shape)?);
+        let head = packer.plan.matrix("lm_head", [plan.vocab.len(), c.d_model])?;
+        let head = packer.pack(c.d_model, &head, Bits::Four);
+        let ctx_len = target.cache.shape().ctx_len;
+        let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
+        Ok(Self {
+            weights: Arc::clone(&stored),
+            stored,
+            spec: plan.config.spec(),
+            held: None,
+            shape,
+            states_norm: plan.config.states_norm,
+            norm_before_residual: plan.config.norm_before_residual,
+            head: Arc::new(head),
+            vocab: plan.vocab.clone(),
+            tap: plan.tap.clone(),
+            cache: KvCache::new(kv),
+            angles: AngleTable::new(&c.rope, shape.head_dim, ctx_len + 1),
+            scratch: Scratch::default(),
+            acts: Acts::default(),
+            rows: Default::default(),
+            target: shared,
+        })
+    }
+
+    /// Bytes that the head's own weights take.
+    #[must_use]
+    pub fn weight_bytes(&self) -> usize {
+        self.weights.bytes() + self.head.bytes()
+    }
+
+    /// Bytes of cache per slot.
+    #[must_use]
+    pub fn kv_bytes_per_token(&self) -> u64 {
+        self.cache.shape().bytes_per_position()
+    }
+
+    /// Rotary position of the first slot of a pass.
+    fn position(&self) -> usize {
+        // behind an extra slot 0 every slot stands one further already
+        let is_next = self.spec.position == SlotPosition::Next && self.spec.slot0 != SlotZero::Extra;
+        self.held.unwrap_or(self.cache.len()) + usize::from(is_next)
+    }
+
+    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before
+    /// the last norm are left in the scratch.
+    fn pass(
+        &mut self,
+        tokens: &[TokenId],
+        hidden: &[[f32; LANES]],
+        out: &mut [[f32; LANES]],
+    ) -> Result<(), ModelError> {
+        let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
+        let weights = Arc::clone(&self.weights);
+        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, at, m, tree: None };
+        let tiles = self.shape.d_model / LANES;
+        let [embedded, normed, states] = &mut self.rows;
+        let mut normer = Normer { pass, acts: &mut self.acts, turned: Vec::new() };
+        // 1. g, [m, d] -> [d / 16][m]: the target's states fused, or what the slot before made
+        self.scratch.x.resize(tiles * m, [0.0; LANES]);
+        let mut finite = true;
+        if hidden.len() == m * tiles {
+            transpose(hidden, m, &mut self.scratch.x);
+        } else {
+            finite &= normer.states((hidden, states), &weights.states_norms, self.states_norm);
+            load(pass.cpu, states, (m, &weights.fc), normer.acts);
+            pass.product(&weights.fc, normer.acts, Onto::Nothing, &mut self.scratch.x);
+        }
+        // 2. norms of both halves, [m, d] each
+        embedded.resize(tiles * m, [0.0; LANES]);
+        for (token, row) in tokens.iter().zip(embedded.chunks_exact_mut(tiles)) {
+            match &weights.embedding {
+                Some(own) => own.row(token.index(), row.as_flattened_mut()),
+                None => self.target.embed(*token, row.as_flattened_mut()),
+            }
+        }
+        if base == 0 && self.spec.slot0 == SlotZero::Zeroed {
+            embedded[..tiles].fill([0.0; LANES]);
+        }
+        finite &= normer.rows(embedded, &weights.embedding_norm);
+        normed.resize(tiles * m, [0.0; LANES]);
+        finite &= normer.tiles(&self.scratch.x, &weights.hidden_norm, normed);
+        if self.norm_before_residual {
+            transpose(normed, m, &mut self.scratch.x);
+        }
+        // 3. the block reads both
+        let (first, second) = match self.spec.order {
+            ConcatOrder::EmbeddingFirst => (&*embedded, &*normed),
+            ConcatOrder::HiddenFirst => (&*normed, &*embedded),
+        };
+        states.clear();
+        for (first, second) in first.chunks_exact(tiles).zip(second.chunks_exact(tiles)) {
+            states.extend_from_slice(first);
+            states.extend_from_slice(second);
+        }
+        load(pass.cpu, states, (m, &weights.layer.qkv), &mut self.scratch.acts);
+        finite &= weights.layer.forward_read(pass, self.cache.layer(0), &mut self.scratch);
+        finite &= normer.tiles(&self.scratch.x, &weights.final_norm, out);
+        if !finite {
+            return Err(ModelError::NotFinite { position: base });
+        }
+        self.cache.set_len(base + m);
+        Ok(())
+    }
+
+    fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
+        let d = self.shape.d_model;
+        let (tiles, given) = (d / LANES, hidden.width() / LANES);
+        let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
+        let mut residual = Vec::new();
+        // slots that stand at one position run one by one
+        let together = if self.held.is_some() { 1 } else { MAX_ROWS };
+        let parts = tokens.chunks(together).zip(hidden.as_slice().as_chunks().0.chunks(together * given));
+        for ((tokens, hidden), out) in parts.zip(out.chunks_mut(together * tiles)) {
+            self.pass(tokens, hidden, out)?;
+            if self.spec.recycle == Recycle::PreNorm {
+                let before = residual.len();
+                residual.resize(before + out.len(), [0.0; LANES]);
+                untranspose(&self.scratch.x, tokens.len(), &mut residual[before..]);
+            }
+        }
+        let (mut stats, mut logits) = (Vec::new(), Vec::new());
+        if let Some(last) = out.chunks_exact(tiles).next_back() {
+            logits.resize(self.head.rows(), 0.0);
+            head::operand(&self.target.cpu, &self.head, last, &mut self.acts);
+            head::logits(&self.target.cpu, &self.head, &self.acts, &mut logits, &mut stats);
+        }
+        let recycled = if self.spec.recycle == Recycle::PreNorm { residual } else { out };
+        let hidden = Rows::new(recycled.into_flattened(), d);
+        Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden, stats })
+    }
+}
+
+/// Rows `[m][k / 16]` as activations that a matrix reads.
+fn load(cpu: &Cpu, rows: &[[f32; LANES]], (m, matrix): (usize, &Matrix), out: &mut Acts) {
+    out.shape(m, matrix.k(), matrix.operand());
+    cpu.isa.run(Load { rows, out });
+}
+
+/// Norms rows to rows.
+struct Normer<'a> {
+    pass: Pass<'a>,
+    acts: &'a mut Acts,
+    turned: Vec<[f32; LANES]>,
+}
+
+impl Normer<'_> {
+    /// `[d / 16][m] -> [m][d / 16]`; gives back whether all were finite.
+    fn tiles(&mut self, x: &[[f32; LANES]], weight: &NormWeight, kept: &mut [[f32; LANES]]) -> bool {
+        self.acts.shape(self.pass.m, 0, Operand::default());
+        self.pass.cpu.isa.run(Norm { x, weight, eps: self.pass.shape.eps, out: &mut *self.acts, kept })
+    }
+
+    /// In place, `[m][width / 16]`.
+    fn rows(&mut self, rows: &mut [[f32; LANES]], weight: &NormWeight) -> bool {
+        let mut turned = std::mem::take(&mut self.turned);
+        turned.resize(rows.len(), [0.0; LANES]);
+        transpose(rows, self.pass.m, &mut turned);
+        let finite = self.tiles(&turned, weight, rows);
+        self.turned = turned;
+        finite
+    }
+
+    /// The target's states, normed together, each, or not at all.
+    fn states(
+        &mut self,
+        (from, to): (&[[f32; LANES]], &mut Vec<[f32; LANES]>),
+        norms: &[NormWeight],
+        how: StatesNorm,
+    ) -> bool {
+        to.clear();
+        to.extend_from_slice(from);
+        match (how, norms) {
+            (StatesNorm::None, _) | (_, []) => true,
+            (StatesNorm::Together, [norm, ..]) => self.rows(to, norm),
+            (StatesNorm::Each, norms) => {
+                let (m, width) = (self.pass.m, norms[0].len());
+                let mut part = vec![[0.0; LANES]; m * width];
+                norms.iter().enumerate().fold(true, |finite, (state, norm)| {
+                    let place = |row: usize| (row * norms.len() + state) * width;
+                    (0..m).for_each(|row| part[row * width..][..width].copy_from_slice(&from[place(row)..][..width]));
+                    let own = self.rows(&mut part, norm);
+                    (0..m).for_each(|row| to[place(row)..][..width].copy_from_slice(&part[row * width..][..width]));
+                    finite && own
+                })
+            }
+        }
+    }
+}
+
+impl MtpModule for NativeEagle {
+    fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    fn spec(&self) -> MtpSpec {
+        self.spec
+    }
+
+    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
+        if spec.feed != Feed::Layers {
+            return Err(ModelError::Unsupported("an EAGLE-3 head reads the layers it was made for".into()));
+        }
+        self.weights = self.stored.meant(spec.norm);
+        self.spec = *spec;
+        self.truncate(0)
+    }
+
+    fn tap(&self) -> Tap {
+        self.tap.clone()
+    }
+
+    fn hold_position(&mut self, position: Option<usize>) {
+        self.held = position;
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
+        let base = self.cache.room(tokens.len())?;
+        self.target.check(tokens)?;
+        let widths = [self.weights.fc.k(), self.shape.d_model];
+        if hidden.len() != tokens.len() || !widths.contains(&hidden.width()) {
+            return Err(ModelError::Shape {
+                name: "hidden states for the EAGLE-3 head".to_owned(),
+                got: vec![hidden.len(), hidden.width()],
+                expected: vec![tokens.len(), widths[0]],
+            });
+        }
+        self.run(tokens, hidden).inspect_err(|_| self.cache.set_len(base))
+    }
+
+    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
+        let have = self.len();
+        if len > have {
+            return Err(ModelError::Rewind { len, have, since: 0 });
+        }
+        self.cache.set_len(len);
+        Ok(())
+    }
+
+    fn draft_vocab(&self) -> &[TokenId] {
+        &self.vocab
+    }
+
+    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+        Ok(Box::new(Self {
+            target: Arc::clone(&self.target),
+            stored: Arc::clone(&self.stored),
+            weights: Arc::clone(&self.weights),
+            head: Arc::clone(&self.head),
+            vocab: self.vocab.clone(),
+            tap: self.tap.clone(),
+            cache: self.cache.fork(),
+            angles: self.angles.clone(),
+            scratch: Scratch::default(),
+            acts: Acts::default(),
+            rows: Default::default(),
+            ..*self
+        }))
+    }
+}
