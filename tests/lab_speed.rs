@@ -41,6 +41,7 @@ fn counted(answer: &Answer) -> Simulated {
         let (drafted, accepted) = (round.drafts.len(), kept(round));
         sum.rounds += 1;
         sum.drafted += drafted as u64;
+        sum.dropped += u64::from(round.stopped.is_some());
         sum.accepted += accepted as u64;
         sum.committed += round.committed.len() as u64;
         sum.offered_per_pos[..drafted].iter_mut().for_each(|count| *count += 1);
@@ -66,8 +67,7 @@ fn assert_simulated_equals_run(recipe: &Recipe, drafter: DrafterKind, prompts: &
         let drafting = Drafting { p_min, ..base.drafting };
         let mut running = driver(recipe.clone(), Settings { draft_len, drafting, ..base });
         for (recording, prompt) in recordings.iter().zip(prompts) {
-            // a draft that p-min leaves out is on nobody's record
-            let simulated = Simulated { dropped: 0, ..recording.fixed(draft_len.into(), p_min) };
+            let simulated = recording.fixed(draft_len.into(), p_min);
             let run = counted(&answer(&mut running, prompt));
             assert_eq!(simulated, run, "{drafter}, k = {draft_len}, p-min {p_min}: {prompt}");
             all.merge(&run);

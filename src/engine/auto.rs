@@ -180,6 +180,10 @@ impl Auto {
                 self.seen.drafted += 1;
                 self.seen.draft_us += *took_us as f64;
             }
+            (_, EventKind::DraftStopped { took_us, .. }) => {
+                self.seen.dropped += 1;
+                self.seen.draft_us += *took_us as f64;
+            }
             (_, EventKind::Scored { verify_us, .. }) => self.seen.verify_us = *verify_us as f64,
             (_, EventKind::Verified { verdict, .. }) => self.seen.accepted = verdict.accepted(),
             (_, EventKind::Committed { clock_us, .. }) => {

@@ -69,6 +69,7 @@ fn spell(kind: &mut EventKind, codec: &TextCodec) {
                 row(&mut draft.top);
             }
         }
+        EventKind::DraftStopped { token, .. } => piece(token),
         EventKind::Scored { rows, .. } => rows.iter_mut().for_each(row),
         EventKind::Committed { tokens, .. } => tokens.iter_mut().for_each(piece),
         _ => {}

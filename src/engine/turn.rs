@@ -187,7 +187,9 @@ impl Turn<'_> {
                     tokens.truncate(kept(codec, tokens.iter().map(|t| t.id), left));
                     (true, true)
                 }
-                EventKind::RoundStarted { .. } | EventKind::Notice { .. } => (false, false),
+                EventKind::RoundStarted { .. } | EventKind::DraftStopped { .. } | EventKind::Notice { .. } => {
+                    (false, false)
+                }
                 _ => (true, false),
             };
             auto.hear(name, &kind);

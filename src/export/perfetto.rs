@@ -70,6 +70,10 @@ impl Lanes {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q});
                 vec![self.slice(event, DRAFTER, ("draft", *took_us), &args)]
             }
+            EventKind::DraftStopped { round, index, token, q, p_min, took_us } => {
+                let args = json!({"round": round, "position": index, "token": quoted(token), "q": q, "p_min": p_min});
+                vec![self.slice(event, DRAFTER, ("draft left out", *took_us), &args)]
+            }
             EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let args = json!({"round": round, "rows": rows.len()});
                 let pass = Event { at_us: event.at_us.saturating_sub(*sample_us), ..event.clone() };

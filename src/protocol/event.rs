@@ -196,6 +196,21 @@ pub enum EventKind {
         /// Time of the chain.
         took_us: u64,
     },
+    /// The drafter was not sure enough of its next token (p-min): the draft ends before it.
+    DraftStopped {
+        /// Which round.
+        round: u32,
+        /// Place in the draft that the token would have had.
+        index: u8,
+        /// Its best candidate, which is not verified.
+        token: Piece,
+        /// The drafter's probability of it.
+        q: f32,
+        /// What q fell below.
+        p_min: f32,
+        /// Time of this draft step.
+        took_us: u64,
+    },
     /// The drafter proposed one token.
     Drafted {
         /// Which round.
@@ -395,6 +410,14 @@ mod tests {
                 reason: "drafts pay".into(),
             },
             EventKind::Probed { round: 3, drafts: vec![draft], took_us: 7 },
+            EventKind::DraftStopped {
+                round: 3,
+                index: 1,
+                token: Piece::new(TokenId(5), "y"),
+                q: 0.125,
+                p_min: 0.25,
+                took_us: 7,
+            },
         ];
         for kind in kinds {
             round_trip(&Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });

@@ -187,6 +187,14 @@ enum Kind {
         drafts: Vec<ProbedDraft>,
         took_us: u64,
     },
+    DraftStopped {
+        round: u32,
+        index: u8,
+        token: Piece,
+        q: f32,
+        p_min: f32,
+        took_us: u64,
+    },
     Drafted {
         round: u32,
         index: u8,

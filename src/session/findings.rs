@@ -31,6 +31,10 @@ pub fn explain(round: &Round, index: usize) -> Option<Finding> {
         Some(_) => draft_text(round, index)?,
         None => next_text(round, index)?,
     };
+    if let Some(stopped) = round.stopped.as_ref().filter(|_| index == round.drafts.len()) {
+        let (name, q, p_min) = (quoted(&stopped.piece), stopped.q, stopped.p_min);
+        text.push_str(&format!("; the drafter's {name} (q {q:.2}, below p-min {p_min:.2}) was left out"));
+    }
     if round.is_cut(index) {
         text.push_str("; cut off, the answer ends before it");
     }

@@ -239,11 +239,11 @@ pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
         let mut observe = |policy: &mut Policy, played: Played| {
             let late = if played.asked > 0 { std::mem::take(&mut waiting) * costs.settle_us } else { 0.0 };
             waiting += if played.asked > 0 { 0.0 } else { 1.0 };
-            let draft_us = played.drafted as f64 * costs.draft_us + late;
+            let draft_us = (played.drafted + played.dropped) as f64 * costs.draft_us + late;
             let verify_us = costs.verify_us.get(played.drafted).copied().unwrap_or_default();
             let round_us = draft_us + verify_us + costs.overhead_us;
-            let Played { asked, drafted, accepted, .. } = played;
-            policy.observe(&Seen { asked, drafted, accepted, draft_us, verify_us, round_us });
+            let Played { asked, drafted, dropped, accepted, .. } = played;
+            policy.observe(&Seen { asked, drafted, dropped, accepted, draft_us, verify_us, round_us });
         };
         let played = recording.play(0.0, &mut |last| {
             if let Some(last) = last {

@@ -23,6 +23,19 @@ pub struct DraftCell {
     pub took_us: u64,
 }
 
+/// The token at which a draft ended, because the drafter was not sure enough of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stopped {
+    /// The drafter's best candidate; it was not verified.
+    pub piece: Piece,
+    /// The drafter's probability of it, 0 to 1.
+    pub q: f32,
+    /// What q fell below (p-min).
+    pub p_min: f32,
+    /// Time of this draft step.
+    pub took_us: u64,
+}
+
 /// One draft + verify.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
@@ -42,6 +55,8 @@ pub struct Round {
     pub leniency: Leniency,
     /// Proposals so far.
     pub drafts: Vec<DraftCell>,
+    /// Where p-min ended the draft, if it did.
+    pub stopped: Option<Stopped>,
     /// What the target says at every position; empty until scored.
     pub rows: Vec<Prediction>,
     /// Time of the one target pass.
@@ -200,7 +215,8 @@ impl Round {
     /// Time of all draft steps.
     #[must_use]
     pub fn draft_us(&self) -> u64 {
-        self.drafts.iter().fold(0, |sum, draft| sum.saturating_add(draft.took_us))
+        let stopped = self.stopped.as_ref().map_or(0, |stopped| stopped.took_us);
+        self.drafts.iter().fold(stopped, |sum, draft| sum.saturating_add(draft.took_us))
     }
 
     /// Columns of the round's table: every draft (announced or told) and the one after them.

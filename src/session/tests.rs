@@ -126,6 +126,29 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     assert!(!answer.rounds[0].is_cut(0) && answer.rounds[0].is_cut(2));
 }
 
+#[test]
+fn a_draft_that_p_min_left_out_is_told_and_its_time_counts() {
+    let mut script = Script::started();
+    script.prompt("hi", "Look");
+    let round = 1;
+    let row = Prediction { top: vec![Candidate { piece: piece(" up"), prob: 0.6 }], tail: 0.4 };
+    let (token, verdict) = (piece(" out"), Verification::new(Vec::new(), piece(" up").id, NextKind::Bonus, None));
+    for kind in [
+        EventKind::RoundStarted { round, base_len: 4, draft_len: 2 },
+        EventKind::DraftStopped { round, index: 0, token, q: 0.12, p_min: 0.25, took_us: 30 },
+        EventKind::Scored { round, rows: vec![row], verify_us: 9, sample_us: 1 },
+        EventKind::Verified { round, verdict },
+        EventKind::Committed { round, tokens: vec![piece(" up")], rollback_us: 1, clock_us: 41 },
+    ] {
+        script.push(Lane::Speculative, kind);
+    }
+    let session = fold(&script.events);
+    let answer = session.turns()[0].answer(Lane::Speculative);
+    assert_eq!((answer.rounds[0].draft_us(), answer.stats().draft_us(), answer.stats().drafted()), (30, 30, 0));
+    let why = explain(&answer.rounds[0], 0).unwrap().text;
+    assert!(why.ends_with("; the drafter's ' out' (q 0.12, below p-min 0.25) was left out"), "{why}");
+}
+
 /// A tree: anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); a lenient rule took ' sea' for ' sky'.
 pub(crate) fn tree_round(script: &mut Script) {
     let round = 1;

@@ -11,6 +11,7 @@ use crate::protocol::{
     Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
 };
 
+use super::round::Stopped;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Where an output token came from.
@@ -181,6 +182,11 @@ impl Answer {
                 round.draft((*index).into(), cell);
                 let all_told = round.drafts.len() >= round.draft_len.into();
                 Some(if all_told { Phase::Verifying } else { Phase::Drafting })
+            }
+            EventKind::DraftStopped { round, token, q, p_min, took_us, .. } => {
+                let (piece, q, p_min, took_us) = (token.clone(), *q, *p_min, *took_us);
+                self.round_mut(*round)?.stopped = Some(Stopped { piece, q, p_min, took_us });
+                Some(Phase::Verifying)
             }
             EventKind::Probed { round, drafts, took_us } => {
                 let round = self.round_mut(*round)?;

@@ -246,10 +246,16 @@ impl Decoder {
         let round = self.round;
         let limit = self.limit(draft_len, room);
         watch.lap();
-        self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
+        let (drafts, stopped) = self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
             let took_us = watch.lap();
             watch.held(emit(drafted(round, index, draft, took_us)));
-        })
+        });
+        if let Some((token, q)) = stopped {
+            let (index, token, p_min) = (drafts.len() as u8, bare(token), self.settings.drafting.p_min);
+            let took_us = watch.lap();
+            watch.held(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
+        }
+        drafts
     }
 
     /// Most drafts of a round: a chain's k, or the nodes of a tree.
@@ -260,8 +266,14 @@ impl Decoder {
         }
     }
 
-    /// Has the drafter propose a chain of `draft_len` or, with another `limit`, a tree of so many nodes.
-    fn ask(&mut self, draft_len: usize, limit: usize, tell: &mut dyn FnMut(usize, &Draft)) -> Vec<Draft> {
+    /// Has the drafter propose a chain of `draft_len` or, with another `limit`, a tree of so many nodes;
+    /// the drafts, and the token that it was not sure enough of.
+    fn ask(
+        &mut self,
+        draft_len: usize,
+        limit: usize,
+        tell: &mut dyn FnMut(usize, &Draft),
+    ) -> (Vec<Draft>, Option<(TokenId, f32)>) {
         let round_ctx = round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len));
         let mut ctx = DraftCtx {
             round: round_ctx,
@@ -272,14 +284,15 @@ impl Decoder {
             on_draft: tell,
             limit,
             drafts: Vec::new(),
+            stopped: None,
         };
         let result = self.drafter.draft(&mut ctx);
-        let drafts = ctx.drafts;
+        let (drafts, stopped) = (ctx.drafts, ctx.stopped);
         if let Err(error) = result {
             self.dismiss(&error);
         }
         self.hear_drafter();
-        drafts
+        (drafts, stopped)
     }
 
     /// The one pass over anchor and drafts.

@@ -43,6 +43,7 @@ impl Digester {
                 self.piece(token);
                 self.row(top);
             }
+            EventKind::DraftStopped { token, .. } => self.piece(token),
             EventKind::Scored { rows, .. } => rows.iter_mut().for_each(|row| self.row(row)),
             EventKind::Verified { verdict, .. } => {
                 verdict.next = self.number(verdict.next);

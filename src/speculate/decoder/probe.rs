@@ -17,7 +17,8 @@ impl Decoder {
         }
         watch.lap();
         let limit = self.limit(depth, room);
-        let drafts = self.ask(depth, limit, &mut |_, _| {}).iter().map(probed).collect();
+        let (drafts, _) = self.ask(depth, limit, &mut |_, _| {});
+        let drafts = drafts.iter().map(probed).collect();
         let took_us = watch.lap();
         watch.held(emit(EventKind::Probed { round: self.round, drafts, took_us }));
     }

@@ -117,6 +117,8 @@ pub struct DraftCtx<'a> {
     pub(super) limit: usize,
     /// What was proposed so far.
     pub(super) drafts: Vec<Draft>,
+    /// The token that was not sure enough, and the probability of it.
+    pub(super) stopped: Option<(TokenId, f32)>,
 }
 
 impl DraftCtx<'_> {
@@ -151,11 +153,18 @@ impl DraftCtx<'_> {
     ///
     /// # Errors
     /// [`ModelError::NotFinite`].
-    pub fn pick(&self, out: &Forward, vocab: Option<&[TokenId]>, depth: usize) -> Result<Option<Draft>, ModelError> {
+    pub fn pick(
+        &mut self,
+        out: &Forward,
+        vocab: Option<&[TokenId]>,
+        depth: usize,
+    ) -> Result<Option<Draft>, ModelError> {
         let position = self.round.position + depth;
         let q = self.sampler.distribution(&LogitRow::of(out, 0, vocab), None, position)?;
         // the largest probability, not the draft's own: that must not decide whether it is proposed
-        if q.prob(q.argmax()) < self.drafting.p_min {
+        let best = q.argmax();
+        if q.prob(best) < self.drafting.p_min {
+            self.stopped = Some((best, q.prob(best)));
             return Ok(None);
         }
         let certain = self.drafting.pick == DraftPick::Argmax;

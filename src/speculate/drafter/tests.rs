@@ -105,6 +105,7 @@ fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &
     };
     let mut told = 0;
     let mut ctx = DraftCtx {
+        stopped: None,
         round,
         drafting: settings.drafting,
         committed,

@@ -44,6 +44,8 @@ pub struct Seen {
     pub drafted: usize,
     /// Drafts accepted.
     pub accepted: usize,
+    /// Drafts made and left out because of p-min: 0 or 1.
+    pub dropped: usize,
     /// Time of all draft steps.
     pub draft_us: f64,
     /// Time of the target's pass.
@@ -146,8 +148,9 @@ impl Policy {
         self.verified(seen.drafted + 1, seen.verify_us);
         self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us);
         let caught_up = self.waiting > HORIZON / 4.0;
-        if seen.drafted > 0 && !caught_up {
-            self.costs.drafted(seen.draft_us / seen.drafted as f64);
+        let made = seen.drafted + seen.dropped;
+        if made > 0 && !caught_up {
+            self.costs.drafted(seen.draft_us / made as f64);
         }
         self.acceptance.observe(seen.asked, seen.drafted, seen.accepted);
         self.waiting = if seen.asked > 0 { 0.0 } else { self.waiting + 1.0 };
@@ -201,7 +204,9 @@ impl Policy {
                 reach *= acceptance[k - 1];
                 tokens += reach;
             }
-            tokens / round_us(&costs, drafted[k])
+            // a draft that is left out was made
+            let made = if k == 0 { 0.0 } else { (1.0 + drafted[k - 1]).min(k as f64) };
+            tokens / (round_us(&costs, drafted[k]) + (made - drafted[k]).max(0.0) * costs.draft_us)
         };
         (0..=self.longest).map(rate).collect()
     }
@@ -320,7 +325,7 @@ mod tests {
             let draft_us = k as f64 * self.costs.draft_us + settle;
             let verify_us = self.costs.verify_us[k];
             let round_us = draft_us + verify_us + self.costs.overhead_us;
-            Seen { asked: k, drafted: k, accepted, draft_us, verify_us, round_us }
+            Seen { asked: k, drafted: k, accepted, draft_us, verify_us, round_us, ..Seen::default() }
         }
 
         /// Tokens per microsecond over `rounds` rounds of one k.
