@@ -378,7 +378,7 @@ fn what_does_not_fit_is_told_in_a_sentence_and_decoding_goes_on_plainly() {
             "qwen3",
             "eagle3-original",
             |_| (),
-            "the usual ones ('eagle_aux_hidden_state_layer_ids') and the target has 2",
+            "2, the middle one and the third from the end ('eagle_aux_hidden_state_layer_ids') and the target has 2",
         ),
         ("llama-deep", "eagle3-original", |f| cut(&f.join("pytorch_model.bin"), 20_000), "is damaged or incomplete"),
         (

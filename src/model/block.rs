@@ -24,6 +24,7 @@ pub const ROW_BY_ROW: usize = 16;
 pub struct Linear {
     weight: QMatMul,
     dense: Option<DType>,
+    bias: Option<Tensor>, // [out], f32
 }
 
 /// In what a target's matrices are held.
@@ -48,7 +49,7 @@ impl Linear {
             WeightType::Bf16 => DType::BF16,
             WeightType::Stored if weight.is_quantised() => {
                 let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
-                return Ok(Self { weight, dense: None });
+                return Ok(Self { weight, dense: None, bias: None });
             }
             WeightType::Stored => {
                 let weight = weight.compact();
@@ -66,7 +67,13 @@ impl Linear {
     /// Takes a dense matrix `[out, in]`.
     #[must_use]
     pub fn dense(weight: Tensor) -> Self {
-        Self { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }
+        Self { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight), bias: None }
+    }
+
+    /// Adds a bias `[out]` to what comes out.
+    #[must_use]
+    pub fn with_bias(self, bias: Tensor) -> Self {
+        Self { bias: Some(bias), ..self }
     }
 
     /// `[m, in] -> [m, out]`, f32 in and out.
@@ -74,9 +81,13 @@ impl Linear {
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        match self.dense {
-            Some(dtype) if dtype != DType::F32 => Ok(self.weight.forward(&x.to_dtype(dtype)?)?.to_dtype(DType::F32)?),
-            _ => Ok(self.weight.forward(x)?),
+        let out = match self.dense {
+            Some(dtype) if dtype != DType::F32 => self.weight.forward(&x.to_dtype(dtype)?)?.to_dtype(DType::F32)?,
+            _ => self.weight.forward(x)?,
+        };
+        match &self.bias {
+            Some(bias) => Ok(out.broadcast_add(bias)?),
+            None => Ok(out),
         }
     }
 

@@ -130,7 +130,11 @@ fn refuse_extras(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<(), Mod
     if gguf.number(&format!("{arch}.expert_count")).is_some_and(|count| count > 0) {
         return unsupported("mixtures of experts".into());
     }
-    if let Some(name) = gguf.tensor_names().find(|name| name.ends_with(".bias")) {
+    let applied = |name: &str| {
+        let biases = Architecture::of_gguf(arch).is_ok_and(Architecture::biases_qkv);
+        biases && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
+    };
+    if let Some(name) = gguf.tensor_names().find(|name| name.ends_with(".bias") && !applied(name)) {
         return unsupported(format!("biases ('{}')", super::error::clean(name)));
     }
     for (key, what) in

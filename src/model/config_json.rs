@@ -34,6 +34,8 @@ pub struct HfConfig {
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
     use_sliding_window: Option<bool>,
+    /// Draft modules that the files are said to hold.
+    pub num_nextn_predict_layers: Option<usize>,
     layer_types: Option<Vec<String>>,
     /// How weights are compressed.
     pub quantization_config: Option<Quantization>,
@@ -112,7 +114,7 @@ impl HfConfig {
     /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
     pub fn llama(&self, has_head: bool) -> Result<LlamaConfig, ModelError> {
         let architecture = Architecture::of_model_type(&self.model_type)?;
-        self.refuse_extras()?;
+        self.refuse_extras(architecture)?;
         let heads = size("num_attention_heads", self.num_attention_heads, 1024)?;
         let d_model = size("hidden_size", self.hidden_size, 1 << 16)?;
         let tied = match self.tie_word_embeddings {
@@ -148,13 +150,18 @@ impl HfConfig {
         Ok(config)
     }
 
-    fn refuse_extras(&self) -> Result<(), ModelError> {
+    /// Layers of the target.
+    pub(super) fn layers(&self) -> usize {
+        self.num_hidden_layers
+    }
+
+    fn refuse_extras(&self, architecture: Architecture) -> Result<(), ModelError> {
         let refused = |what: String| Err(ModelError::Unsupported(format!("{what}, which is not supported")));
         if let Some(act) = self.hidden_act.as_deref().filter(|act| !["silu", "swish"].contains(act)) {
             return refused(format!("'hidden_act' is '{}'", clean(act)));
         }
         for (key, is_set) in [
-            ("attention_bias", self.attention_bias),
+            ("attention_bias", self.attention_bias.filter(|_| !architecture.biases_qkv())),
             ("mlp_bias", self.mlp_bias),
             ("use_sliding_window", self.use_sliding_window),
         ] {

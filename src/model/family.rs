@@ -12,13 +12,16 @@ use super::rope::PairOrder;
 pub enum Architecture {
     /// Llama, and whatever is built alike: SmolLM2, TinyLlama.
     Llama,
+    /// Qwen2 and 2.5 without experts: Llama with biased queries, keys and values.
+    Qwen2,
+    /// MiMo-7B: Qwen2 with a draft module of its own.
+    MiMo,
     /// Qwen3 without experts: Llama with normed queries and keys.
     Qwen3,
 }
 
 /// Names of families that are known and not run, and what they are.
 const DECLINED: &[(&str, &str)] = &[
-    ("qwen2", "Qwen2 (biased queries, keys and values)"),
     ("qwen2moe", "a mixture of experts"),
     ("qwen3moe", "a mixture of experts"),
     ("qwen3_moe", "a mixture of experts"),
@@ -52,7 +55,6 @@ const DECLINED: &[(&str, &str)] = &[
     ("glm4moe", "GLM-4.5 and later, a mixture of experts"),
     ("glm4_moe", "GLM-4.5 and later, a mixture of experts"),
     ("glm4_moe_lite", "GLM-4.7-Flash (latent attention, experts)"),
-    ("mimo", "MiMo-7B (Qwen2 with a draft module)"),
     ("mimo2", "MiMo-V2, a mixture of experts"),
     ("mimo_v2_flash", "MiMo-V2, a mixture of experts"),
     ("step35", "Step-3.5, a mixture of experts"),
@@ -69,7 +71,7 @@ const DECLINED: &[(&str, &str)] = &[
 ];
 
 /// What runs, for messages.
-const RUNS: &str = "this version runs llama and qwen3";
+const RUNS: &str = "this version runs llama, qwen2, qwen3 and mimo";
 
 impl Architecture {
     /// By `general.architecture` of a GGUF file.
@@ -91,7 +93,9 @@ impl Architecture {
     fn of(name: &str, kind: &str) -> Result<Self, ModelError> {
         match name {
             "llama" => Ok(Self::Llama),
+            "qwen2" => Ok(Self::Qwen2),
             "qwen3" => Ok(Self::Qwen3),
+            "mimo" => Ok(Self::MiMo),
             other => Err(ModelError::Unsupported(match DECLINED.iter().find(|(name, _)| *name == other) {
                 Some((name, what)) => format!("the {kind} '{name}' is {what}, which is not supported yet; {RUNS}"),
                 None => format!("the {kind} '{}' is not supported yet; {RUNS}", clean(other)),
@@ -104,6 +108,8 @@ impl Architecture {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::MiMo => "mimo",
             Self::Qwen3 => "qwen3",
         }
     }
@@ -113,11 +119,16 @@ impl Architecture {
         matches!(self, Self::Qwen3)
     }
 
+    /// Whether queries, keys and values have a bias.
+    pub(super) const fn biases_qkv(self) -> bool {
+        matches!(self, Self::Qwen2 | Self::MiMo)
+    }
+
     /// Order of rotary pairs in GGUF files: llama's were permuted by the converter.
     pub(super) const fn gguf_pairs(self) -> PairOrder {
         match self {
             Self::Llama => PairOrder::Interleaved,
-            Self::Qwen3 => PairOrder::HalfSplit,
+            Self::Qwen2 | Self::MiMo | Self::Qwen3 => PairOrder::HalfSplit,
         }
     }
 }

@@ -18,8 +18,10 @@ use super::config::LlamaConfig;
 use super::config_json::HfConfig;
 use super::eagle::EagleConfig;
 use super::error::{clean, name_of};
+use super::family::Architecture;
 use super::fp8;
 use super::mapped::Mapped;
+use super::mimo;
 use super::side_files::SideFiles;
 use super::source::Stored;
 
@@ -118,11 +120,23 @@ impl Folder {
     /// As [`HfConfig::llama`].
     pub fn config(&self) -> Result<LlamaConfig, ModelError> {
         let of_model = format!("{}layers.", self.prefix);
-        let bias = |name: &&String| name.ends_with(".bias") && (name.starts_with(&of_model) || *name == "lm_head.bias");
+        let applied = |name: &str| {
+            let biases = Architecture::of_model_type(&self.config.model_type).is_ok_and(Architecture::biases_qkv);
+            biases && ["q_proj.bias", "k_proj.bias", "v_proj.bias"].iter().any(|end| name.ends_with(end))
+        };
+        let bias = |name: &&String| {
+            name.ends_with(".bias") && !applied(name) && (name.starts_with(&of_model) || *name == "lm_head.bias")
+        };
         if let Some(name) = self.place.keys().filter(bias).min() {
             return Err(ModelError::Unsupported(format!("biases ('{}') are not supported", clean(name))));
         }
         self.config.llama(self.place.contains_key("lm_head.weight"))
+    }
+
+    /// Draft modules that the folder is said to hold.
+    #[must_use]
+    pub fn modules(&self) -> usize {
+        self.config.num_nextn_predict_layers.unwrap_or(0)
     }
 
     /// The files beside the weights.
@@ -150,9 +164,12 @@ impl Folder {
             _ => {}
         }
         let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
-        let part = part.strip_suffix(".weight")?;
-        let (_, own) = PARTS.iter().find(|(gguf, _)| *gguf == part)?;
-        Some(format!("{prefix}layers.{layer}.{own}.weight"))
+        let (part, kind) = part.rsplit_once('.')?;
+        // a draft module's block counts as one more layer
+        let module = layer.parse::<usize>().ok()?.checked_sub(self.config.layers());
+        let place = module.map_or_else(|| format!("layers.{layer}"), |module| format!("{}.{module}", mimo::LAYERS));
+        let (_, own) = PARTS.iter().chain(mimo::PARTS).find(|(gguf, _)| *gguf == part)?;
+        Some(format!("{prefix}{place}.{own}.{kind}"))
     }
 
     fn info(&self, name: &str) -> Option<(&Shard, &TensorInfo)> {

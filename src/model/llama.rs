@@ -67,6 +67,12 @@ impl LlamaWeights {
         &self.device
     }
 
+    /// The output head `[v, d]`, shared.
+    #[must_use]
+    pub fn head(&self) -> Linear {
+        self.head.clone()
+    }
+
     /// Bytes the matrices take in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -108,35 +114,43 @@ impl Embedding for LlamaWeights {
 }
 
 /// Reads tensors by name.
-struct Reader<'a> {
-    source: &'a Source,
-    held: WeightType,
-    device: &'a Device,
-    config: &'a LlamaConfig,
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a Source,
+    pub(super) held: WeightType,
+    pub(super) device: &'a Device,
+    pub(super) config: &'a LlamaConfig,
 }
 
 impl Reader<'_> {
-    fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
+    pub(super) fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
         let weight = self.source.stored(name, &[out, input])?;
         let linear = Linear::new(weight, [out, input], self.held, self.device)?;
         self.source.release(name);
         Ok(linear)
     }
 
-    fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
+    pub(super) fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
         let weight = self.source.vector(name, width)?;
         RmsNorm::new(&Tensor::from_vec(weight, width, self.device)?, self.config.norm_eps)
     }
 
-    fn block(&self, layer: usize) -> Result<Block, ModelError> {
+    pub(super) fn block(&self, layer: usize) -> Result<Block, ModelError> {
         let c = self.config;
+        let biased = |name: &str, out: usize| -> Result<Linear, ModelError> {
+            let linear = self.linear(&format!("blk.{layer}.{name}.weight"), out, c.d_model)?;
+            if !c.architecture.biases_qkv() {
+                return Ok(linear);
+            }
+            let bias = self.source.vector(&format!("blk.{layer}.{name}.bias"), out)?;
+            Ok(linear.with_bias(Tensor::from_vec(bias, out, self.device)?))
+        };
         let linear = |name: &str, out, input| self.linear(&format!("blk.{layer}.{name}.weight"), out, input);
         let norm = |name: &str, width| self.norm(&format!("blk.{layer}.{name}.weight"), width);
         Ok(Block {
             attn_norm: norm("attn_norm", c.d_model)?,
-            q: linear("attn_q", c.q_width(), c.d_model)?,
-            k: linear("attn_k", c.kv_width(), c.d_model)?,
-            v: linear("attn_v", c.kv_width(), c.d_model)?,
+            q: biased("attn_q", c.q_width())?,
+            k: biased("attn_k", c.kv_width())?,
+            v: biased("attn_v", c.kv_width())?,
             o: linear("attn_output", c.d_model, c.q_width())?,
             head_norms: match c.qk_norm {
                 true => Some([norm("attn_q_norm", c.head_dim)?, norm("attn_k_norm", c.head_dim)?]),

@@ -15,6 +15,7 @@ use super::draft_model;
 use super::eagle::{self, Plan};
 use super::fit::{self, Need};
 use super::llama::{Llama, LlamaWeights, device_name};
+use super::mimo;
 use super::mtp::CandleMtp;
 use super::mtp_file::MtpConfig;
 use super::native::{NativeLlama, NativeMtp};
@@ -221,6 +222,12 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Whether the target's own modules draft: unless others are asked for by name, or none at all.
+    fn brings_modules(&self) -> bool {
+        let others = self.recipe.mtp.as_ref().is_none_or(|mtp| mtp.required) || eagle::is_asked_for(self.recipe);
+        !others && mimo::modules(self.source, self.config) > 0
+    }
+
     /// The MTP module, unless a head was to take its place.
     fn module(&self) -> Option<&MtpRecipe> {
         self.recipe.mtp.as_ref().filter(|_| !eagle::is_asked_for(self.recipe))
@@ -292,6 +299,7 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     progress("drafter", 0, 1);
     let mtp = match job.head {
         Some(head) => Some(eagle::native(head, &target)),
+        None if job.brings_modules() => Some(mimo::native(job.source, job.config, &target)),
         None => job.module().map(|mtp| load_native_mtp(mtp, job.config, &target)),
     };
     Ok((Box::new(target), mtp))
@@ -341,6 +349,7 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     progress("drafter", 0, 1);
     let mtp = match job.head {
         Some(head) => Some(eagle::candle(head, &weights, ctx_len)),
+        None if job.brings_modules() => Some(mimo::candle(source, &weights, (held, &spec.dtype), ctx_len)),
         None => job.module().map(|mtp| load_candle_mtp(mtp, &weights, ctx_len)),
     };
     Ok((Box::new(Llama::new(weights, spec)?), mtp))

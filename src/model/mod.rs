@@ -24,6 +24,7 @@ mod guard;
 pub mod llama;
 pub mod load;
 mod mapped;
+mod mimo;
 pub mod mtp;
 pub mod mtp_file;
 pub mod native;

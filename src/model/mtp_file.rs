@@ -114,9 +114,9 @@ impl MtpConfig {
 }
 
 /// A Llama block as a module's.
-struct LlamaBlock {
-    block: Block,
-    config: LlamaConfig,
+pub(super) struct LlamaBlock {
+    pub(super) block: Block,
+    pub(super) config: LlamaConfig,
 }
 
 impl MtpBlock for LlamaBlock {

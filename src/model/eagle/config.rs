@@ -185,7 +185,7 @@ impl EagleConfig {
         let usual = || Some(vec![2, target / 2, target.checked_sub(3)?]);
         let layers = self.layers.clone().or_else(usual).filter(|layers| layers.iter().all(|layer| *layer <= target));
         layers.ok_or_else(|| {
-            let asked = self.layers.as_ref().map_or_else(|| "the usual ones".to_owned(), |layers| format!("{layers:?}"));
+            let asked = self.layers.as_ref().map_or_else(|| "2, the middle one and the third from the end".to_owned(), |layers| format!("{layers:?}"));
             ModelError::Unsupported(format!(
                 "the EAGLE-3 head reads the states in front of layers {asked} ('eagle_aux_hidden_state_layer_ids') and the target has {target} layers; it was made for another target"
             ))

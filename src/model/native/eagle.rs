@@ -6,54 +6,22 @@
 
 use std::sync::Arc;
 
-use half::bf16;
-
 use super::{
     cache::{AngleTable, KvCache, KvShape},
+    eagle_file::{EagleWeights, Packer},
     head,
-    kernel::{Acts, BLOCK, Encoding, LANES, Load, MAX_ROWS, Norm, Onto, Operand},
-    layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
+    kernel::{Acts, BLOCK, LANES, Load, MAX_ROWS, Norm, Onto, Operand},
+    layer::{BlockShape, NormWeight, Pass, Scratch},
     llama::{NativeLlama, Weights},
     load::check_shape,
-    matrix::{Bits, Cpu, Matrix, Part, RowOrder},
-    mtp::{MtpStorage, transpose, untranspose},
+    matrix::{Bits, Cpu, Matrix},
+    mtp::MtpStorage,
+    turn::{transpose, untranspose},
 };
 use crate::{
     model::{Forward, ModelError, MtpModule, Rows, Tap, eagle::Plan, eagle::StatesNorm},
-    protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId},
+    protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotPosition, SlotZero, TokenId},
 };
-
-/// What a head has of its own; copies share the matrices.
-#[derive(Clone, Debug)]
-struct EagleWeights {
-    fc: Matrix, // [d, states · target's d]
-    states_norms: Vec<NormWeight>,
-    embedding_norm: NormWeight,
-    hidden_norm: NormWeight,
-    layer: Layer, // its q, k and v read [embedding ; hidden]
-    final_norm: NormWeight,
-    /// None where the target's serves.
-    embedding: Option<Matrix>,
-}
-
-impl EagleWeights {
-    fn bytes(&self) -> usize {
-        self.fc.bytes() + self.layer.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes)
-    }
-
-    /// As they run when their norms mean this.
-    fn meant(self: &Arc<Self>, form: NormForm) -> Arc<Self> {
-        if form == NormForm::Weight {
-            return Arc::clone(self);
-        }
-        let mut meant = Self::clone(self);
-        let others = meant.layer.head_norms.iter_mut().flatten().chain(&mut meant.states_norms);
-        let norms =
-            [&mut meant.embedding_norm, &mut meant.hidden_norm, &mut meant.final_norm, &mut meant.layer.ffn_norm];
-        norms.into_iter().chain(others).flatten().flatten().for_each(|weight| *weight += 1.0);
-        Arc::new(meant)
-    }
-}
 
 /// A head with its cache.
 #[derive(Debug)]
@@ -76,75 +44,6 @@ pub struct NativeEagle {
     acts: Acts,
     /// Rows and tiles on their way: normed halves, states.
     rows: [Vec<[f32; LANES]>; 3],
-}
-
-/// Packs a head's tensors.
-struct Packer<'a> {
-    plan: &'a Plan,
-    cpu: &'a Cpu,
-    storage: MtpStorage,
-}
-
-impl Packer<'_> {
-    fn pack(&self, k: usize, rows: &[f32], bits: Bits) -> Matrix {
-        match self.storage {
-            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, bits),
-            MtpStorage::Bf16 => {
-                let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
-                let part =
-                    Part { encoding: Encoding::Bf16, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
-                Matrix::pack(self.cpu, k, &[part])
-            }
-        }
-    }
-
-    fn matrix(&self, part: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
-        Ok(self.pack(k, &self.plan.matrix(part, [rows, k])?, Bits::Eight))
-    }
-
-    fn norm(&self, part: &str, width: usize) -> Result<NormWeight, ModelError> {
-        Ok(self.plan.norm(part, width)?.as_chunks::<LANES>().0.to_vec())
-    }
-
-    fn layer(&self, shape: &BlockShape) -> Result<Layer, ModelError> {
-        let BlockShape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = *shape;
-        let part = |name: &str| format!("layers.0.{name}");
-        let mut qkv = Vec::new();
-        for (name, heads) in [("q", heads), ("k", kv_heads), ("v", kv_heads)] {
-            qkv.extend(self.plan.matrix(&part(&format!("self_attn.{name}_proj")), [heads * head_dim, 2 * d])?);
-        }
-        let head_norms = match self.plan.config.block.qk_norm {
-            true => {
-                Some([self.norm(&part("self_attn.q_norm"), head_dim)?, self.norm(&part("self_attn.k_norm"), head_dim)?])
-            }
-            false => None,
-        };
-        Ok(Layer {
-            attn_norm: Vec::new(), // both halves are normed before
-            qkv: self.pack(2 * d, &qkv, Bits::Eight),
-            head_norms,
-            out: self.matrix(&part("self_attn.o_proj"), d, heads * head_dim)?,
-            ffn_norm: self.norm(&part("post_attention_layernorm"), d)?,
-            gate: self.matrix(&part("mlp.gate_proj"), d_ff, d)?,
-            up: self.matrix(&part("mlp.up_proj"), d_ff, d)?,
-            down: self.matrix(&part("mlp.down_proj"), d, d_ff)?,
-        })
-    }
-
-    fn weights(&self, shape: &BlockShape) -> Result<EagleWeights, ModelError> {
-        let d = shape.d_model;
-        let lanes = |weight: Vec<f32>| weight.as_chunks::<LANES>().0.to_vec();
-        let own = self.plan.file.has("embed_tokens.weight");
-        Ok(EagleWeights {
-            fc: self.matrix("fc", d, self.plan.fused())?,
-            states_norms: self.plan.states_norms()?.into_iter().map(lanes).collect(),
-            embedding_norm: self.norm("layers.0.input_layernorm", d)?,
-            hidden_norm: self.norm("layers.0.hidden_norm", d)?,
-            layer: self.layer(shape)?,
-            final_norm: self.norm("norm", d)?,
-            embedding: own.then(|| self.matrix("embed_tokens", self.plan.config.block.vocab, d)).transpose()?,
-        })
-    }
 }
 
 impl NativeEagle {

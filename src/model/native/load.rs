@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::{
     cache::{AngleTable, KvCache, KvShape},
-    kernel::{BLOCK, LANES, MAX_HEAD_DIM},
+    kernel::{BLOCK, Encoding, LANES, MAX_HEAD_DIM},
     layer::{BlockShape, Layer, NormWeight},
     llama::{NativeLlama, Weights},
-    matrix::{Cpu, Matrix, RowOrder},
+    matrix::{Cpu, Matrix, Part, RowOrder},
+    mtp::MtpWeights,
     tensors::{RawTensor, Tensors},
 };
 use crate::model::{ModelError, ModelSpec, config::LlamaConfig, rope::PairOrder, source::Source};
@@ -27,6 +28,15 @@ pub(super) fn llama(source: &Source, ctx_len: usize, cpu: Cpu) -> Result<NativeL
     let weights = Weights { cpu, shape, layers, final_norm, embedding, head };
     let spec = spec(source, &config, &weights, kv);
     Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), angles))
+}
+
+/// Reads the draft module of this index that comes with the model in `source`.
+pub(super) fn module(
+    source: &Source,
+    config: &LlamaConfig,
+    (cpu, index): (&Cpu, usize),
+) -> Result<MtpWeights, ModelError> {
+    Loader { tensors: Tensors(source), cpu, shape: block_shape(config), config }.module(index)
 }
 
 fn unsupported(what: impl std::fmt::Display) -> ModelError {
@@ -99,6 +109,28 @@ impl Loader<'_> {
         })
     }
 
+    /// A draft module that comes with the model: its block stands behind the model's.
+    fn module(&self, index: usize) -> Result<MtpWeights, ModelError> {
+        let (d, block) = (self.shape.d_model, self.config.layers + index);
+        let part = |name: &str| format!("blk.{block}.nextn.{name}.weight");
+        let project = self.tensors.0.stored(&part("eh_proj"), &[d, 2 * d])?.to_f32(&[d, 2 * d])?;
+        let half = |second: bool| {
+            let rows = project.chunks_exact(2 * d).map(|row| row.split_at(d));
+            let bytes = rows.flat_map(|(left, right)| if second { right } else { left }).flat_map(|x| x.to_le_bytes());
+            let bytes: Vec<u8> = bytes.collect();
+            let part = Part { encoding: Encoding::F32, rows: d, bytes: &bytes, order: RowOrder::Stored };
+            Matrix::pack(self.cpu, d, &[part])
+        };
+        Ok(MtpWeights {
+            embedding_norm: self.norm(&part("enorm"), d)?,
+            hidden_norm: self.norm(&part("hnorm"), d)?,
+            from_embedding: half(false),
+            from_hidden: half(true),
+            layer: self.layer(block)?,
+            final_norm: self.norm(&part("shared_head_norm"), d)?,
+        })
+    }
+
     fn qkv(&self, name: &dyn Fn(&str) -> String) -> Result<Matrix, ModelError> {
         let BlockShape { d_model: d, head_dim, heads, kv_heads, .. } = self.shape;
         let turned = match self.tensors.0.pair_order(self.config) {
@@ -110,7 +142,14 @@ impl Loader<'_> {
         let stored = parts.iter().map(read).collect::<Result<Vec<RawTensor<'_>>, _>>()?;
         let packed: Vec<_> =
             stored.iter().zip(parts).map(|(raw, (_, heads, order))| raw.part(heads * head_dim, order)).collect();
-        let matrix = Matrix::pack(self.cpu, d, &packed);
+        let mut matrix = Matrix::pack(self.cpu, d, &packed);
+        if self.config.architecture.biases_qkv() {
+            let read = |&(part, heads, _): &(&str, usize, RowOrder)| {
+                self.tensors.0.vector(&name(part).replace(".weight", ".bias"), heads * head_dim)
+            };
+            // heads are whole tiles, and rows of biased families are not turned
+            matrix = matrix.with_bias(&parts.iter().map(read).collect::<Result<Vec<_>, _>>()?.concat());
+        }
         parts.iter().for_each(|(part, ..)| self.tensors.0.release(&name(part)));
         Ok(matrix)
     }

@@ -77,6 +77,7 @@ pub(super) struct Matrix {
     rows: usize,
     k: usize,
     panels: Vec<Panel>,
+    bias: Option<Arc<Vec<[f32; LANES]>>>, // [tiles]
 }
 
 /// Tiles of one form.
@@ -92,7 +93,15 @@ impl Matrix {
     pub(super) fn pack(cpu: &Cpu, k: usize, parts: &[Part<'_>]) -> Self {
         let same_form = |a: &Part<'_>, b: &Part<'_>| a.encoding == b.encoding;
         let panels = parts.chunk_by(same_form).map(|parts| Panel::pack(cpu, k, parts));
-        Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect() }
+        Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect(), bias: None }
+    }
+
+    /// Adds a bias to what comes out, one number a row; parts must be whole tiles.
+    pub(super) fn with_bias(mut self, bias: &[f32]) -> Self {
+        let mut lanes = vec![[0.0; LANES]; self.tiles()];
+        lanes.as_flattened_mut()[..bias.len()].copy_from_slice(bias);
+        self.bias = Some(Arc::new(lanes));
+        self
     }
 
     /// Packs rows of plain numbers in blocks of 8-bit codes, or of 4-bit ones: lossy, for drafters.
@@ -122,7 +131,12 @@ impl Matrix {
                 copy_row(form, block, from % LANES, to_block, to % LANES);
             }
         }
-        Some(Self { rows: rows.len(), k: self.k, panels: vec![Panel { form, tiles, bytes: Arc::new(bytes) }] })
+        Some(Self {
+            rows: rows.len(),
+            k: self.k,
+            panels: vec![Panel { form, tiles, bytes: Arc::new(bytes) }],
+            bias: None,
+        })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -159,6 +173,10 @@ impl Matrix {
     /// `out[m] (+)= tile · acts`, 16 outputs a row.
     pub(super) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
         kernel::multiply(cpu.isa, self.tile(tile), acts, onto, out);
+        if let Some(bias) = &self.bias {
+            let bias = &bias[tile];
+            out.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias));
+        }
     }
 
     /// Row `index` as plain numbers.

@@ -9,6 +9,7 @@
 mod batch;
 mod cache;
 mod eagle;
+mod eagle_file;
 mod head;
 pub mod kernel;
 mod layer;
@@ -22,6 +23,7 @@ mod tensors;
 mod testing;
 mod threads;
 mod tree;
+mod turn;
 
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
 pub use eagle::NativeEagle;

@@ -18,9 +18,12 @@ use super::{
     load::check_shape,
     matrix::{Bits, Matrix},
     mtp_file::MtpFile,
+    turn::{transpose, untranspose},
 };
 use crate::{
-    model::{Forward, ModelError, MtpModule, Rows, mtp_file::MtpConfig, rope::RopeSpec},
+    model::{
+        Forward, ModelError, MtpModule, Rows, config::LlamaConfig, mtp_file::MtpConfig, rope::RopeSpec, source::Source,
+    },
     protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId},
 };
 
@@ -145,6 +148,42 @@ impl NativeMtp {
         depth: usize,
     ) -> Result<Self, ModelError> {
         Self::build((safetensors, depth), config, target, MtpStorage::default())
+    }
+
+    /// The module of this index that comes with the target in `source`, whose head it shares.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged.
+    pub fn own(
+        source: &Source,
+        (config, spec): (&LlamaConfig, MtpSpec),
+        target: &NativeLlama,
+        index: usize,
+    ) -> Result<Self, ModelError> {
+        let shared = Arc::clone(&target.weights);
+        let stored = Arc::new(super::load::module(source, config, (&shared.cpu, index))?);
+        let (shape, kv) = (shared.shape, KvShape { layers: 1, ..target.cache.shape() });
+        Ok(Self {
+            weights: stored.meant(spec.norm),
+            stored,
+            spec,
+            held: None,
+            shape,
+            head: Arc::new(shared.head.clone()),
+            vocab: (0..shared.head.rows() as u32).map(TokenId).collect(),
+            cache: KvCache::new(kv),
+            angles: AngleTable::new(&config.rope, shape.head_dim, kv.ctx_len + 1),
+            scratch: Scratch::default(),
+            acts: Default::default(),
+            rows: Vec::new(),
+            target: shared,
+        })
+    }
+
+    /// Bytes that the module's matrices take, a head that is shared with the target not counted.
+    #[must_use]
+    pub fn own_bytes(&self) -> usize {
+        self.weights.bytes()
     }
 
     fn build(
@@ -287,24 +326,6 @@ impl NativeMtp {
         let recycled = if self.spec.recycle == Recycle::PreNorm { residual } else { out };
         let hidden = Rows::new(recycled.into_flattened(), d);
         Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden, stats })
-    }
-}
-
-/// `[m][d / 16] -> [d / 16][m]`
-pub(super) fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {
-    for (row, from) in rows.chunks_exact(rows.len() / m).enumerate() {
-        for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(from) {
-            *to = *tile;
-        }
-    }
-}
-
-/// `[d / 16][m] -> [m][d / 16]`
-pub(super) fn untranspose(tiles: &[[f32; LANES]], m: usize, rows: &mut [[f32; LANES]]) {
-    for (row, to) in rows.chunks_exact_mut(tiles.len() / m).enumerate() {
-        for (from, to) in tiles[row..].iter().step_by(m).zip(to) {
-            *to = *from;
-        }
     }
 }
 
