@@ -108,6 +108,8 @@ fn record_the_lessons() {
             required: true,
         }),
         draft_model: None,
+        rollback: Rollback::default(),
+        draft_vocab: None,
     };
     for Run { name, prompt, settings } in runs() {
         let options = RecordOptions { force: true, text: TextPolicy::Full };

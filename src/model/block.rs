@@ -307,7 +307,7 @@ impl Block {
 /// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over keys and
 /// values of `n` positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
 /// heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
-fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
+pub(super) fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
     let (heads, m, head_dim) = q.dims3()?;
     let (kv_heads, n, _) = keys.dims3()?; // [kv, n, hd]
     let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;

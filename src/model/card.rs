@@ -81,7 +81,7 @@ impl Card {
             rope_scaling: scaling(&config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
-            kv_bytes_per_token: config.layers as u64 * per_layer,
+            kv_bytes_per_token: config.attending_layers() as u64 * per_layer,
             tokenizer,
             ends,
             has_template,

@@ -14,6 +14,8 @@ pub enum Architecture {
     Llama,
     /// Qwen3 without experts: Llama with normed queries and keys.
     Qwen3,
+    /// Qwen3.5 without experts (3.6 and 3.8 alike): linear layers between gated attention.
+    Qwen35,
 }
 
 /// Names of families that are known and not run, and what they are.
@@ -24,9 +26,6 @@ const DECLINED: &[(&str, &str)] = &[
     ("qwen3_moe", "a mixture of experts"),
     ("qwen3next", "Qwen3-Next, a mixture of experts"),
     ("qwen3_next", "Qwen3-Next, a mixture of experts"),
-    ("qwen35", "Qwen3.5"),
-    ("qwen3_5", "Qwen3.5"),
-    ("qwen3_5_text", "Qwen3.5"),
     ("qwen35moe", "Qwen3.5 with experts"),
     ("qwen3_5_moe", "Qwen3.5 with experts"),
     ("llama4", "Llama 4, a mixture of experts"),
@@ -69,7 +68,7 @@ const DECLINED: &[(&str, &str)] = &[
 ];
 
 /// What runs, for messages.
-const RUNS: &str = "this version runs llama and qwen3";
+const RUNS: &str = "this version runs llama, qwen3 and qwen3.5";
 
 impl Architecture {
     /// By `general.architecture` of a GGUF file.
@@ -92,6 +91,7 @@ impl Architecture {
         match name {
             "llama" => Ok(Self::Llama),
             "qwen3" => Ok(Self::Qwen3),
+            "qwen35" | "qwen3_5" | "qwen3_5_text" => Ok(Self::Qwen35),
             other => Err(ModelError::Unsupported(match DECLINED.iter().find(|(name, _)| *name == other) {
                 Some((name, what)) => format!("the {kind} '{name}' is {what}, which is not supported yet; {RUNS}"),
                 None => format!("the {kind} '{}' is not supported yet; {RUNS}", clean(other)),
@@ -105,19 +105,20 @@ impl Architecture {
         match self {
             Self::Llama => "llama",
             Self::Qwen3 => "qwen3",
+            Self::Qwen35 => "qwen35",
         }
     }
 
     /// Whether queries and keys are normed head by head.
     pub(super) const fn norms_heads(self) -> bool {
-        matches!(self, Self::Qwen3)
+        matches!(self, Self::Qwen3 | Self::Qwen35)
     }
 
     /// Order of rotary pairs in GGUF files: llama's were permuted by the converter.
     pub(super) const fn gguf_pairs(self) -> PairOrder {
         match self {
             Self::Llama => PairOrder::Interleaved,
-            Self::Qwen3 => PairOrder::HalfSplit,
+            Self::Qwen3 | Self::Qwen35 => PairOrder::HalfSplit,
         }
     }
 }

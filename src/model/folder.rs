@@ -20,6 +20,7 @@ use super::eagle::EagleConfig;
 use super::error::{clean, name_of};
 use super::fp8;
 use super::mapped::Mapped;
+use super::qwen35;
 use super::side_files::SideFiles;
 use super::source::Stored;
 
@@ -150,6 +151,17 @@ impl Folder {
             _ => {}
         }
         let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        if let Some(own) = qwen35::module(part) {
+            return Some(own.to_owned());
+        }
+        // the draft module counts as one more layer, and is called otherwise in the checkpoint
+        let (prefix, layer) = match layer.parse::<usize>().ok()?.checked_sub(self.config.layers()) {
+            Some(module) => ("mtp.", module.to_string()),
+            None => (prefix, layer.to_owned()),
+        };
+        if let Some(own) = qwen35::part(part) {
+            return Some(format!("{prefix}layers.{layer}.{own}"));
+        }
         let part = part.strip_suffix(".weight")?;
         let (_, own) = PARTS.iter().find(|(gguf, _)| *gguf == part)?;
         Some(format!("{prefix}layers.{layer}.{own}.weight"))

@@ -3,6 +3,8 @@
 //! A recipe is plain data and may cross threads; what it makes may not, so the thread that runs the
 //! model is the one that loads it.
 
+mod hybrid;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use super::llama::{Llama, LlamaWeights, device_name};
 use super::mtp::CandleMtp;
 use super::mtp_file::MtpConfig;
 use super::native::{NativeLlama, NativeMtp};
+use super::qwen35::DraftVocab;
 use super::source::Source;
 use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
@@ -45,6 +48,21 @@ pub struct Recipe {
     pub mtp: Option<MtpRecipe>,
     /// A second model that drafts: a file or folder as for the target.
     pub draft_model: Option<PathBuf>,
+    /// How rejected rows are taken back where layers are recurrent.
+    pub rollback: Rollback,
+    /// Tokens that a module which comes with the target may propose; none = all.
+    pub draft_vocab: Option<DraftVocab>,
+}
+
+/// How rejected rows are taken back where layers are recurrent. Either way the states are the same to the
+/// bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rollback {
+    /// A copy of the state behind each row of a verify pass.
+    #[default]
+    Snapshots,
+    /// The rows' inputs are kept, and the states worked out again: little memory, a little time.
+    Replay,
 }
 
 /// Context length when none is asked for: enough for a long chat, small enough for a laptop.
@@ -238,7 +256,10 @@ impl Job<'_> {
             WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
         };
         let per_position = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 4 * kv_size;
-        Need { weights, dtype, cache: config.layers as u64 * per_position * ctx_len as u64, ctx_len }
+        let kv = config.attending_layers() as u64 * per_position * ctx_len as u64;
+        // the present state, and a copy for each row of a round of default length
+        let states = config.hybrid.as_ref().map_or(0, |hybrid| 8 * hybrid.state_bytes());
+        Need { weights, dtype, cache: kv + states, ctx_len }
     }
 }
 
@@ -279,6 +300,11 @@ fn suits_native(recipe: &Recipe) -> bool {
 
 fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
     let recipe = job.recipe;
+    if job.config.hybrid.is_some() {
+        return Err(ModelError::Unsupported(
+            "the native backend has no recurrent layers yet; choose --backend candle for Qwen3.5".into(),
+        ));
+    }
     if !suits_native(recipe) {
         return Err(ModelError::Unsupported(
             "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
@@ -325,6 +351,9 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     let (held, dtype) = weight_type(recipe.dtype, source, &device);
     if device.is_cpu() {
         job.need(held, 4).check(fit::available())?;
+    }
+    if config.hybrid.is_some() {
+        return hybrid::load(job, (held, dtype, &device), progress);
     }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);
