@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
 use draftscope::protocol::{
     Baseline, DraftLenMode, Lane, Message, Prompt, Rival, Sampling, Settings, Speaker, VerifyRule,
 };

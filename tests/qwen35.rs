@@ -469,7 +469,7 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
                     f,
                     "rope_parameters",
                     json!({"rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]}),
-                )
+                );
             },
             "'mrope_section' covers 4 pairs",
         ),
@@ -500,7 +500,7 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
 #[test]
 fn a_module_given_by_hand_or_a_backend_without_states_is_declined_by_name() {
     let own = asked(&path("qwen35"));
-    let by_hand = Recipe { mtp: own.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp }), ..own.clone() };
+    let by_hand = Recipe { mtp: own.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp }), ..own };
     let error = load(&by_hand, &mut |_, _, _| {}).err().unwrap().to_string();
     assert!(error.contains("brings its own"), "{error}");
 }

@@ -166,6 +166,8 @@ pub struct Loaded {
     pub draft_model: Option<Result<DraftModel, String>>,
     /// What the user should know: a drafter that was left out, say.
     pub notice: Option<String>,
+    /// Why another backend runs than one would expect.
+    pub backend_notice: Option<String>,
 }
 
 /// A second model that drafts.
@@ -200,7 +202,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         Err(error) => (None, Some(Err(error))),
     };
     let job = Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref() };
-    let (target, mtp) = load_backend(&job, progress)?;
+    let (target, mtp, backend_notice) = load_backend(&job, progress)?;
     let (mtp, notice) = match (refused.or(mtp), recipe.mtp.as_ref()) {
         // whatever is wrong with a draft model, decoding goes on without it
         (Some(Err(error)), _) if eagle::is_asked_for(recipe) => {
@@ -219,7 +221,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         _ => (None, Vec::new()),
     };
     let draft_model = draft_model::load(recipe, (&codec, ctx_len), progress);
-    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice })
+    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice })
 }
 
 /// Hears (what is being loaded, units done, units in all).
@@ -263,21 +265,26 @@ impl Job<'_> {
     }
 }
 
-fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+/// Target, drafter, and why the native backend does not run them where it was not asked for by name.
+type OnBackend = (Box<dyn Model>, Option<Result<Drafting, ModelError>>, Option<String>);
+
+fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let Job { recipe, source, .. } = *job;
     check_dtype(recipe.dtype, source)?;
+    let without = |(target, mtp): TargetAndDrafter| (target, mtp, None);
     if recipe.backend == Backend::Candle || (recipe.backend == Backend::Auto && !suits_native(recipe)) {
-        return load_candle(job, progress);
+        return load_candle(job, progress).map(without);
     }
     match load_native(job, progress) {
         // a file that the native kernels decline still runs on candle, unless they were asked for
-        Err(ModelError::Unsupported(why)) if recipe.backend == Backend::Auto => {
-            load_candle(job, progress).map_err(|error| match error {
-                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({why})")),
+        Err(ModelError::Unsupported(reason)) if recipe.backend == Backend::Auto => {
+            let loaded = load_candle(job, progress).map_err(|error| match error {
+                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({reason})")),
                 error => error,
-            })
+            });
+            loaded.map(|(target, mtp)| (target, mtp, Some(format!("candle runs this target: {reason}"))))
         }
-        loaded => loaded,
+        loaded => loaded.map(without),
     }
 }
 
@@ -302,7 +309,7 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     let recipe = job.recipe;
     if job.config.hybrid.is_some() {
         return Err(ModelError::Unsupported(
-            "the native backend has no recurrent layers yet; choose --backend candle for Qwen3.5".into(),
+            "the native backend has no recurrent layers; --backend candle runs Qwen3.5".into(),
         ));
     }
     if !suits_native(recipe) {

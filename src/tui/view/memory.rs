@@ -65,8 +65,27 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             rows.push(("drafter KV", kv));
         }
     }
-    rows.push(("cache holds", format!("{} positions at most", header.ctx_len)));
+    rows.push(match states(screen, header) {
+        Some(states) => ("state, copies", states),
+        None => ("cache holds", format!("{} positions at most", header.ctx_len)),
+    });
     rows
+}
+
+/// The recurrent state, which does not grow with the text, and what is kept to take rows back; none
+/// without linear layers.
+fn states(screen: Screen, header: &Header) -> Option<String> {
+    let model = &header.model;
+    let rows = u64::from(screen.session.settings().draft_len) + 1;
+    let kept = if model.snapshot_bytes == model.state_bytes { "copies" } else { "rows to replay" };
+    (model.state_bytes > 0).then(|| {
+        format!(
+            "{} + {} ({rows} {kept} × {})",
+            bytes(model.state_bytes),
+            bytes(model.snapshot_bytes * rows),
+            bytes(model.snapshot_bytes)
+        )
+    })
 }
 
 /// Target and drafter on one line each of weights and caches.
