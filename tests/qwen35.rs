@@ -18,7 +18,7 @@ use draftscope::protocol::{
     Convention, Drafting, EventKind, Feed, Message, MtpOverride, Pairing, Settings, SlotPosition, SlotZero, TokenId,
 };
 use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, MtpDrafter, NgramDrafter, NoDrafter, RandomDrafter};
+use draftscope::speculate::drafter::{Drafter, ModelDrafter, MtpDrafter, NgramDrafter, NoDrafter, RandomDrafter};
 use serde_json::json;
 
 const FORMS: [&str; 2] = ["qwen35", "qwen35.gguf"];
@@ -274,22 +274,24 @@ fn greedy_text_is_the_oracles_and_speculation_changes_nothing() {
     const LEN: usize = 210;
     let golden = Golden::of("qwen35");
     let prompt = &golden.tokens("tokens")[..8];
-    for name in FORMS {
-        for rollback in [Rollback::Snapshots, Rollback::Replay] {
-            let Loaded { target, mtp, .. } = open_as(name, |recipe| Recipe { rollback, ..recipe });
-            let module = mtp.unwrap().0;
-            let plain = decode(target.fork().unwrap(), Box::new(NoDrafter), &with_k(0), prompt, LEN).text;
-            assert_eq!(plain, golden.tokens("greedy")[..LEN], "{name}");
-            for k in 1..=6 {
-                let drafters: [(&str, Box<dyn Drafter>); 3] = [
-                    ("mtp", Box::new(MtpDrafter::new(module.fork().unwrap()))),
-                    ("ngram", Box::new(NgramDrafter)),
-                    ("random", Box::new(RandomDrafter)),
-                ];
-                for (who, drafter) in drafters {
-                    let told = decode(target.fork().unwrap(), drafter, &with_k(k), prompt, LEN);
-                    assert_eq!(told.text, plain, "{name} {rollback:?}: {who}, k = {k}");
-                }
+    for (name, rollback) in [("qwen35", Rollback::Snapshots), ("qwen35.gguf", Rollback::Replay)] {
+        let Loaded { target, mtp, .. } = open_as(name, |recipe| Recipe { rollback, ..recipe });
+        let module = mtp.unwrap().0;
+        let plain = decode(target.fork().unwrap(), Box::new(NoDrafter), &with_k(0), prompt, LEN).text;
+        assert_eq!(plain, golden.tokens("greedy")[..LEN], "{name}");
+        for k in 1..=6 {
+            let drafters: [(&str, Box<dyn Drafter>); 4] = [
+                ("mtp", Box::new(MtpDrafter::new(module.fork().unwrap()))),
+                ("ngram", Box::new(NgramDrafter)),
+                ("random", Box::new(RandomDrafter)),
+                ("same model", Box::new(ModelDrafter::new(target.fork().unwrap()))),
+            ];
+            for (who, drafter) in drafters {
+                let told = decode(target.fork().unwrap(), drafter, &with_k(k), prompt, LEN);
+                assert_eq!(told.text, plain, "{name} {rollback:?}: {who}, k = {k}");
+                assert!(told.notices.is_empty(), "{who}: {:?}", told.notices);
+                let fewest = (LEN - 1).div_ceil(usize::from(k) + 1) as u64;
+                assert!(who != "same model" || told.rounds == fewest, "{} rounds at k = {k}", told.rounds);
             }
         }
     }

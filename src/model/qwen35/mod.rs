@@ -202,8 +202,8 @@ impl Qwen35 {
     }
 
     fn run(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
-        let is_prompt = rows == LogitRows::Last;
-        let few = tokens.len() < KEPT_ROWS && !is_prompt;
+        let few = tokens.len() < KEPT_ROWS;
+        let is_prompt = rows == LogitRows::Last && !few;
         let first = self.len;
         self.history.begin(first, &states(&self.memories), tokens.len());
         let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.config.d_model);

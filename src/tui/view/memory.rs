@@ -66,7 +66,7 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
         }
     }
     rows.push(match states(screen, header) {
-        Some(states) => ("state, copies", states),
+        Some(states) => states,
         None => ("cache holds", format!("{} positions at most", header.ctx_len)),
     });
     rows
@@ -74,18 +74,13 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
 
 /// The recurrent state, which does not grow with the text, and what is kept to take rows back; none
 /// without linear layers.
-fn states(screen: Screen, header: &Header) -> Option<String> {
+fn states(screen: Screen, header: &Header) -> Option<(&'static str, String)> {
     let model = &header.model;
     let rows = u64::from(screen.session.settings().draft_len) + 1;
-    let kept = if model.snapshot_bytes == model.state_bytes { "copies" } else { "rows to replay" };
-    (model.state_bytes > 0).then(|| {
-        format!(
-            "{} + {} ({rows} {kept} × {})",
-            bytes(model.state_bytes),
-            bytes(model.snapshot_bytes * rows),
-            bytes(model.snapshot_bytes)
-        )
-    })
+    let label = if model.snapshot_bytes == model.state_bytes { "state + copies" } else { "state + rows" };
+    let kept = bytes(model.snapshot_bytes * rows);
+    let text = format!("{} + {kept} ({rows} × {})", bytes(model.state_bytes), bytes(model.snapshot_bytes));
+    (model.state_bytes > 0).then_some((label, text))
 }
 
 /// Target and drafter on one line each of weights and caches.

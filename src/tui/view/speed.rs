@@ -73,9 +73,9 @@ fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
 fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
     let model = &screen.session.header().filter(|header| header.model.state_bytes > 0)?.model;
     let stats = turn.answer(Lane::Speculative).stats();
-    let took = duration(stats.rollback_us().checked_div(stats.rounds())?);
+    let took = stats.rollback_us().checked_div(stats.rounds())?;
     let how = if model.snapshot_bytes == model.state_bytes { "from copies of the state" } else { "by replaying rows" };
-    Some(format!("rollback {how}: {took} a round"))
+    Some(format!("rollback {how}: {took} µs a round"))
 }
 
 /// What speculation is worth in this turn, in words.
