@@ -11,6 +11,7 @@ use candle_core::{DType, Device, Module, Tensor};
 
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::native::NativeLinear;
 pub use super::rope::PairOrder;
 use super::rope::RopeSpec;
 use super::source::Stored;
@@ -19,11 +20,14 @@ use super::{ModelError, tree_depths};
 /// Most rows for which attention goes row by row; prefill blocks are wider.
 pub const ROW_BY_ROW: usize = 16;
 
-/// A weight matrix `[out, in]`, quantised or dense.
+/// A weight matrix `[out, in]`, quantised or dense, or on the native kernels.
 #[derive(Clone, Debug)]
-pub struct Linear {
-    weight: QMatMul,
-    dense: Option<DType>,
+pub struct Linear(Weight);
+
+#[derive(Clone, Debug)]
+enum Weight {
+    Candle { weight: QMatMul, dense: Option<DType> },
+    Native(NativeLinear),
 }
 
 /// In what a target's matrices are held.
@@ -48,7 +52,7 @@ impl Linear {
             WeightType::Bf16 => DType::BF16,
             WeightType::Stored if weight.is_quantised() => {
                 let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
-                return Ok(Self { weight, dense: None });
+                return Ok(Self(Weight::Candle { weight, dense: None }));
             }
             WeightType::Stored => {
                 let weight = weight.compact();
@@ -66,7 +70,13 @@ impl Linear {
     /// Takes a dense matrix `[out, in]`.
     #[must_use]
     pub fn dense(weight: Tensor) -> Self {
-        Self { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }
+        Self(Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) })
+    }
+
+    /// Takes a matrix on the native kernels.
+    #[must_use]
+    pub fn native(weight: NativeLinear) -> Self {
+        Self(Weight::Native(weight))
     }
 
     /// `[m, in] -> [m, out]`, f32 in and out.
@@ -74,9 +84,16 @@ impl Linear {
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        match self.dense {
-            Some(dtype) if dtype != DType::F32 => Ok(self.weight.forward(&x.to_dtype(dtype)?)?.to_dtype(DType::F32)?),
-            _ => Ok(self.weight.forward(x)?),
+        match &self.0 {
+            Weight::Candle { weight, dense: Some(dtype) } if *dtype != DType::F32 => {
+                Ok(weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32)?)
+            }
+            Weight::Candle { weight, .. } => Ok(weight.forward(x)?),
+            Weight::Native(weight) => {
+                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
+                let width = out.len() / m.max(1);
+                Ok(Tensor::from_vec(out, (m, width), x.device())?)
+            }
         }
     }
 
@@ -85,13 +102,26 @@ impl Linear {
     /// # Errors
     /// When an id is outside the matrix.
     pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(self.weight.embedding(ids)?.to_dtype(DType::F32)?)
+        let weight = match &self.0 {
+            Weight::Candle { weight, .. } => return Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
+            Weight::Native(weight) => weight,
+        };
+        let mut rows = Vec::new();
+        for id in ids.to_vec1::<u32>()? {
+            let none = || ModelError::Vocabulary { token: id, vocab: 0 };
+            rows.extend(weight.row(id as usize).ok_or_else(none)?);
+        }
+        Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
     }
 
     /// Bytes the matrix takes in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        match &self.weight {
+        let weight = match &self.0 {
+            Weight::Candle { weight, .. } => weight,
+            Weight::Native(weight) => return weight.bytes(),
+        };
+        match weight {
             QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
             QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
                 (weight.elem_count() * weight.dtype().size_in_bytes()) as u64

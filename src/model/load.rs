@@ -19,8 +19,8 @@ use super::fit::{self, Need};
 use super::llama::{Llama, LlamaWeights, device_name};
 use super::mtp::CandleMtp;
 use super::mtp_file::MtpConfig;
-use super::native::{NativeLlama, NativeMtp};
-use super::qwen35::DraftVocab;
+use super::native::{NativeCpu, NativeLlama, NativeMtp};
+use super::qwen35::{DraftVocab, Held};
 use super::source::Source;
 use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
@@ -307,18 +307,19 @@ fn suits_native(recipe: &Recipe) -> bool {
 
 fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
     let recipe = job.recipe;
-    if job.config.hybrid.is_some() {
-        return Err(ModelError::Unsupported(
-            "the native backend has no recurrent layers; --backend candle runs Qwen3.5".into(),
-        ));
-    }
     if !suits_native(recipe) {
         return Err(ModelError::Unsupported(
             "the native backend runs stored weights on the CPU; choose --backend candle for another dtype or device"
                 .into(),
         ));
     }
-    job.need(WeightType::Stored, 2).check(fit::available())?;
+    let is_hybrid = job.config.hybrid.is_some();
+    job.need(WeightType::Stored, if is_hybrid { 4 } else { 2 }).check(fit::available())?;
+    if is_hybrid {
+        // matrices run on the native kernels, what is between them row by row
+        let held = Held::Native(NativeCpu::new(recipe.threads));
+        return hybrid::load(job, (held, held_dtype(job.source), &Device::Cpu), progress);
+    }
     progress("target", 0, 1);
     let mut target = NativeLlama::load(job.source, job.ctx_len, recipe.threads)?;
     target.set_sha256(recipe.sha256.clone());
@@ -360,7 +361,7 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
         job.need(held, 4).check(fit::available())?;
     }
     if config.hybrid.is_some() {
-        return hybrid::load(job, (held, dtype, &device), progress);
+        return hybrid::load(job, (Held::Candle(held), dtype, &device), progress);
     }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);

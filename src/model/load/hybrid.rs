@@ -5,30 +5,37 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::{Drafting, Job, Progress, TargetAndDrafter};
-use crate::model::block::WeightType;
 use crate::model::llama::device_name;
-use crate::model::qwen35::{Qwen35, Qwen35Weights, load_module};
+use crate::model::native::NativeCpu;
+use crate::model::qwen35::{Held, Qwen35, Qwen35Weights, load_module};
 use crate::model::{ModelError, ModelSpec, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
 
 /// A Qwen3.5 and the module it brings.
 pub(super) fn load(
     job: &Job<'_>,
-    (held, dtype, device): (WeightType, String, &Device),
+    (held, dtype, device): (Held, String, &Device),
     progress: &mut Progress<'_>,
 ) -> Result<TargetAndDrafter, ModelError> {
     let Job { recipe, source, config, ctx_len } = *job;
+    let native = match &held {
+        Held::Native(cpu) => Some(cpu.clone()),
+        Held::Candle(_) => None,
+    };
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
-    let weights = Arc::new(Qwen35Weights::load(source, ctx_len, (held, device), &mut on_block)?);
+    let weights = Arc::new(Qwen35Weights::load(source, ctx_len, (held.clone(), device), &mut on_block)?);
     let mut info = source.describe(config);
     info.sha256.clone_from(&recipe.sha256);
     let spec = ModelSpec {
         info,
         ctx_len,
-        backend: "candle",
-        device: device_name(device).to_owned(),
+        backend: if native.is_some() { "native" } else { "candle" },
+        device: match &native {
+            Some(cpu) => format!("cpu ({})", cpu.isa()),
+            None => device_name(device).to_owned(),
+        },
         dtype: dtype.clone(),
-        threads: candle_core::utils::get_num_threads(),
+        threads: native.as_ref().map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
     };
     progress("drafter", 0, 1);
     let mtp = recipe.mtp.as_ref().map(|mtp| match mtp.required {
@@ -43,7 +50,7 @@ pub(super) fn load(
 
 fn own_module(
     job: &Job<'_>,
-    (target, held, dtype): (&Arc<Qwen35Weights>, WeightType, String),
+    (target, held, dtype): (&Arc<Qwen35Weights>, Held, String),
 ) -> Result<Drafting, ModelError> {
     let Job { recipe, source, config, ctx_len } = *job;
     let ends = || source.codec().map(|codec| codec.ends().to_vec());

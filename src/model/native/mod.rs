@@ -12,6 +12,7 @@ mod eagle;
 mod head;
 pub mod kernel;
 mod layer;
+mod linear;
 mod llama;
 mod load;
 mod matrix;
@@ -25,5 +26,6 @@ mod tree;
 
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
 pub use eagle::NativeEagle;
+pub use linear::{NativeCpu, NativeLinear};
 pub use llama::NativeLlama;
 pub use mtp::{MtpStorage, NativeMtp};

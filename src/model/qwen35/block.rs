@@ -1,8 +1,9 @@
-//! Layers of Qwen3.5 on candle: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a
+//! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a
 //! gated feed-forward layer, each behind an RMSNorm and added to the residual stream.
 //!
 //! Invariant: as in [`crate::model::block`], up to [`ROW_BY_ROW`] rows attend one by one; the state is always worked
-//! out row by row. Activations are f32 whatever the weights are held in.
+//! out row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! Activations are f32 whatever the weights are held in.
 
 use std::sync::Arc;
 

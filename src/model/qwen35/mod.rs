@@ -1,4 +1,4 @@
-//! Qwen3.5 without experts (3.6 and 3.8 alike) on candle: layers of Gated DeltaNet between layers of gated
+//! Qwen3.5 without experts (3.6 and 3.8 alike), matrices on candle or on the native kernels: layers of Gated DeltaNet between layers of gated
 //! attention, zero-centred norms, partly rotated heads, and a draft module of its own.
 //!
 //! Invariant: between calls every KV cache holds exactly `len` positions and every state is that behind `len`
@@ -21,7 +21,7 @@ use self::block::{DeltaRows, Layer, Memory, Mixer};
 use self::delta::{DeltaState, DeltaWeights};
 use self::history::{History, KEPT_ROWS, States, Step};
 use self::reader::Reader;
-use super::block::{Linear, PairOrder, Place, RmsNorm, Rope, WeightType};
+use super::block::{Linear, PairOrder, Place, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::load::Rollback;
@@ -34,6 +34,7 @@ pub use self::config::Hybrid;
 pub(super) use self::config::HybridKeys;
 pub use self::module::{DraftVocab, load_module};
 pub(super) use self::names::{module, part};
+pub use self::reader::Held;
 
 /// Rows of a prefill that run at once: bounds the memory of attention scores.
 const PREFILL_ROWS: usize = 256;
@@ -59,7 +60,7 @@ impl Qwen35Weights {
     pub fn load(
         source: &Source,
         ctx_len: usize,
-        (held, device): (WeightType, &Device),
+        (held, device): (Held, &Device),
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
         let config = source.config()?;

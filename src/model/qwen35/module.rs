@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::Qwen35Weights;
-use super::reader::Reader;
-use crate::model::block::{Linear, WeightType};
+use super::reader::{Held, Reader};
+use crate::model::block::Linear;
 use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
 use crate::model::source::Source;
 use crate::model::{ModelError, block::PairOrder, block::Rope};
@@ -52,7 +52,7 @@ impl DraftVocab {
 /// When a tensor is missing, misshapen or damaged.
 pub fn load_module(
     source: &Source,
-    held: WeightType,
+    held: Held,
     (target, ctx_len): (&Arc<Qwen35Weights>, usize),
     vocab: Option<Vec<TokenId>>,
 ) -> Result<Option<CandleMtp>, ModelError> {

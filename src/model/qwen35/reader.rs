@@ -14,12 +14,22 @@ use super::delta::{DeltaWeights, HeadOrder};
 use crate::model::ModelError;
 use crate::model::block::{Linear, RmsNorm, WeightType};
 use crate::model::config::LlamaConfig;
+use crate::model::native::{NativeCpu, NativeLinear};
 use crate::model::source::Source;
+
+/// What runs the matrices, and in what they are held.
+#[derive(Clone, Debug)]
+pub enum Held {
+    /// candle.
+    Candle(WeightType),
+    /// The native kernels, as stored: a row's bits then do not depend on the rows beside it.
+    Native(NativeCpu),
+}
 
 /// Reads tensors by name.
 pub(super) struct Reader<'a> {
     pub(super) source: &'a Source,
-    pub(super) held: WeightType,
+    pub(super) held: Held,
     pub(super) device: &'a Device,
     pub(super) config: &'a LlamaConfig,
     pub(super) hybrid: &'a Hybrid,
@@ -32,8 +42,12 @@ impl Reader<'_> {
     }
 
     pub(super) fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
+        let held = match &self.held {
+            Held::Candle(held) => *held,
+            Held::Native(cpu) => return NativeLinear::load(self.source, name, [out, input], cpu).map(Linear::native),
+        };
         let weight = self.source.stored(name, &[out, input])?;
-        let linear = Linear::new(weight, [out, input], self.held, self.device)?;
+        let linear = Linear::new(weight, [out, input], held, self.device)?;
         self.source.release(name);
         Ok(linear)
     }
