@@ -3,6 +3,7 @@
 //! A recipe is plain data and may cross threads; what it makes may not, so the thread that runs the
 //! model is the one that loads it.
 
+mod device;
 mod hybrid;
 
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
 use super::{Model, ModelError, ModelSpec, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
+
+pub use self::device::DeviceChoice;
 
 /// What to load, and how.
 #[derive(Clone, Debug)]
@@ -110,44 +113,6 @@ pub enum Backend {
     Candle,
     /// The program's own CPU kernels.
     Native,
-}
-
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// The first GPU this build can use, else the CPU.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The first CUDA device.
-    Cuda,
-    /// The first Metal device.
-    Metal,
-}
-
-impl DeviceChoice {
-    /// Opens the device.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] saying what to build or plug in.
-    pub fn open(self) -> Result<Device, ModelError> {
-        let unavailable = |name: &str, error: &dyn std::fmt::Display| {
-            ModelError::Unsupported(format!(
-                "no {name} device can be used ({error}); build with `--features {name}` or choose --device cpu"
-            ))
-        };
-        match self {
-            Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", &first_line(&error))),
-            Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", &first_line(&error))),
-            Self::Auto => Ok(Device::new_cuda(0).or_else(|_| Device::new_metal(0)).unwrap_or(Device::Cpu)),
-        }
-    }
-}
-
-fn first_line(error: &candle_core::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
 /// Everything that a recipe makes.

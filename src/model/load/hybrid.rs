@@ -17,7 +17,7 @@ pub(super) fn load(
     (held, dtype, device): (Held, String, &Device),
     progress: &mut Progress<'_>,
 ) -> Result<TargetAndDrafter, ModelError> {
-    let Job { recipe, source, config, ctx_len } = *job;
+    let Job { recipe, source, config, ctx_len, .. } = *job;
     let native = match &held {
         Held::Native(cpu) => Some(cpu.clone()),
         Held::Candle(_) => None,
@@ -52,7 +52,7 @@ fn own_module(
     job: &Job<'_>,
     (target, held, dtype): (&Arc<Qwen35Weights>, Held, String),
 ) -> Result<Drafting, ModelError> {
-    let Job { recipe, source, config, ctx_len } = *job;
+    let Job { recipe, source, config, ctx_len, .. } = *job;
     let ends = || source.codec().map(|codec| codec.ends().to_vec());
     let vocab = match &recipe.draft_vocab {
         Some(vocab) => Some(vocab.tokens(config.vocab, &ends()?)?),
