@@ -21,7 +21,7 @@ pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, 
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
 use values::parse_threads;
-pub use values::{BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, Threads, TraceTextArg};
+pub use values::{BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, RollbackArg, Threads, TraceTextArg};
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -125,6 +125,14 @@ pub struct ModelArgs {
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
     #[arg(long, value_name = "DIR")]
     pub mtp: Option<PathBuf>,
+    /// How rejected rows are taken back where layers are recurrent (Qwen3.5): a copy of the state behind each
+    /// verified row, or the rows worked out again, which takes less memory
+    #[arg(long, value_enum, default_value_t = RollbackArg::Snapshots)]
+    pub rollback: RollbackArg,
+    /// Tokens that a module which comes with the target may propose, where its whole head is dear: the N first,
+    /// whose merges are the most frequent, or a file with one token id a line
+    #[arg(long, value_name = "N|FILE")]
+    pub draft_vocab: Option<String>,
 }
 
 /// How to speculate and how to pick tokens.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use common::{real, tiny};
 use draftscope::engine::{self, CostKey, CostMemory, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Recipe};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Recipe, Rollback};
 use draftscope::protocol::{
     Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
 };
@@ -131,6 +131,8 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         ctx_len: Some(512),
         mtp: Some(real::mtp_fp8()),
         draft_model: None,
+        rollback: Rollback::default(),
+        draft_vocab: None,
     };
     let prompts = ["Once upon a time there was a", "def add(a, b):\n", "The five largest cities are 1."];
     for drafter in [DrafterKind::Mtp, DrafterKind::NgramMtp] {

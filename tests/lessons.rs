@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
 use draftscope::protocol::{
     Baseline, DraftLenMode, Lane, Message, Prompt, Rival, Sampling, Settings, Speaker, VerifyRule,
 };
@@ -108,6 +108,8 @@ fn record_the_lessons() {
             required: true,
         }),
         draft_model: None,
+        rollback: Rollback::default(),
+        draft_vocab: None,
     };
     for Run { name, prompt, settings } in runs() {
         let options = RecordOptions { force: true, text: TextPolicy::Full };

@@ -38,6 +38,15 @@ pub enum DtypeArg {
     Bf16,
 }
 
+/// How states are taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RollbackArg {
+    /// A copy of the state behind each verified row.
+    Snapshots,
+    /// The rows are worked out again from the last state.
+    Replay,
+}
+
 /// `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {

@@ -24,16 +24,18 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{
-    BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, RivalArgs, Threads,
-    TraceArgs, TraceTextArg,
+    BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, RivalArgs, RollbackArg,
+    Threads, TraceArgs, TraceTextArg,
 };
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::eagle::EagleConfig;
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
+use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::side_files::SideFiles;
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Lane, Leniency, Message, Prompt, Rival, Sampling, Settings, Speaker,
+    TokenId,
 };
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
@@ -191,6 +193,11 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
             Some(model) => Some(store.resolve(Some(model), &mut Terminal::default())?),
             None => None,
         },
+        rollback: match args.rollback {
+            RollbackArg::Snapshots => Rollback::Snapshots,
+            RollbackArg::Replay => Rollback::Replay,
+        },
+        draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
     })
 }
 
@@ -198,6 +205,26 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
 pub(crate) fn store() -> Result<Store> {
     let preflight = |folder: &Path| SideFiles::of(folder).preflight().map_err(|error| error.to_string());
     Ok(Store::from_env()?.with_preflight(preflight))
+}
+
+/// A number of tokens, or a file that lists them.
+fn draft_vocab(text: &str) -> Result<DraftVocab> {
+    if let Ok(count) = text.parse() {
+        return Ok(DraftVocab::First(count));
+    }
+    const MOST: u64 = 16 << 20;
+    let size = std::fs::metadata(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?.len();
+    if size > MOST {
+        bail!("--draft-vocab: {text} is {size} bytes long; a list of token ids takes at most {MOST}");
+    }
+    let list = std::fs::read_to_string(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?;
+    let ids = list.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(at, line)| {
+        line.trim()
+            .parse()
+            .map(TokenId)
+            .with_context(|| format!("--draft-vocab: line {} of {text} is no token id", at + 1))
+    });
+    Ok(DraftVocab::Tokens(ids.collect::<Result<_>>()?))
 }
 
 /// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.

@@ -11,6 +11,7 @@ use candle_core::{DType, Device, Module, Tensor};
 
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::native::NativeLinear;
 pub use super::rope::PairOrder;
 use super::rope::RopeSpec;
 use super::source::Stored;
@@ -19,12 +20,17 @@ use super::{ModelError, tree_depths};
 /// Most rows for which attention goes row by row; prefill blocks are wider.
 pub const ROW_BY_ROW: usize = 16;
 
-/// A weight matrix `[out, in]`, quantised or dense.
+/// A weight matrix `[out, in]`, quantised or dense, or on the native kernels.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    weight: QMatMul,
-    dense: Option<DType>,
+    weight: Weight,
     bias: Option<Tensor>, // [out], f32
+}
+
+#[derive(Clone, Debug)]
+enum Weight {
+    Candle { weight: QMatMul, dense: Option<DType> },
+    Native(NativeLinear),
 }
 
 /// In what a target's matrices are held.
@@ -38,6 +44,12 @@ pub enum WeightType {
     Bf16,
 }
 
+impl From<Weight> for Linear {
+    fn from(weight: Weight) -> Self {
+        Self { weight, bias: None }
+    }
+}
+
 impl Linear {
     /// Takes a matrix of this shape from a file.
     ///
@@ -49,7 +61,7 @@ impl Linear {
             WeightType::Bf16 => DType::BF16,
             WeightType::Stored if weight.is_quantised() => {
                 let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
-                return Ok(Self { weight, dense: None, bias: None });
+                return Ok(Weight::Candle { weight, dense: None }.into());
             }
             WeightType::Stored => {
                 let weight = weight.compact();
@@ -67,7 +79,13 @@ impl Linear {
     /// Takes a dense matrix `[out, in]`.
     #[must_use]
     pub fn dense(weight: Tensor) -> Self {
-        Self { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight), bias: None }
+        Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }.into()
+    }
+
+    /// Takes a matrix on the native kernels.
+    #[must_use]
+    pub fn native(weight: NativeLinear) -> Self {
+        Weight::Native(weight).into()
     }
 
     /// Adds a bias `[out]` to what comes out.
@@ -81,9 +99,16 @@ impl Linear {
     /// # Errors
     /// When shapes do not fit.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let out = match self.dense {
-            Some(dtype) if dtype != DType::F32 => self.weight.forward(&x.to_dtype(dtype)?)?.to_dtype(DType::F32)?,
-            _ => self.weight.forward(x)?,
+        let out = match &self.weight {
+            Weight::Candle { weight, dense: Some(dtype) } if *dtype != DType::F32 => {
+                weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32)?
+            }
+            Weight::Candle { weight, .. } => weight.forward(x)?,
+            Weight::Native(weight) => {
+                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
+                let width = out.len() / m.max(1);
+                Tensor::from_vec(out, (m, width), x.device())?
+            }
         };
         match &self.bias {
             Some(bias) => Ok(out.broadcast_add(bias)?),
@@ -96,13 +121,26 @@ impl Linear {
     /// # Errors
     /// When an id is outside the matrix.
     pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(self.weight.embedding(ids)?.to_dtype(DType::F32)?)
+        let weight = match &self.weight {
+            Weight::Candle { weight, .. } => return Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
+            Weight::Native(weight) => weight,
+        };
+        let mut rows = Vec::new();
+        for id in ids.to_vec1::<u32>()? {
+            let none = || ModelError::Vocabulary { token: id, vocab: 0 };
+            rows.extend(weight.row(id as usize).ok_or_else(none)?);
+        }
+        Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
     }
 
     /// Bytes the matrix takes in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        match &self.weight {
+        let weight = match &self.weight {
+            Weight::Candle { weight, .. } => weight,
+            Weight::Native(weight) => return weight.bytes(),
+        };
+        match weight {
             QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
             QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
                 (weight.elem_count() * weight.dtype().size_in_bytes()) as u64
@@ -318,7 +356,7 @@ impl Block {
 /// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over keys and
 /// values of `n` positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
 /// heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
-fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
+pub(super) fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
     let (heads, m, head_dim) = q.dims3()?;
     let (kv_heads, n, _) = keys.dims3()?; // [kv, n, hd]
     let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;

@@ -12,6 +12,7 @@ use super::ModelError;
 use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::load::DEFAULT_CTX;
+use super::qwen35::Hybrid;
 use super::rope::RopeScaling;
 use super::source::Source;
 
@@ -50,6 +51,12 @@ pub struct Card {
     pub tensor_bytes: u64,
     /// Bytes of KV cache per token on the native backend (halves); candle's takes twice that.
     pub kv_bytes_per_token: u64,
+    /// Layers that keep a state instead of keys and values.
+    pub linear_layers: usize,
+    /// Bytes of that state; as many for each row that may be taken back.
+    pub state_bytes: u64,
+    /// Whether the file brings a draft module.
+    pub has_mtp: bool,
     /// Kind of tokenizer, or why there is none.
     pub tokenizer: String,
     /// Tokens that end an answer.
@@ -81,7 +88,10 @@ impl Card {
             rope_scaling: scaling(&config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
-            kv_bytes_per_token: config.layers as u64 * per_layer,
+            kv_bytes_per_token: config.attending_layers() as u64 * per_layer,
+            linear_layers: config.hybrid.as_ref().map_or(0, Hybrid::linear_layers),
+            state_bytes: config.hybrid.as_ref().map_or(0, Hybrid::state_bytes),
+            has_mtp: config.hybrid.is_some() && source.has(&format!("blk.{}.nextn.eh_proj.weight", config.layers)),
             tokenizer,
             ends,
             has_template,
@@ -117,6 +127,10 @@ impl Display for Card {
             "shape    {} layers of width {}, {} query heads over {} of {}, feed-forward {}",
             self.layers, self.d_model, self.heads, self.kv_heads, self.head_dim, self.ffn
         )?;
+        if self.linear_layers > 0 {
+            let attending = self.layers - self.linear_layers;
+            writeln!(f, "mixers   {} layers of Gated DeltaNet, {attending} of gated attention", self.linear_layers)?;
+        }
         let head = if self.tied { "the embedding is the head" } else { "a head of its own" };
         writeln!(f, "vocab    {} tokens, {head}", self.vocab)?;
         let scaling = self.rope_scaling.as_ref().map_or_else(String::new, |scaling| format!(", stretched: {scaling}"));
@@ -130,6 +144,15 @@ impl Display for Card {
             DecimalBytes(self.kv_bytes_per_token),
             DecimalBytes(self.kv_bytes_per_token * ctx as u64)
         )?;
+        if self.linear_layers > 0 {
+            writeln!(
+                f,
+                "state    {} whatever the context, and as much for each row that may be taken back (--rollback replay: little)",
+                DecimalBytes(self.state_bytes)
+            )?;
+            let module = if self.has_mtp { "an MTP module of its own" } else { "none of its own" };
+            writeln!(f, "drafter  {module}")?;
+        }
         writeln!(f, "reads    {}", text(&self.tokenizer))?;
         let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();
         writeln!(f, "ends at  {}", if ends.is_empty() { "nothing that is known".to_owned() } else { ends.join(" ") })?;

@@ -7,6 +7,7 @@
 use super::ModelError;
 use super::family::Architecture;
 use super::gguf::GgufFile;
+use super::qwen35::Hybrid;
 use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
 
 /// Largest vocabulary, in tokens: beyond any there is, and small enough for every product of sizes.
@@ -41,6 +42,8 @@ pub struct LlamaConfig {
     pub context_length: usize,
     /// Whether the embedding serves as output head too.
     pub tied: bool,
+    /// Linear layers among those that attend, gates and partly rotated heads: Qwen3.5.
+    pub hybrid: Option<Hybrid>,
 }
 
 impl LlamaConfig {
@@ -61,22 +64,39 @@ impl LlamaConfig {
         };
         let vocab = gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0);
         let head_dim = or("attention.key_length", 1 << 12, d_model / heads)?;
+        // blocks of a draft module are counted among the layers
+        let modules = gguf.number(&key("nextn_predict_layers")).unwrap_or(0);
+        let blocks = gguf.size(&key("block_count"), 1024)?;
+        let layers = usize::try_from(modules).ok().and_then(|modules| blocks.checked_sub(modules)).filter(|n| *n > 0);
+        let layers = layers.ok_or_else(|| {
+            ModelError::Metadata(format!(
+                "'{}' is {blocks} and '{}' is {modules}: no layer is left",
+                key("block_count"),
+                key("nextn_predict_layers")
+            ))
+        })?;
+        let hybrid = match architecture {
+            Architecture::Qwen35 => Some(Hybrid::from_gguf(gguf, layers, head_dim)?),
+            _ => None,
+        };
+        let rotary = hybrid.as_ref().map_or(head_dim, |hybrid| hybrid.rotary);
         let config = Self {
             architecture,
             vocab,
             d_model,
-            layers: gguf.size(&key("block_count"), 1024)?,
+            layers,
             heads,
             kv_heads: or("attention.head_count_kv", 1024, heads)?,
             head_dim,
             ffn: gguf.size(&key("feed_forward_length"), 1 << 20)?,
             norm_eps: gguf.real(&key("attention.layer_norm_rms_epsilon"), None)?,
             qk_norm: architecture.norms_heads(),
-            rope: rope_of(gguf, arch, head_dim)?,
+            rope: rope_of(gguf, arch, rotary)?,
             context_length: gguf.size(&key("context_length"), 1 << 24)?,
             tied: !gguf.has_tensor("output.weight"),
+            hybrid,
         };
-        refuse_extras(gguf, arch, head_dim)?;
+        refuse_extras(gguf, arch, (head_dim, rotary))?;
         config.check((&key("attention.head_count"), &key("attention.head_count_kv")))?;
         Ok(config)
     }
@@ -119,29 +139,45 @@ impl LlamaConfig {
     pub fn matrix_weights(&self) -> u64 {
         let [v, d, q, kv, ffn] =
             [self.vocab, self.d_model, self.q_width(), self.kv_width(), self.ffn].map(|n| n as u64);
-        let block = 2 * d * q + 2 * d * kv + 3 * d * ffn;
-        self.layers as u64 * block + if self.tied { v * d } else { 2 * v * d }
+        let ends = if self.tied { v * d } else { 2 * v * d };
+        let Some(hybrid) = &self.hybrid else {
+            return self.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn) + ends;
+        };
+        let [mixed, values, heads] =
+            [hybrid.delta.channels(), hybrid.delta.value_width(), hybrid.delta.value_heads].map(|n| n as u64);
+        let linear = d * (mixed + 2 * values + 2 * heads);
+        let attending = 3 * d * q + 2 * d * kv; // queries come with as many gates
+        let count = hybrid.linear_layers() as u64;
+        count * linear + (self.layers as u64 - count) * attending + self.layers as u64 * 3 * d * ffn + ends
+    }
+
+    /// Layers that keep keys and values.
+    #[must_use]
+    pub fn attending_layers(&self) -> usize {
+        self.layers - self.hybrid.as_ref().map_or(0, Hybrid::linear_layers)
     }
 }
 
 /// Variants that share the architecture's name.
-fn refuse_extras(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<(), ModelError> {
+fn refuse_extras(gguf: &GgufFile, arch: &str, (head_dim, rotary): (usize, usize)) -> Result<(), ModelError> {
     let unsupported = |what: String| Err(ModelError::Unsupported(format!("{what} are not supported for {arch} files")));
     if gguf.number(&format!("{arch}.expert_count")).is_some_and(|count| count > 0) {
         return unsupported("mixtures of experts".into());
     }
     let applied = |name: &str| {
         let biases = Architecture::of_gguf(arch).is_ok_and(Architecture::biases_qkv);
-        biases && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
+        let is_step = name.ends_with(".ssm_dt.bias"); // of linear layers
+        is_step || biases && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
     };
     if let Some(name) = gguf.tensor_names().find(|name| name.ends_with(".bias") && !applied(name)) {
         return unsupported(format!("biases ('{}')", super::error::clean(name)));
     }
-    for (key, what) in
-        [("attention.value_length", "values of another width"), ("rope.dimension_count", "partly rotated heads")]
-    {
+    for (key, what, is) in [
+        ("attention.value_length", "values of another width", head_dim),
+        ("rope.dimension_count", "partly rotated heads", rotary),
+    ] {
         let length = gguf.number(&format!("{arch}.{key}"));
-        if let Some(length) = length.filter(|length| *length != head_dim as u64) {
+        if let Some(length) = length.filter(|length| *length != is as u64) {
             return unsupported(format!("{what} ('{arch}.{key}' is {length}, a head is {head_dim} wide)"));
         }
     }

@@ -4,11 +4,13 @@
 //! a silent difference. Keys nobody needs are not read.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::ModelError;
 use super::config::LlamaConfig;
 use super::error::clean;
 use super::family::Architecture;
+use super::qwen35::HybridKeys;
 use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
 
 /// The keys of `config.json` that matter.
@@ -39,6 +41,9 @@ pub struct HfConfig {
     layer_types: Option<Vec<String>>,
     /// How weights are compressed.
     pub quantization_config: Option<Quantization>,
+    /// What Qwen3.5 has besides.
+    #[serde(skip)]
+    hybrid: Option<HybridKeys>,
 }
 
 /// `rope_scaling`, or `rope_parameters` of newer files.
@@ -99,13 +104,40 @@ impl HfConfig {
         #[derive(Deserialize)]
         struct Kind {
             model_type: String,
+            /// Models that see wrap the one that writes.
+            text_config: Option<serde_json::Map<String, Value>>,
         }
         let wrong = |error: serde_json::Error| {
             ModelError::Metadata(format!("config.json: {}", super::error::clean(&error.to_string())))
         };
         let kind: Kind = serde_json::from_slice(json).map_err(wrong)?;
-        Architecture::of_model_type(&kind.model_type)?; // what another family is missing is not the point
-        serde_json::from_slice(json).map_err(wrong)
+        let architecture = Architecture::of_model_type(&kind.model_type)?; // what another family is missing is not the point
+        if architecture != Architecture::Qwen35 {
+            return serde_json::from_slice(json).map_err(wrong);
+        }
+        let outer: serde_json::Map<String, Value> = serde_json::from_slice(json).map_err(wrong)?;
+        let mut keys = kind.text_config.unwrap_or_else(|| outer.clone());
+        // these two stand outside in wrapped files
+        for key in ["tie_word_embeddings", "quantization_config"] {
+            if let Some(value) = outer.get(key)
+                && keys.get(key).is_none_or(Value::is_null)
+            {
+                keys.insert(key.to_owned(), value.clone());
+            }
+        }
+        if keys.get("model_type").and_then(Value::as_str).is_none_or(|kind| Architecture::of_model_type(kind).is_err())
+        {
+            let kind = keys.get("model_type").map_or("nothing".to_owned(), |kind| clean(&kind.to_string()));
+            return Err(ModelError::Unsupported(format!("'text_config.model_type' is {kind}, which is not supported")));
+        }
+        let hybrid = HybridKeys::from_json(&keys)?;
+        let config: Self = serde_json::from_value(Value::Object(keys)).map_err(wrong)?;
+        Ok(Self { hybrid: Some(hybrid), ..config })
+    }
+
+    /// Layers of the target.
+    pub(super) fn layers(&self) -> usize {
+        self.num_hidden_layers
     }
 
     /// The sizes; `has_head` says whether there is an output head among the tensors.
@@ -126,20 +158,24 @@ impl HfConfig {
             Some(tied) => tied,
             None => !has_head,
         };
+        let layers = size("num_hidden_layers", self.num_hidden_layers, 1024)?;
+        let head_dim = size("head_dim", self.head_dim.unwrap_or(d_model / heads), 1 << 12)?;
+        let hybrid = self.hybrid.as_ref().map(|keys| keys.hybrid(layers, head_dim)).transpose()?;
         let config = LlamaConfig {
             architecture,
             vocab: size("vocab_size", self.vocab_size, 1 << 24)?,
             d_model,
-            layers: size("num_hidden_layers", self.num_hidden_layers, 1024)?,
+            layers,
             heads,
             kv_heads: size("num_key_value_heads", self.num_key_value_heads.unwrap_or(heads), 1024)?,
-            head_dim: size("head_dim", self.head_dim.unwrap_or(d_model / heads), 1 << 12)?,
+            head_dim,
             ffn: size("intermediate_size", self.intermediate_size, 1 << 20)?,
             norm_eps: positive("rms_norm_eps", self.rms_norm_eps)? as f32,
             qk_norm: architecture.norms_heads(),
             rope: self.rope()?,
             context_length: size("max_position_embeddings", self.max_position_embeddings, 1 << 24)?,
             tied,
+            hybrid,
         };
         config.check(("num_attention_heads", "num_key_value_heads"))?;
         if self.head_dim.is_none() && d_model % heads != 0 {
@@ -148,11 +184,6 @@ impl HfConfig {
             )));
         }
         Ok(config)
-    }
-
-    /// Layers of the target.
-    pub(super) fn layers(&self) -> usize {
-        self.num_hidden_layers
     }
 
     fn refuse_extras(&self, architecture: Architecture) -> Result<(), ModelError> {
@@ -169,7 +200,7 @@ impl HfConfig {
                 return refused(format!("'{key}' is true"));
             }
         }
-        let Some(types) = &self.layer_types else {
+        let Some(types) = self.layer_types.as_ref().filter(|_| self.hybrid.is_none()) else {
             return Ok(());
         };
         if types.len() != self.num_hidden_layers {
@@ -189,7 +220,7 @@ impl HfConfig {
         let none = RopeParameters::default();
         let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref()).unwrap_or(&none);
         let theta = positive("rope_theta", given.rope_theta.or(self.rope_theta).unwrap_or(10_000.0))?;
-        if given.partial_rotary_factor.is_some_and(|part| part != 1.0) {
+        if self.hybrid.is_none() && given.partial_rotary_factor.is_some_and(|part| part != 1.0) {
             return Err(ModelError::Unsupported("'partial_rotary_factor' other than 1 is not supported here".into()));
         }
         let need = |key: &str, value: Option<f64>| match value {
@@ -261,7 +292,7 @@ fn positive(key: &str, value: f64) -> Result<f64, ModelError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

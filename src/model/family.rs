@@ -18,6 +18,8 @@ pub enum Architecture {
     MiMo,
     /// Qwen3 without experts: Llama with normed queries and keys.
     Qwen3,
+    /// Qwen3.5 without experts (3.6 and 3.8 alike): linear layers between gated attention.
+    Qwen35,
 }
 
 /// Names of families that are known and not run, and what they are.
@@ -27,9 +29,6 @@ const DECLINED: &[(&str, &str)] = &[
     ("qwen3_moe", "a mixture of experts"),
     ("qwen3next", "Qwen3-Next, a mixture of experts"),
     ("qwen3_next", "Qwen3-Next, a mixture of experts"),
-    ("qwen35", "Qwen3.5"),
-    ("qwen3_5", "Qwen3.5"),
-    ("qwen3_5_text", "Qwen3.5"),
     ("qwen35moe", "Qwen3.5 with experts"),
     ("qwen3_5_moe", "Qwen3.5 with experts"),
     ("llama4", "Llama 4, a mixture of experts"),
@@ -71,7 +70,7 @@ const DECLINED: &[(&str, &str)] = &[
 ];
 
 /// What runs, for messages.
-const RUNS: &str = "this version runs llama, qwen2, qwen3 and mimo";
+const RUNS: &str = "this version runs llama, qwen2, qwen3, qwen3.5 and mimo";
 
 impl Architecture {
     /// By `general.architecture` of a GGUF file.
@@ -96,6 +95,7 @@ impl Architecture {
             "qwen2" => Ok(Self::Qwen2),
             "qwen3" => Ok(Self::Qwen3),
             "mimo" => Ok(Self::MiMo),
+            "qwen35" | "qwen3_5" | "qwen3_5_text" => Ok(Self::Qwen35),
             other => Err(ModelError::Unsupported(match DECLINED.iter().find(|(name, _)| *name == other) {
                 Some((name, what)) => format!("the {kind} '{name}' is {what}, which is not supported yet; {RUNS}"),
                 None => format!("the {kind} '{}' is not supported yet; {RUNS}", clean(other)),
@@ -111,12 +111,13 @@ impl Architecture {
             Self::Qwen2 => "qwen2",
             Self::MiMo => "mimo",
             Self::Qwen3 => "qwen3",
+            Self::Qwen35 => "qwen35",
         }
     }
 
     /// Whether queries and keys are normed head by head.
     pub(super) const fn norms_heads(self) -> bool {
-        matches!(self, Self::Qwen3)
+        matches!(self, Self::Qwen3 | Self::Qwen35)
     }
 
     /// Whether queries, keys and values have a bias.
@@ -128,7 +129,7 @@ impl Architecture {
     pub(super) const fn gguf_pairs(self) -> PairOrder {
         match self {
             Self::Llama => PairOrder::Interleaved,
-            Self::Qwen2 | Self::MiMo | Self::Qwen3 => PairOrder::HalfSplit,
+            Self::Qwen2 | Self::MiMo | Self::Qwen3 | Self::Qwen35 => PairOrder::HalfSplit,
         }
     }
 }

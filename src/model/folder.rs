@@ -21,9 +21,9 @@ use super::error::{clean, name_of};
 use super::family::Architecture;
 use super::fp8;
 use super::mapped::Mapped;
-use super::mimo;
 use super::side_files::SideFiles;
 use super::source::Stored;
+use super::{mimo, qwen35};
 
 /// Most shards.
 const MAX_SHARDS: usize = 4096;
@@ -164,10 +164,14 @@ impl Folder {
             _ => {}
         }
         let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
-        let (part, kind) = part.rsplit_once('.')?;
+        let number = layer.parse::<usize>().ok()?;
         // a draft module's block counts as one more layer
-        let module = layer.parse::<usize>().ok()?.checked_sub(self.config.layers());
-        let place = module.map_or_else(|| format!("layers.{layer}"), |module| format!("{}.{module}", mimo::LAYERS));
+        let module = number.checked_sub(self.config.layers());
+        if Architecture::of_model_type(&self.config.model_type).is_ok_and(|of| of == Architecture::Qwen35) {
+            return qwen35_name(prefix, (number, module), part);
+        }
+        let (part, kind) = part.rsplit_once('.')?;
+        let place = module.map_or_else(|| format!("layers.{number}"), |module| format!("{}.{module}", mimo::LAYERS));
         let (_, own) = PARTS.iter().chain(mimo::PARTS).find(|(gguf, _)| *gguf == part)?;
         Some(format!("{prefix}{place}.{own}.{kind}"))
     }
@@ -310,4 +314,18 @@ pub(super) fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
         }
     }
     Ok(names)
+}
+
+/// The checkpoint's name of a part of a layer, or of a draft module's, in a Qwen3.5 folder.
+fn qwen35_name(prefix: &str, (layer, module): (usize, Option<usize>), part: &str) -> Option<String> {
+    if let Some(own) = qwen35::module(part) {
+        return Some(own.to_owned());
+    }
+    let (prefix, layer) = module.map_or((prefix, layer), |module| ("mtp.", module));
+    if let Some(own) = qwen35::part(part) {
+        return Some(format!("{prefix}layers.{layer}.{own}"));
+    }
+    let part = part.strip_suffix(".weight")?;
+    let (_, own) = PARTS.iter().find(|(gguf, _)| *gguf == part)?;
+    Some(format!("{prefix}layers.{layer}.{own}.weight"))
 }

@@ -280,6 +280,10 @@ impl Model for Llama {
         self.start(tokens, LogitRows::Last, Course { layers, tree: None })
     }
 
+    fn refuses_trees(&self) -> Option<&'static str> {
+        None
+    }
+
     fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
         if parents.len() != tokens.len() {
             return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));

@@ -3,6 +3,9 @@
 //! A recipe is plain data and may cross threads; what it makes may not, so the thread that runs the
 //! model is the one that loads it.
 
+mod device;
+mod hybrid;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,12 +21,15 @@ use super::llama::{Llama, LlamaWeights, device_name};
 use super::mimo;
 use super::mtp::CandleMtp;
 use super::mtp_file::MtpConfig;
-use super::native::{NativeLlama, NativeMtp};
+use super::native::{NativeCpu, NativeLlama, NativeMtp};
+use super::qwen35::{DraftVocab, Held};
 use super::source::Source;
 use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
 use super::{Model, ModelError, ModelSpec, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
+
+pub use self::device::DeviceChoice;
 
 /// What to load, and how.
 #[derive(Clone, Debug)]
@@ -46,6 +52,21 @@ pub struct Recipe {
     pub mtp: Option<MtpRecipe>,
     /// A second model that drafts: a file or folder as for the target.
     pub draft_model: Option<PathBuf>,
+    /// How rejected rows are taken back where layers are recurrent.
+    pub rollback: Rollback,
+    /// Tokens that a module which comes with the target may propose; none = all.
+    pub draft_vocab: Option<DraftVocab>,
+}
+
+/// How rejected rows are taken back where layers are recurrent. Either way the states are the same to the
+/// bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rollback {
+    /// A copy of the state behind each row of a verify pass.
+    #[default]
+    Snapshots,
+    /// The rows' inputs are kept, and the states worked out again: little memory, a little time.
+    Replay,
 }
 
 /// Context length when none is asked for: enough for a long chat, small enough for a laptop.
@@ -95,44 +116,6 @@ pub enum Backend {
     Native,
 }
 
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// The first GPU this build can use, else the CPU.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The first CUDA device.
-    Cuda,
-    /// The first Metal device.
-    Metal,
-}
-
-impl DeviceChoice {
-    /// Opens the device.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] saying what to build or plug in.
-    pub fn open(self) -> Result<Device, ModelError> {
-        let unavailable = |name: &str, error: &dyn std::fmt::Display| {
-            ModelError::Unsupported(format!(
-                "no {name} device can be used ({error}); build with `--features {name}` or choose --device cpu"
-            ))
-        };
-        match self {
-            Self::Cpu => Ok(Device::Cpu),
-            Self::Cuda => Device::new_cuda(0).map_err(|error| unavailable("cuda", &first_line(&error))),
-            Self::Metal => Device::new_metal(0).map_err(|error| unavailable("metal", &first_line(&error))),
-            Self::Auto => Ok(Device::new_cuda(0).or_else(|_| Device::new_metal(0)).unwrap_or(Device::Cpu)),
-        }
-    }
-}
-
-fn first_line(error: &candle_core::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
 /// Everything that a recipe makes.
 pub struct Loaded {
     /// The target, its cache empty.
@@ -149,6 +132,8 @@ pub struct Loaded {
     pub draft_model: Option<Result<DraftModel, String>>,
     /// What the user should know: a drafter that was left out, say.
     pub notice: Option<String>,
+    /// Why another backend runs than one would expect.
+    pub backend_notice: Option<String>,
 }
 
 /// A second model that drafts.
@@ -183,7 +168,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         Err(error) => (None, Some(Err(error))),
     };
     let job = Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref() };
-    let (target, mtp) = load_backend(&job, progress)?;
+    let (target, mtp, backend_notice) = load_backend(&job, progress)?;
     let (mtp, notice) = match (refused.or(mtp), recipe.mtp.as_ref()) {
         // whatever is wrong with a draft model, decoding goes on without it
         (Some(Err(error)), _) if eagle::is_asked_for(recipe) => {
@@ -202,7 +187,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         _ => (None, Vec::new()),
     };
     let draft_model = draft_model::load(recipe, (&codec, ctx_len), progress);
-    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice })
+    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice })
 }
 
 /// Hears (what is being loaded, units done, units in all).
@@ -245,25 +230,33 @@ impl Job<'_> {
             WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
         };
         let per_position = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 4 * kv_size;
-        Need { weights, dtype, cache: config.layers as u64 * per_position * ctx_len as u64, ctx_len }
+        let kv = config.attending_layers() as u64 * per_position * ctx_len as u64;
+        // the present state, and a copy for each row of a round of default length
+        let states = config.hybrid.as_ref().map_or(0, |hybrid| 8 * hybrid.state_bytes());
+        Need { weights, dtype, cache: kv + states, ctx_len }
     }
 }
 
-fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDrafter, ModelError> {
+/// Target, drafter, and why the native backend does not run them where it was not asked for by name.
+type OnBackend = (Box<dyn Model>, Option<Result<Drafting, ModelError>>, Option<String>);
+
+fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<OnBackend, ModelError> {
     let Job { recipe, source, .. } = *job;
     check_dtype(recipe.dtype, source)?;
+    let without = |(target, mtp): TargetAndDrafter| (target, mtp, None);
     if recipe.backend == Backend::Candle || (recipe.backend == Backend::Auto && !suits_native(recipe)) {
-        return load_candle(job, progress);
+        return load_candle(job, progress).map(without);
     }
     match load_native(job, progress) {
         // a file that the native kernels decline still runs on candle, unless they were asked for
-        Err(ModelError::Unsupported(why)) if recipe.backend == Backend::Auto => {
-            load_candle(job, progress).map_err(|error| match error {
-                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({why})")),
+        Err(ModelError::Unsupported(reason)) if recipe.backend == Backend::Auto => {
+            let loaded = load_candle(job, progress).map_err(|error| match error {
+                ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({reason})")),
                 error => error,
-            })
+            });
+            loaded.map(|(target, mtp)| (target, mtp, Some(format!("candle runs this target: {reason}"))))
         }
-        loaded => loaded,
+        loaded => loaded.map(without),
     }
 }
 
@@ -292,7 +285,13 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
                 .into(),
         ));
     }
-    job.need(WeightType::Stored, 2).check(fit::available())?;
+    let is_hybrid = job.config.hybrid.is_some();
+    job.need(WeightType::Stored, if is_hybrid { 4 } else { 2 }).check(fit::available())?;
+    if is_hybrid {
+        // matrices run on the native kernels, what is between them row by row
+        let held = Held::Native(NativeCpu::new(recipe.threads));
+        return hybrid::load(job, (held, held_dtype(job.source), &Device::Cpu), progress);
+    }
     progress("target", 0, 1);
     let mut target = NativeLlama::load(job.source, job.ctx_len, recipe.threads)?;
     target.set_sha256(recipe.sha256.clone());
@@ -333,6 +332,9 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     let (held, dtype) = weight_type(recipe.dtype, source, &device);
     if device.is_cpu() {
         job.need(held, 4).check(fit::available())?;
+    }
+    if config.hybrid.is_some() {
+        return hybrid::load(job, (Held::Candle(held), dtype, &device), progress);
     }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);

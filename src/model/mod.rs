@@ -28,6 +28,7 @@ mod mimo;
 pub mod mtp;
 pub mod mtp_file;
 pub mod native;
+pub mod qwen35;
 pub mod rope;
 mod row_by_row;
 mod rows;
@@ -140,6 +141,11 @@ pub trait Model {
     /// As [`Model::forward`]; [`ModelError::Unsupported`] from backends that cannot stop early.
     fn forward_early(&mut self, _tokens: &[TokenId], _layers: usize) -> Result<Forward, ModelError> {
         Err(ModelError::Unsupported("this backend cannot stop after the first layers".into()))
+    }
+
+    /// Why it verifies no trees; none where it does.
+    fn refuses_trees(&self) -> Option<&'static str> {
+        Some("this backend verifies no trees")
     }
 
     /// Runs a tree of at most [`MAX_TREE_ROWS`] rows behind the cache, logits for all of them. Row `i`

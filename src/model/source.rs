@@ -232,6 +232,8 @@ impl Source {
             context_length: config.context_length as u32,
             weight_bytes: 0,
             kv_bytes_per_token: 0,
+            state_bytes: 0,
+            snapshot_bytes: 0,
         }
     }
 

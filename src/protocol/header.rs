@@ -70,6 +70,18 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
     /// Bytes of KV cache per position.
     pub kv_bytes_per_token: u64,
+    /// Bytes of recurrent state, which does not grow with the text; 0 without linear layers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub state_bytes: u64,
+    /// Bytes kept for each row that may be taken back: a copy of the state, or what it takes to work it
+    /// out again; 0 without linear layers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub snapshot_bytes: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The drafter.

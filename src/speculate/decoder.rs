@@ -45,6 +45,8 @@ pub struct Decoder {
     proposal: Option<Vec<TokenId>>,
     /// Whether it was told in this turn that the context has no room for k drafts.
     told_short: bool,
+    /// Whether it was told that this target verifies no trees.
+    told_refusal: bool,
 }
 
 impl Decoder {
@@ -63,6 +65,7 @@ impl Decoder {
             notices: Vec::new(),
             proposal: None,
             told_short: false,
+            told_refusal: false,
         };
         decoder.configure(None);
         decoder

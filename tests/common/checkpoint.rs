@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, Recipe, load};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, Recipe, Rollback, load};
 use draftscope::protocol::TokenId;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -57,6 +57,8 @@ pub fn recipe(path: PathBuf, backend: Backend) -> Recipe {
         ctx_len: None,
         mtp: None,
         draft_model: None,
+        rollback: Rollback::default(),
+        draft_vocab: None,
     }
 }
 

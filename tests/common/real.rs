@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, Rollback, load};
 use serde::Deserialize;
 
 /// The target's file; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
@@ -89,6 +89,8 @@ fn recipe(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Recipe> {
         ctx_len: Some(1024),
         mtp: Some(mtp),
         draft_model: None,
+        rollback: Rollback::default(),
+        draft_vocab: None,
     })
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, load};
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, Rollback, load};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -56,6 +56,8 @@ impl Tiny {
             ctx_len: None,
             mtp: Some(mtp(9)),
             draft_model: None,
+            rollback: Rollback::default(),
+            draft_vocab: None,
         }
     }
 

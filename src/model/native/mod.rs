@@ -13,6 +13,7 @@ mod eagle_file;
 mod head;
 pub mod kernel;
 mod layer;
+mod linear;
 mod llama;
 mod load;
 mod matrix;
@@ -27,5 +28,6 @@ mod turn;
 
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
 pub use eagle::NativeEagle;
+pub use linear::{NativeCpu, NativeLinear};
 pub use llama::NativeLlama;
 pub use mtp::{MtpStorage, NativeMtp};

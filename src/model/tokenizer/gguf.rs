@@ -24,6 +24,8 @@ const USER_DEFINED: u64 = 4;
 /// Qwen2's splits: digits one by one, words with what stands before them.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Qwen3.5's: marks belong to the letters before them.
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// Llama 3's: the same with digits by threes.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -35,6 +37,7 @@ enum Pre {
     /// Digits one by one, then GPT-2's rule.
     SmolLm,
     Qwen2,
+    Qwen35,
     /// A word that is a token stays whole, whatever merges say.
     Llama3,
 }
@@ -45,9 +48,10 @@ impl Pre {
             "default" | "gpt-2" => Ok(Self::Gpt2),
             "smollm" => Ok(Self::SmolLm),
             "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
+            "qwen35" => Ok(Self::Qwen35),
             "llama3" | "llama-v3" | "llama-bpe" => Ok(Self::Llama3),
             other => Err(ModelError::Unsupported(format!(
-                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2 and llama-bpe are",
+                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2, qwen35 and llama-bpe are",
                 clean(other)
             ))),
         }
@@ -70,6 +74,7 @@ impl Pre {
             Self::Gpt2 => Ok(gpt2),
             Self::SmolLm => Ok(Sequence::new(vec![Digits::new(true).into(), gpt2]).into()),
             Self::Qwen2 => split(QWEN2),
+            Self::Qwen35 => split(QWEN35),
             Self::Llama3 => split(LLAMA3),
         }
     }
@@ -134,7 +139,7 @@ fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tok
         .ignore_merges(pre == Pre::Llama3)
         .build();
     let mut tokenizer = Tokenizer::new(bpe.map_err(|error| failed(error.to_string()))?);
-    if pre == Pre::Qwen2 {
+    if matches!(pre, Pre::Qwen2 | Pre::Qwen35) {
         tokenizer.with_normalizer(Some(NFC)).map_err(|error| failed(error.to_string()))?;
     }
     tokenizer.with_pre_tokenizer(Some(pre.rule()?));

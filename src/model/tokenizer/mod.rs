@@ -143,6 +143,12 @@ impl TextCodec {
         self.ends.contains(&id)
     }
 
+    /// Tokens that end an answer.
+    #[must_use]
+    pub fn ends(&self) -> &[TokenId] {
+        &self.ends
+    }
+
     /// Tokens that end an answer, as text.
     #[must_use]
     pub fn end_names(&self) -> Vec<String> {

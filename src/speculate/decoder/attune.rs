@@ -6,6 +6,17 @@ use crate::model::{Checkpoint, LogitRows, Rows, Tap};
 use crate::speculate::SpecError;
 
 impl Decoder {
+    /// Drafts a chain where the target verifies no trees, and says so once.
+    pub(super) fn refuse_trees(&mut self) {
+        let Some(reason) = self.target.refuses_trees() else {
+            return;
+        };
+        if self.settings.drafting.tree.take().is_some_and(|nodes| nodes > 0) && !self.told_refusal {
+            self.told_refusal = true;
+            self.notices.push(format!("{reason}: a chain is drafted instead"));
+        }
+    }
+
     /// Has the target hand over the states that the drafter reads; one whose slots have got another
     /// meaning is shown all that is committed once more, from a copy of the target's cache.
     pub(super) fn attune(&mut self) -> Result<(), SpecError> {

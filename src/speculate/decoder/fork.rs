@@ -41,6 +41,7 @@ impl Decoder {
             notices: Vec::new(),
             proposal: None,
             told_short: self.told_short,
+            told_refusal: self.told_refusal,
         })
     }
 }

@@ -23,6 +23,7 @@ const WARNINGS: &[Warning] = &[
 
 impl Decoder {
     pub(super) fn configure(&mut self, before: Option<&Settings>) {
+        self.refuse_trees();
         self.drafter.configure(&self.settings);
         if let Err(error) = self.attune() {
             self.dismiss(&error);

@@ -29,6 +29,7 @@ impl ModelDrafter {
     fn follow(&mut self, tokens: &[TokenId]) -> Result<Option<Forward>, ModelError> {
         let same = self.cached.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         self.cut(same)?;
+        let same = self.cached.len();
         if same == tokens.len() {
             return Ok(None);
         }
@@ -49,7 +50,9 @@ impl ModelDrafter {
         room
     }
 
+    /// Cuts the cache to `len` tokens, or fewer where a recurrent model can only return further back.
     fn cut(&mut self, len: usize) -> Result<(), ModelError> {
+        let len = self.model.rewindable(len);
         self.cached.truncate(len);
         self.model.truncate(len, &START)
     }

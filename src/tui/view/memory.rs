@@ -65,8 +65,22 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             rows.push(("drafter KV", kv));
         }
     }
-    rows.push(("cache holds", format!("{} positions at most", header.ctx_len)));
+    rows.push(match states(screen, header) {
+        Some(states) => states,
+        None => ("cache holds", format!("{} positions at most", header.ctx_len)),
+    });
     rows
+}
+
+/// The recurrent state, which does not grow with the text, and what is kept to take rows back; none
+/// without linear layers.
+fn states(screen: Screen, header: &Header) -> Option<(&'static str, String)> {
+    let model = &header.model;
+    let rows = u64::from(screen.session.settings().draft_len) + 1;
+    let label = if model.snapshot_bytes == model.state_bytes { "state + copies" } else { "state + rows" };
+    let kept = bytes(model.snapshot_bytes * rows);
+    let text = format!("{} + {kept} ({rows} × {})", bytes(model.state_bytes), bytes(model.snapshot_bytes));
+    (model.state_bytes > 0).then_some((label, text))
 }
 
 /// Target and drafter on one line each of weights and caches.

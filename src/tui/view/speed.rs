@@ -63,7 +63,19 @@ fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
     ])];
     let (text, role) = verdict(screen, turn);
     lines.extend(wrapped(&text, width, theme[role]));
+    if let Some(text) = rollback(screen, turn) {
+        lines.extend(wrapped(&text, width, theme[Role::TextDim]));
+    }
     lines
+}
+
+/// What taking rejected rows back costs, where layers are recurrent.
+fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
+    let model = &screen.session.header().filter(|header| header.model.state_bytes > 0)?.model;
+    let stats = turn.answer(Lane::Speculative).stats();
+    let took = stats.rollback_us().checked_div(stats.rounds())?;
+    let how = if model.snapshot_bytes == model.state_bytes { "from copies of the state" } else { "by replaying rows" };
+    Some(format!("rollback {how}: {took} µs a round"))
 }
 
 /// What speculation is worth in this turn, in words.

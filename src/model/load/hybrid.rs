@@ -1,0 +1,78 @@
+//! Loading a Qwen3.5 and the draft module it brings.
+
+use std::sync::Arc;
+
+use candle_core::Device;
+
+use super::{Drafting, Job, Progress, TargetAndDrafter};
+use crate::model::llama::device_name;
+use crate::model::native::NativeCpu;
+use crate::model::qwen35::{Held, Qwen35, Qwen35Weights, load_module};
+use crate::model::{ModelError, ModelSpec, MtpModule};
+use crate::protocol::{DrafterInfo, DrafterKind};
+
+/// A Qwen3.5 and the module it brings.
+pub(super) fn load(
+    job: &Job<'_>,
+    (held, dtype, device): (Held, String, &Device),
+    progress: &mut Progress<'_>,
+) -> Result<TargetAndDrafter, ModelError> {
+    let Job { recipe, source, config, ctx_len, .. } = *job;
+    let native = match &held {
+        Held::Native(cpu) => Some(cpu.clone()),
+        Held::Candle(_) => None,
+    };
+    let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
+    let weights = Arc::new(Qwen35Weights::load(source, ctx_len, (held.clone(), device), &mut on_block)?);
+    let mut info = source.describe(config);
+    info.sha256.clone_from(&recipe.sha256);
+    let spec = ModelSpec {
+        info,
+        ctx_len,
+        backend: if native.is_some() { "native" } else { "candle" },
+        device: match &native {
+            Some(cpu) => format!("cpu ({})", cpu.isa()),
+            None => device_name(device).to_owned(),
+        },
+        dtype: dtype.clone(),
+        threads: native.as_ref().map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
+    };
+    progress("drafter", 0, 1);
+    let mtp = recipe.mtp.as_ref().map(|mtp| match mtp.required {
+        true => Err(ModelError::Unsupported(format!(
+            "the module {} is made for targets of the Llama kind; a Qwen3.5 brings its own, so start without --mtp",
+            mtp.name
+        ))),
+        false => own_module(job, (&weights, held, dtype)),
+    });
+    Ok((Box::new(Qwen35::new(weights, spec, recipe.rollback)?), mtp))
+}
+
+fn own_module(
+    job: &Job<'_>,
+    (target, held, dtype): (&Arc<Qwen35Weights>, Held, String),
+) -> Result<Drafting, ModelError> {
+    let Job { recipe, source, config, ctx_len, .. } = *job;
+    let ends = || source.codec().map(|codec| codec.ends().to_vec());
+    let vocab = match &recipe.draft_vocab {
+        Some(vocab) => Some(vocab.tokens(config.vocab, &ends()?)?),
+        None => None,
+    };
+    let Some(module) = load_module(source, held, (target, ctx_len), vocab)? else {
+        let announced = config.hybrid.as_ref().is_some_and(|hybrid| hybrid.announces_mtp);
+        return Err(ModelError::Unsupported(match announced {
+            true => format!("{} announces an MTP module and holds no tensor of it", source.file_name()),
+            false => format!("{} brings no MTP module", source.file_name()),
+        }));
+    };
+    let info = DrafterInfo {
+        kind: DrafterKind::Mtp,
+        name: format!("{} (own module)", source.name()),
+        sha256: None,
+        dtype,
+        weight_bytes: module.bytes(),
+        kv_bytes_per_token: module.kv_bytes_per_slot(),
+        draft_vocab: module.draft_vocab().len() as u32,
+    };
+    Ok((vec![Box::new(module)], info))
+}

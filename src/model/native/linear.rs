@@ -1,0 +1,115 @@
+//! A weight matrix on the native kernels by itself, for models whose other parts run elsewhere.
+//!
+//! Invariant: as everywhere in this backend, the bits of a row do not depend on the rows beside it, on threads
+//! or on the instruction set.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{
+    head,
+    kernel::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool},
+    matrix::{Cpu, Matrix, RowOrder},
+    tensors::Tensors,
+    threads,
+};
+use crate::model::{ModelError, source::Source};
+
+/// Threads and memory that matrices of one model share.
+#[derive(Clone, Debug)]
+pub struct NativeCpu(Arc<Cpu>);
+
+impl NativeCpu {
+    /// So many threads, the caller's among them; none takes all cores.
+    #[must_use]
+    pub fn new(threads: Option<usize>) -> Self {
+        Self(Arc::new(Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect())))
+    }
+
+    /// Threads that compute.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.0.pool.threads()
+    }
+
+    /// Name of the instruction set.
+    #[must_use]
+    pub fn isa(&self) -> &'static str {
+        self.0.isa.name()
+    }
+}
+
+/// Weights `[rows, k]` as they are stored.
+#[derive(Clone, Debug)]
+pub struct NativeLinear {
+    cpu: Arc<Cpu>,
+    matrix: Matrix,
+    acts: Arc<Mutex<Acts>>,
+}
+
+impl NativeLinear {
+    /// Packs a tensor of this shape; the memory that the file's pages took is given back.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
+    pub fn load(source: &Source, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
+        if !k.is_multiple_of(super::kernel::BLOCK) {
+            return Err(ModelError::Unsupported(format!(
+                "the native backend needs rows of whole blocks of 32, and those of '{name}' are {k} wide"
+            )));
+        }
+        let raw = Tensors(source).matrix(name, rows, k)?;
+        let matrix = Matrix::pack(&cpu.0, k, &[raw.part(rows, RowOrder::Stored)]);
+        source.release(name);
+        Ok(Self { cpu: Arc::clone(&cpu.0), matrix, acts: Arc::default() })
+    }
+
+    /// `[m, k] -> [m, rows]`, row after row.
+    #[must_use]
+    pub fn forward(&self, x: &[f32]) -> Vec<f32> {
+        let (k, rows) = (self.matrix.k(), self.matrix.rows());
+        let mut out = vec![0.0; x.len() / k * rows];
+        let parts = x.chunks(MAX_ROWS * k).zip(out.chunks_mut(MAX_ROWS * rows));
+        parts.for_each(|(x, out)| self.pass(x, out));
+        out
+    }
+
+    /// At most [`MAX_ROWS`] rows.
+    fn pass(&self, x: &[f32], out: &mut [f32]) {
+        let m = x.len() / self.matrix.k();
+        let mut acts = self.acts.lock().unwrap_or_else(PoisonError::into_inner);
+        head::operand(&self.cpu, &self.matrix, x.as_chunks().0, &mut acts);
+        let mut tiles = vec![[0.0; LANES]; self.matrix.tiles() * m]; // [rows / 16][m]
+        let grain = self.cpu.grain(self.matrix.tiles());
+        let acts = &*acts;
+        self.cpu.pool.chunks(&mut tiles, grain * m, |item, tiles| {
+            for (tile, tiles) in tiles.chunks_exact_mut(m).enumerate() {
+                self.matrix.multiply(&self.cpu, item * grain + tile, acts, Onto::Nothing, tiles);
+            }
+        });
+        for (row, out) in out.chunks_exact_mut(self.matrix.rows()).enumerate() {
+            for (to, tile) in out.chunks_mut(LANES).zip(tiles[row..].iter().step_by(m)) {
+                to.copy_from_slice(&tile[..to.len()]);
+            }
+        }
+    }
+
+    /// Row `index` as plain numbers, `[k]`; none where there is no such row.
+    #[must_use]
+    pub fn row(&self, index: usize) -> Option<Vec<f32>> {
+        let mut row = vec![0.0; self.matrix.k()];
+        (index < self.matrix.rows()).then(|| self.matrix.row(index, &mut row))?;
+        Some(row)
+    }
+
+    /// Columns.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.matrix.k()
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.matrix.bytes() as u64
+    }
+}
