@@ -25,6 +25,8 @@ const SIDE: [&str; 5] =
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const SINGLE: &str = "model.safetensors";
+/// What older draft heads come as.
+const TORCH: &str = "pytorch_model.bin";
 const INDEX: &str = "model.safetensors.index.json";
 
 /// Most shards, and the largest index that is read.
@@ -173,6 +175,7 @@ impl Repos {
                     shards.iter().try_for_each(|file| get(file).map(drop))?;
                 }
                 (false, true) => drop(get(SINGLE)?),
+                (false, false) if has(TORCH) && is_head(&folder.join(CONFIG)) => drop(get(TORCH)?),
                 (false, false) => return Err(SourceError::Lacks(format!("the repository has no {SINGLE}"))),
             }
             folder
@@ -221,7 +224,8 @@ fn is_complete(folder: &Path) -> bool {
         true => shards(&folder.join(INDEX)).is_some_and(|shards| shards.iter().all(|file| has(file))),
         false => has(SINGLE),
     };
-    has(CONFIG) && weights && (has(TOKENIZER) || is_head(&folder.join(CONFIG)))
+    let head = || is_head(&folder.join(CONFIG));
+    has(CONFIG) && ((weights && has(TOKENIZER)) || ((weights || has(TORCH)) && head()))
 }
 
 /// Whether a `config.json` is that of a draft head, which reads its target's tokens.
@@ -291,6 +295,13 @@ mod tests {
         assert!(!is_complete(dir.path()));
         put("m-2.safetensors", "");
         assert!(is_complete(dir.path()));
+        let head = tempfile::tempdir().unwrap();
+        let put_head = |name: &str, text: &str| fs::write(head.path().join(name), text).unwrap();
+        put_head(TORCH, "");
+        put_head(CONFIG, "{}");
+        assert!(!is_complete(head.path()), "a model needs a tokenizer, and other weights");
+        put_head(CONFIG, r#"{"draft_vocab_size": 32000}"#);
+        assert!(is_complete(head.path()), "a draft head reads its target's tokens");
         for bad in ["[]", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}", "x"] {
             put(INDEX, bad);
             assert!(!is_complete(dir.path()), "{bad}");
