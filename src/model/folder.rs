@@ -120,12 +120,14 @@ impl Folder {
     /// As [`HfConfig::llama`].
     pub fn config(&self) -> Result<LlamaConfig, ModelError> {
         let of_model = format!("{}layers.", self.prefix);
+        let of_module = format!("{}{}.", self.prefix, mimo::LAYERS);
         let applied = |name: &str| {
             let biases = Architecture::of_model_type(&self.config.model_type).is_ok_and(Architecture::biases_qkv);
             biases && ["q_proj.bias", "k_proj.bias", "v_proj.bias"].iter().any(|end| name.ends_with(end))
         };
         let bias = |name: &&String| {
-            name.ends_with(".bias") && !applied(name) && (name.starts_with(&of_model) || *name == "lm_head.bias")
+            let read = name.starts_with(&of_model) || name.starts_with(&of_module) || *name == "lm_head.bias";
+            name.ends_with(".bias") && !applied(name) && read
         };
         if let Some(name) = self.place.keys().filter(bias).min() {
             return Err(ModelError::Unsupported(format!("biases ('{}') are not supported", clean(name))));

@@ -220,7 +220,7 @@ impl Job<'_> {
 
     /// What weights and cache take; `kv_size` is the size of a number in the cache.
     fn need(&self, held: WeightType, kv_size: u64) -> Need {
-        let Job { source, config, ctx_len, .. } = *self;
+        let Job { recipe, source, config, ctx_len, .. } = *self;
         let (weights, dtype) = match held {
             WeightType::F32 => (4 * config.matrix_weights(), "f32".to_owned()),
             WeightType::Bf16 => (2 * config.matrix_weights(), "bf16".to_owned()),
@@ -232,7 +232,8 @@ impl Job<'_> {
         let per_position = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 4 * kv_size;
         let kv = config.attending_layers() as u64 * per_position * ctx_len as u64;
         // the present state, and a copy for each row of a round of default length
-        let states = config.hybrid.as_ref().map_or(0, |hybrid| 8 * hybrid.state_bytes());
+        let copies = if recipe.rollback == Rollback::Replay { 6 } else { 23 }; // base, present, marks, 17 rows
+        let states = config.hybrid.as_ref().map_or(0, |hybrid| copies * hybrid.state_bytes());
         Need { weights, dtype, cache: kv + states, ctx_len }
     }
 }

@@ -99,7 +99,7 @@ impl MtpConfig {
                 )));
             }
         }
-        Ok(LlamaConfig {
+        let config = LlamaConfig {
             heads: self.num_attention_heads,
             kv_heads: self.num_key_value_heads,
             head_dim: self.head_dim,
@@ -109,7 +109,9 @@ impl MtpConfig {
             qk_norm: false,
             layers: 1,
             ..target.clone()
-        })
+        };
+        config.check(("num_attention_heads", "num_key_value_heads"))?;
+        Ok(config)
     }
 }
 

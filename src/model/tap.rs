@@ -64,7 +64,7 @@ impl Tap {
     /// The states of `self` out of rows that carry those of `all`; none where one is missing.
     #[must_use]
     pub fn pick(&self, all: &Self, rows: &Rows) -> Option<Rows> {
-        if self == all || self.0.is_empty() {
+        if self == all || self.0.is_empty() || rows.is_empty() {
             return Some(rows.clone());
         }
         let places = self.0.iter().map(|state| all.0.iter().position(|other| other == state));

@@ -124,9 +124,11 @@ impl Account {
         if drafted == 0 {
             return None;
         }
+        let own = &turn.answer(Lane::Speculative).rounds;
+        let stopped = own.iter().filter(|round| round.is_complete && round.stopped.is_some()).count() as u64;
         let costs = Costs {
             verify_us: by_width(&rounds)?,
-            draft_us: stats.draft_us() as f64 / drafted as f64,
+            draft_us: stats.draft_us() as f64 / (drafted + stopped) as f64,
             settle_us: 0.0, // contained in the drafts' own time
             overhead_us: stats.other_us() as f64 / stats.rounds().max(1) as f64,
         };

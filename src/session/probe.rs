@@ -91,6 +91,12 @@ impl Recording {
         Self { tokens, chains }
     }
 
+    /// Whether a tree was drafted at any position.
+    #[must_use]
+    pub fn has_tree(&self) -> bool {
+        self.chains.iter().flatten().any(|draft| draft.row.is_some())
+    }
+
     /// Longest chain; of trees, the largest.
     #[must_use]
     pub fn depth(&self) -> usize {

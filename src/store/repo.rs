@@ -234,7 +234,12 @@ fn is_head(config: &Path) -> bool {
         let small = fs::metadata(config).ok()?.len() <= MAX_INDEX;
         serde_json::from_slice(&fs::read(config).ok().filter(|_| small)?).ok()
     };
-    read().is_some_and(|config| config["draft_vocab_size"].is_u64())
+    let named = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
+    read().is_some_and(|config| {
+        config["draft_vocab_size"].is_u64()
+            || named(&config["speculators_model_type"])
+            || config["architectures"].as_array().is_some_and(|all| all.iter().any(named))
+    })
 }
 
 /// Plain names of the shards that an index lists; none when it is no index.

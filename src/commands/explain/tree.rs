@@ -39,6 +39,9 @@ pub(super) fn settings(args: &ExplainArgs, run: &Settings) -> Result<Option<Sett
 /// of a chain does.
 pub(super) fn played(settings: &Settings, probed: &[(String, Turn)], report: &Report) -> Result<Tree> {
     let recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
+    if !recordings.iter().any(|recording| recording.has_tree()) {
+        bail!("chains were drafted, not trees: this model or drafter makes none; leave out --tree");
+    }
     let depth = settings.probe_depth;
     let counts = all(&recordings, |recording| recording.fixed(depth.into(), 0.0));
     let node_us = per_draft(probed);

@@ -79,7 +79,9 @@ impl EagleConfig {
         let Ok(config) = serde_json::from_slice::<Value>(json) else { return false };
         let named = |text: &Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
         let architectures = config["architectures"].as_array().is_some_and(|all| all.iter().any(named));
-        named(&config["speculators_model_type"]) || architectures || config["draft_vocab_size"].is_u64()
+        // an MTP module may have a trimmed head too
+        let trimmed = config["draft_vocab_size"].is_u64() && config["num_nextn_predict_layers"].is_null();
+        named(&config["speculators_model_type"]) || architectures || trimmed
     }
 
     /// Reads the JSON text.
@@ -133,6 +135,9 @@ impl EagleConfig {
 
     /// The block is described as a model of one layer is.
     fn block(config: &Value) -> Result<LlamaConfig, ModelError> {
+        if !config.is_object() {
+            return Err(ModelError::Metadata("the head's 'transformer_layer_config' is no object".into()));
+        }
         let mut config = config.clone();
         let refused =
             |what: String| Err(ModelError::Unsupported(format!("an EAGLE-3 head of {what} is not supported")));

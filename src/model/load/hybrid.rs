@@ -38,13 +38,18 @@ pub(super) fn load(
         threads: native.as_ref().map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
     };
     progress("drafter", 0, 1);
-    let mtp = recipe.mtp.as_ref().map(|mtp| match mtp.required {
-        true => Err(ModelError::Unsupported(format!(
+    let mtp = match (&job.head, &recipe.mtp) {
+        (Some(_), _) => Some(Err(ModelError::Unsupported(
+            "an EAGLE-3 head beside a Qwen3.5 is not supported; start without --draft-model, and its own module drafts"
+                .into(),
+        ))),
+        (None, Some(mtp)) if mtp.required => Some(Err(ModelError::Unsupported(format!(
             "the module {} is made for targets of the Llama kind; a Qwen3.5 brings its own, so start without --mtp",
             mtp.name
-        ))),
-        false => own_module(job, (&weights, held, dtype)),
-    });
+        )))),
+        (None, Some(_)) => Some(own_module(job, (&weights, held, dtype))),
+        (None, None) => None,
+    };
     Ok((Box::new(Qwen35::new(weights, spec, recipe.rollback)?), mtp))
 }
 

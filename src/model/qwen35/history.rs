@@ -45,12 +45,21 @@ impl History {
         self.rollback
     }
 
-    /// A pass begins at `len`, where the states are these; older rows are forgotten unless it is of one row.
-    pub(super) fn begin(&mut self, len: usize, states: &States, rows: usize) {
-        if rows > 1 || self.steps.len() >= KEPT_ROWS || len != self.base + self.steps.len() {
-            (self.base, self.states) = (len, states.clone());
-            self.steps.clear();
+    /// A pass begins at `len`, where the states are these; older rows are forgotten. Of passes of one row
+    /// each, which may be a verification row by row, the newest rows stay.
+    pub(super) fn begin(&mut self, len: usize, states: &States, rows: usize, weights: &[&DeltaWeights]) {
+        if rows == 1 && len == self.base + self.steps.len() {
+            if self.steps.len() < KEPT_ROWS {
+                return;
+            }
+            if let Some(next) = self.at(self.base + 1, weights) {
+                (self.base, self.states) = (self.base + 1, next);
+                self.steps.remove(0);
+                return;
+            }
         }
+        (self.base, self.states) = (len, states.clone());
+        self.steps.clear();
     }
 
     /// A row ran.
@@ -145,6 +154,30 @@ mod tests {
         DeltaInput { mixed, alpha: vec![0.2], beta: vec![position as f32 / 9.0] }
     }
 
+    #[test]
+    fn rows_that_run_one_by_one_can_be_taken_back_as_far_as_a_pass() {
+        let weights = weights();
+        let fresh = Arc::new(DeltaState::new(&SHAPE));
+        for rollback in [Rollback::Snapshots, Rollback::Replay] {
+            let mut states = vec![Arc::clone(&fresh)];
+            let mut history = History::new(rollback, states.clone());
+            for len in 0..40 {
+                history.begin(len, &states, 1, &[&weights]);
+                states = vec![weights.replay(&states[0], std::iter::once(&input(len)))];
+                history.push(match rollback {
+                    Rollback::Snapshots => Step::States(states.clone()),
+                    Rollback::Replay => Step::Inputs([input(len)].into()),
+                });
+                for back in 0..KEPT_ROWS.min(len + 1) {
+                    let kept = len + 1 - back;
+                    let inputs: Vec<DeltaInput> = (0..kept).map(input).collect();
+                    assert_eq!(history.rewindable(kept), kept, "{rollback:?} at {len}, {back} back");
+                    assert_eq!(history.at(kept, &[&weights]).unwrap(), [weights.replay(&fresh, inputs.iter())]);
+                }
+            }
+        }
+    }
+
     /// Rounds of several rows of which some stay, against the states of the kept tokens alone.
     #[test]
     fn kept_lengths_have_the_bits_of_their_tokens_and_old_copies_go() {
@@ -154,7 +187,7 @@ mod tests {
             let (mut len, mut states) = (0, vec![Arc::clone(&fresh)]);
             let mut history = History::new(rollback, states.clone());
             for (rows, keep) in [(4, 1), (1, 1), (1, 1), (6, 6), (3, 2), (1, 1), (5, 3)] {
-                history.begin(len, &states, rows);
+                history.begin(len, &states, rows, &[&weights]);
                 for row in 0..rows {
                     states = vec![weights.replay(&states[0], std::iter::once(&input(len + row)))];
                     history.push(match rollback {

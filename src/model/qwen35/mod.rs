@@ -206,7 +206,8 @@ impl Qwen35 {
         let few = tokens.len() < KEPT_ROWS;
         let is_prompt = rows == LogitRows::Last && !few;
         let first = self.len;
-        self.history.begin(first, &states(&self.memories), tokens.len());
+        let weights = Arc::clone(&self.weights);
+        self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
         let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.config.d_model);
         let widest = if is_prompt { PREFILL_ROWS } else { tokens.len().max(1) };
         // the next prompt of a conversation often parts from this one where the answer begins

@@ -112,14 +112,19 @@ impl Decoder {
             return Ok(None);
         }
         self.settings = Settings { draft_len, probe_depth: 0, ..self.settings };
-        let (mut count, mut took) = (0u32, 0u64);
+        let (mut count, mut took, mut told) = (0u32, 0u64, Vec::new());
         self.round(&mut |event| {
-            if let EventKind::Drafted { took_us, .. } = event {
-                count += 1;
-                took += took_us;
+            match event {
+                EventKind::Drafted { took_us, .. } => {
+                    count += 1;
+                    took += took_us;
+                }
+                EventKind::Notice { message } => told.push(message),
+                _ => {}
             }
             Duration::ZERO
         })?;
+        self.notices.extend(told); // for whoever listens after the timing
         Ok((count > 0).then(|| took as f64 / f64::from(count)))
     }
 

@@ -25,7 +25,8 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
 /// way round, and shows how they compare; once more ends the race.
 pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.live();
-    if let Some(refusal) = super::refusal(session) {
+    let dead = session.failure().is_some() || app.lost.is_some();
+    if let Some(refusal) = super::refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
         app.toast = Some(refusal.to_owned());
         return Vec::new();
     }
@@ -36,7 +37,7 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     }
     let (own, other) = (settings.rule, settings.rule.counterpart());
     let rival = Some(Rival { rule: other, ..Rival::like(&settings) });
-    let ends = settings.rival == rival;
+    let ends = settings.rival.map(|now| Rival { draft_len: settings.draft_len, ..now }) == rival;
     settings.rival = rival.filter(|_| !ends);
     want(app, session, settings);
     let mut commands = vec![Command::SetRival { rival: settings.rival }];

@@ -42,7 +42,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     let positions = screen.turn().map_or(0, |turn| cached(turn.answer(Lane::Speculative)));
-    let cache = |per: u64| format!("{} ({} positions × {})", bytes(per * positions), positions, bytes(per));
+    let cache =
+        |per: u64| format!("{} ({} positions × {})", bytes(per.saturating_mul(positions)), positions, bytes(per));
     let model = &header.model;
     let mut rows = vec![
         ("target weights", format!("{} {}", bytes(model.weight_bytes), header.dtype)),
@@ -78,7 +79,7 @@ fn states(screen: Screen, header: &Header) -> Option<(&'static str, String)> {
     let model = &header.model;
     let rows = u64::from(screen.session.settings().draft_len) + 1;
     let label = if model.snapshot_bytes == model.state_bytes { "state + copies" } else { "state + rows" };
-    let kept = bytes(model.snapshot_bytes * rows);
+    let kept = bytes(model.snapshot_bytes.saturating_mul(rows));
     let text = format!("{} + {kept} ({rows} × {})", bytes(model.state_bytes), bytes(model.snapshot_bytes));
     (model.state_bytes > 0).then_some((label, text))
 }
@@ -87,7 +88,7 @@ fn states(screen: Screen, header: &Header) -> Option<(&'static str, String)> {
 fn short(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     let positions = screen.turn().map_or(0, |turn| cached(turn.answer(Lane::Speculative)));
     let drafter = header.drafter.as_ref();
-    let own = |per: u64| if per == 0 { "shared".to_owned() } else { bytes(per * positions) };
+    let own = |per: u64| if per == 0 { "shared".to_owned() } else { bytes(per.saturating_mul(positions)) };
     let weights = drafter.map_or(String::new(), |d| format!(" + {}", bytes(d.weight_bytes)));
     let caches = drafter.map_or(String::new(), |d| format!(" + {}", own(d.kv_bytes_per_token)));
     vec![

@@ -28,9 +28,12 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     frame.render_widget(block, area);
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
+    let fits = usize::from(inner.height).saturating_sub(2).max(1); // two lines of hints
     let mut lines: Vec<_> = Knob::ALL
         .iter()
         .enumerate()
+        .skip((row + 1).saturating_sub(fits))
+        .take(fits)
         .map(|(index, knob)| {
             let (value, is) = (knob.value(&wanted), knob.value(&now));
             let arrow = if value == is { "  " } else { "→ " };
