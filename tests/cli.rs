@@ -179,7 +179,7 @@ fn bad_requests_get_one_line() {
     }
     refuses(files.run().args(["--ctx", "100000"]), "made for 512");
     let long = "the inn ".repeat(600);
-    refuses(files.command("run").args(["--prompt", &long]), "the context is full");
+    refuses(files.command("run").args(["--backend", "candle", "--prompt", &long]), "the context is full");
     files
         .run()
         .args(["-k", "99"])
@@ -237,7 +237,9 @@ fn weights_that_overflow_are_told() {
         norm.1 = candle_core::quantized::QTensor::quantize(&bad, candle_core::quantized::GgmlDType::F32).unwrap();
     });
     refuses(
-        draftscope().args(["run", "--prompt", "a", "--drafter", "none", "--model"]).arg(&broken.target),
+        draftscope()
+            .args(["run", "--backend", "candle", "--prompt", "a", "--drafter", "none", "--model"])
+            .arg(&broken.target),
         "values that are not numbers",
     );
 }

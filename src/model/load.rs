@@ -255,6 +255,8 @@ fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<OnBackend,
                 ModelError::DoesNotFit(figures) => ModelError::DoesNotFit(format!("{figures} ({reason})")),
                 error => error,
             });
+            // what the reason advises is done
+            let reason = reason.split_once("; ").map_or(reason.as_str(), |(reason, _)| reason);
             loaded.map(|(target, mtp)| (target, mtp, Some(format!("candle runs this target: {reason}"))))
         }
         loaded => loaded.map(without),
