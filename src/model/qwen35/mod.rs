@@ -2,7 +2,7 @@
 //! attention, zero-centred norms, partly rotated heads, and a draft module of its own.
 //!
 //! Invariant: between calls every KV cache holds exactly `len` positions and every state is that behind `len`
-//! tokens, also after an error. Which earlier states can be returned to is [`history`]'s business. A state follows
+//! tokens, also after an error. Which earlier states can be returned to is `history`'s business. A state follows
 //! one path, so there are no trees and no early exits.
 
 mod block;
