@@ -336,6 +336,12 @@ pub fn device_name(device: &Device) -> &'static str {
     }
 }
 
+/// Rows `[m, width]` with the first one zero.
+pub(super) fn without_first(rows: &Tensor) -> Result<Tensor, ModelError> {
+    let zero = rows.narrow(0, 0, 1)?.zeros_like()?;
+    Ok(Tensor::cat(&[zero, rows.narrow(0, 1, rows.dim(0)? - 1)?], 0)?)
+}
+
 /// f32 rows as a tensor `[m, width]`.
 pub(super) fn to_tensor(rows: &Rows, device: &Device) -> Result<Tensor, ModelError> {
     Ok(Tensor::from_slice(rows.as_slice(), (rows.len(), rows.width()), device)?.to_dtype(DType::F32)?)

@@ -10,9 +10,9 @@ use candle_core::{Device, Tensor};
 
 use super::block::{Linear, Place, RmsNorm, Rope};
 use super::cache::KvCache;
-use super::llama::to_tensor;
+use super::llama::{to_tensor, without_first};
 use super::{Forward, ModelError, MtpModule, Rows};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId};
+use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
 /// A block that a module runs between its projection and its last norm.
 pub trait MtpBlock: Send + Sync {
@@ -154,18 +154,13 @@ impl CandleMtp {
     /// Embeddings of the tokens, `[m, d]`; with [`SlotZero::Zeroed`] that of slot 0 is zero.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
         let embedded = self.shared.embedding.embed(tokens)?;
-        if self.spec.slot0 != SlotZero::Zeroed || !self.cache.is_empty() {
-            return Ok(embedded);
-        }
-        let zero = embedded.narrow(0, 0, 1)?.zeros_like()?;
-        Ok(Tensor::cat(&[zero, embedded.narrow(0, 1, tokens.len() - 1)?], 0)?)
+        let zeroes = self.spec.slot0 == SlotZero::Zeroed && self.cache.is_empty();
+        if zeroes { without_first(&embedded) } else { Ok(embedded) }
     }
 
     /// Rotary position of the first slot of a pass.
     fn position(&self) -> usize {
-        // behind an extra slot 0 every slot stands one further already
-        let is_next = self.spec.position == SlotPosition::Next && self.spec.slot0 != SlotZero::Extra;
-        self.held.unwrap_or(self.cache.len()) + usize::from(is_next)
+        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
     }
 
     fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {

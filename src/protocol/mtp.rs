@@ -152,6 +152,15 @@ pub struct MtpSpec {
     pub norm: NormForm,
 }
 
+impl MtpSpec {
+    /// Places by which a slot's rotary position is beyond its index in the module's cache: 0 or 1.
+    #[must_use]
+    pub fn ahead(&self) -> usize {
+        // behind an extra slot 0 every slot stands one further already
+        usize::from(self.position == SlotPosition::Next && self.slot0 != SlotZero::Extra)
+    }
+}
+
 /// What is to be different from what a module was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]

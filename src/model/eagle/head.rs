@@ -9,10 +9,10 @@ use super::plan::Plan;
 use crate::model::block::{Block, Linear, PairOrder, Place, RmsNorm, Rope};
 use crate::model::cache::KvCache;
 use crate::model::config::LlamaConfig;
-use crate::model::llama::to_tensor;
+use crate::model::llama::{to_tensor, without_first};
 use crate::model::mtp::Embedding;
 use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId};
+use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
 /// The norms, which the conventions may mean otherwise.
 #[derive(Clone)]
@@ -191,18 +191,13 @@ impl CandleEagle {
     /// Embeddings of the tokens, `[m, d]`; with [`SlotZero::Zeroed`] that of slot 0 is zero.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
         let embedded = self.shared.embedding.embed(tokens)?;
-        if self.spec.slot0 != SlotZero::Zeroed || !self.cache.is_empty() {
-            return Ok(embedded);
-        }
-        let zero = embedded.narrow(0, 0, 1)?.zeros_like()?;
-        Ok(Tensor::cat(&[zero, embedded.narrow(0, 1, tokens.len() - 1)?], 0)?)
+        let zeroes = self.spec.slot0 == SlotZero::Zeroed && self.cache.is_empty();
+        if zeroes { without_first(&embedded) } else { Ok(embedded) }
     }
 
     /// Rotary position of the first slot of a pass.
     fn position(&self) -> usize {
-        // behind an extra slot 0 every slot stands one further already
-        let is_next = self.spec.position == SlotPosition::Next && self.spec.slot0 != SlotZero::Extra;
-        self.held.unwrap_or(self.cache.len()) + usize::from(is_next)
+        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
     }
 
     fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     model::{Forward, ModelError, MtpModule, Rows, Tap, eagle::Plan, eagle::StatesNorm},
-    protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotPosition, SlotZero, TokenId},
+    protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotZero, TokenId},
 };
 
 /// A head with its cache.
@@ -104,9 +104,7 @@ impl NativeEagle {
 
     /// Rotary position of the first slot of a pass.
     fn position(&self) -> usize {
-        // behind an extra slot 0 every slot stands one further already
-        let is_next = self.spec.position == SlotPosition::Next && self.spec.slot0 != SlotZero::Extra;
-        self.held.unwrap_or(self.cache.len()) + usize::from(is_next)
+        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
     }
 
     /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before

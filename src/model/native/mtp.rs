@@ -24,7 +24,7 @@ use crate::{
     model::{
         Forward, ModelError, MtpModule, Rows, config::LlamaConfig, mtp_file::MtpConfig, rope::RopeSpec, source::Source,
     },
-    protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotPosition, SlotZero, TokenId},
+    protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId},
 };
 
 /// How a module's matrices are kept in memory.
@@ -244,9 +244,7 @@ impl NativeMtp {
 
     /// Rotary position of the first slot of a pass.
     fn position(&self) -> usize {
-        // behind an extra slot 0 every slot stands one further already
-        let is_next = self.spec.position == SlotPosition::Next && self.spec.slot0 != SlotZero::Extra;
-        self.held.unwrap_or(self.cache.len()) + usize::from(is_next)
+        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
     }
 
     /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before
