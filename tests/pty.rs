@@ -175,6 +175,11 @@ fn a_newcomer_prompts_watches_stops_and_quits() {
         let text = screen.contents();
         text.contains("speculative") && text.contains("plain") && text.contains('×') && text.contains("Tokens/s")
     });
+    // an answer of hundreds of tokens: the one before may be over by now
+    terminal.wait_for("○ ready");
+    terminal.press("Write a long story about a lighthouse keeper, with many chapters.");
+    terminal.press("\r");
+    terminal.wait_for("❯ Write a long story");
     terminal.press("\u{3}"); // Ctrl+C stops the answer …
     terminal.wait_for("stopped");
     terminal.press("\u{3}"); // … and quits
