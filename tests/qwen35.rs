@@ -8,6 +8,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
@@ -359,6 +360,30 @@ fn a_tree_is_refused_in_a_sentence_and_a_chain_drafted_instead() {
     let told = decode(target, drafter, &Settings { drafting, ..with_k(3) }, &golden.tokens("tokens")[..8], 40);
     assert_eq!(told.text, golden.tokens("greedy")[..40]);
     assert!(told.drafted > 0 && told.notices.len() == 1 && told.notices[0].contains("tree"), "{:?}", told.notices);
+}
+
+#[test]
+fn k_is_chosen_for_the_chain_that_takes_a_declined_trees_place() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+        command.args(["run", "--prompt", "a b", "--max-tokens", "60", "--output", "jsonl", "--model"]);
+        command.arg(path("qwen35")).args(arguments).env("XDG_CACHE_HOME", home.path());
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let lines = String::from_utf8(out.stdout).unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<serde_json::Value>>()
+    };
+    let committed = |events: &[serde_json::Value]| -> Vec<serde_json::Value> {
+        let tokens = events.iter().filter(|event| event["type"] == "committed").map(|event| &event["tokens"]);
+        tokens.flat_map(|tokens| tokens.as_array().unwrap().iter().map(|token| token["id"].clone())).collect()
+    };
+    let (auto, fixed) = (run(&["-k", "auto", "--tree", "8"]), run(&["-k", "2"]));
+    let notices: Vec<_> = auto.iter().filter_map(|event| event["message"].as_str()).collect();
+    assert!(notices.iter().any(|notice| notice.contains("a chain is drafted instead")), "{notices:?}");
+    assert!(notices.iter().all(|notice| !notice.contains("stays as it is")), "{notices:?}");
+    assert!(auto.iter().any(|event| event["type"] == "draft_len_chosen"), "of drafts that mostly fail, fewer are made");
+    assert_eq!(committed(&auto), committed(&fixed));
 }
 
 #[test]

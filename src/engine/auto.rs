@@ -106,7 +106,7 @@ impl Auto {
     pub(super) fn choose(&mut self, decoder: &mut Decoder, control: &mut Control, outbox: &mut Outbox) {
         let settings = control.settings();
         let was_active = self.active;
-        self.active = self.may_choose(&settings, outbox);
+        self.active = self.may_choose(&settings, decoder.drafts_trees(), outbox);
         if !self.active {
             return;
         }
@@ -137,9 +137,9 @@ impl Auto {
     }
 
     /// A tree's cost does not follow from its depth, and a person is no machine: then k stays, and why is
-    /// told once.
-    fn may_choose(&mut self, settings: &Settings, outbox: &mut Outbox) -> bool {
-        let (is_auto, is_tree) = (settings.draft_len_mode == DraftLenMode::Auto, settings.drafting.tree.is_some());
+    /// told once. A tree that the target declines is none (`is_tree`).
+    fn may_choose(&mut self, settings: &Settings, is_tree: bool, outbox: &mut Outbox) -> bool {
+        let is_auto = settings.draft_len_mode == DraftLenMode::Auto;
         let is_idle = is_auto && (is_tree || settings.drafter == DrafterKind::Human);
         if is_idle && !self.told_idle {
             let who = if is_tree { "a draft tree" } else { "the drafter human" };

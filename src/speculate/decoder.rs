@@ -86,6 +86,12 @@ impl Decoder {
         self.settings.draft_len = draft_len;
     }
 
+    /// Whether a tree is drafted: asked for, and not declined by the target.
+    #[must_use]
+    pub fn drafts_trees(&self) -> bool {
+        self.settings.drafting.tree.is_some()
+    }
+
     /// Hands the drafter tokens that somebody else worked out: the person's draft, or the plain answer
     /// behind all that is committed.
     pub fn offer(&mut self, tokens: &[TokenId]) {
