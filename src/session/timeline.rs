@@ -21,7 +21,7 @@ const MAX_SNAPSHOTS: usize = 8;
 /// A distance in time that a key moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// A draft token, the target's pass, a verdict, a commit.
+    /// A draft token, a probe's chain, the target's pass, a verdict, a commit.
     Phase,
     /// The commit of a round, or the end of a prompt's passes.
     Round,
@@ -36,7 +36,10 @@ impl Stop {
         }
         match event.kind {
             EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
-            EventKind::Drafted { .. } | EventKind::Scored { .. } | EventKind::Verified { .. } => self == Self::Phase,
+            EventKind::Probed { .. }
+            | EventKind::Drafted { .. }
+            | EventKind::Scored { .. }
+            | EventKind::Verified { .. } => self == Self::Phase,
             _ => false,
         }
     }

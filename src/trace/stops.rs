@@ -71,6 +71,7 @@ pub(super) fn ends_phase(event: &Event) -> bool {
         && matches!(
             event.kind,
             EventKind::Prefilled { .. }
+                | EventKind::Probed { .. }
                 | EventKind::Drafted { .. }
                 | EventKind::Scored { .. }
                 | EventKind::Verified { .. }
