@@ -130,9 +130,10 @@ impl Shard {
     }
 }
 
+/// Several processes may write the same plan at once, so each has its own temporary name.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GenerateError> {
     let failed = |e| GenerateError::file(path, e);
-    let temporary = path.with_extension("part");
+    let temporary = path.with_extension(format!("{}.part", std::process::id()));
     let mut file = fs::File::create(&temporary).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
     fs::rename(&temporary, path).map_err(failed)

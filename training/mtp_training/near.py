@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections import Counter, defaultdict
 from pathlib import Path
 
 
@@ -10,10 +11,6 @@ def grams(text, n=4):
     """Character n-grams of the bare text, word order kept."""
     bare = " ".join(re.findall(r"[a-z0-9]+", text.lower()))
     return {bare[i:i + n] for i in range(max(1, len(bare) - n + 1))}
-
-
-def jaccard(a, b):
-    return len(a & b) / max(1, len(a | b))
 
 
 def forbidden(paths):
@@ -33,8 +30,15 @@ class Near:
     """Finds the nearest forbidden prompt of a text."""
 
     def __init__(self, prompts):
-        self.prompts = [(p, grams(p)) for p in prompts]
+        self.prompts = [(p, len(grams(p))) for p in prompts]
+        self.holders = defaultdict(list)   # gram -> prompts that hold it, as indices
+        for i, p in enumerate(prompts):
+            for gram in grams(p):
+                self.holders[gram].append(i)
 
     def nearest(self, text):
+        """(Jaccard index, prompt); (0, "") when nothing is shared with any."""
         own = grams(text)
-        return max(((jaccard(own, g), p) for p, g in self.prompts), default=(0.0, ""))
+        shared = Counter(i for gram in own for i in self.holders.get(gram, ()))
+        score = lambda i, both: both / max(1, len(own) + self.prompts[i][1] - both)
+        return max(((score(i, both), self.prompts[i][0]) for i, both in shared.items()), default=(0.0, ""))
