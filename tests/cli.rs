@@ -396,3 +396,21 @@ fn a_rival_races_beside_and_is_told() {
     refuses(&mut run(&["--rival", "speed=9"]), "there is no setting of a rival 'speed=9'; there are: k=…");
     refuses(&mut run(&["--rival", "drafter=human"]), "nobody is asked there");
 }
+
+#[test]
+fn a_tree_is_accounted_for_or_declined() {
+    let files = Files::new();
+    let suite = files.path("suite.toml");
+    fs::write(&suite, "[one]\nprompts = [\"the thin inn\"]\n").unwrap();
+    let explain = |options: &[&str]| {
+        let mut command = files.command("explain");
+        command.arg("--suite").arg(&suite).args(["--turns", "3", "--max-tokens", "12", "--output", "summary"]);
+        command.args(options);
+        command
+    };
+    let told = json(&mut explain(&["--tree", "4", "-k", "2"]));
+    assert_eq!((&told["tree"]["nodes"], &told["tree"]["depth"]), (&4.into(), &2.into()), "{}", told["tree"]);
+    assert!(told["tree"]["point"]["counts"]["drafted"].as_u64().unwrap() > 0);
+    assert!(json(&mut explain(&[]))["tree"].is_null());
+    refuses(&mut explain(&["--tree", "4", "--drafter", "ngram"]), "only the MTP module drafts trees");
+}

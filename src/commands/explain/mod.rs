@@ -145,12 +145,12 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if let Some(choices) = &args.race {
         return race::run(args, choices, recipe, settings, &suite);
     }
+    let wanted = tree::settings(args, &settings)?;
     say("timing passes");
     let cost = measure::measure(&recipe, args.at as usize, args.turns as usize)?;
     if args.costs_only {
         return write(args.output, &cost, text::cost);
     }
-    let wanted = tree::settings(args, &settings)?;
     say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let probed = answer(&recipe, probe, args, &suite)?;
