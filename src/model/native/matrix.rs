@@ -26,7 +26,7 @@ impl Cpu {
 
     /// Tiles that one item of work takes, so that every thread gets several items of `tiles`.
     pub(super) fn grain(&self, tiles: usize) -> usize {
-        tiles.div_ceil(6 * self.pool.threads()).max(1)
+        tiles.div_ceil(24 * self.pool.threads()).max(1)
     }
 }
 

@@ -275,4 +275,10 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         // SAFETY: a prefetch reads nothing, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_byte_add(ahead).cast()) };
     }
+
+    #[inline(always)]
+    fn prefetch_far<T>(self, from: &[T], ahead: usize) {
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.as_ptr().wrapping_byte_add(ahead).cast()) };
+    }
 }

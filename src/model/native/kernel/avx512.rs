@@ -197,4 +197,10 @@ impl Lanes for Avx512 {
         // SAFETY: a prefetch reads nothing, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_byte_add(ahead).cast()) };
     }
+
+    #[inline(always)]
+    fn prefetch_far<T>(self, from: &[T], ahead: usize) {
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.as_ptr().wrapping_byte_add(ahead).cast()) };
+    }
 }

@@ -12,8 +12,9 @@ use super::{
     lanes::{LANES, Lanes},
 };
 
-/// Bytes between what is used and what is asked for.
-const AHEAD: usize = 6144;
+/// Bytes between what is used and what is asked for, of the first-level cache and of the second.
+const AHEAD: usize = 2048;
+const FAR_AHEAD: usize = 16_384;
 
 /// Sixteen rows of weights.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,7 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
 fn prefetch<S: Lanes, L: Layout>(s: S, block: &[u8]) {
     for line in 0..const { L::FORM.block_bytes().div_ceil(64) } {
         s.prefetch(block, AHEAD + 64 * line);
+        s.prefetch_far(block, FAR_AHEAD + 64 * line);
     }
 }
 

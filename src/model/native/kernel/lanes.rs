@@ -75,6 +75,8 @@ pub(crate) trait Lanes: Copy {
 
     /// Asks for the cache line `ahead` bytes after the start of `from`; a hint that may be ignored.
     fn prefetch<T>(self, from: &[T], ahead: usize);
+    /// The same for what is needed later: into the second-level cache, which can wait for more lines at once.
+    fn prefetch_far<T>(self, from: &[T], ahead: usize);
 }
 
 /// Lanes as an array, for what has no vector form.

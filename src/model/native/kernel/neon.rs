@@ -294,4 +294,7 @@ impl Lanes for Neon {
 
     #[inline(always)]
     fn prefetch<T>(self, _from: &[T], _ahead: usize) {}
+
+    #[inline(always)]
+    fn prefetch_far<T>(self, _from: &[T], _ahead: usize) {}
 }

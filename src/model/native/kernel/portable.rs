@@ -182,4 +182,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn prefetch<T>(self, _from: &[T], _ahead: usize) {}
+
+    #[inline(always)]
+    fn prefetch_far<T>(self, _from: &[T], _ahead: usize) {}
 }
