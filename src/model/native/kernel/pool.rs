@@ -2,7 +2,7 @@
 //!
 //! One region of work is open at a time. Its caller works too, and takes items until none are left;
 //! a worker joins when it notices, so a worker that a neighbour has pushed off its core is not waited
-//! for unless it is inside an item. Between regions workers spin for some microseconds, then park.
+//! for unless it is inside an item. Between regions workers spin for some tenths of a millisecond, then park.
 //! Every thread has a span of neighbouring items, so that what it wrote in one region is near it in the
 //! next, and then helps with the others'. Who does what is left to chance: results must not show it.
 
@@ -16,8 +16,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Looks at the state before a worker parks: some tens of microseconds.
-const SPINS_BEFORE_PARKING: u32 = 3_000;
+/// Looks at the state before a worker parks: some tenths of a millisecond, so that sampling, and telling what happened,
+/// between two passes or drafts does not put it to sleep. Waking it takes as long as several regions.
+const SPINS_BEFORE_PARKING: u32 = 20_000;
 
 /// Looks at the state before a caller that waits for a worker offers its core.
 const SPINS_BEFORE_YIELDING: u32 = 2_000;
