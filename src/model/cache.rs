@@ -1,5 +1,7 @@
 //! A KV cache that can be cut back.
 //!
+//! Where attention is latent, what is kept of a position is one row that serves as key and, its first part, as value.
+//!
 //! Invariant: positions `0..len` hold what was appended; those behind are garbage that the next
 //! append overwrites. Cutting back is therefore a number, not a copy.
 
@@ -9,9 +11,17 @@ use super::ModelError;
 
 /// Keys and values of one transformer block.
 pub struct KvCache {
-    keys: Tensor,   // [kv_heads, ctx, head_dim]
-    values: Tensor, // [kv_heads, ctx, head_dim]
+    keys: Tensor, // [kv_heads, ctx, head_dim]
+    values: Values,
     len: usize,
+}
+
+/// Where the values are.
+enum Values {
+    /// `[kv_heads, ctx, head_dim]`
+    Own(Tensor),
+    /// The first so many numbers of each key.
+    OfKeys(usize),
 }
 
 impl KvCache {
@@ -21,7 +31,16 @@ impl KvCache {
     /// When memory is short.
     pub fn new(kv_heads: usize, ctx: usize, head_dim: usize, device: &Device) -> Result<Self, ModelError> {
         let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), DType::F32, device);
-        Ok(Self { keys: zeros()?, values: zeros()?, len: 0 })
+        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0 })
+    }
+
+    /// An empty cache for `ctx` rows that are keys of `width` numbers, the first `value` of which are the value.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn latent(ctx: usize, (width, value): (usize, usize), device: &Device) -> Result<Self, ModelError> {
+        let keys = Tensor::zeros((1, ctx, width), DType::F32, device)?;
+        Ok(Self { keys, values: Values::OfKeys(value), len: 0 })
     }
 
     /// Positions held.
@@ -36,7 +55,7 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Appends `m` positions, `[kv_heads, m, head_dim]` each.
+    /// Appends `m` positions, `[kv_heads, m, head_dim]` each; values that are part of the keys are not read.
     ///
     /// # Errors
     /// When they do not fit.
@@ -47,7 +66,9 @@ impl KvCache {
             return Err(ModelError::ContextFull { needed: self.len + m, ctx_len });
         }
         self.keys.slice_set(&keys.contiguous()?, 1, self.len)?;
-        self.values.slice_set(&values.contiguous()?, 1, self.len)?;
+        if let Values::Own(own) = &self.values {
+            own.slice_set(&values.contiguous()?, 1, self.len)?;
+        }
         self.len += m;
         Ok(())
     }
@@ -57,7 +78,20 @@ impl KvCache {
     /// # Errors
     /// When there are not so many.
     pub fn prefix(&self, len: usize) -> Result<(Tensor, Tensor), ModelError> {
-        Ok((self.keys.narrow(1, 0, len)?, self.values.narrow(1, 0, len)?))
+        self.with_values(self.keys.narrow(1, 0, len)?, |values| values.narrow(1, 0, len))
+    }
+
+    /// Some keys and the values beside them, which `pick` takes from all where they are a tensor of their own.
+    fn with_values(
+        &self,
+        keys: Tensor,
+        pick: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>,
+    ) -> Result<(Tensor, Tensor), ModelError> {
+        let values = match &self.values {
+            Values::Own(values) => pick(values)?,
+            Values::OfKeys(width) => keys.narrow(2, 0, *width)?,
+        };
+        Ok((keys, values))
     }
 
     /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.
@@ -68,7 +102,7 @@ impl KvCache {
         let ids: Vec<u32> = (0..len).chain(positions.iter().copied()).map(|at| at as u32).collect();
         let count = ids.len();
         let ids = Tensor::from_vec(ids, count, self.keys.device())?;
-        Ok((self.keys.index_select(&ids, 1)?, self.values.index_select(&ids, 1)?))
+        self.with_values(self.keys.index_select(&ids, 1)?, |values| values.index_select(&ids, 1))
     }
 
     /// Keeps the first `base` positions and then those of these rows behind them.
@@ -78,7 +112,8 @@ impl KvCache {
     pub fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
         let rows: Vec<u32> = path.iter().map(|row| (base + row) as u32).collect();
         let rows = Tensor::from_vec(rows, path.len(), self.keys.device())?;
-        let (keys, values) = (self.keys.index_select(&rows, 1)?, self.values.index_select(&rows, 1)?);
+        let (keys, values) =
+            self.with_values(self.keys.index_select(&rows, 1)?, |values| values.index_select(&rows, 1))?;
         self.len = base;
         self.append(&keys, &values)
     }
@@ -94,12 +129,26 @@ impl KvCache {
     /// When memory is short.
     pub fn copy(&self) -> Result<Self, ModelError> {
         let (kv_heads, ctx, head_dim) = self.keys.dims3()?;
-        let mut copy = Self::new(kv_heads, ctx, head_dim, self.keys.device())?;
+        let mut copy = match self.values {
+            Values::Own(_) => Self::new(kv_heads, ctx, head_dim, self.keys.device())?,
+            Values::OfKeys(width) => Self::latent(ctx, (head_dim, width), self.keys.device())?,
+        };
         if self.len > 0 {
             let (keys, values) = self.prefix(self.len)?;
             copy.append(&keys, &values)?;
         }
         Ok(copy)
+    }
+
+    /// Bytes one position of this cache takes.
+    #[must_use]
+    pub fn position_bytes(&self) -> u64 {
+        let numbers = |rows: &Tensor| rows.dims()[0] * rows.dims()[2];
+        let values = match &self.values {
+            Values::Own(values) => numbers(values),
+            Values::OfKeys(_) => 0,
+        };
+        ((numbers(&self.keys) + values) * DType::F32.size_in_bytes()) as u64
     }
 
     /// Bytes one position takes.

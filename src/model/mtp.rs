@@ -33,6 +33,14 @@ pub trait MtpBlock: Send + Sync {
 
     /// A copy that shares the weights.
     fn share(&self) -> Box<dyn MtpBlock>;
+
+    /// An empty cache of this shape.
+    ///
+    /// # Errors
+    /// When memory is short.
+    fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {
+        KvCache::new(shape.kv_heads, shape.ctx_len, shape.head_dim, device)
+    }
 }
 
 /// A target's embedding, which its modules share.
@@ -134,7 +142,7 @@ impl CandleMtp {
         spec: MtpSpec,
         (shape, rope): (MtpShape, Rope),
     ) -> Result<Self, ModelError> {
-        let cache = KvCache::new(shape.kv_heads, shape.ctx_len, shape.head_dim, shared.embedding.device())?;
+        let cache = stored.block.cache(&shape, shared.embedding.device())?;
         let parts = stored.meant(spec.norm)?;
         Ok(Self { shared: Arc::new(shared), stored: Arc::new(stored), parts, spec, shape, rope, cache, held: None })
     }
@@ -148,7 +156,7 @@ impl CandleMtp {
     /// Bytes of KV cache per slot.
     #[must_use]
     pub fn kv_bytes_per_slot(&self) -> u64 {
-        KvCache::bytes_per_position(self.shape.kv_heads, self.shape.head_dim)
+        self.cache.position_bytes()
     }
 
     /// Embeddings of the tokens, `[m, d]`; with [`SlotZero::Zeroed`] that of slot 0 is zero.
