@@ -231,8 +231,8 @@ fn spoiled_folders_are_refused_in_a_sentence_that_names_what_is_wrong() {
         ("llama", |f| edit(f, "config.json", |c| c["num_key_value_heads"] = json!(3)), "'num_key_value_heads' is 3"),
         (
             "llama",
-            |f| edit(f, "config.json", |c| c["model_type"] = json!("deepseek_v3")),
-            "is DeepSeek-V3 (latent attention, experts), which is not supported yet",
+            |f| edit(f, "config.json", |c| c["model_type"] = json!("deepseek_v32")),
+            "is DeepSeek-V3.2 (sparse attention, experts), which is not supported yet",
         ),
         (
             "llama",

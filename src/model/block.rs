@@ -259,6 +259,11 @@ impl TreeRows {
         }
         Ok(Self(paths))
     }
+
+    /// Of each row the rows from the root to it, itself included.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &[usize]> {
+        self.0.iter().map(Vec::as_slice)
+    }
 }
 
 /// The weights of one block.

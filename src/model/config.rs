@@ -5,6 +5,8 @@
 //! in [`super::config_json`].
 
 use super::ModelError;
+use super::cache::KvCache;
+use super::deepseek::Latent;
 use super::family::Architecture;
 use super::gguf::GgufFile;
 use super::qwen35::Hybrid;
@@ -44,6 +46,9 @@ pub struct LlamaConfig {
     pub tied: bool,
     /// Linear layers among those that attend, gates and partly rotated heads: Qwen3.5.
     pub hybrid: Option<Hybrid>,
+    /// Latent attention and experts: DeepSeek-V3's layout. `kv_heads` then is `heads`, and `head_dim` the width of a
+    /// query.
+    pub latent: Option<Latent>,
 }
 
 impl LlamaConfig {
@@ -95,6 +100,7 @@ impl LlamaConfig {
             context_length: gguf.size(&key("context_length"), 1 << 24)?,
             tied: !gguf.has_tensor("output.weight"),
             hybrid,
+            latent: None,
         };
         refuse_extras(gguf, arch, (head_dim, rotary))?;
         config.check((&key("attention.head_count"), &key("attention.head_count_kv")))?;
@@ -107,9 +113,7 @@ impl LlamaConfig {
     /// [`ModelError::Metadata`] naming what does not.
     pub(super) fn check(&self, (heads, kv_heads): (&str, &str)) -> Result<(), ModelError> {
         let contradiction = |what: String| Err(ModelError::Metadata(what));
-        if !(1..=MAX_VOCAB).contains(&self.vocab) {
-            return contradiction(format!("the vocabulary has {} tokens; 1 to {MAX_VOCAB} can be", self.vocab));
-        }
+        self.check_vocab()?;
         if self.heads == 0 || self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return contradiction(format!(
                 "'{heads}' is {} and '{kv_heads}' is {}: {} query heads over {} key/value heads do not go",
@@ -120,6 +124,17 @@ impl LlamaConfig {
             return contradiction(format!("a head width of {} cannot be rotated in pairs", self.head_dim));
         }
         Ok(())
+    }
+
+    /// Whether the vocabulary is one.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`]
+    pub(super) fn check_vocab(&self) -> Result<(), ModelError> {
+        if (1..=MAX_VOCAB).contains(&self.vocab) {
+            return Ok(());
+        }
+        Err(ModelError::Metadata(format!("the vocabulary has {} tokens; 1 to {MAX_VOCAB} can be", self.vocab)))
     }
 
     /// Width of all query heads together.
@@ -140,6 +155,9 @@ impl LlamaConfig {
         let [v, d, q, kv, ffn] =
             [self.vocab, self.d_model, self.q_width(), self.kv_width(), self.ffn].map(|n| n as u64);
         let ends = if self.tied { v * d } else { 2 * v * d };
+        if let Some(latent) = &self.latent {
+            return latent.layer_weights(self.d_model, self.layers, self.ffn)[0] + ends;
+        }
         let Some(hybrid) = &self.hybrid else {
             return self.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn) + ends;
         };
@@ -149,6 +167,16 @@ impl LlamaConfig {
         let attending = 3 * d * q + 2 * d * kv; // queries come with as many gates
         let count = hybrid.linear_layers() as u64;
         count * linear + (self.layers as u64 - count) * attending + self.layers as u64 * 3 * d * ffn + ends
+    }
+
+    /// Bytes of cache that a position takes in all layers, in f32.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        let layer = match &self.latent {
+            Some(latent) => 4 * latent.cached() as u64,
+            None => KvCache::bytes_per_position(self.kv_heads, self.head_dim),
+        };
+        self.attending_layers() as u64 * layer
     }
 
     /// Layers that keep keys and values.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::ModelError;
 use super::config::LlamaConfig;
+use super::deepseek::LatentKeys;
 use super::error::clean;
 use super::family::Architecture;
 use super::qwen35::HybridKeys;
@@ -44,6 +45,9 @@ pub struct HfConfig {
     /// What Qwen3.5 has besides.
     #[serde(skip)]
     hybrid: Option<HybridKeys>,
+    /// What DeepSeek-V3's layout has besides.
+    #[serde(skip)]
+    latent: Option<LatentKeys>,
 }
 
 /// `rope_scaling`, or `rope_parameters` of newer files.
@@ -112,6 +116,11 @@ impl HfConfig {
         };
         let kind: Kind = serde_json::from_slice(json).map_err(wrong)?;
         let architecture = Architecture::of_model_type(&kind.model_type)?; // what another family is missing is not the point
+        if architecture.is_latent() {
+            let latent = LatentKeys::from_json(&serde_json::from_slice(json).map_err(wrong)?)?;
+            let config: Self = serde_json::from_slice(json).map_err(wrong)?;
+            return Ok(Self { latent: Some(latent), ..config });
+        }
         if architecture != Architecture::Qwen35 {
             return serde_json::from_slice(json).map_err(wrong);
         }
@@ -159,7 +168,14 @@ impl HfConfig {
             None => !has_head,
         };
         let layers = size("num_hidden_layers", self.num_hidden_layers, 1024)?;
-        let head_dim = size("head_dim", self.head_dim.unwrap_or(d_model / heads), 1 << 12)?;
+        let latent = match &self.latent {
+            Some(keys) => Some(keys.latent(architecture, (layers, heads), self.sharper()?)?),
+            None => None,
+        };
+        let head_dim = match &latent {
+            Some(latent) => latent.attention.plain + latent.attention.rotary,
+            None => size("head_dim", self.head_dim.unwrap_or(d_model / heads), 1 << 12)?,
+        };
         let hybrid = self.hybrid.as_ref().map(|keys| keys.hybrid(layers, head_dim)).transpose()?;
         let config = LlamaConfig {
             architecture,
@@ -176,7 +192,11 @@ impl HfConfig {
             context_length: size("max_position_embeddings", self.max_position_embeddings, 1 << 24)?,
             tied,
             hybrid,
+            latent,
         };
+        if config.latent.is_some() {
+            return config.check_vocab().map(|()| config); // heads were checked, and need not divide anything
+        }
         config.check(("num_attention_heads", "num_key_value_heads"))?;
         if self.head_dim.is_none() && d_model % heads != 0 {
             return Err(ModelError::Metadata(format!(
@@ -216,6 +236,17 @@ impl HfConfig {
         }
     }
 
+    /// What scores of latent attention are multiplied with besides: YaRN's amplitude, squared, for all values of a head.
+    fn sharper(&self) -> Result<f64, ModelError> {
+        let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
+        let asked = given.and_then(|given| Some((given, given.mscale_all_dim.filter(|scale| *scale != 0.0)?)));
+        let Some((given, scale)) = asked.filter(|(given, _)| given.is_scaled()) else {
+            return Ok(1.0);
+        };
+        let factor = positive("factor", given.factor.unwrap_or(1.0))?;
+        Ok(amplitude(factor, positive("mscale_all_dim", scale)?).powi(2))
+    }
+
     fn rope(&self) -> Result<RopeSpec, ModelError> {
         let none = RopeParameters::default();
         let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref()).unwrap_or(&none);
@@ -241,12 +272,14 @@ impl HfConfig {
                 original: original()?,
             },
             Some("yarn") => {
-                if given.mscale.is_some() || given.mscale_all_dim.is_some() || given.truncate == Some(false) {
+                let scales = (given.mscale.is_some() || given.mscale_all_dim.is_some()) && self.latent.is_none();
+                if scales || given.truncate == Some(false) {
                     return Err(ModelError::Unsupported(
                         "yarn scaling with 'mscale', 'mscale_all_dim' or 'truncate' is not supported".into(),
                     ));
                 }
                 let factor = need("factor", given.factor)?;
+                let scale = |scale: Option<f64>| scale.filter(|scale| *scale != 0.0);
                 RopeScaling::Yarn {
                     factor,
                     original: original()?,
@@ -254,7 +287,14 @@ impl HfConfig {
                     slow: positive("beta_slow", given.beta_slow.unwrap_or(1.0))?,
                     amplitude: match given.attention_factor {
                         Some(factor) => positive("attention_factor", factor)?,
-                        None => yarn_amplitude(factor),
+                        // as `_compute_yarn_parameters` of transformers
+                        None => match (scale(given.mscale), scale(given.mscale_all_dim)) {
+                            (Some(own), Some(all)) => {
+                                let all = positive("mscale_all_dim", all)?;
+                                amplitude(factor, positive("mscale", own)?) / amplitude(factor, all)
+                            }
+                            _ => yarn_amplitude(factor),
+                        },
                     },
                 }
             }
@@ -274,6 +314,18 @@ impl HfConfig {
         }
         Ok(RopeSpec { theta, scaling })
     }
+}
+
+impl RopeParameters {
+    /// Whether positions are scaled.
+    fn is_scaled(&self) -> bool {
+        self.rope_type.as_deref().or(self.old_type.as_deref()).is_some_and(|kind| kind != "default")
+    }
+}
+
+/// `0.1 · scale · ln(factor) + 1`: YaRN's amplitude with a weight, as DeepSeek has it.
+fn amplitude(factor: f64, scale: f64) -> f64 {
+    if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
 
 fn size(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {

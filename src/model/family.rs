@@ -20,6 +20,10 @@ pub enum Architecture {
     Qwen3,
     /// Qwen3.5 without experts (3.6 and 3.8 alike): linear layers between gated attention.
     Qwen35,
+    /// DeepSeek-V3, R1 and V3.1: latent attention and experts.
+    DeepSeekV3,
+    /// GLM-4.7-Flash: the layout of DeepSeek-V3.
+    Glm4MoeLite,
 }
 
 /// Names of families that are known and not run, and what they are.
@@ -44,16 +48,17 @@ const DECLINED: &[(&str, &str)] = &[
     ("gemma4-assistant", "an assistant of Gemma 4, which drafts for it"),
     ("gemma4_assistant", "an assistant of Gemma 4, which drafts for it"),
     ("eagle3", "an EAGLE-3 head, which drafts for another model"),
-    ("deepseek2", "DeepSeek (latent attention, experts)"),
-    ("deepseek_v2", "DeepSeek-V2 (latent attention, experts)"),
-    ("deepseek_v3", "DeepSeek-V3 (latent attention, experts)"),
+    ("deepseek2", "DeepSeek or GLM-4.7-Flash in a GGUF file (their safetensors folders run)"),
+    ("deepseek_v2", "DeepSeek-V2 (latent attention, experts chosen another way than V3's)"),
     ("deepseek32", "DeepSeek-V3.2 (sparse attention, experts)"),
     ("deepseek_v32", "DeepSeek-V3.2 (sparse attention, experts)"),
     ("deepseek4", "DeepSeek-V4"),
     ("deepseek_v4", "DeepSeek-V4"),
     ("glm4moe", "GLM-4.5 and later, a mixture of experts"),
     ("glm4_moe", "GLM-4.5 and later, a mixture of experts"),
-    ("glm4_moe_lite", "GLM-4.7-Flash (latent attention, experts)"),
+    ("glm_moe_dsa", "GLM-5 (sparse attention, experts)"),
+    ("glm-dsa", "GLM-5 (sparse attention, experts)"),
+    ("kimi_k2", "Kimi K2 (the layout of DeepSeek-V3 with a trillion weights)"),
     ("mimo2", "MiMo-V2, a mixture of experts"),
     ("mimo_v2_flash", "MiMo-V2, a mixture of experts"),
     ("step35", "Step-3.5, a mixture of experts"),
@@ -70,7 +75,7 @@ const DECLINED: &[(&str, &str)] = &[
 ];
 
 /// What runs, for messages.
-const RUNS: &str = "this version runs llama, qwen2, qwen3, qwen3.5 and mimo";
+const RUNS: &str = "this version runs llama, qwen2, qwen3, qwen3.5, mimo, deepseek_v3 and glm4_moe_lite";
 
 impl Architecture {
     /// By `general.architecture` of a GGUF file.
@@ -78,7 +83,12 @@ impl Architecture {
     /// # Errors
     /// [`ModelError::Unsupported`] saying what it is.
     pub fn of_gguf(name: &str) -> Result<Self, ModelError> {
-        Self::of(name, "architecture")
+        match Self::of(name, "architecture")? {
+            found if found.is_latent() => Err(ModelError::Unsupported(format!(
+                "{name} is supported as a folder of safetensors, not as a GGUF file"
+            ))),
+            found => Ok(found),
+        }
     }
 
     /// By `model_type` of a `config.json`.
@@ -96,6 +106,8 @@ impl Architecture {
             "qwen3" => Ok(Self::Qwen3),
             "mimo" => Ok(Self::MiMo),
             "qwen35" | "qwen3_5" | "qwen3_5_text" => Ok(Self::Qwen35),
+            "deepseek_v3" => Ok(Self::DeepSeekV3),
+            "glm4_moe_lite" => Ok(Self::Glm4MoeLite),
             other => Err(ModelError::Unsupported(match DECLINED.iter().find(|(name, _)| *name == other) {
                 Some((name, what)) => format!("the {kind} '{name}' is {what}, which is not supported yet; {RUNS}"),
                 None => format!("the {kind} '{}' is not supported yet; {RUNS}", clean(other)),
@@ -112,7 +124,14 @@ impl Architecture {
             Self::MiMo => "mimo",
             Self::Qwen3 => "qwen3",
             Self::Qwen35 => "qwen35",
+            Self::DeepSeekV3 => "deepseek_v3",
+            Self::Glm4MoeLite => "glm4_moe_lite",
         }
+    }
+
+    /// Whether attention is latent, and layers have experts: DeepSeek-V3's layout.
+    pub(super) const fn is_latent(self) -> bool {
+        matches!(self, Self::DeepSeekV3 | Self::Glm4MoeLite)
     }
 
     /// Whether queries and keys are normed head by head.
@@ -130,6 +149,7 @@ impl Architecture {
         match self {
             Self::Llama => PairOrder::Interleaved,
             Self::Qwen2 | Self::MiMo | Self::Qwen3 | Self::Qwen35 => PairOrder::HalfSplit,
+            Self::DeepSeekV3 | Self::Glm4MoeLite => PairOrder::Interleaved,
         }
     }
 }

@@ -23,7 +23,7 @@ use super::fp8;
 use super::mapped::Mapped;
 use super::side_files::SideFiles;
 use super::source::Stored;
-use super::{mimo, qwen35};
+use super::{deepseek, mimo, qwen35};
 
 /// Most shards.
 const MAX_SHARDS: usize = 4096;
@@ -169,8 +169,12 @@ impl Folder {
         let number = layer.parse::<usize>().ok()?;
         // a draft module's block counts as one more layer
         let module = number.checked_sub(self.config.layers());
-        if Architecture::of_model_type(&self.config.model_type).is_ok_and(|of| of == Architecture::Qwen35) {
-            return qwen35_name(prefix, (number, module), part);
+        match Architecture::of_model_type(&self.config.model_type) {
+            Ok(Architecture::Qwen35) => return qwen35_name(prefix, (number, module), part),
+            Ok(of) if of.is_latent() => {
+                return deepseek::part(part).map(|own| format!("{prefix}layers.{number}.{own}"));
+            }
+            _ => {}
         }
         let (part, kind) = part.rsplit_once('.')?;
         let place = module.map_or_else(|| format!("layers.{number}"), |module| format!("{}.{module}", mimo::LAYERS));
@@ -247,8 +251,8 @@ impl Folder {
     /// In what the matrices of the first block are stored.
     #[must_use]
     pub fn main_dtype(&self) -> String {
-        let name = self.translate("blk.0.ffn_down.weight").unwrap_or_default();
-        let info = self.info(&name).map(|(_, info)| info.dtype);
+        let dtype = |name: &str| self.info(&self.translate(name)?).map(|(_, info)| info.dtype);
+        let info = dtype("blk.0.ffn_down.weight").or_else(|| dtype("blk.0.attn_output.weight")); // experts alone
         match info {
             Some(Dtype::F8_E4M3) => "f8_e4m3".to_owned(),
             Some(dtype) => format!("{dtype:?}").to_lowercase(),

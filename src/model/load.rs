@@ -5,6 +5,7 @@
 
 mod device;
 mod hybrid;
+mod latent;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::block::WeightType;
-use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::draft_model;
 use super::eagle::{self, Plan};
@@ -229,12 +229,12 @@ impl Job<'_> {
             }
             WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
         };
-        let per_position = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 4 * kv_size;
-        let kv = config.attending_layers() as u64 * per_position * ctx_len as u64;
+        let kv = config.cache_bytes() / 4 * kv_size * ctx_len as u64;
         // the present state, and a copy for each row of a round of default length
         let copies = if recipe.rollback == Rollback::Replay { 6 } else { 23 }; // base, present, marks, 17 rows
         let states = config.hybrid.as_ref().map_or(0, |hybrid| copies * hybrid.state_bytes());
-        Need { weights, dtype, cache: kv + states, ctx_len }
+        let need = Need { weights, dtype, cache: kv + states, ctx_len };
+        latent::with_modules(self, need, held)
     }
 }
 
@@ -288,8 +288,12 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
                 .into(),
         ));
     }
-    let is_hybrid = job.config.hybrid.is_some();
-    job.need(WeightType::Stored, if is_hybrid { 4 } else { 2 }).check(fit::available())?;
+    let (is_hybrid, is_latent) = (job.config.hybrid.is_some(), job.config.latent.is_some());
+    job.need(WeightType::Stored, if is_hybrid || is_latent { 4 } else { 2 }).check(fit::available())?;
+    if is_latent {
+        let held = Held::Native(NativeCpu::new(recipe.threads));
+        return latent::load(job, (held, held_dtype(job.source), &Device::Cpu), progress);
+    }
     if is_hybrid {
         // matrices run on the native kernels, what is between them row by row
         let held = Held::Native(NativeCpu::new(recipe.threads));
@@ -338,6 +342,9 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     }
     if config.hybrid.is_some() {
         return hybrid::load(job, (Held::Candle(held), dtype, &device), progress);
+    }
+    if config.latent.is_some() {
+        return latent::load(job, (Held::Candle(held), dtype, &device), progress);
     }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);

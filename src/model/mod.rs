@@ -12,6 +12,7 @@ pub mod cache;
 pub mod card;
 pub mod config;
 pub mod config_json;
+pub mod deepseek;
 mod draft_model;
 pub mod eagle;
 mod error;

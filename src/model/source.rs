@@ -47,6 +47,12 @@ impl<'a> Stored<'a> {
         self.dtype
     }
 
+    /// Whether both are the same numbers, stored alike.
+    #[must_use]
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        self.dtype == other.dtype && self.bytes() == other.bytes()
+    }
+
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -1,0 +1,154 @@
+//! The draft modules of DeepSeek-V3's layout: layers behind the last one, each with a projection before it and a norm
+//! behind (`model.layers.{L}.eh_proj` …).
+//!
+//! Invariant: they are found by their tensors: many files announce modules that were left out. Embedding and head are
+//! the target's where a file brings none or a copy of them, and a module's own where they differ.
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use super::DeepSeekWeights;
+use super::look_up;
+use super::reader::Reader;
+use crate::model::ModelError;
+use crate::model::block::Linear;
+use crate::model::config::LlamaConfig;
+use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
+use crate::model::qwen35::Held;
+use crate::model::source::Source;
+use crate::protocol::{MtpSpec, TokenId};
+
+/// Most modules.
+const MAX_MODULES: usize = 8;
+
+fn name(config: &LlamaConfig, index: usize, part: &str) -> String {
+    format!("blk.{}.nextn.{part}.weight", config.layers + index)
+}
+
+/// Modules that the tensors hold, the first of which may be missing.
+fn found(source: &Source, config: &LlamaConfig) -> usize {
+    (0..MAX_MODULES).take_while(|index| source.has(&name(config, *index, "eh_proj"))).count()
+}
+
+/// Modules to run: those announced, or those there are where none is announced.
+pub(in crate::model) fn modules(source: &Source, config: &LlamaConfig) -> usize {
+    match config.latent.as_ref().map_or(0, |latent| latent.modules) {
+        0 => found(source, config),
+        announced => announced,
+    }
+}
+
+/// Whether the modules that the configuration announces are there.
+///
+/// # Errors
+/// A sentence that says how many are not.
+pub(in crate::model) fn check_modules(source: &Source, config: &LlamaConfig) -> Result<usize, ModelError> {
+    let (count, found) = (modules(source, config), found(source, config));
+    if count > MAX_MODULES {
+        return Err(ModelError::Unsupported(format!(
+            "'num_nextn_predict_layers' is {count}; at most {MAX_MODULES} modules are supported"
+        )));
+    }
+    let announced = format!("config.json announces {count} draft modules ('num_nextn_predict_layers')");
+    match found {
+        _ if count == 0 => Err(ModelError::Unsupported(format!("{} brings no draft module", source.file_name()))),
+        0 => Err(ModelError::Metadata(format!("{announced} and the folder holds no tensor of them"))),
+        found if found < count => Err(ModelError::Metadata(format!(
+            "{announced} and the weights of number {} are not in the folder",
+            found + 1
+        ))),
+        _ => Ok(count),
+    }
+}
+
+/// An embedding of a module's own.
+struct OwnEmbedding {
+    rows: Linear,
+    vocab: usize,
+    device: Device,
+}
+
+impl Embedding for OwnEmbedding {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        look_up(&self.rows, (tokens, self.vocab), &self.device)
+    }
+}
+
+/// A module with an empty cache, and the bytes of an embedding and a head of its own.
+type Module = (CandleMtp, u64);
+
+/// The modules, the first first. `vocab` names the tokens that they may propose, ascending; none = all.
+///
+/// # Errors
+/// When one is not there, or a tensor is missing, misshapen or damaged.
+pub(in crate::model) fn load_modules(
+    source: &Source,
+    held: &Held,
+    (target, ctx_len): (&Arc<DeepSeekWeights>, usize),
+    vocab: Option<&[TokenId]>,
+) -> Result<Vec<Module>, ModelError> {
+    let config = &target.config;
+    let count = check_modules(source, config)?;
+    (0..count).map(|index| load(source, held, (target, ctx_len), (index, vocab))).collect()
+}
+
+fn load(
+    source: &Source,
+    held: &Held,
+    (target, ctx_len): (&Arc<DeepSeekWeights>, usize),
+    (index, vocab): (usize, Option<&[TokenId]>),
+) -> Result<Module, ModelError> {
+    let (config, device) = (&target.config, &target.device);
+    let reader = Reader { source, held: held.clone(), device, config, latent: &target.latent };
+    let (v, d) = (config.vocab, config.d_model);
+    let name = |part: &str| name(config, index, part);
+    let parts = MtpParts {
+        embedding_norm: reader.norm(&name("enorm"), d)?,
+        hidden_norm: reader.norm(&name("hnorm"), d)?,
+        project: reader.linear(&name("eh_proj"), d, 2 * d)?,
+        block: Box::new(reader.layer(config.layers + index)?),
+        norm: reader.norm(&name("shared_head_norm"), d)?,
+    };
+    let own = |part: &str, theirs: &str| match differs(source, (&name(part), theirs), [v, d])? {
+        true => reader.linear(&name(part), v, d).map(Some),
+        false => Ok(None),
+    };
+    let output = if config.tied { "token_embd.weight" } else { "output.weight" };
+    let (rows, head) = (own("embed_tokens", "token_embd.weight")?, own("shared_head_head", output)?);
+    let bytes = rows.iter().chain(&head).map(Linear::bytes).sum();
+    let embedding: Arc<dyn Embedding> = match rows {
+        Some(rows) => Arc::new(OwnEmbedding { rows, vocab: v, device: device.clone() }),
+        None => Arc::clone(target) as _,
+    };
+    let head = head.unwrap_or_else(|| target.head.clone());
+    let (head, vocab) = match vocab {
+        None => (head, (0..v as u32).map(TokenId).collect()),
+        Some(vocab) => (trimmed(&head, vocab, device)?, vocab.to_vec()),
+    };
+    let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
+    let shared = MtpShared { embedding, head, vocab };
+    let module = CandleMtp::new(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
+    Ok((module, bytes))
+}
+
+/// Whether a file brings this tensor and it is no copy of the other.
+fn differs(source: &Source, (name, other): (&str, &str), shape: [usize; 2]) -> Result<bool, ModelError> {
+    if !source.has(name) {
+        return Ok(false);
+    }
+    let differs = !source.stored(name, &shape)?.is_copy_of(&source.stored(other, &shape)?);
+    source.release(name);
+    source.release(other);
+    Ok(differs)
+}
+
+/// The head's rows of these tokens.
+fn trimmed(head: &Linear, vocab: &[TokenId], device: &Device) -> Result<Linear, ModelError> {
+    let ids: Vec<u32> = vocab.iter().map(|token| token.0).collect();
+    Ok(Linear::dense(head.rows(&Tensor::from_vec(ids, vocab.len(), device)?)?))
+}
