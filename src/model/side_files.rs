@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use super::ModelError;
 use super::config_json::HfConfig;
 use super::eagle::EagleConfig;
+use super::fit::{self, Need};
+use super::load::DEFAULT_CTX;
 use super::tokenizer::TextCodec;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
@@ -80,16 +82,31 @@ impl SideFiles {
         Ok(None)
     }
 
-    /// Whether a model of this kind runs, told from its configuration and tokenizer alone.
+    /// Whether a model of this kind runs, told from its configuration and tokenizer alone. Experts make models large:
+    /// one that cannot fit is told with its figures before anything large is fetched.
     ///
     /// # Errors
-    /// What is not supported, or damaged.
+    /// What is not supported, or damaged, or does not fit.
     pub fn preflight(&self) -> Result<(), ModelError> {
+        self.preflight_within(fit::available().filter(|_| !cfg!(any(feature = "cuda", feature = "metal"))))
+    }
+
+    /// The same where so many bytes of memory are free; none = unknown.
+    ///
+    /// # Errors
+    /// As [`SideFiles::preflight`].
+    pub fn preflight_within(&self, available: Option<u64>) -> Result<(), ModelError> {
         let config = self.config()?;
         if EagleConfig::is_one(&config) {
             return EagleConfig::from_json(&config).map(drop);
         }
-        HfConfig::from_json(&config)?.llama(true)?;
+        let config = HfConfig::from_json(&config)?.llama(true)?;
+        if config.latent.is_some() {
+            let ctx_len = DEFAULT_CTX.min(config.context_length);
+            let cache = config.cache_bytes() * ctx_len as u64;
+            // the least that weights can be held in: FP8 is widened
+            Need { weights: 2 * config.matrix_weights(), dtype: "bf16".to_owned(), cache, ctx_len }.check(available)?;
+        }
         TextCodec::from_folder(self).map(drop)
     }
 }
