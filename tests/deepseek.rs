@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
+use draftscope::model::card::Card;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
 use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::side_files::SideFiles;
@@ -555,7 +556,7 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
                     .open(f.join("model-00001-of-00002.safetensors"))
                     .unwrap()
                     .set_len(100_000)
-                    .unwrap()
+                    .unwrap();
             },
             "it ends in the middle",
         ),
@@ -725,7 +726,27 @@ fn a_cache_of_latents_is_small_and_told() {
     let (info, drafter) = (&loaded.target.spec().info, &loaded.mtp.as_ref().unwrap().1);
     // 32 of the latent and 8 rotated, in f32, for each of two layers and three modules
     assert_eq!((info.kv_bytes_per_token, drafter.kv_bytes_per_token), (2 * 160, 3 * 160));
+    // 24 of a key and 24 of a value for each of four heads
+    assert_eq!(info.unfolded_kv_bytes_per_token, 2 * 4 * 4 * 48);
     assert_eq!((info.architecture.as_str(), drafter.draft_vocab), ("deepseek_v3", 320));
+    let card = Card::read(&path("deepseek")).unwrap();
+    assert_eq!((card.kv_bytes_per_token, card.modules, card.announced_modules), (320, 3, 3));
+    let text = card.to_string();
+    for says in [
+        "cache 320 B a token, 163.84 kB for 512\n",
+        "one row of 32 + 8 numbers in each layer; keys and values of 4 heads would take 4.8 times that (1.54 kB)",
+        "experts  8 a layer in 1 of 2 layers; 3 of them and 1 shared serve a token",
+        "drafter  3 draft modules of its own, one for each depth\n",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+    let folder = copy("glm4-flash");
+    without(folder.path(), "layers.3.");
+    let text = Card::read(folder.path()).unwrap().to_string();
+    assert!(
+        text.contains("drafter  none: the configuration announces 1 draft modules, and the tensors of 0"),
+        "{text}"
+    );
     assert!(drafter.name.ends_with("(its own 3 modules)"), "{}", drafter.name);
 }
 

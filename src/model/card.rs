@@ -9,9 +9,10 @@ use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 
 use super::ModelError;
-use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::deepseek::Latent;
 use super::load::DEFAULT_CTX;
+use super::mimo;
 use super::qwen35::Hybrid;
 use super::rope::RopeScaling;
 use super::source::Source;
@@ -49,14 +50,23 @@ pub struct Card {
     pub dtype: String,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
-    /// Bytes of KV cache per token on the native backend (halves); candle's takes twice that.
+    /// Bytes of KV cache per token. On the native backend, which keeps halves; candle's takes twice that. Families
+    /// with layers of another kind keep f32 on both.
     pub kv_bytes_per_token: u64,
+    /// Whether the cache takes the same on both backends.
+    pub same_on_candle: bool,
+    /// What a latent row of the cache spares; none where keys and values are kept.
+    pub latent: Option<LatentCard>,
+    /// Experts; none without.
+    pub experts: Option<ExpertCard>,
     /// Layers that keep a state instead of keys and values.
     pub linear_layers: usize,
     /// Bytes of that state; as many for each row that may be taken back.
     pub state_bytes: u64,
-    /// Whether the file brings a draft module.
-    pub has_mtp: bool,
+    /// Draft modules that the file brings, one for each depth.
+    pub modules: usize,
+    /// Draft modules that it announces.
+    pub announced_modules: usize,
     /// Kind of tokenizer, or why there is none.
     pub tokenizer: String,
     /// Tokens that end an answer.
@@ -64,6 +74,35 @@ pub struct Card {
     /// Whether there is a chat template.
     pub has_template: bool,
 }
+
+/// A cache of latents.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatentCard {
+    /// Numbers of a row that keys and values are made of.
+    pub rank: usize,
+    /// Numbers of a row that are rotated.
+    pub rotary: usize,
+    /// Bytes per token of keys and values of all heads, in f32.
+    pub unfolded_bytes_per_token: u64,
+}
+
+/// Layers of experts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExpertCard {
+    /// Layers that have them.
+    pub layers: usize,
+    /// Experts of a layer.
+    pub count: usize,
+    /// Experts that a token chooses.
+    pub used: usize,
+    /// Experts that every token goes through.
+    pub shared: usize,
+    /// Weights that a token meets.
+    pub active_parameters: u64,
+}
+
+/// Most draft modules that are looked for.
+const MAX_MODULES: usize = 8;
 
 impl Card {
     /// Reads the headers of a file or folder.
@@ -80,7 +119,8 @@ impl Card {
             }
             Err(error) => (format!("none that runs: {error}"), Vec::new(), false),
         };
-        let per_layer = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 2;
+        let same_on_candle = config.latent.is_some() || config.hybrid.is_some();
+        let (modules, announced_modules) = modules(&source, &config);
         Ok(Self {
             title: source.name(),
             architecture: config.architecture.name().to_owned(),
@@ -88,10 +128,14 @@ impl Card {
             rope_scaling: scaling(&config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
-            kv_bytes_per_token: config.attending_layers() as u64 * per_layer,
+            kv_bytes_per_token: config.cache_bytes() / if same_on_candle { 1 } else { 2 },
+            same_on_candle,
+            latent: config.latent.as_ref().map(|latent| LatentCard::of(latent, config.layers)),
+            experts: config.latent.as_ref().map(|latent| ExpertCard::of(latent, &config)),
             linear_layers: config.hybrid.as_ref().map_or(0, Hybrid::linear_layers),
             state_bytes: config.hybrid.as_ref().map_or(0, Hybrid::state_bytes),
-            has_mtp: config.hybrid.is_some() && source.has(&format!("blk.{}.nextn.eh_proj.weight", config.layers)),
+            modules,
+            announced_modules,
             tokenizer,
             ends,
             has_template,
@@ -108,6 +152,43 @@ impl Card {
     }
 }
 
+impl LatentCard {
+    fn of(latent: &Latent, layers: usize) -> Self {
+        Self {
+            rank: latent.attention.rank,
+            rotary: latent.attention.rotary,
+            unfolded_bytes_per_token: 4 * (layers * latent.unfolded()) as u64,
+        }
+    }
+}
+
+impl ExpertCard {
+    fn of(latent: &Latent, config: &LlamaConfig) -> Self {
+        let experts = &latent.experts;
+        let [all, active] = latent.layer_weights(config.d_model, config.layers, config.ffn);
+        Self {
+            layers: config.layers - latent.dense_layers,
+            count: experts.count,
+            used: experts.used,
+            shared: experts.shared,
+            active_parameters: config.matrix_weights() - all + active,
+        }
+    }
+}
+
+/// Draft modules that there are, and those that are announced.
+fn modules(source: &Source, config: &LlamaConfig) -> (usize, usize) {
+    // the one module of a Qwen3.5 has no number
+    let most = if config.hybrid.is_some() { 1 } else { MAX_MODULES };
+    let has = |index: &usize| source.has(&format!("blk.{}.nextn.eh_proj.weight", config.layers + index));
+    let announced = match (&config.hybrid, &config.latent) {
+        (Some(hybrid), _) => usize::from(hybrid.announces_mtp),
+        (None, Some(latent)) => latent.modules,
+        (None, None) => mimo::modules(source, config),
+    };
+    ((0..most).take_while(has).count(), announced)
+}
+
 fn scaling(config: &LlamaConfig) -> Option<String> {
     match &config.rope.scaling {
         RopeScaling::Plain => None,
@@ -115,6 +196,45 @@ fn scaling(config: &LlamaConfig) -> Option<String> {
         RopeScaling::Llama3 { factor, original, .. } => Some(format!("llama3 by {factor} from {original}")),
         RopeScaling::Yarn { factor, original, .. } => Some(format!("yarn by {factor} from {original}")),
         RopeScaling::Factors(_) => Some("a factor for each pair (rope_freqs)".to_owned()),
+    }
+}
+
+impl Card {
+    /// What is kept of latents, and which experts there are.
+    fn latents(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(LatentCard { rank, rotary, unfolded_bytes_per_token }) = &self.latent {
+            let times = *unfolded_bytes_per_token as f64 / self.kv_bytes_per_token.max(1) as f64;
+            writeln!(
+                f,
+                "latent   a token is one row of {rank} + {rotary} numbers in each layer; keys and values of {} heads would take {times:.1} times that ({})",
+                self.heads,
+                DecimalBytes(*unfolded_bytes_per_token)
+            )?;
+        }
+        if let Some(ExpertCard { layers, count, used, shared, active_parameters }) = &self.experts {
+            let active = HumanCount(*active_parameters);
+            writeln!(
+                f,
+                "experts  {count} a layer in {layers} of {} layers; {used} of them and {shared} shared serve a token, which meets {active} weights",
+                self.layers
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What drafts without being asked for; none where nobody expects anything.
+    fn drafter(&self) -> Option<String> {
+        let (have, announced) = (self.modules, self.announced_modules);
+        match (have, announced) {
+            (0, 0) if self.linear_layers > 0 => Some("none of its own".to_owned()),
+            (0, 0) => None,
+            (have, announced) if have < announced => Some(format!(
+                "none: the configuration announces {announced} draft modules, and the tensors of {have} are there"
+            )),
+            (1, _) | (_, 1) => Some("a draft module of its own".to_owned()),
+            (have, 0) => Some(format!("{have} draft modules of its own, one for each depth")),
+            (_, announced) => Some(format!("{announced} draft modules of its own, one for each depth")),
+        }
     }
 }
 
@@ -138,20 +258,23 @@ impl Display for Card {
         let ctx = self.context_length.min(DEFAULT_CTX);
         writeln!(
             f,
-            "memory   weights {} as {}; cache {} a token, {} for {ctx} (candle: twice that)",
+            "memory   weights {} as {}; cache {} a token, {} for {ctx}{}",
             DecimalBytes(self.tensor_bytes),
             self.dtype,
             DecimalBytes(self.kv_bytes_per_token),
-            DecimalBytes(self.kv_bytes_per_token * ctx as u64)
+            DecimalBytes(self.kv_bytes_per_token * ctx as u64),
+            if self.same_on_candle { "" } else { " (candle: twice that)" }
         )?;
+        self.latents(f)?;
         if self.linear_layers > 0 {
             writeln!(
                 f,
                 "state    {} whatever the context, and as much for each row that may be taken back (--rollback replay: little)",
                 DecimalBytes(self.state_bytes)
             )?;
-            let module = if self.has_mtp { "an MTP module of its own" } else { "none of its own" };
-            writeln!(f, "drafter  {module}")?;
+        }
+        if let Some(drafter) = self.drafter() {
+            writeln!(f, "drafter  {drafter}")?;
         }
         writeln!(f, "reads    {}", text(&self.tokenizer))?;
         let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();

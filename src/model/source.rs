@@ -238,6 +238,7 @@ impl Source {
             context_length: config.context_length as u32,
             weight_bytes: 0,
             kv_bytes_per_token: 0,
+            unfolded_kv_bytes_per_token: 0,
             state_bytes: 0,
             snapshot_bytes: 0,
         }

@@ -70,6 +70,9 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
     /// Bytes of KV cache per position.
     pub kv_bytes_per_token: u64,
+    /// What keys and values of all heads would take, where a short row is kept that they are made of; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unfolded_kv_bytes_per_token: u64,
     /// Bytes of recurrent state, which does not grow with the text; 0 without linear layers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub state_bytes: u64,

@@ -136,6 +136,7 @@ impl DeepSeek {
         let caches = weights.caches(spec.ctx_len)?;
         spec.info.weight_bytes = weights.bytes();
         spec.info.kv_bytes_per_token = caches.iter().map(KvCache::position_bytes).sum();
+        spec.info.unfolded_kv_bytes_per_token = 4 * (weights.layers.len() * weights.latent.unfolded()) as u64;
         Ok(Self { weights, spec, caches, len: 0, tap: Tap::default() })
     }
 

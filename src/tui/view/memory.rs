@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::{Header, Lane};
+use crate::protocol::{Header, Lane, ModelInfo};
 use crate::session::Answer;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
@@ -47,7 +47,7 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     let model = &header.model;
     let mut rows = vec![
         ("target weights", format!("{} {}", bytes(model.weight_bytes), header.dtype)),
-        ("target KV", cache(model.kv_bytes_per_token)),
+        ("target KV", cache(model.kv_bytes_per_token) + &folded(model)),
     ];
     match &header.drafter {
         None => rows.push(("drafter", "none".to_owned())),
@@ -71,6 +71,14 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
         None => ("cache holds", format!("{} positions at most", header.ctx_len)),
     });
     rows
+}
+
+/// How small a cache of latents is; nothing where keys and values are kept.
+fn folded(model: &ModelInfo) -> String {
+    match model.unfolded_kv_bytes_per_token.checked_div(model.kv_bytes_per_token) {
+        Some(times) if times > 0 => format!(", latent: 1/{times}"),
+        _ => String::new(),
+    }
 }
 
 /// The recurrent state, which does not grow with the text, and what is kept to take rows back; none
@@ -108,5 +116,21 @@ fn bytes(count: u64) -> String {
         1_000..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
         _ => format!("{:.2} GB", count as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_of_latents_says_how_small_it_is() {
+        let model = |kv_bytes_per_token, unfolded_kv_bytes_per_token| ModelInfo {
+            kv_bytes_per_token,
+            unfolded_kv_bytes_per_token,
+            ..ModelInfo::default()
+        };
+        assert_eq!(folded(&model(100, 1599)), ", latent: 1/15");
+        assert_eq!((folded(&model(100, 0)), folded(&model(0, 0))), (String::new(), String::new()));
     }
 }
