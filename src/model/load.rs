@@ -4,6 +4,7 @@
 //! model is the one that loads it.
 
 mod device;
+mod dtype;
 mod hybrid;
 mod latent;
 
@@ -28,6 +29,8 @@ use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
 use super::{Model, ModelError, ModelSpec, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
+
+use self::dtype::{check_dtype, held_dtype, weight_type};
 
 pub use self::device::DeviceChoice;
 
@@ -134,6 +137,8 @@ pub struct Loaded {
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
     pub backend_notice: Option<String>,
+    /// What of the recipe was left aside.
+    pub aside: Option<String>,
 }
 
 /// A second model that drafts.
@@ -187,7 +192,17 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         _ => (None, Vec::new()),
     };
     let draft_model = draft_model::load(recipe, (&codec, ctx_len), progress);
-    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice })
+    let aside = aside(recipe, &config, mtp.is_some());
+    Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, aside })
+}
+
+/// What nobody makes use of; nothing where there is a reason told already.
+fn aside(recipe: &Recipe, config: &LlamaConfig, drafts: bool) -> Option<String> {
+    let trims = (config.hybrid.is_some() || config.latent.is_some()) && !eagle::is_asked_for(recipe);
+    (recipe.draft_vocab.is_some() && !trims && drafts).then(|| {
+        "--draft-vocab is left aside: it trims the head of a module that comes with a Qwen3.5, a DeepSeek-V3 or a GLM-4.7-Flash, and another one drafts here"
+            .to_owned()
+    })
 }
 
 /// Hears (what is being loaded, units done, units in all).
@@ -261,17 +276,6 @@ fn load_backend(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<OnBackend,
         }
         loaded => loaded.map(without),
     }
-}
-
-/// `q4_1` is a promise about the file, whatever backend runs it.
-fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelError> {
-    let stored = source.stored_dtype();
-    if dtype == Dtype::Q4_1 && stored != "q4_1" {
-        return Err(ModelError::Unsupported(format!(
-            "--dtype q4_1 was asked for and this file holds {stored}; use --dtype stored, f32 or bf16"
-        )));
-    }
-    Ok(())
 }
 
 /// The native backend runs weights as they are stored, on the CPU.
@@ -383,22 +387,4 @@ fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usiz
         draft_vocab: config.draft_vocab_size as u32,
     };
     Ok((modules.into_iter().map(|module| Box::new(module) as _).collect(), info))
-}
-
-/// What the matrices become where they are held as stored: FP8 is widened to bf16.
-fn held_dtype(source: &Source) -> String {
-    let stored = source.stored_dtype();
-    if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
-}
-
-/// How matrices are held, and what the header calls it.
-///
-/// `auto` on a CPU widens to f32: candle decodes Q4_1 without SIMD there, several times slower.
-fn weight_type(dtype: Dtype, source: &Source, device: &Device) -> (WeightType, String) {
-    match dtype {
-        Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
-        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, held_dtype(source)),
-        Dtype::F32 => (WeightType::F32, "f32".to_owned()),
-        Dtype::Bf16 => (WeightType::Bf16, "bf16".to_owned()),
-    }
 }
