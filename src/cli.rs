@@ -129,8 +129,8 @@ pub struct ModelArgs {
     /// verified row, or the rows worked out again, which takes less memory
     #[arg(long, value_enum, default_value_t = RollbackArg::Snapshots)]
     pub rollback: RollbackArg,
-    /// Tokens that a module which comes with the target may propose, where its whole head is dear: the N first,
-    /// whose merges are the most frequent, or a file with one token id a line
+    /// Tokens that a module which comes with the target (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash) may propose, where its
+    /// whole head is dear: the N first, whose merges are the most frequent, or a file with one token id a line
     #[arg(long, value_name = "N|FILE")]
     pub draft_vocab: Option<String>,
 }

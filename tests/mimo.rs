@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
+use draftscope::model::card::Card;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
+use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::{LogitRows, MtpModule};
 use draftscope::protocol::{Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
@@ -207,6 +209,26 @@ fn speculation_changes_no_text_and_commits_leave_the_state_of_a_fresh_start() {
         }
         assert!(accepted.iter().copied().eq(0..=4), "{accepted:?}");
     }
+}
+
+#[test]
+fn a_draft_vocabulary_that_nobody_uses_is_said_so() {
+    let vocab = Some(DraftVocab::First(100));
+    let trimmed = Recipe { mtp: Some(built_in()), draft_vocab: vocab, ..recipe(path("mimo"), Backend::Auto) };
+    let aside = load(&trimmed, &mut |_, _, _| {}).unwrap().aside.unwrap();
+    assert!(aside.starts_with("--draft-vocab is left aside"), "{aside}");
+    for (name, draft_vocab) in [("qwen35", trimmed.draft_vocab.clone()), ("mimo", None)] {
+        let recipe = Recipe { target: path(name), draft_vocab, ..trimmed.clone() };
+        assert_eq!(load(&recipe, &mut |_, _, _| {}).unwrap().aside, None, "{name}");
+    }
+}
+
+#[test]
+fn a_card_tells_of_the_module_in_the_folder() {
+    let card = Card::read(&path("mimo")).unwrap();
+    assert!(card.to_string().contains("\ndrafter  a draft module of its own\n"), "{card}");
+    let plain = Card::read(&path("qwen3")).unwrap().to_string();
+    assert!(!plain.contains("drafter"), "{plain}");
 }
 
 #[test]
