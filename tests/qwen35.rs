@@ -544,6 +544,36 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
 }
 
 #[test]
+fn a_shard_that_is_missing_or_cut_short_is_named() {
+    let folder = copy("qwen35");
+    let (whole, shards) = (folder.path().join("model.safetensors"), ["model-1.safetensors", "model-2.safetensors"]);
+    let bytes = fs::read(&whole).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut map = serde_json::Map::new();
+    for (index, shard) in shards.iter().enumerate() {
+        let part =
+            tensors.tensors().into_iter().enumerate().filter(|(at, _)| at % 2 == index).map(|(_, tensor)| tensor);
+        let part: Vec<_> = part.collect();
+        map.extend(part.iter().map(|(name, _)| (name.clone(), json!(shard))));
+        fs::write(folder.path().join(shard), safetensors::serialize(part, None).unwrap()).unwrap();
+    }
+    fs::remove_file(whole).unwrap();
+    fs::write(folder.path().join("model.safetensors.index.json"), json!({"weight_map": map}).to_string()).unwrap();
+    let opened = load(&asked(folder.path()), &mut |_, _, _| {}).unwrap();
+    assert!(opened.mtp.is_some() && opened.notice.is_none());
+    let second = folder.path().join(shards[1]);
+    let cut = fs::OpenOptions::new().write(true).open(&second).unwrap();
+    cut.set_len(20_000).unwrap();
+    let refused = |says: &str| {
+        let error = load(&asked(folder.path()), &mut |_, _, _| {}).err().unwrap().to_string();
+        assert!(error.contains(says) && error.lines().count() == 1, "{says}: {error}");
+    };
+    refused("it ends in the middle");
+    fs::remove_file(second).unwrap();
+    refused("the shard 'model-2.safetensors' that it names is not there");
+}
+
+#[test]
 fn a_cpu_takes_the_native_kernels_whose_rows_have_the_same_bits_together_and_alone() {
     let golden = Golden::of("qwen35");
     let tokens = golden.tokens("greedy");
