@@ -15,6 +15,7 @@ use candle_core::quantized::gguf_file::{self, Value};
 use common::checkpoint::{Golden, copy, edit, open, path, recipe};
 use draftscope::model::load::{Backend, Dtype, Recipe, load};
 use draftscope::model::rope::RopeScaling;
+use draftscope::model::sketch::Sketch;
 use draftscope::model::source::Source;
 use draftscope::model::{LogitRows, Model};
 use draftscope::protocol::{DrafterKind, Message, Settings, TokenId};
@@ -307,6 +308,28 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
     let both = rewritten("llama.gguf", |keys| drop(keys.insert("llama.rope.scale_linear".into(), Value::F32(2.0))));
     let error = Source::open(both.path()).unwrap().config().unwrap_err().to_string();
     assert!(error.contains("'rope_freqs.weight' together with a scaling factor"), "{error}");
+}
+
+#[test]
+fn a_file_of_a_family_that_does_not_run_is_described_by_its_header() {
+    let file = rewritten("llama.gguf", |keys| {
+        keys.insert("general.architecture".into(), Value::String("deepseek2".into()));
+        for (key, number) in
+            [("block_count", 48), ("embedding_length", 2048), ("expert_count", 64), ("nextn_predict_layers", 1)]
+        {
+            keys.insert(format!("deepseek2.{key}"), Value::U32(number));
+        }
+    });
+    let error = Source::open(file.path()).unwrap().config().unwrap_err().to_string();
+    assert!(error.contains("in a GGUF file (their safetensors folders run)"), "{error}");
+    let sketch = Sketch::read(file.path()).unwrap();
+    assert_eq!((sketch.layers, sketch.experts, sketch.context_length), (Some(48), Some(64), None));
+    let text = sketch.to_string();
+    assert!(
+        text.contains("shape    48 layers, of width 2048, 64 experts a layer, draft modules announced: 1\n"),
+        "{text}"
+    );
+    assert_eq!(Sketch::read(&path("llama")), None);
 }
 
 #[test]

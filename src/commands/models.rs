@@ -7,6 +7,7 @@ use anyhow::Result;
 use draftscope::cli::ModelsAction;
 use draftscope::model::card::Card;
 use draftscope::model::eagle::HeadCard;
+use draftscope::model::sketch::Sketch;
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
 
@@ -36,6 +37,9 @@ struct Info {
     model: Option<Card>,
     /// What the head is, where it is one that drafts for another model.
     head: Option<HeadCard>,
+    /// What a GGUF file's header tells of a model that does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sketch: Option<Sketch>,
     /// Why it does not run.
     problem: Option<String>,
 }
@@ -43,7 +47,7 @@ struct Info {
 impl Info {
     fn of(entry: ModelEntry) -> Self {
         if matches!(entry.status, Status::Missing | Status::Damaged { .. }) {
-            return Self { entry, model: None, head: None, problem: None };
+            return Self { entry, model: None, head: None, sketch: None, problem: None };
         }
         let (model, head, problem) = match HeadCard::read(&entry.file) {
             Ok(Some(head)) => (None, Some(head), None),
@@ -53,7 +57,8 @@ impl Info {
             },
             Err(error) => (None, None, Some(error.to_string())),
         };
-        Self { entry, model, head, problem }
+        let sketch = problem.as_ref().and_then(|_| Sketch::read(&entry.file));
+        Self { entry, model, head, sketch, problem }
     }
 }
 
@@ -65,6 +70,9 @@ impl Display for Info {
         }
         if let Some(head) = &self.head {
             write!(f, "\n{head}")?;
+        }
+        if let Some(sketch) = &self.sketch {
+            write!(f, "\n{sketch}")?;
         }
         if let Some(problem) = &self.problem {
             write!(f, "\nruns     no: {problem}")?;

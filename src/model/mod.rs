@@ -34,6 +34,7 @@ pub mod rope;
 mod row_by_row;
 mod rows;
 pub mod side_files;
+pub mod sketch;
 pub mod source;
 mod tap;
 pub mod template;
