@@ -803,6 +803,8 @@ fn texts_and_conversations_become_the_oracles_tokens() {
             assert_eq!(rendered, golden.told["rendered"][kind].as_str().unwrap(), "{name}: {kind}");
         }
     }
+    let codec = open("glm4-flash", Backend::Candle).codec;
+    assert_eq!(codec.end_names(), ["<|endoftext|>", "<|user|>", "<|observation|>"]);
     let codec = open("deepseek", Backend::Candle).codec;
     assert_eq!(codec.end_names(), ["<｜end▁of▁sentence｜>"]);
     assert_eq!(codec.encode_raw("the").unwrap().len(), codec.encode("the").unwrap().len() + 1, "a text begins so");
