@@ -9,7 +9,7 @@
 
 use super::{DraftCtx, Drafter, tree};
 use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
-use crate::protocol::{MtpSpec, Pairing, Settings, SlotPosition, SlotZero, TokenId};
+use crate::protocol::{MtpSpec, Pairing, Settings, SlotZero, TokenId};
 
 /// Slots of a prompt that run at once.
 const SETTLE_ROWS: usize = 256;
@@ -197,7 +197,7 @@ impl<'a> Reach<'a> {
         let outs = vec![drafter.head.clone()?];
         let (spec, anchor) = (drafter.spec, *drafter.observed.last()?);
         let settled = drafter.stages.first()?.settled(&spec);
-        if spec.position == SlotPosition::Constant {
+        if spec.holds_position() {
             for stage in &mut drafter.stages {
                 stage.module.hold_position(Some(stage.module.len().saturating_sub(1)));
             }
