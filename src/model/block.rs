@@ -259,6 +259,11 @@ impl TreeRows {
         }
         Ok(Self(paths))
     }
+
+    /// For each row the rows from the root to it, itself included.
+    pub(super) fn paths(&self) -> &[Vec<usize>] {
+        &self.0
+    }
 }
 
 /// The weights of one block.

@@ -60,6 +60,14 @@ impl KvCache {
         Ok((self.keys.narrow(1, 0, len)?, self.values.narrow(1, 0, len)?))
     }
 
+    /// Keys and values of these positions, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn range(&self, range: std::ops::Range<usize>) -> Result<(Tensor, Tensor), ModelError> {
+        Ok((self.keys.narrow(1, range.start, range.len())?, self.values.narrow(1, range.start, range.len())?))
+    }
+
     /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.
     ///
     /// # Errors

@@ -9,8 +9,8 @@ use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 
 use super::ModelError;
-use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::gemma4::GemmaCard;
 use super::load::DEFAULT_CTX;
 use super::qwen35::Hybrid;
 use super::rope::RopeScaling;
@@ -49,12 +49,15 @@ pub struct Card {
     pub dtype: String,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
-    /// Bytes of KV cache per token on the native backend (halves); candle's takes twice that.
+    /// Bytes of KV cache per token: halves on the native backend, of which candle's takes twice as much; f32 on both
+    /// where only matrices are native.
     pub kv_bytes_per_token: u64,
     /// Layers that keep a state instead of keys and values.
     pub linear_layers: usize,
     /// Bytes of that state; as many for each row that may be taken back.
     pub state_bytes: u64,
+    /// Layers of two kinds, and what goes with them: Gemma 4.
+    pub gemma: Option<GemmaCard>,
     /// Whether the file brings a draft module.
     pub has_mtp: bool,
     /// Kind of tokenizer, or why there is none.
@@ -80,7 +83,6 @@ impl Card {
             }
             Err(error) => (format!("none that runs: {error}"), Vec::new(), false),
         };
-        let per_layer = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 2;
         Ok(Self {
             title: source.name(),
             architecture: config.architecture.name().to_owned(),
@@ -88,7 +90,8 @@ impl Card {
             rope_scaling: scaling(&config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
-            kv_bytes_per_token: config.attending_layers() as u64 * per_layer,
+            kv_bytes_per_token: if config.architecture.is_mixed() { 4 } else { 2 } * config.cached_values(),
+            gemma: config.gemma.as_ref().map(GemmaCard::of),
             linear_layers: config.hybrid.as_ref().map_or(0, Hybrid::linear_layers),
             state_bytes: config.hybrid.as_ref().map_or(0, Hybrid::state_bytes),
             has_mtp: config.hybrid.is_some() && source.has(&format!("blk.{}.nextn.eh_proj.weight", config.layers)),
@@ -131,14 +134,18 @@ impl Display for Card {
             let attending = self.layers - self.linear_layers;
             writeln!(f, "mixers   {} layers of Gated DeltaNet, {attending} of gated attention", self.linear_layers)?;
         }
+        if let Some(gemma) = &self.gemma {
+            writeln!(f, "{gemma}")?;
+        }
         let head = if self.tied { "the embedding is the head" } else { "a head of its own" };
         writeln!(f, "vocab    {} tokens, {head}", self.vocab)?;
         let scaling = self.rope_scaling.as_ref().map_or_else(String::new, |scaling| format!(", stretched: {scaling}"));
         writeln!(f, "context  {} tokens{scaling}", self.context_length)?;
         let ctx = self.context_length.min(DEFAULT_CTX);
+        let candle = if self.linear_layers > 0 || self.gemma.is_some() { "" } else { " (candle: twice that)" };
         writeln!(
             f,
-            "memory   weights {} as {}; cache {} a token, {} for {ctx} (candle: twice that)",
+            "memory   weights {} as {}; cache {} a token, {} for {ctx}{candle}",
             DecimalBytes(self.tensor_bytes),
             self.dtype,
             DecimalBytes(self.kv_bytes_per_token),
@@ -152,6 +159,12 @@ impl Display for Card {
             )?;
             let module = if self.has_mtp { "an MTP module of its own" } else { "none of its own" };
             writeln!(f, "drafter  {module}")?;
+        }
+        if self.gemma.is_some() {
+            writeln!(
+                f,
+                "drafter  its assistant, a repository of its own: --draft-model; it reads this cache and has none"
+            )?;
         }
         writeln!(f, "reads    {}", text(&self.tokenizer))?;
         let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();

@@ -6,6 +6,7 @@
 
 use super::ModelError;
 use super::family::Architecture;
+use super::gemma4::Gemma;
 use super::gguf::GgufFile;
 use super::qwen35::Hybrid;
 use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
@@ -44,6 +45,8 @@ pub struct LlamaConfig {
     pub tied: bool,
     /// Linear layers among those that attend, gates and partly rotated heads: Qwen3.5.
     pub hybrid: Option<Hybrid>,
+    /// Layers of two kinds, and what goes with them: Gemma 4.
+    pub gemma: Option<Gemma>,
 }
 
 impl LlamaConfig {
@@ -95,6 +98,7 @@ impl LlamaConfig {
             context_length: gguf.size(&key("context_length"), 1 << 24)?,
             tied: !gguf.has_tensor("output.weight"),
             hybrid,
+            gemma: None,
         };
         refuse_extras(gguf, arch, (head_dim, rotary))?;
         config.check((&key("attention.head_count"), &key("attention.head_count_kv")))?;
@@ -140,6 +144,9 @@ impl LlamaConfig {
         let [v, d, q, kv, ffn] =
             [self.vocab, self.d_model, self.q_width(), self.kv_width(), self.ffn].map(|n| n as u64);
         let ends = if self.tied { v * d } else { 2 * v * d };
+        if let Some(gemma) = &self.gemma {
+            return ends + gemma.layer_weights(self.d_model, self.heads);
+        }
         let Some(hybrid) = &self.hybrid else {
             return self.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn) + ends;
         };
@@ -151,9 +158,25 @@ impl LlamaConfig {
         count * linear + (self.layers as u64 - count) * attending + self.layers as u64 * 3 * d * ffn + ends
     }
 
+    /// Keys and values of one position in all layers, in numbers.
+    #[must_use]
+    pub fn cached_values(&self) -> u64 {
+        let alike = || self.attending_layers() as u64 * 2 * self.kv_width() as u64;
+        self.gemma.as_ref().map_or_else(alike, Gemma::cached_values)
+    }
+
+    /// Weights of a table of which rows are looked up and nothing else: it stays as it is stored.
+    #[must_use]
+    pub fn looked_up_weights(&self) -> u64 {
+        self.gemma.as_ref().map_or(0, Gemma::looked_up_weights)
+    }
+
     /// Layers that keep keys and values.
     #[must_use]
     pub fn attending_layers(&self) -> usize {
+        if let Some(gemma) = &self.gemma {
+            return gemma.keeping();
+        }
         self.layers - self.hybrid.as_ref().map_or(0, Hybrid::linear_layers)
     }
 }

@@ -4,6 +4,8 @@
 //! model is the one that loads it.
 
 mod device;
+mod gemma4;
+mod heads;
 mod hybrid;
 
 use std::path::PathBuf;
@@ -12,11 +14,11 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::block::WeightType;
-use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::draft_model;
 use super::eagle::{self, Plan};
 use super::fit::{self, Need};
+use super::gemma4::assistant;
 use super::llama::{Llama, LlamaWeights, device_name};
 use super::mimo;
 use super::mtp::CandleMtp;
@@ -30,6 +32,7 @@ use super::{Model, ModelError, ModelSpec, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
 
 pub use self::device::DeviceChoice;
+use self::heads::{Heads, names_head};
 
 /// What to load, and how.
 #[derive(Clone, Debug)]
@@ -163,17 +166,13 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.context_length
         )));
     }
-    let (head, refused) = match eagle::wanted(recipe, &config)?.transpose() {
-        Ok(head) => (head, None),
-        Err(error) => (None, Some(Err(error))),
-    };
-    let job = Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref() };
+    let Heads { head, assistant, refused } = Heads::wanted(recipe, &config)?;
+    let job =
+        Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref(), assistant: assistant.as_ref() };
     let (target, mtp, backend_notice) = load_backend(&job, progress)?;
     let (mtp, notice) = match (refused.or(mtp), recipe.mtp.as_ref()) {
         // whatever is wrong with a draft model, decoding goes on without it
-        (Some(Err(error)), _) if eagle::is_asked_for(recipe) => {
-            (None, Some(format!("no drafter, decoding plainly: {error}")))
-        }
+        (Some(Err(error)), _) if names_head(recipe) => (None, Some(format!("no drafter, decoding plainly: {error}"))),
         (Some(Err(error)), Some(mtp)) if !mtp.required => {
             (None, Some(format!("no drafter, decoding plainly: {error}")))
         }
@@ -204,33 +203,35 @@ struct Job<'a> {
     ctx_len: usize,
     /// An EAGLE-3 head in the MTP module's place.
     head: Option<&'a Plan>,
+    /// An assistant in the MTP module's place.
+    assistant: Option<&'a assistant::Plan>,
 }
 
 impl Job<'_> {
     /// Whether the target's own modules draft: unless others are asked for by name, or none at all.
     fn brings_modules(&self) -> bool {
-        let others = self.recipe.mtp.as_ref().is_none_or(|mtp| mtp.required) || eagle::is_asked_for(self.recipe);
+        let others = self.recipe.mtp.as_ref().is_none_or(|mtp| mtp.required) || names_head(self.recipe);
         !others && mimo::modules(self.source, self.config) > 0
     }
 
     /// The MTP module, unless a head was to take its place.
     fn module(&self) -> Option<&MtpRecipe> {
-        self.recipe.mtp.as_ref().filter(|_| !eagle::is_asked_for(self.recipe))
+        self.recipe.mtp.as_ref().filter(|_| !names_head(self.recipe))
     }
 
     /// What weights and cache take; `kv_size` is the size of a number in the cache.
     fn need(&self, held: WeightType, kv_size: u64) -> Need {
         let Job { recipe, source, config, ctx_len, .. } = *self;
         let (weights, dtype) = match held {
-            WeightType::F32 => (4 * config.matrix_weights(), "f32".to_owned()),
+            // a table of which rows are looked up stays as it is stored, in halves for the most part
+            WeightType::F32 => (4 * config.matrix_weights() - 2 * config.looked_up_weights(), "f32".to_owned()),
             WeightType::Bf16 => (2 * config.matrix_weights(), "bf16".to_owned()),
             WeightType::Stored if source.stored_dtype() == "f8_e4m3" => {
                 (2 * config.matrix_weights(), "bf16".to_owned())
             }
             WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
         };
-        let per_position = KvCache::bytes_per_position(config.kv_heads, config.head_dim) / 4 * kv_size;
-        let kv = config.attending_layers() as u64 * per_position * ctx_len as u64;
+        let kv = config.cached_values() * kv_size * ctx_len as u64;
         // the present state, and a copy for each row of a round of default length
         let copies = if recipe.rollback == Rollback::Replay { 6 } else { 23 }; // base, present, marks, 17 rows
         let states = config.hybrid.as_ref().map_or(0, |hybrid| copies * hybrid.state_bytes());
@@ -288,9 +289,9 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
                 .into(),
         ));
     }
-    let is_hybrid = job.config.hybrid.is_some();
-    job.need(WeightType::Stored, if is_hybrid { 4 } else { 2 }).check(fit::available())?;
-    if is_hybrid {
+    let is_mixed = job.config.architecture.is_mixed();
+    job.need(WeightType::Stored, if is_mixed { 4 } else { 2 }).check(fit::available())?;
+    if is_mixed {
         // matrices run on the native kernels, what is between them row by row
         let held = Held::Native(NativeCpu::new(recipe.threads));
         return hybrid::load(job, (held, held_dtype(job.source), &Device::Cpu), progress);
@@ -336,7 +337,7 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     if device.is_cpu() {
         job.need(held, 4).check(fit::available())?;
     }
-    if config.hybrid.is_some() {
+    if config.architecture.is_mixed() {
         return hybrid::load(job, (Held::Candle(held), dtype, &device), progress);
     }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);

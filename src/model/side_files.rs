@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::ModelError;
 use super::config_json::HfConfig;
 use super::eagle::EagleConfig;
+use super::gemma4::assistant::AssistantConfig;
 use super::tokenizer::TextCodec;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
@@ -88,6 +89,9 @@ impl SideFiles {
         let config = self.config()?;
         if EagleConfig::is_one(&config) {
             return EagleConfig::from_json(&config).map(drop);
+        }
+        if AssistantConfig::is_one(&config) {
+            return AssistantConfig::from_json(&config).map(drop);
         }
         HfConfig::from_json(&config)?.llama(true)?;
         TextCodec::from_folder(self).map(drop)
