@@ -6,21 +6,27 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::checkpoint::{Golden, path, recipe};
+use common::checkpoint::{Golden, copy, edit, path, recipe};
+use draftscope::model::card::Card;
+use draftscope::model::gemma4::assistant::AssistantCard;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
 use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, State, Tap};
 use draftscope::protocol::{
-    Drafting, EventKind, Message, MtpOverride, Pairing, Prediction, Settings, SlotPosition, TokenId,
+    Drafting, EventKind, Message, MtpOverride, Pairing, Prediction, Sampling, Settings, SlotPosition, TokenId,
+    VerifyRule,
 };
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{
     Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter, NgramDrafter, NoDrafter, RandomDrafter,
 };
-use serde_json::json;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::{Value, json};
 
 /// Targets; the assistant of each has its name and `-assistant` behind it.
 const TARGETS: [&str; 2] = ["gemma4", "gemma4-unified"];
@@ -506,4 +512,346 @@ fn texts_and_conversations_become_the_oracles_tokens() {
         assert_eq!(loaded.codec.end_names(), ["<eos>", "<turn|>"]);
         assert_eq!(loaded.codec.encode_raw("hi").unwrap()[0], TokenId(2), "a text begins with <bos>");
     }
+}
+
+/// Rewrites the safetensors file: tensors that `change` answers false for are left out.
+fn rewrite(folder: &Path, change: impl Fn(&str, &mut Vec<usize>, &mut Vec<u8>) -> bool) {
+    let file = folder.join("model.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut kept = Vec::new();
+    for (name, view) in tensors.tensors() {
+        let (mut shape, mut data) = (view.shape().to_vec(), view.data().to_vec());
+        if change(&name, &mut shape, &mut data) {
+            kept.push((name, view.dtype(), shape, data));
+        }
+    }
+    let views = kept
+        .iter()
+        .map(|(name, dtype, shape, data)| (name.clone(), TensorView::new(*dtype, shape.clone(), data).unwrap()));
+    fs::write(&file, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+fn set(folder: &Path, key: &str, value: Value) {
+    edit(folder, "config.json", |config| config["text_config"][key] = value);
+}
+
+fn set_outside(folder: &Path, key: &str, value: Value) {
+    edit(folder, "config.json", |config| config[key] = value);
+}
+
+fn one_sentence(error: &str, says: &str) {
+    assert!(error.contains(says) && error.lines().count() == 1 && error.len() < 400, "{says}: {error}");
+}
+
+type Spoil = fn(&Path);
+
+#[test]
+fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() {
+    let six = |kinds: [&str; 6]| json!(kinds.map(|kind| format!("{kind}_attention")));
+    let of_kinds = |folder: &Path, kinds| set(folder, "layer_types", six(kinds));
+    let cases: &[(Spoil, &str)] = &[
+        (|f| set(f, "enable_moe_block", json!(true)), "with experts ('enable_moe_block' is true"),
+        (|f| set(f, "use_bidirectional_attention", json!("all")), "'use_bidirectional_attention' is 'all'"),
+        (|f| set(f, "hidden_activation", json!("silu")), "'hidden_activation' is 'silu'"),
+        (|f| set(f, "attention_bias", json!(true)), "'attention_bias' is true"),
+        (|f| set(f, "attention_new_trick", json!(1)), "'attention_new_trick' is not known"),
+        (|f| set(f, "sliding_window", Value::Null), "lacks 'sliding_window'"),
+        (|f| set(f, "sliding_window", json!(0)), "'sliding_window' is 0"),
+        (|f| set(f, "layer_types", json!(["full_attention"])), "'layer_types' names 1 layers"),
+        (|f| set(f, "num_kv_shared_layers", json!(6)), "no layer is left that makes keys and values"),
+        (|f| set(f, "num_kv_shared_layers", json!(7)), "no layer is left that makes keys and values"),
+        (|f| set(f, "num_kv_shared_layers", json!(4)), "there is none before it"),
+        (|f| set(f, "final_logit_softcapping", json!(-1.0)), "'final_logit_softcapping' is -1"),
+        (|f| set(f, "num_key_value_heads", json!(3)), "4 query heads over 3 key/value heads"),
+        (|f| set(f, "global_head_dim", json!(31)), "a head width of 31"),
+        (|f| set(f, "global_head_dim", json!(64)), "has shape"),
+        (|f| set(f, "vocab_size_per_layer_input", json!(100)), "'vocab_size_per_layer_input' is 100"),
+        (|f| set(f, "hidden_size_per_layer_input", json!(16)), "has shape"),
+        (|f| set(f, "use_double_wide_mlp", json!(false)), "has shape"),
+        (|f| set(f, "vocab_size", json!("320")), "expected usize"),
+        (|f| set(f, "model_type", json!("gemma3_text")), "'text_config.model_type' is \"gemma3_text\""),
+        (|f| set(f, "per_layer_config", json!({"0": {"head_dim": 32}})), "'per_layer_config' gives layer '0'"),
+        (|f| set(f, "per_layer_config", json!({"2": {"head_dim": 32}})), "'per_layer_config' names 1 layers"),
+        (|f| set(f, "rope_parameters", json!({"full_attention": {"rope_type": "yarn"}})), "'rope_type' is 'yarn'"),
+        (
+            |f| set(f, "rope_parameters", json!({"full_attention": {"partial_rotary_factor": 2.0}})),
+            "'partial_rotary_factor' is 2",
+        ),
+        (
+            |f| rewrite(f, |name, _, _| !name.ends_with("layers.1.layer_scalar")),
+            "no tensor 'model.language_model.layers.1.layer_scalar'",
+        ),
+        (
+            |f| rewrite(f, |name, _, _| !name.ends_with("layers.3.self_attn.v_proj.weight")),
+            "no tensor 'model.language_model.layers.3.self_attn.v_proj.weight'",
+        ),
+        (
+            |f| rewrite(f, |name, _, _| !name.ends_with("embed_tokens_per_layer.weight")),
+            "no tensor 'model.language_model.embed_tokens_per_layer.weight'",
+        ),
+        (
+            |f| {
+                let file = f.join("model.safetensors");
+                let bytes = fs::read(&file).unwrap();
+                fs::write(file, &bytes[..bytes.len() / 2]).unwrap();
+            },
+            "it ends in the middle",
+        ),
+        (
+            |f| {
+                fs::remove_file(f.join("model.safetensors")).unwrap();
+                let index = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors"}}"#;
+                fs::write(f.join("model.safetensors.index.json"), index).unwrap();
+            },
+            "the shard 'model-00001-of-00002.safetensors' that it names is not there",
+        ),
+    ];
+    let refused = |folder: &Path, says: &str| {
+        let recipe = asked(folder.into(), None, Backend::Candle);
+        let error = load(&recipe, &mut |_, _, _| {}).err().unwrap_or_else(|| panic!("opened: {says}")).to_string();
+        one_sentence(&error, says);
+    };
+    for (spoil, says) in cases {
+        let folder = copy("gemma4");
+        spoil(folder.path());
+        refused(folder.path(), says);
+    }
+    for (kinds, says) in [
+        (
+            ["sliding", "sliding", "full", "sliding", "sliding", "sliding"],
+            "'layer_types' ends with 'sliding_attention'",
+        ),
+        (["sliding", "linear", "full", "sliding", "sliding", "full"], "'layer_types' holds 'linear_attention'"),
+        (["sliding", "sliding", "sliding", "sliding", "sliding", "full"], "there is none before it"),
+    ] {
+        let folder = copy("gemma4");
+        of_kinds(folder.path(), kinds);
+        refused(folder.path(), says);
+    }
+}
+
+#[test]
+fn an_assistant_that_does_not_fit_is_left_out_with_a_sentence() {
+    let cases: &[(Spoil, &str)] = &[
+        (|f| set_outside(f, "backbone_hidden_size", json!(96)), "('backbone_hidden_size') is 96 there and 64"),
+        (|f| set_outside(f, "backbone_hidden_size", json!(0)), "'backbone_hidden_size' is 0"),
+        (|f| set(f, "vocab_size", json!(640)), "('vocab_size') is 640 there and 320"),
+        (|f| set_outside(f, "num_centroids", json!(15)), "'num_centroids' is 15, which does not divide the 320 tokens"),
+        (|f| set_outside(f, "num_centroids", json!(0)), "'num_centroids' is 0"),
+        (|f| set_outside(f, "centroid_intermediate_top_k", json!(17)), "'centroid_intermediate_top_k' is 17"),
+        (|f| set_outside(f, "tie_word_embeddings", json!(false)), "'tie_word_embeddings' is false"),
+        (|f| set_outside(f, "text_config", json!([])), "the assistant's config.json: invalid type"),
+        (|f| set(f, "layer_types", json!(["full_attention"])), "'layer_types' names 1 layers"),
+        (|f| set(f, "head_dim", json!(32)), "the width of heads in sliding layers is 32 there and 16"),
+        (|f| set(f, "global_head_dim", json!(64)), "the width of heads in full layers is 64 there and 32"),
+        (|f| set(f, "num_key_value_heads", json!(4)), "the number of key/value heads in sliding layers is 4"),
+        (|f| set(f, "sliding_window", json!(16)), ""), // it may see further than the target
+        (|f| set(f, "rope_parameters", Value::Null), ""), /* the usual ones are those of the target */
+        (
+            |f| set(f, "rope_parameters", json!({"sliding_attention": {"rope_theta": 500.0}})),
+            "its rotary positions ('rope_parameters') are others",
+        ),
+        (|f| set(f, "num_attention_heads", json!(0)), "'num_attention_heads' is 0"),
+        (|f| set(f, "hidden_size", json!(64)), "has shape"),
+        (|f| set(f, "hidden_size_per_layer_input", json!(32)), "'vocab_size_per_layer_input' is 0"),
+        (|f| set(f, "final_logit_softcapping", json!(30.0)), "'final_logit_softcapping' is not supported"),
+        (
+            |f| rewrite(f, |name, _, _| name != "model.layers.2.self_attn.q_norm.weight"),
+            "no tensor 'model.layers.2.self_attn.q_norm.weight'",
+        ),
+        (|f| rewrite(f, |name, _, _| name != "post_projection.weight"), "no tensor 'post_projection.weight'"),
+        (
+            |f| rewrite(f, |name, _, _| name != "masked_embedding.token_ordering"),
+            "no tensor 'masked_embedding.token_ordering'",
+        ),
+        (
+            |f| {
+                rewrite(f, |name, _, data| {
+                    if name == "masked_embedding.token_ordering" {
+                        data.copy_within(0..8, 8); // a token twice
+                    }
+                    true
+                });
+            },
+            "it orders no vocabulary",
+        ),
+        (
+            |f| {
+                rewrite(f, |name, _, data| {
+                    if name == "masked_embedding.token_ordering" {
+                        data[..8].copy_from_slice(&(-1i64).to_le_bytes());
+                    }
+                    true
+                });
+            },
+            "'masked_embedding.token_ordering' holds -1",
+        ),
+        (
+            |f| {
+                rewrite(f, |name, shape, _| {
+                    if name == "pre_projection.weight" {
+                        shape.swap(0, 1);
+                    }
+                    true
+                });
+            },
+            "tensor 'pre_projection.weight' has shape [128, 32], expected [32, 128]",
+        ),
+        (|f| fs::remove_file(f.join("model.safetensors")).unwrap(), "holds neither model.safetensors nor"),
+        (
+            |f| {
+                let file = f.join("model.safetensors");
+                let bytes = fs::read(&file).unwrap();
+                fs::write(file, &bytes[..bytes.len() - 100]).unwrap();
+            },
+            "it ends in the middle",
+        ),
+    ];
+    for (spoil, says) in cases {
+        let folder = copy("gemma4-assistant");
+        spoil(folder.path());
+        let recipe = asked(path("gemma4"), Some(folder.path().into()), Backend::Candle);
+        let loaded = load(&recipe, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{says}: {error}"));
+        if says.is_empty() {
+            assert!(loaded.mtp.is_some() && loaded.notice.is_none());
+            continue;
+        }
+        assert!(loaded.mtp.is_none(), "an assistant that should not fit: {says}");
+        let notice = loaded.notice.unwrap();
+        assert!(notice.starts_with("no drafter, decoding plainly: "), "{notice}");
+        one_sentence(&notice, says);
+    }
+}
+
+#[test]
+fn what_is_given_in_the_wrong_place_is_said() {
+    let notice = |recipe: &Recipe| load(recipe, &mut |_, _, _| {}).unwrap().notice.unwrap();
+    let alone = asked(path("gemma4"), None, Backend::Native);
+    one_sentence(&notice(&alone), "gemma4 brings no drafter; name its assistant with --draft-model");
+    let other = Recipe { draft_model: Some(path("gemma4-unified-assistant")), ..alone.clone() };
+    one_sentence(&notice(&other), "made for another target");
+    let head = Recipe { draft_model: Some(path("eagle3-original")), ..alone.clone() };
+    one_sentence(&notice(&head), "EAGLE-3 head");
+    for target in ["qwen3", "qwen35", "llama.gguf"] {
+        let recipe = asked(path(target), Some(assistant_of("gemma4")), Backend::Candle);
+        one_sentence(&notice(&recipe), "is an assistant of Gemma 4, and the target is of the family");
+    }
+    let by_hand = alone.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp });
+    let error = |recipe: &Recipe| load(recipe, &mut |_, _, _| {}).err().unwrap().to_string();
+    one_sentence(&error(&Recipe { mtp: by_hand.clone(), ..alone.clone() }), "a Gemma 4 has an assistant");
+    let both = Recipe { mtp: by_hand, draft_model: Some(assistant_of("gemma4")), ..alone };
+    one_sentence(&error(&both), "leave one out");
+    let as_target = asked(assistant_of("gemma4"), None, Backend::Candle);
+    one_sentence(&error(&as_target), "name it with --draft-model");
+}
+
+#[test]
+fn cards_say_what_is_loaded() {
+    for name in TARGETS {
+        let card = Card::read(&path(name)).unwrap();
+        let loaded = open(name, Backend::Candle);
+        let info = &loaded.target.spec().info;
+        let gemma = card.gemma.as_ref().unwrap();
+        // in f32, the table of embeddings for the layers in bf16 as it is stored
+        assert_eq!(info.weight_bytes, 4 * card.parameters - 2 * gemma.per_layer_weights, "{name}");
+        assert_eq!(info.kv_bytes_per_token, card.kv_bytes_per_token);
+        let text = card.to_string();
+        assert!(text.contains("sliding (8 positions)") && text.contains("its assistant"), "{text}");
+        assert_eq!(text.contains("read others' keys and values"), name == "gemma4", "{text}");
+        let card = AssistantCard::read(&assistant_of(name)).unwrap().unwrap();
+        // the table of a head with clusters stays as it is stored too
+        let table = if card.clusters > 0 { card.vocab * card.d_model } else { 0 };
+        assert_eq!(loaded.mtp.unwrap().1.weight_bytes, 4 * card.parameters - 2 * table as u64, "{name}");
+        assert!(card.to_string().contains("no cache of its own"), "{card}");
+        assert!(AssistantCard::read(&path(name)).unwrap().is_none());
+    }
+}
+
+#[test]
+fn newer_configs_that_tell_heads_layer_by_layer_are_read_alike() {
+    let golden = Golden::of("gemma4-unified");
+    let folder = copy("gemma4-unified");
+    set(folder.path(), "per_layer_config", json!({"3": {"head_dim": 32, "num_key_value_heads": 1}}));
+    for key in ["global_head_dim", "num_global_key_value_heads"] {
+        set(folder.path(), key, Value::Null);
+    }
+    let recipe = asked(folder.path().into(), Some(assistant_of("gemma4-unified")), Backend::Candle);
+    let mut loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
+    let out = loaded.target.forward(&golden.tokens("tokens"), LogitRows::All).unwrap();
+    assert!(farthest(out.logits.as_slice(), &golden.numbers("logits")) < 5e-4 && loaded.mtp.is_some());
+}
+
+#[test]
+fn other_dtypes_and_shards_run_alike() {
+    let golden = Golden::of("gemma4");
+    let (tokens, logits) = (golden.tokens("tokens"), golden.numbers("logits"));
+    let bytes = fs::read(path("gemma4").join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let widen = |data: &[u8]| -> Vec<f32> {
+        data.as_chunks().0.iter().map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32()).collect()
+    };
+    for (dtype, most) in [(Dtype::F32, 5e-4), (Dtype::F16, 2e-2)] {
+        let folder = copy("gemma4");
+        let as_dtype = |x: f32| match dtype {
+            Dtype::F16 => half::f16::from_f32(x).to_le_bytes().to_vec(),
+            _ => x.to_le_bytes().to_vec(),
+        };
+        let converted: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+            .tensors()
+            .into_iter()
+            .map(|(name, view)| {
+                let data = widen(view.data()).into_iter().flat_map(as_dtype).collect();
+                (name, view.shape().to_vec(), data)
+            })
+            .collect();
+        fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+        let mut map = serde_json::Map::new();
+        for (shard, part) in converted.chunks(converted.len().div_ceil(2)).enumerate() {
+            let file = format!("model-0000{}-of-00002.safetensors", shard + 1);
+            let views = part.iter().map(|(name, shape, data)| {
+                map.insert(name.clone(), json!(file));
+                (name.clone(), TensorView::new(dtype, shape.clone(), data).unwrap())
+            });
+            fs::write(folder.path().join(&file), safetensors::serialize(views, None).unwrap()).unwrap();
+        }
+        let index = json!({"weight_map": map}).to_string();
+        fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+        for backend in BACKENDS {
+            let recipe = asked(folder.path().into(), Some(assistant_of("gemma4")), backend);
+            let mut loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
+            let out = loaded.target.forward(&tokens, LogitRows::All).unwrap();
+            let off = farthest(out.logits.as_slice(), &logits);
+            println!("{dtype:?} in two shards on {backend:?}: off by {off:.1e}");
+            assert!(off < most && loaded.mtp.is_some(), "{dtype:?} on {backend:?}: off by {off}");
+        }
+    }
+}
+
+#[test]
+fn drafts_are_drawn_from_the_clusters_that_were_looked_into() {
+    let all = text(&Golden::of("gemma4"));
+    let Loaded { target, mtp, .. } = open("gemma4", Backend::Native);
+    let sampling = Sampling { temperature: 0.05, ..Sampling::default() };
+    let settings = Settings { sampling, rule: VerifyRule::Rejection, ..settings(3, MtpOverride::default()) };
+    let mut decoder = Decoder::new(target, Box::new(MtpDrafter::new(mtp.unwrap().0)), &settings);
+    decoder.prefill(1, &all[..60]).unwrap();
+    let mut accepted = 0;
+    for _ in 0..30 {
+        decoder
+            .round(&mut |event| {
+                match event {
+                    EventKind::Drafted { token, top, .. } => {
+                        let drawn = top.top.iter().find(|candidate| candidate.piece.id == token.id);
+                        assert!(drawn.is_none_or(|candidate| candidate.prob > 1e-30), "{token:?} was not looked at");
+                    }
+                    EventKind::Verified { verdict, .. } => accepted += verdict.accepted(),
+                    EventKind::Notice { message } => panic!("{message}"),
+                    _ => {}
+                }
+                Duration::ZERO
+            })
+            .unwrap();
+    }
+    assert!(accepted > 5, "{accepted} drafts were accepted");
 }
