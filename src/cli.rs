@@ -119,7 +119,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
     pub drafter: String,
     /// A second, smaller model with the same tokenizer, named as --model, for the drafter draft-model; or the
-    /// target's EAGLE-3 head, for the drafter mtp
+    /// target's EAGLE-3 head or assistant (Gemma 4), for the drafter mtp
     #[arg(long, value_name = "FILE|DIR|NAME")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
@@ -129,9 +129,10 @@ pub struct ModelArgs {
     /// verified row, or the rows worked out again, which takes less memory
     #[arg(long, value_enum, default_value_t = RollbackArg::Snapshots)]
     pub rollback: RollbackArg,
-    /// Tokens that a module which comes with the target (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash) may propose, where its
-    /// whole head is dear: the N first, whose merges are the most frequent, or a file with one token id a line
-    #[arg(long, value_name = "N|FILE")]
+    /// Tokens that a module which comes with the target (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash), or an assistant, may propose
+    /// where its whole head is dear: the N first, whose merges are the most frequent, or a file with one token id a
+    /// line; all = every one, also where an assistant looks into a few clusters only
+    #[arg(long, value_name = "N|FILE|all")]
     pub draft_vocab: Option<String>,
 }
 

@@ -147,6 +147,10 @@ fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
                 | "norm=weight" => {
                     assert!(made == said || depth(0) < same, "{backend:?} {name}");
                 }
+                // all one further, and the drafts at one place
+                "position=constant-next" => {
+                    assert!(depth(0) < same && depth(1) > 5.0 * same, "{backend:?} {name}");
+                }
                 // these begin with the second draft
                 "recycle=pre-norm" | "position=constant" => {
                     assert!(depth(0) == 0.0 && depth(1) > 5.0 * same, "{backend:?} {name}");

@@ -53,7 +53,7 @@ fn named(values: &[(&'static str, &'static str)]) -> PossibleValuesParser {
 /// Names of `--drafter`.
 pub(super) fn drafters() -> PossibleValuesParser {
     named(&[
-        ("mtp", "the MTP module, or a stack of them, or an EAGLE-3 head"),
+        ("mtp", "the MTP module, or a stack of them, or an EAGLE-3 head, or an assistant"),
         ("draft-model", "a second model: --draft-model"),
         ("ngram", "prompt lookup: what followed the last tokens when they last stood in the text"),
         ("early-exit", "the target's own first layers"),

@@ -30,6 +30,7 @@ use draftscope::cli::{
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::eagle::EagleConfig;
+use draftscope::model::gemma4::assistant::AssistantConfig;
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
 use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::side_files::SideFiles;
@@ -207,10 +208,13 @@ pub(crate) fn store() -> Result<Store> {
     Ok(Store::from_env()?.with_preflight(preflight))
 }
 
-/// A number of tokens, or a file that lists them.
+/// A number of tokens, all of them, or a file that lists them.
 fn draft_vocab(text: &str) -> Result<DraftVocab> {
     if let Ok(count) = text.parse() {
         return Ok(DraftVocab::First(count));
+    }
+    if text == "all" {
+        return Ok(DraftVocab::All);
     }
     const MOST: u64 = 16 << 20;
     let size = std::fs::metadata(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?.len();
@@ -241,6 +245,9 @@ fn mtp_recipe(folder: Option<&Path>) -> Result<MtpRecipe> {
             let config = read(folder.join("config.json"))?;
             if EagleConfig::is_one(&config) {
                 bail!("{} holds an EAGLE-3 head; name it with --draft-model", folder.display());
+            }
+            if AssistantConfig::is_one(&config) {
+                bail!("{} holds an assistant of Gemma 4; name it with --draft-model", folder.display());
             }
             let weights = read(weights_in(folder)?)?;
             (folder.display().to_string(), weights.into(), config.into())

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use draftscope::cli::ModelsAction;
+use draftscope::model::ModelError;
 use draftscope::model::card::Card;
 use draftscope::model::eagle::HeadCard;
+use draftscope::model::gemma4::assistant::AssistantCard;
 use draftscope::model::sketch::Sketch;
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
@@ -37,6 +39,8 @@ struct Info {
     model: Option<Card>,
     /// What the head is, where it is one that drafts for another model.
     head: Option<HeadCard>,
+    /// The same for an assistant of a Gemma 4.
+    assistant: Option<AssistantCard>,
     /// What a GGUF file's header tells of a model that does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     sketch: Option<Sketch>,
@@ -47,18 +51,25 @@ struct Info {
 impl Info {
     fn of(entry: ModelEntry) -> Self {
         if matches!(entry.status, Status::Missing | Status::Damaged { .. }) {
-            return Self { entry, model: None, head: None, sketch: None, problem: None };
+            return Self { entry, model: None, head: None, assistant: None, sketch: None, problem: None };
         }
-        let (model, head, problem) = match HeadCard::read(&entry.file) {
-            Ok(Some(head)) => (None, Some(head), None),
-            Ok(None) => match Card::read(&entry.file) {
-                Ok(card) => (Some(card), None, None),
-                Err(error) => (None, None, Some(error.to_string())),
-            },
-            Err(error) => (None, None, Some(error.to_string())),
-        };
-        let sketch = problem.as_ref().and_then(|_| Sketch::read(&entry.file));
-        Self { entry, model, head, sketch, problem }
+        let mut info = Self { entry, model: None, head: None, assistant: None, sketch: None, problem: None };
+        info.problem = info.read().err().map(|error| error.to_string());
+        if info.problem.is_some() {
+            info.sketch = Sketch::read(&info.entry.file);
+        }
+        info
+    }
+
+    /// Reads the headers of whatever it is.
+    fn read(&mut self) -> Result<(), ModelError> {
+        let file = &self.entry.file;
+        self.head = HeadCard::read(file)?;
+        self.assistant = AssistantCard::read(file)?;
+        if self.head.is_none() && self.assistant.is_none() {
+            self.model = Some(Card::read(file)?);
+        }
+        Ok(())
     }
 }
 
@@ -70,6 +81,9 @@ impl Display for Info {
         }
         if let Some(head) = &self.head {
             write!(f, "\n{head}")?;
+        }
+        if let Some(assistant) = &self.assistant {
+            write!(f, "\n{assistant}")?;
         }
         if let Some(sketch) = &self.sketch {
             write!(f, "\n{sketch}")?;

@@ -260,9 +260,9 @@ impl TreeRows {
         Ok(Self(paths))
     }
 
-    /// Of each row the rows from the root to it, itself included.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &[usize]> {
-        self.0.iter().map(Vec::as_slice)
+    /// For each row the rows from the root to it, itself included.
+    pub(super) fn paths(&self) -> &[Vec<usize>] {
+        &self.0
     }
 }
 

@@ -78,7 +78,7 @@ impl KvCache {
     /// # Errors
     /// When there are not so many.
     pub fn prefix(&self, len: usize) -> Result<(Tensor, Tensor), ModelError> {
-        self.with_values(self.keys.narrow(1, 0, len)?, |values| values.narrow(1, 0, len))
+        self.range(0..len)
     }
 
     /// Some keys and the values beside them, which `pick` takes from all where they are a tensor of their own.
@@ -92,6 +92,15 @@ impl KvCache {
             Values::OfKeys(width) => keys.narrow(2, 0, *width)?,
         };
         Ok((keys, values))
+    }
+
+    /// Keys and values of these positions, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn range(&self, range: std::ops::Range<usize>) -> Result<(Tensor, Tensor), ModelError> {
+        let keys = self.keys.narrow(1, range.start, range.len())?;
+        self.with_values(keys, |values| values.narrow(1, range.start, range.len()))
     }
 
     /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::ModelError;
 use super::config::LlamaConfig;
 use super::deepseek::Latent;
+use super::gemma4::GemmaCard;
 use super::load::DEFAULT_CTX;
 use super::mimo;
 use super::qwen35::Hybrid;
@@ -50,8 +51,8 @@ pub struct Card {
     pub dtype: String,
     /// Bytes of the tensors on disk.
     pub tensor_bytes: u64,
-    /// Bytes of KV cache per token. On the native backend, which keeps halves; candle's takes twice that. Families
-    /// with layers of another kind keep f32 on both.
+    /// Bytes of KV cache per token: halves on the native backend, of which candle's takes twice as much; f32 on both
+    /// where only matrices are native.
     pub kv_bytes_per_token: u64,
     /// Whether the cache takes the same on both backends.
     pub same_on_candle: bool,
@@ -63,6 +64,8 @@ pub struct Card {
     pub linear_layers: usize,
     /// Bytes of that state; as many for each row that may be taken back.
     pub state_bytes: u64,
+    /// Layers of two kinds, and what goes with them: Gemma 4.
+    pub gemma: Option<GemmaCard>,
     /// Draft modules that the file brings, one for each depth.
     pub modules: usize,
     /// Draft modules that it announces.
@@ -119,7 +122,7 @@ impl Card {
             }
             Err(error) => (format!("none that runs: {error}"), Vec::new(), false),
         };
-        let same_on_candle = config.latent.is_some() || config.hybrid.is_some();
+        let same_on_candle = config.architecture.is_mixed();
         let (modules, announced_modules) = modules(&source, &config);
         Ok(Self {
             title: source.name(),
@@ -128,10 +131,11 @@ impl Card {
             rope_scaling: scaling(&config),
             dtype: source.stored_dtype(),
             tensor_bytes: source.tensor_bytes(),
-            kv_bytes_per_token: config.cache_bytes() / if same_on_candle { 1 } else { 2 },
+            kv_bytes_per_token: if same_on_candle { 4 } else { 2 } * config.cached_values(),
             same_on_candle,
             latent: config.latent.as_ref().map(|latent| LatentCard::of(latent, config.layers)),
             experts: config.latent.as_ref().map(|latent| ExpertCard::of(latent, &config)),
+            gemma: config.gemma.as_ref().map(GemmaCard::of),
             linear_layers: config.hybrid.as_ref().map_or(0, Hybrid::linear_layers),
             state_bytes: config.hybrid.as_ref().map_or(0, Hybrid::state_bytes),
             modules,
@@ -251,6 +255,9 @@ impl Display for Card {
             let attending = self.layers - self.linear_layers;
             writeln!(f, "mixers   {} layers of Gated DeltaNet, {attending} of gated attention", self.linear_layers)?;
         }
+        if let Some(gemma) = &self.gemma {
+            writeln!(f, "{gemma}")?;
+        }
         let head = if self.tied { "the embedding is the head" } else { "a head of its own" };
         writeln!(f, "vocab    {} tokens, {head}", self.vocab)?;
         let scaling = self.rope_scaling.as_ref().map_or_else(String::new, |scaling| format!(", stretched: {scaling}"));
@@ -275,6 +282,12 @@ impl Display for Card {
         }
         if let Some(drafter) = self.drafter() {
             writeln!(f, "drafter  {drafter}")?;
+        }
+        if self.gemma.is_some() {
+            writeln!(
+                f,
+                "drafter  its assistant, a repository of its own: --draft-model; it reads this cache and has none"
+            )?;
         }
         writeln!(f, "reads    {}", text(&self.tokenizer))?;
         let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();

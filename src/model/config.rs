@@ -5,9 +5,9 @@
 //! in [`super::config_json`].
 
 use super::ModelError;
-use super::cache::KvCache;
 use super::deepseek::Latent;
 use super::family::Architecture;
+use super::gemma4::Gemma;
 use super::gguf::GgufFile;
 use super::qwen35::Hybrid;
 use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
@@ -49,6 +49,8 @@ pub struct LlamaConfig {
     /// Latent attention and experts: DeepSeek-V3's layout. `kv_heads` then is `heads`, and `head_dim` the width of a
     /// query.
     pub latent: Option<Latent>,
+    /// Layers of two kinds, and what goes with them: Gemma 4.
+    pub gemma: Option<Gemma>,
 }
 
 impl LlamaConfig {
@@ -101,6 +103,7 @@ impl LlamaConfig {
             tied: !gguf.has_tensor("output.weight"),
             hybrid,
             latent: None,
+            gemma: None,
         };
         refuse_extras(gguf, arch, (head_dim, rotary))?;
         config.check((&key("attention.head_count"), &key("attention.head_count_kv")))?;
@@ -158,6 +161,9 @@ impl LlamaConfig {
         if let Some(latent) = &self.latent {
             return latent.layer_weights(self.d_model, self.layers, self.ffn)[0] + ends;
         }
+        if let Some(gemma) = &self.gemma {
+            return ends + gemma.layer_weights(self.d_model, self.heads);
+        }
         let Some(hybrid) = &self.hybrid else {
             return self.layers as u64 * (2 * d * q + 2 * d * kv + 3 * d * ffn) + ends;
         };
@@ -169,19 +175,28 @@ impl LlamaConfig {
         count * linear + (self.layers as u64 - count) * attending + self.layers as u64 * 3 * d * ffn + ends
     }
 
-    /// Bytes of cache that a position takes in all layers, in f32.
+    /// Numbers that are kept of one position in all layers: keys and values, or rows they are made of.
     #[must_use]
-    pub fn cache_bytes(&self) -> u64 {
-        let layer = match &self.latent {
-            Some(latent) => 4 * latent.cached() as u64,
-            None => KvCache::bytes_per_position(self.kv_heads, self.head_dim),
-        };
-        self.attending_layers() as u64 * layer
+    pub fn cached_values(&self) -> u64 {
+        match (&self.gemma, &self.latent) {
+            (Some(gemma), _) => gemma.cached_values(),
+            (None, Some(latent)) => (self.layers * latent.cached()) as u64,
+            (None, None) => self.attending_layers() as u64 * 2 * self.kv_width() as u64,
+        }
+    }
+
+    /// Weights of a table of which rows are looked up and nothing else: it stays as it is stored.
+    #[must_use]
+    pub fn looked_up_weights(&self) -> u64 {
+        self.gemma.as_ref().map_or(0, Gemma::looked_up_weights)
     }
 
     /// Layers that keep keys and values.
     #[must_use]
     pub fn attending_layers(&self) -> usize {
+        if let Some(gemma) = &self.gemma {
+            return gemma.keeping();
+        }
         self.layers - self.hybrid.as_ref().map_or(0, Hybrid::linear_layers)
     }
 }

@@ -11,6 +11,7 @@ use super::config::LlamaConfig;
 use super::deepseek::LatentKeys;
 use super::error::clean;
 use super::family::Architecture;
+use super::gemma4::{GemmaKeys, Sizes};
 use super::qwen35::HybridKeys;
 use super::rope::{RopeScaling, RopeSpec, yarn_amplitude};
 
@@ -48,6 +49,9 @@ pub struct HfConfig {
     /// What DeepSeek-V3's layout has besides.
     #[serde(skip)]
     latent: Option<LatentKeys>,
+    /// What Gemma 4 has besides.
+    #[serde(skip)]
+    gemma: Option<GemmaKeys>,
 }
 
 /// `rope_scaling`, or `rope_parameters` of newer files.
@@ -121,7 +125,7 @@ impl HfConfig {
             let config: Self = serde_json::from_slice(json).map_err(wrong)?;
             return Ok(Self { latent: Some(latent), ..config });
         }
-        if architecture != Architecture::Qwen35 {
+        if !architecture.is_mixed() {
             return serde_json::from_slice(json).map_err(wrong);
         }
         let outer: serde_json::Map<String, Value> = serde_json::from_slice(json).map_err(wrong)?;
@@ -139,9 +143,12 @@ impl HfConfig {
             let kind = keys.get("model_type").map_or("nothing".to_owned(), |kind| clean(&kind.to_string()));
             return Err(ModelError::Unsupported(format!("'text_config.model_type' is {kind}, which is not supported")));
         }
-        let hybrid = HybridKeys::from_json(&keys)?;
+        let (hybrid, gemma) = match architecture {
+            Architecture::Gemma4 => (None, Some(GemmaKeys::from_json(&keys)?)),
+            _ => (Some(HybridKeys::from_json(&keys)?), None),
+        };
         let config: Self = serde_json::from_value(Value::Object(keys)).map_err(wrong)?;
-        Ok(Self { hybrid: Some(hybrid), ..config })
+        Ok(Self { hybrid, gemma, ..config })
     }
 
     /// Layers of the target.
@@ -172,33 +179,39 @@ impl HfConfig {
             Some(keys) => Some(keys.latent(architecture, (layers, heads), self.sharper()?)?),
             None => None,
         };
+        let usual_head = self.gemma.as_ref().map_or(d_model / heads, GemmaKeys::head_dim);
         let head_dim = match &latent {
             Some(latent) => latent.attention.plain + latent.attention.rotary,
-            None => size("head_dim", self.head_dim.unwrap_or(d_model / heads), 1 << 12)?,
+            None => size("head_dim", self.head_dim.unwrap_or(usual_head), 1 << 12)?,
         };
         let hybrid = self.hybrid.as_ref().map(|keys| keys.hybrid(layers, head_dim)).transpose()?;
+        let vocab = size("vocab_size", self.vocab_size, 1 << 24)?;
+        let ffn = size("intermediate_size", self.intermediate_size, 1 << 20)?;
+        let sizes = Sizes { layers, heads, ffn, vocab };
+        let gemma = self.gemma.as_ref().map(|keys| keys.gemma(sizes, false)).transpose()?;
         let config = LlamaConfig {
             architecture,
-            vocab: size("vocab_size", self.vocab_size, 1 << 24)?,
+            vocab,
             d_model,
             layers,
             heads,
             kv_heads: size("num_key_value_heads", self.num_key_value_heads.unwrap_or(heads), 1024)?,
             head_dim,
-            ffn: size("intermediate_size", self.intermediate_size, 1 << 20)?,
+            ffn,
             norm_eps: positive("rms_norm_eps", self.rms_norm_eps)? as f32,
             qk_norm: architecture.norms_heads(),
-            rope: self.rope()?,
+            rope: gemma.as_ref().map_or_else(|| self.rope(), |gemma| Ok(gemma.sliding_rope.clone()))?,
             context_length: size("max_position_embeddings", self.max_position_embeddings, 1 << 24)?,
             tied,
             hybrid,
             latent,
+            gemma,
         };
         if config.latent.is_some() {
             return config.check_vocab().map(|()| config); // heads were checked, and need not divide anything
         }
         config.check(("num_attention_heads", "num_key_value_heads"))?;
-        if self.head_dim.is_none() && d_model % heads != 0 {
+        if self.head_dim.is_none() && self.gemma.is_none() && d_model % heads != 0 {
             return Err(ModelError::Metadata(format!(
                 "'hidden_size' is {d_model}, which 'num_attention_heads' ({heads}) does not divide, and there is no 'head_dim'"
             )));
@@ -220,7 +233,7 @@ impl HfConfig {
                 return refused(format!("'{key}' is true"));
             }
         }
-        let Some(types) = self.layer_types.as_ref().filter(|_| self.hybrid.is_none()) else {
+        let Some(types) = self.layer_types.as_ref().filter(|_| self.hybrid.is_none() && self.gemma.is_none()) else {
             return Ok(());
         };
         if types.len() != self.num_hidden_layers {
@@ -396,7 +409,7 @@ mod tests {
             ("rope_scaling", json!({"rope_type": "longrope", "factor": 4.0}), "'rope_type' is 'longrope'"),
             ("rope_scaling", json!({"type": "linear"}), "lacks 'factor'"),
             ("tie_word_embeddings", json!(false), "no tensor 'lm_head.weight'"),
-            ("model_type", json!("gemma4"), "is Gemma 4, which is not supported yet"),
+            ("model_type", json!("gemma3"), "is Gemma 3, which is not supported yet"),
             ("model_type", json!("wholly-new\u{1b}"), "the model_type 'wholly-new\u{fffd}' is not supported yet"),
         ];
         for (key, value, says) in cases {

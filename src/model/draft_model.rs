@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use super::gemma4::assistant;
 use super::load::{DraftModel, Recipe};
 use super::source::Source;
 use super::tokenizer::TextCodec;
@@ -21,6 +22,11 @@ pub(super) fn load(
         return Some(Err(
             "no draft model, decoding plainly: --draft-model names an EAGLE-3 head, which drafts as --drafter mtp"
                 .into(),
+        ));
+    }
+    if assistant::is_asked_for(recipe) {
+        return Some(Err(
+            "no draft model, decoding plainly: --draft-model names an assistant, which drafts as --drafter mtp".into(),
         ));
     }
     progress("draft model", 0, 1);

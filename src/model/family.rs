@@ -24,6 +24,8 @@ pub enum Architecture {
     DeepSeekV3,
     /// GLM-4.7-Flash: the layout of DeepSeek-V3.
     Glm4MoeLite,
+    /// Gemma 4 without experts: sliding layers between full ones, shared keys and values.
+    Gemma4,
 }
 
 /// Names of families that are known and not run, and what they are.
@@ -43,10 +45,8 @@ const DECLINED: &[(&str, &str)] = &[
     ("gemma2", "Gemma 2"),
     ("gemma3", "Gemma 3"),
     ("gemma3_text", "Gemma 3"),
-    ("gemma4", "Gemma 4"),
-    ("gemma4_text", "Gemma 4"),
-    ("gemma4-assistant", "an assistant of Gemma 4, which drafts for it"),
-    ("gemma4_assistant", "an assistant of Gemma 4, which drafts for it"),
+    ("gemma4", "Gemma 4 in a GGUF file (from safetensors it runs)"),
+    ("gemma4-assistant", "an assistant of Gemma 4 in a GGUF file (from safetensors it drafts)"),
     ("eagle3", "an EAGLE-3 head, which drafts for another model"),
     ("deepseek2", "DeepSeek or GLM-4.7-Flash in a GGUF file (their safetensors folders run)"),
     ("deepseek_v2", "DeepSeek-V2 (latent attention, experts chosen another way than V3's)"),
@@ -75,7 +75,7 @@ const DECLINED: &[(&str, &str)] = &[
 ];
 
 /// What runs, for messages.
-const RUNS: &str = "this version runs llama, qwen2, qwen3, qwen3.5, mimo, deepseek_v3 and glm4_moe_lite";
+const RUNS: &str = "this version runs llama, qwen2, qwen3, qwen3.5, mimo, gemma4, deepseek_v3 and glm4_moe_lite";
 
 impl Architecture {
     /// By `general.architecture` of a GGUF file.
@@ -96,7 +96,10 @@ impl Architecture {
     /// # Errors
     /// [`ModelError::Unsupported`] saying what it is.
     pub fn of_model_type(name: &str) -> Result<Self, ModelError> {
-        Self::of(name, "model_type")
+        match name {
+            "gemma4" | "gemma4_text" | "gemma4_unified" | "gemma4_unified_text" => Ok(Self::Gemma4),
+            name => Self::of(name, "model_type"),
+        }
     }
 
     fn of(name: &str, kind: &str) -> Result<Self, ModelError> {
@@ -126,6 +129,7 @@ impl Architecture {
             Self::Qwen35 => "qwen35",
             Self::DeepSeekV3 => "deepseek_v3",
             Self::Glm4MoeLite => "glm4_moe_lite",
+            Self::Gemma4 => "gemma4",
         }
     }
 
@@ -136,7 +140,12 @@ impl Architecture {
 
     /// Whether queries and keys are normed head by head.
     pub(super) const fn norms_heads(self) -> bool {
-        matches!(self, Self::Qwen3 | Self::Qwen35)
+        matches!(self, Self::Qwen3 | Self::Qwen35 | Self::Gemma4)
+    }
+
+    /// Whether only its matrices run on the native kernels, its blocks being no Llama's.
+    pub(super) const fn is_mixed(self) -> bool {
+        matches!(self, Self::Qwen35 | Self::Gemma4) || self.is_latent()
     }
 
     /// Whether queries, keys and values have a bias.
@@ -148,8 +157,23 @@ impl Architecture {
     pub(super) const fn gguf_pairs(self) -> PairOrder {
         match self {
             Self::Llama => PairOrder::Interleaved,
-            Self::Qwen2 | Self::MiMo | Self::Qwen3 | Self::Qwen35 => PairOrder::HalfSplit,
+            Self::Qwen2 | Self::MiMo | Self::Qwen3 | Self::Qwen35 | Self::Gemma4 => PairOrder::HalfSplit,
             Self::DeepSeekV3 | Self::Glm4MoeLite => PairOrder::Interleaved,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_that_runs_from_one_form_of_file_is_declined_by_name_in_the_other() {
+        assert_eq!(Architecture::of_model_type("gemma4_unified_text").unwrap(), Architecture::Gemma4);
+        let error = Architecture::of_gguf("gemma4").unwrap_err().to_string();
+        assert!(error.contains("is Gemma 4 in a GGUF file (from safetensors it runs)"), "{error}");
+        let error = Architecture::of_gguf("gemma4-assistant").unwrap_err().to_string();
+        assert!(error.contains("an assistant of Gemma 4 in a GGUF file"), "{error}");
+        assert!(Architecture::of_model_type("gemma3").unwrap_err().to_string().contains("is Gemma 3, which"));
     }
 }

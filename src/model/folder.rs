@@ -20,10 +20,11 @@ use super::eagle::EagleConfig;
 use super::error::{clean, name_of};
 use super::family::Architecture;
 use super::fp8;
+use super::gemma4::assistant::AssistantConfig;
 use super::mapped::Mapped;
 use super::side_files::SideFiles;
 use super::source::Stored;
-use super::{deepseek, mimo, qwen35};
+use super::{deepseek, gemma4, mimo, qwen35};
 
 /// Most shards.
 const MAX_SHARDS: usize = 4096;
@@ -83,6 +84,12 @@ impl Folder {
         if EagleConfig::is_one(&config) {
             return Err(ModelError::Unsupported(format!(
                 "{} holds an EAGLE-3 head, which drafts for another model: name it with --draft-model",
+                path.display()
+            )));
+        }
+        if AssistantConfig::is_one(&config) {
+            return Err(ModelError::Unsupported(format!(
+                "{} holds an assistant of Gemma 4, which drafts for it: name it with --draft-model",
                 path.display()
             )));
         }
@@ -165,6 +172,9 @@ impl Folder {
             "output.weight" => return Some("lm_head.weight".to_owned()),
             _ => {}
         }
+        if let Some(own) = gemma4::whole(name) {
+            return Some(format!("{prefix}{own}"));
+        }
         let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
         let number = layer.parse::<usize>().ok()?;
         // a draft module's block counts as one more layer
@@ -174,6 +184,7 @@ impl Folder {
             Ok(of) if of.is_latent() => {
                 return deepseek::part(part).map(|own| format!("{prefix}layers.{number}.{own}"));
             }
+            Ok(Architecture::Gemma4) => return Some(format!("{prefix}layers.{number}.{}", gemma4::part(part)?)),
             _ => {}
         }
         let (part, kind) = part.rsplit_once('.')?;

@@ -5,6 +5,8 @@
 
 mod device;
 mod dtype;
+mod gemma4;
+mod heads;
 mod hybrid;
 mod latent;
 
@@ -18,6 +20,7 @@ use super::config::LlamaConfig;
 use super::draft_model;
 use super::eagle::{self, Plan};
 use super::fit::{self, Need};
+use super::gemma4::assistant;
 use super::llama::{Llama, LlamaWeights, device_name};
 use super::mimo;
 use super::mtp::CandleMtp;
@@ -33,6 +36,7 @@ use crate::protocol::{DrafterInfo, DrafterKind};
 use self::dtype::{check_dtype, held_dtype, weight_type};
 
 pub use self::device::DeviceChoice;
+use self::heads::{Heads, names_head};
 
 /// What to load, and how.
 #[derive(Clone, Debug)]
@@ -168,17 +172,13 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.context_length
         )));
     }
-    let (head, refused) = match eagle::wanted(recipe, &config)?.transpose() {
-        Ok(head) => (head, None),
-        Err(error) => (None, Some(Err(error))),
-    };
-    let job = Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref() };
+    let Heads { head, assistant, refused } = Heads::wanted(recipe, &config)?;
+    let job =
+        Job { recipe, source: &source, config: &config, ctx_len, head: head.as_ref(), assistant: assistant.as_ref() };
     let (target, mtp, backend_notice) = load_backend(&job, progress)?;
     let (mtp, notice) = match (refused.or(mtp), recipe.mtp.as_ref()) {
         // whatever is wrong with a draft model, decoding goes on without it
-        (Some(Err(error)), _) if eagle::is_asked_for(recipe) => {
-            (None, Some(format!("no drafter, decoding plainly: {error}")))
-        }
+        (Some(Err(error)), _) if names_head(recipe) => (None, Some(format!("no drafter, decoding plainly: {error}"))),
         (Some(Err(error)), Some(mtp)) if !mtp.required => {
             (None, Some(format!("no drafter, decoding plainly: {error}")))
         }
@@ -198,9 +198,9 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
 
 /// What nobody makes use of; nothing where there is a reason told already.
 fn aside(recipe: &Recipe, config: &LlamaConfig, drafts: bool) -> Option<String> {
-    let trims = (config.hybrid.is_some() || config.latent.is_some()) && !eagle::is_asked_for(recipe);
+    let trims = config.gemma.is_some() || (config.architecture.is_mixed() && !names_head(recipe));
     (recipe.draft_vocab.is_some() && !trims && drafts).then(|| {
-        "--draft-vocab is left aside: it trims the head of a module that comes with a Qwen3.5, a DeepSeek-V3 or a GLM-4.7-Flash, and another one drafts here"
+        "--draft-vocab is left aside: it trims the head of a module that comes with a Qwen3.5, a DeepSeek-V3 or a GLM-4.7-Flash, or of an assistant, and another one drafts here"
             .to_owned()
     })
 }
@@ -219,32 +219,35 @@ struct Job<'a> {
     ctx_len: usize,
     /// An EAGLE-3 head in the MTP module's place.
     head: Option<&'a Plan>,
+    /// An assistant in the MTP module's place.
+    assistant: Option<&'a assistant::Plan>,
 }
 
 impl Job<'_> {
     /// Whether the target's own modules draft: unless others are asked for by name, or none at all.
     fn brings_modules(&self) -> bool {
-        let others = self.recipe.mtp.as_ref().is_none_or(|mtp| mtp.required) || eagle::is_asked_for(self.recipe);
+        let others = self.recipe.mtp.as_ref().is_none_or(|mtp| mtp.required) || names_head(self.recipe);
         !others && mimo::modules(self.source, self.config) > 0
     }
 
     /// The MTP module, unless a head was to take its place.
     fn module(&self) -> Option<&MtpRecipe> {
-        self.recipe.mtp.as_ref().filter(|_| !eagle::is_asked_for(self.recipe))
+        self.recipe.mtp.as_ref().filter(|_| !names_head(self.recipe))
     }
 
     /// What weights and cache take; `kv_size` is the size of a number in the cache.
     fn need(&self, held: WeightType, kv_size: u64) -> Need {
         let Job { recipe, source, config, ctx_len, .. } = *self;
         let (weights, dtype) = match held {
-            WeightType::F32 => (4 * config.matrix_weights(), "f32".to_owned()),
+            // a table of which rows are looked up stays as it is stored, in halves for the most part
+            WeightType::F32 => (4 * config.matrix_weights() - 2 * config.looked_up_weights(), "f32".to_owned()),
             WeightType::Bf16 => (2 * config.matrix_weights(), "bf16".to_owned()),
             WeightType::Stored if source.stored_dtype() == "f8_e4m3" => {
                 (2 * config.matrix_weights(), "bf16".to_owned())
             }
             WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
         };
-        let kv = config.cache_bytes() / 4 * kv_size * ctx_len as u64;
+        let kv = config.cached_values() * kv_size * ctx_len as u64;
         // the present state, and a copy for each row of a round of default length
         let copies = if recipe.rollback == Rollback::Replay { 6 } else { 23 }; // base, present, marks, 17 rows
         let states = config.hybrid.as_ref().map_or(0, |hybrid| copies * hybrid.state_bytes());
@@ -292,13 +295,9 @@ fn load_native(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
                 .into(),
         ));
     }
-    let (is_hybrid, is_latent) = (job.config.hybrid.is_some(), job.config.latent.is_some());
-    job.need(WeightType::Stored, if is_hybrid || is_latent { 4 } else { 2 }).check(fit::available())?;
-    if is_latent {
-        let held = Held::Native(NativeCpu::new(recipe.threads));
-        return latent::load(job, (held, held_dtype(job.source), &Device::Cpu), progress);
-    }
-    if is_hybrid {
+    let is_mixed = job.config.architecture.is_mixed();
+    job.need(WeightType::Stored, if is_mixed { 4 } else { 2 }).check(fit::available())?;
+    if is_mixed {
         // matrices run on the native kernels, what is between them row by row
         let held = Held::Native(NativeCpu::new(recipe.threads));
         return hybrid::load(job, (held, held_dtype(job.source), &Device::Cpu), progress);
@@ -344,11 +343,8 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     if device.is_cpu() {
         job.need(held, 4).check(fit::available())?;
     }
-    if config.hybrid.is_some() {
+    if config.architecture.is_mixed() {
         return hybrid::load(job, (Held::Candle(held), dtype, &device), progress);
-    }
-    if config.latent.is_some() {
-        return latent::load(job, (Held::Candle(held), dtype, &device), progress);
     }
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);

@@ -20,6 +20,7 @@ pub mod family;
 pub mod fit;
 pub mod folder;
 mod fp8;
+pub mod gemma4;
 pub mod gguf;
 mod guard;
 pub mod llama;
@@ -45,6 +46,7 @@ pub use row_by_row::RowByRow;
 pub use rows::Rows;
 pub use tap::{State, Tap};
 
+use self::gemma4::Lent;
 use crate::protocol::{Feed, ModelInfo, MtpSpec, TokenId};
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.
@@ -182,6 +184,12 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend hands over the state behind the final norm alone".into()))
     }
 
+    /// The keys and values that a drafter without a cache of its own reads; none from families that have no such
+    /// drafters.
+    fn lend(&self) -> Option<Lent> {
+        None
+    }
+
     /// The longest length up to `len` that the cache can be cut back to. Attention alone can be cut
     /// anywhere; a recurrent state only where a copy of it was kept, or to nothing.
     fn rewindable(&self, len: usize) -> usize {
@@ -262,6 +270,21 @@ pub trait MtpModule {
             Feed::PreNorm => Tap::new(vec![State::Residual]),
             Feed::PostNorm | Feed::Layers => Tap::default(),
         }
+    }
+
+    /// Whether it reads the target's keys and values and keeps none: only the slot of the anchor and those of drafts
+    /// are run, and nothing is left of them.
+    fn borrows(&self) -> bool {
+        false
+    }
+
+    /// Takes what the target [lends](Model::lend), before each draft; as if the slots of all positions but the last had
+    /// been run.
+    ///
+    /// # Errors
+    /// When that cannot be had.
+    fn borrow(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
+        Ok(())
     }
 
     /// Slots that follow stand at this rotary position, not each at its own; none ends that.

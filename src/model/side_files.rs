@@ -9,6 +9,7 @@ use super::ModelError;
 use super::config_json::HfConfig;
 use super::eagle::EagleConfig;
 use super::fit::{self, Need};
+use super::gemma4::assistant::AssistantConfig;
 use super::load::DEFAULT_CTX;
 use super::tokenizer::TextCodec;
 
@@ -100,10 +101,13 @@ impl SideFiles {
         if EagleConfig::is_one(&config) {
             return EagleConfig::from_json(&config).map(drop);
         }
+        if AssistantConfig::is_one(&config) {
+            return AssistantConfig::from_json(&config).map(drop);
+        }
         let config = HfConfig::from_json(&config)?.llama(true)?;
         if config.latent.is_some() {
             let ctx_len = DEFAULT_CTX.min(config.context_length);
-            let cache = config.cache_bytes() * ctx_len as u64;
+            let cache = 4 * config.cached_values() * ctx_len as u64;
             // the least that weights can be held in: FP8 is widened
             Need { weights: 2 * config.matrix_weights(), dtype: "bf16".to_owned(), cache, ctx_len }.check(available)?;
         }

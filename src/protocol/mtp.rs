@@ -102,8 +102,10 @@ convention! {
         Own = "own",
         /// p + 1, the token's. The same for rotary positions, which only know differences.
         Next = "next",
-        /// The anchor's for every draft of a round.
+        /// That of the state which predicted the anchor, for every draft of a round.
         Constant = "constant",
+        /// The anchor's own for every draft of a round.
+        ConstantNext = "constant-next",
     ]
 }
 
@@ -157,7 +159,14 @@ impl MtpSpec {
     #[must_use]
     pub fn ahead(&self) -> usize {
         // behind an extra slot 0 every slot stands one further already
-        usize::from(self.position == SlotPosition::Next && self.slot0 != SlotZero::Extra)
+        let is_next = matches!(self.position, SlotPosition::Next | SlotPosition::ConstantNext);
+        usize::from(is_next && self.slot0 != SlotZero::Extra)
+    }
+
+    /// Whether all drafts of a round stand at one position.
+    #[must_use]
+    pub fn holds_position(&self) -> bool {
+        matches!(self.position, SlotPosition::Constant | SlotPosition::ConstantNext)
     }
 }
 

@@ -237,6 +237,7 @@ fn is_head(config: &Path) -> bool {
     let named = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
     read().is_some_and(|config| {
         config["draft_vocab_size"].is_u64()
+            || config["model_type"].as_str().is_some_and(|kind| kind.ends_with("_assistant"))
             || named(&config["speculators_model_type"])
             || config["architectures"].as_array().is_some_and(|all| all.iter().any(named))
     })
@@ -307,6 +308,9 @@ mod tests {
         assert!(!is_complete(head.path()), "a model needs a tokenizer, and other weights");
         put_head(CONFIG, r#"{"draft_vocab_size": 32000}"#);
         assert!(is_complete(head.path()), "a draft head reads its target's tokens");
+        fs::rename(head.path().join(TORCH), head.path().join(SINGLE)).unwrap();
+        put_head(CONFIG, r#"{"model_type": "gemma4_unified_assistant"}"#);
+        assert!(is_complete(head.path()), "and so does an assistant");
         for bad in ["[]", "{\"weight_map\": {}}", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}", "x"] {
             put(INDEX, bad);
             assert!(!is_complete(dir.path()), "{bad}");

@@ -99,7 +99,7 @@ impl Knob {
             Self::Mtp(Convention::Recycle) => "expert: the module's state that deeper drafts read",
             Self::Mtp(Convention::Order) => "expert: halves of the projection's input",
             Self::Mtp(Convention::Pairing) => "expert: the token of a slot, predicted or its own",
-            Self::Mtp(Convention::Position) => "expert: where slots stand; own and next are alike",
+            Self::Mtp(Convention::Position) => "expert: where slots stand, each or all of a round",
             Self::Mtp(Convention::SlotZero) => "expert: what the first slot is",
             Self::Mtp(Convention::Norm) => "expert: the factor is w, or 1 + w",
         }

@@ -66,7 +66,7 @@ impl LatentAttention {
             self.attend((&q.narrow(1, from, count)?, &turned.narrow(1, from, count)?), seen)
         };
         let answers = if let Some(tree) = tree {
-            let rows = tree.paths().enumerate().map(|(row, path)| {
+            let rows = tree.paths().iter().enumerate().map(|(row, path)| {
                 let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
                 answer(row, 1, cache.prefix_and(start, &seen)?)
             });

@@ -7,6 +7,7 @@ use crate::model::ModelError;
 use crate::model::config::LlamaConfig;
 use crate::model::config_json::HfConfig;
 use crate::model::error::clean;
+use crate::model::family::Architecture;
 use crate::protocol::{Feed, MtpSpec, Recycle};
 
 /// Most states of the target that a head fuses.
@@ -147,6 +148,11 @@ impl EagleConfig {
         if config["model_type"].is_null() {
             config["model_type"] = "llama".into();
         }
+        // blocks of these families are no Llama's
+        let kind = config["model_type"].as_str().unwrap_or_default();
+        if Architecture::of_model_type(kind).is_ok_and(Architecture::is_mixed) {
+            return refused(format!("the family '{kind}' ('model_type')"));
+        }
         // a length of training, no bound; and what the target ties or not is nothing to a head
         if config["max_position_embeddings"].is_null() {
             config["max_position_embeddings"] = 4096.into();
@@ -260,7 +266,9 @@ mod tests {
             ("num_hidden_layers", json!(2), "2 layers ('num_hidden_layers')"),
             ("hidden_act", json!("gelu"), "'hidden_act' is 'gelu'"),
             ("attention_bias", json!(true), "'attention_bias' is true"),
-            ("model_type", json!("gemma4"), "is Gemma 4"),
+            ("model_type", json!("gemma3"), "is Gemma 3"),
+            ("model_type", json!("gemma4"), "the family 'gemma4' ('model_type')"),
+            ("model_type", json!("qwen3_5"), "the family 'qwen3_5' ('model_type')"),
             ("eagle_aux_hidden_state_layer_ids", json!([]), "names 0 layers"),
             ("eagle_aux_hidden_state_layer_ids", json!([-1]), "config.json"),
             ("num_key_value_heads", json!(3), "'num_key_value_heads' is 3"),

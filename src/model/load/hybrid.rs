@@ -1,18 +1,32 @@
-//! Loading a Qwen3.5 and the draft module it brings.
+//! Loading the families whose matrices run on either backend: a Qwen3.5 and the draft module it brings; a Gemma 4; what
+//! has DeepSeek-V3's layout.
 
 use std::sync::Arc;
 
 use candle_core::Device;
 
-use super::{Drafting, Job, Progress, TargetAndDrafter};
+use super::{Drafting, Job, Progress, TargetAndDrafter, gemma4, latent, names_head};
 use crate::model::llama::device_name;
 use crate::model::native::NativeCpu;
-use crate::model::qwen35::{Held, Qwen35, Qwen35Weights, load_module};
+use crate::model::qwen35::{DraftVocab, Held, Qwen35, Qwen35Weights, load_module};
 use crate::model::{ModelError, ModelSpec, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
 
-/// A Qwen3.5 and the module it brings.
+/// The target, and what drafts for it.
 pub(super) fn load(
+    job: &Job<'_>,
+    held: (Held, String, &Device),
+    progress: &mut Progress<'_>,
+) -> Result<TargetAndDrafter, ModelError> {
+    match (&job.config.gemma, &job.config.latent) {
+        (Some(_), _) => gemma4::load(job, held, progress),
+        (None, Some(_)) => latent::load(job, held, progress),
+        (None, None) => qwen35(job, held, progress),
+    }
+}
+
+/// A Qwen3.5 and the module it brings.
+fn qwen35(
     job: &Job<'_>,
     (held, dtype, device): (Held, String, &Device),
     progress: &mut Progress<'_>,
@@ -47,8 +61,8 @@ pub(super) fn load(
             "the module {} is made for targets of the Llama kind; a Qwen3.5 brings its own, so start without --mtp",
             mtp.name
         )))),
-        (None, Some(_)) => Some(own_module(job, (&weights, held, dtype))),
-        (None, None) => None,
+        (None, Some(_)) if !names_head(recipe) => Some(own_module(job, (&weights, held, dtype))),
+        (None, _) => None,
     };
     Ok((Box::new(Qwen35::new(weights, spec, recipe.rollback)?), mtp))
 }
@@ -60,8 +74,8 @@ fn own_module(
     let Job { recipe, source, config, ctx_len, .. } = *job;
     let ends = || source.codec().map(|codec| codec.ends().to_vec());
     let vocab = match &recipe.draft_vocab {
+        None | Some(DraftVocab::All) => None,
         Some(vocab) => Some(vocab.tokens(config.vocab, &ends()?)?),
-        None => None,
     };
     let Some(module) = load_module(source, held, (target, ctx_len), vocab)? else {
         let announced = config.hybrid.as_ref().is_some_and(|hybrid| hybrid.announces_mtp);

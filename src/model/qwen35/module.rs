@@ -21,6 +21,8 @@ pub enum DraftVocab {
     First(usize),
     /// These tokens.
     Tokens(Vec<TokenId>),
+    /// Every token, also where a module would look at some of them only.
+    All,
 }
 
 impl DraftVocab {
@@ -32,6 +34,7 @@ impl DraftVocab {
         let mut tokens: Vec<TokenId> = match self {
             Self::First(count) => (0..(*count).min(vocab) as u32).map(TokenId).chain(ends.iter().copied()).collect(),
             Self::Tokens(tokens) => tokens.clone(),
+            Self::All => (0..vocab as u32).map(TokenId).collect(),
         };
         tokens.sort_unstable();
         tokens.dedup();

@@ -18,7 +18,8 @@ use super::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
 
 /// Names of tokens that end an answer, in whatever family.
-const END_NAMES: &[&str] = &["<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>"];
+const END_NAMES: &[&str] =
+    &["<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<turn|>"];
 
 /// Text to tokens and back.
 pub struct TextCodec {

@@ -7,41 +7,16 @@
 //! used again. How states and tokens are paired and whether a slot stands before the first is told by the
 //! module's [`MtpSpec`], which the settings can overrule. Invariant: between rounds a module's cache holds settled slots only, nothing drafted.
 
+mod borrow;
+mod stage;
+
+use self::stage::Stage;
 use super::{DraftCtx, Drafter, tree};
-use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
-use crate::protocol::{MtpSpec, Pairing, Settings, SlotPosition, SlotZero, TokenId};
+use crate::model::{Forward, Model, ModelError, MtpModule, Rows, Tap};
+use crate::protocol::{MtpSpec, Pairing, Settings, TokenId};
 
 /// Slots of a prompt that run at once.
 const SETTLE_ROWS: usize = 256;
-
-/// A module and what it made of the settled slots.
-struct Stage {
-    module: Box<dyn MtpModule>,
-    /// One row per settled slot, kept where a deeper module reads them.
-    outputs: Rows,
-}
-
-impl Stage {
-    /// Slots of the cache that stand before slot 0.
-    fn lead(&self, spec: &MtpSpec) -> usize {
-        usize::from(spec.slot0 == SlotZero::Extra).min(self.module.len())
-    }
-
-    /// Settled slots, when nothing is drafted.
-    fn settled(&self, spec: &MtpSpec) -> usize {
-        self.module.len() - self.lead(spec)
-    }
-
-    /// Makes sure that the slot before slot 0 is there, where there is to be one: a zero state and the
-    /// first token.
-    fn begin(&mut self, spec: &MtpSpec, first: Option<TokenId>, width: usize) -> Result<(), ModelError> {
-        if spec.slot0 == SlotZero::Extra && self.module.is_empty() {
-            let first = first.ok_or_else(|| ModelError::Unsupported("an MTP slot before the first token".into()))?;
-            self.module.forward(&[first], &Rows::new(vec![0.0; width], width))?;
-        }
-        Ok(())
-    }
-}
 
 /// A drafter around one [`MtpModule`] or a stack of them.
 pub struct MtpDrafter {
@@ -151,7 +126,11 @@ impl MtpDrafter {
         }
     }
 
-    fn settle_all(&mut self) -> Result<(), ModelError> {
+    /// `target` is there when a draft follows.
+    fn settle_all(&mut self, target: Option<&dyn Model>) -> Result<(), ModelError> {
+        if self.borrows() {
+            return target.map_or(Ok(()), |target| self.borrow(target));
+        }
         self.settle_first()?;
         (1..self.stages.len()).try_for_each(|depth| self.settle_deeper(depth))
     }
@@ -197,7 +176,7 @@ impl<'a> Reach<'a> {
         let outs = vec![drafter.head.clone()?];
         let (spec, anchor) = (drafter.spec, *drafter.observed.last()?);
         let settled = drafter.stages.first()?.settled(&spec);
-        if spec.position == SlotPosition::Constant {
+        if spec.holds_position() {
             for stage in &mut drafter.stages {
                 stage.module.hold_position(Some(stage.module.len().saturating_sub(1)));
             }
@@ -359,10 +338,13 @@ impl Drafter for MtpDrafter {
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
         self.first = committed.first().copied();
-        self.settle_all()
+        self.settle_all(None)
     }
 
     fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
+        if self.borrows() {
+            return self.forget(len);
+        }
         self.observed.truncate(len);
         let settled = self.stages.first().map_or(0, |stage| stage.settled(&self.spec));
         self.states = self.states.slice(0..len.saturating_sub(settled).min(self.states.len()));
@@ -384,7 +366,7 @@ impl Drafter for MtpDrafter {
             return Ok(()); // what was observed waits: plain decoding pays nothing
         }
         self.first = ctx.committed.first().copied();
-        self.settle_all()?;
+        self.settle_all(Some(ctx.target))?;
         if ctx.drafting.tree.is_none() {
             return self.chain(ctx);
         }

@@ -58,7 +58,9 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
                 bytes(drafter.weight_bytes)
             };
             rows.push(("drafter weights", format!("{own} {}", drafter.dtype)));
-            let kv = if drafter.kv_bytes_per_token == 0 {
+            let kv = if drafter.kv_bytes_per_token == 0 && drafter.weight_bytes > 0 {
+                "none of its own: it reads the target's".to_owned()
+            } else if drafter.kv_bytes_per_token == 0 {
                 "no cache of its own".to_owned()
             } else {
                 format!("its own: {}", cache(drafter.kv_bytes_per_token))
