@@ -116,3 +116,18 @@ fn who_drafts_is_told_what_to_type() {
     assert!(screen.contains("up to 3 tokens") && screen.contains("accepted ▸"), "{screen}");
     assert!(screen.contains("Type what comes next") && screen.contains("Enter hands it in"), "{screen}");
 }
+
+#[test]
+fn a_drafter_that_reads_the_targets_cache_is_told_from_one_with_its_own() {
+    for (kv_bytes_per_token, says) in [(768, "its own: "), (0, "none of its own: it reads the target's")] {
+        let mut script = Script::started();
+        if let EventKind::Started { header } = &mut script.events[0].kind {
+            header.drafter.as_mut().expect("it has one").kv_bytes_per_token = kv_bytes_per_token;
+        }
+        script.prompt("hi", "Hello");
+        script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
+        let mut stage = Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() });
+        let screen = stage.screen(120, 40);
+        assert!(screen.contains("drafter KV") && screen.contains(says), "{screen}");
+    }
+}
