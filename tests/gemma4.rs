@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
+use draftscope::engine::measure::measure;
 use draftscope::model::card::Card;
 use draftscope::model::gemma4::assistant::AssistantCard;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
@@ -475,6 +476,16 @@ fn a_second_prompt_goes_on_from_what_is_kept_of_the_first() {
         assert_eq!(text, again.0);
         assert!(said.iter().zip(&again.1).all(|(a, b)| apart(a, b) < 1e-3));
         assert!(cached >= least, "{cached} of {} are kept", prompt.len());
+    }
+}
+
+#[test]
+fn costs_are_measured_with_an_assistant() {
+    for (name, backend) in pairs() {
+        let recipe = asked(path(name), Some(assistant_of(name)), backend);
+        let cost = measure(&recipe, 32, 1).unwrap_or_else(|error| panic!("{name} on {backend:?}: {error}"));
+        let draft = cost.draft.unwrap();
+        assert!(draft.median_us > 0.0 && cost.verify.iter().all(|rows| rows.median_us > 0.0), "{cost:?}");
     }
 }
 

@@ -93,7 +93,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let hidden = target.forward(&tokens[..ctx], LogitRows::Last)?.hidden;
     let prefill = started.elapsed();
     let (mut module, info) = mtp.unzip();
-    if let Some(module) = &mut module {
+    if let Some(module) = module.as_mut().filter(|module| !module.borrows()) {
         module.forward(&tokens[1..=ctx], &hidden)?;
     }
     let threads = target.spec().threads;
@@ -118,6 +118,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
             }
         }
         if let Some(module) = &mut module {
+            module.borrow(target.as_ref())?; // as before each draft: the timed passes ran and were cut away
             let took = time_draft(module.as_mut(), tokens[ctx], &hidden.last_row())?;
             if keep {
                 drafts.push(took);
