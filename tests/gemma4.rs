@@ -16,7 +16,7 @@ use draftscope::model::card::Card;
 use draftscope::model::gemma4::assistant::AssistantCard;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
 use draftscope::model::qwen35::DraftVocab;
-use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, State, Tap};
+use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, RowByRow, State, Tap};
 use draftscope::protocol::{
     Drafting, EventKind, Message, MtpOverride, Pairing, Prediction, Sampling, Settings, SlotPosition, TokenId,
     VerifyRule,
@@ -476,6 +476,21 @@ fn a_second_prompt_goes_on_from_what_is_kept_of_the_first() {
         assert_eq!(text, again.0);
         assert!(said.iter().zip(&again.1).all(|(a, b)| apart(a, b) < 1e-3));
         assert!(cached >= least, "{cached} of {} are kept", prompt.len());
+    }
+}
+
+#[test]
+fn an_assistant_drafts_for_a_target_that_runs_row_by_row() {
+    const LEN: usize = 40;
+    for (name, backend) in pairs() {
+        let golden = Golden::of(name);
+        let Loaded { target, mtp, .. } = open(name, backend);
+        let drafter = Box::new(MtpDrafter::new(mtp.unwrap().0));
+        let settings = settings(3, MtpOverride::default());
+        let told = decode(Box::new(RowByRow::new(target)), drafter, &settings, &golden.tokens("tokens")[..8], LEN);
+        assert_eq!(told.text, golden.tokens("greedy")[..LEN], "{name} on {backend:?}");
+        assert!(told.notices.is_empty() && told.drafted >= told.rounds, "{:?}", told.notices);
+        assert!(told.accepted[0] > 0, "{name} on {backend:?}: {} of {} drafts", told.accepted[0], told.drafted);
     }
 }
 

@@ -4,6 +4,7 @@
 //! that verification computes bit for bit what plain decoding does. It shows that nothing but arithmetic
 //! differs where a pass over several rows gives another token.
 
+use super::gemma4::Lent;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
@@ -52,6 +53,10 @@ impl Model for RowByRow {
 
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
         self.0.set_tap(tap)
+    }
+
+    fn lend(&self) -> Option<Lent> {
+        self.0.lend()
     }
 
     fn rewindable(&self, len: usize) -> usize {
