@@ -512,7 +512,7 @@ fn the_cache_holds_what_layers_have_of_their_own_and_the_assistant_none() {
         assert_eq!(loaded.target.spec().info.kv_bytes_per_token, 2 * 4 * values, "{name}");
         let info = loaded.mtp.unwrap().1;
         assert!(info.weight_bytes > 0 && info.kv_bytes_per_token == 0, "{info:?}");
-        let lent = loaded.target.lend().unwrap();
+        let lent = loaded.target.lend().unwrap().unwrap();
         assert!(lent.is_empty());
     }
 }
@@ -568,6 +568,52 @@ fn set_outside(folder: &Path, key: &str, value: Value) {
 
 fn one_sentence(error: &str, says: &str) {
     assert!(error.contains(says) && error.lines().count() == 1 && error.len() < 400, "{says}: {error}");
+}
+
+/// Makes full layers of all, as wide as the sliding ones were.
+fn all_full(folder: &Path) {
+    let kinds = |config: &mut Value| {
+        let text = &mut config["text_config"];
+        let types: Vec<Value> = text["layer_types"].as_array().unwrap().clone();
+        text["global_head_dim"] = text["head_dim"].clone();
+        text["layer_types"] = types.iter().map(|_| json!("full_attention")).collect();
+        types.iter().map(|kind| kind == "full_attention").collect()
+    };
+    let mut were_full: Vec<bool> = Vec::new();
+    edit(folder, "config.json", |config| were_full = kinds(config));
+    rewrite(folder, |name, shape, data| {
+        let layer = name.split_once("layers.").and_then(|(_, rest)| rest.split('.').next()?.parse::<usize>().ok());
+        if name.contains("self_attn") && layer.is_some_and(|layer| were_full[layer]) {
+            let heads = if name.ends_with("o_proj.weight") { 1 } else { 0 };
+            shape[heads] /= 2;
+            data.truncate(data.len() / 2);
+        }
+        true
+    });
+}
+
+#[test]
+fn a_target_of_full_layers_alone_lends_to_an_assistant_of_such() {
+    let (target, assistant) = (copy("gemma4"), copy("gemma4-assistant"));
+    all_full(target.path());
+    all_full(assistant.path());
+    let recipe = asked(target.path().into(), Some(assistant.path().into()), Backend::Native);
+    let Loaded { target, mtp, notice, .. } = load(&recipe, &mut |_, _, _| {}).unwrap();
+    assert_eq!(notice, None);
+    let prompt = Golden::of("gemma4").tokens("tokens")[..8].to_vec();
+    let none = MtpOverride::default();
+    let plain = decode(target.fork().unwrap(), Box::new(NoDrafter), &settings(0, none), &prompt, 30).text;
+    let told = decode(target, Box::new(MtpDrafter::new(mtp.unwrap().0)), &settings(3, none), &prompt, 30);
+    assert_eq!(told.text, plain);
+    assert!(told.notices.is_empty() && told.drafted >= told.rounds, "{:?}, {} drafts", told.notices, told.drafted);
+}
+
+#[test]
+fn an_assistant_says_that_another_target_lends_it_nothing() {
+    let mut module = open("gemma4", Backend::Native).mtp.unwrap().0;
+    let other = load(&recipe(path("qwen3"), Backend::Native), &mut |_, _, _| {}).unwrap().target;
+    one_sentence(&module.borrow(other.as_ref()).unwrap_err().to_string(), "this target lends no keys and values");
+    assert!(module.is_empty());
 }
 
 type Spoil = fn(&Path);

@@ -186,8 +186,11 @@ pub trait Model {
 
     /// The keys and values that a drafter without a cache of its own reads; none from families that have no such
     /// drafters.
-    fn lend(&self) -> Option<Lent> {
-        None
+    ///
+    /// # Errors
+    /// When its caches cannot be read.
+    fn lend(&self) -> Result<Option<Lent>, ModelError> {
+        Ok(None)
     }
 
     /// The longest length up to `len` that the cache can be cut back to. Attention alone can be cut
@@ -282,7 +285,7 @@ pub trait MtpModule {
     /// been run.
     ///
     /// # Errors
-    /// When that cannot be had.
+    /// [`ModelError::Unsupported`] when the target lends nothing, or what it reports.
     fn borrow(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
         Ok(())
     }

@@ -55,7 +55,7 @@ impl Model for RowByRow {
         self.0.set_tap(tap)
     }
 
-    fn lend(&self) -> Option<Lent> {
+    fn lend(&self) -> Result<Option<Lent>, ModelError> {
         self.0.lend()
     }
 

@@ -2,6 +2,7 @@
 
 use candle_core::Tensor;
 
+use super::config::Reach;
 use crate::model::ModelError;
 use crate::model::cache::KvCache;
 
@@ -12,22 +13,35 @@ pub(super) struct LentLayer {
     pub(super) values: Tensor,
 }
 
-/// The present keys and values of the two layers that assistants read. They are no copy: what the target writes
-/// behind them later does not show, and what it takes back must not be read any more.
+impl LentLayer {
+    fn of(cache: &KvCache, len: usize) -> Result<Self, ModelError> {
+        let (keys, values) = cache.prefix(len)?;
+        Ok(Self { keys, values })
+    }
+}
+
+/// The present keys and values of the layers that assistants read, one of each kind that the target has. They are no
+/// copy: what the target writes behind them later does not show, and what it takes back must not be read any more.
 #[derive(Clone)]
 pub struct Lent {
-    pub(super) sliding: LentLayer,
-    pub(super) full: LentLayer,
+    sliding: Option<LentLayer>,
+    full: Option<LentLayer>,
     len: usize,
 }
 
 impl Lent {
-    pub(super) fn of(sliding: &KvCache, full: &KvCache, len: usize) -> Result<Self, ModelError> {
-        let layer = |cache: &KvCache| -> Result<LentLayer, ModelError> {
-            let (keys, values) = cache.prefix(len)?;
-            Ok(LentLayer { keys, values })
-        };
+    pub(super) fn of(sliding: Option<&KvCache>, full: Option<&KvCache>, len: usize) -> Result<Self, ModelError> {
+        let layer = |cache: Option<&KvCache>| cache.map(|cache| LentLayer::of(cache, len)).transpose();
         Ok(Self { sliding: layer(sliding)?, full: layer(full)?, len })
+    }
+
+    /// The layer of a kind.
+    pub(super) fn layer(&self, reach: Reach) -> Result<&LentLayer, ModelError> {
+        let layer = match reach {
+            Reach::Sliding => &self.sliding,
+            Reach::Full => &self.full,
+        };
+        layer.as_ref().ok_or_else(|| ModelError::Unsupported("the target has no layer of a kind that is read".into()))
     }
 
     /// Positions that are lent.

@@ -326,9 +326,9 @@ impl Model for Gemma4 {
         Ok(())
     }
 
-    fn lend(&self) -> Option<Lent> {
+    fn lend(&self) -> Result<Option<Lent>, ModelError> {
         let cache = |reach| self.caches.get(self.weights.gemma.lender(reach)?)?.as_ref();
-        Lent::of(cache(Reach::Sliding)?, cache(Reach::Full)?, self.len).ok()
+        Lent::of(cache(Reach::Sliding), cache(Reach::Full), self.len).map(Some)
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {

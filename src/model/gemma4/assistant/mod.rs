@@ -113,7 +113,7 @@ impl Assistant {
         for layer in &self.norms.layers {
             let reach = layer.shape.reach;
             let q = layer.queries(&layer.attn_norm.forward(&x)?, shared.target.rope(reach), position, None)?;
-            let kv = self.seen(if reach == Reach::Full { &lent.full } else { &lent.sliding }, reach, position)?;
+            let kv = self.seen(lent.layer(reach)?, reach, position)?;
             x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None)?, None)?;
         }
         let u = self.norms.last.forward(&x)?;
@@ -149,8 +149,13 @@ impl MtpModule for Assistant {
     }
 
     fn borrow(&mut self, target: &dyn Model) -> Result<(), ModelError> {
-        self.lent = target.lend();
-        self.len = self.lent.as_ref().map_or(0, Lent::len).saturating_sub(1);
+        self.lent = None;
+        self.len = 0;
+        let lent = target.lend()?.ok_or_else(|| {
+            ModelError::Unsupported("this target lends no keys and values, and an assistant drafts from those".into())
+        })?;
+        self.len = lent.len().saturating_sub(1);
+        self.lent = Some(lent);
         Ok(())
     }
 
