@@ -328,6 +328,10 @@ impl Drafter for MtpDrafter {
     }
 
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
+        if self.borrows() {
+            self.note_last(tokens, hidden);
+            return Ok(());
+        }
         if self.states.width() != hidden.width() {
             self.states = Rows::empty(hidden.width());
         }

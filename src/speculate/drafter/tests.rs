@@ -8,9 +8,9 @@ use crate::speculate::draws::SeededDraws;
 const VOCAB: u32 = 16;
 
 /// A target that is never run.
-struct Idle(ModelSpec);
+pub(super) struct Idle(ModelSpec);
 
-fn idle() -> Idle {
+pub(super) fn idle() -> Idle {
     let info = ModelInfo { vocab: VOCAB, layers: 3, ..ModelInfo::default() };
     Idle(ModelSpec { info, ctx_len: 64, backend: "fake", device: "cpu".into(), dtype: "none".into(), threads: 1 })
 }

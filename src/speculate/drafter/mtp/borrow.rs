@@ -1,10 +1,11 @@
 //! Drafting with a module that reads the target's keys and values: an assistant.
 //!
-//! Invariant: it has no slots to settle. Of all that was observed the last token and its state are needed, and they
-//! stay until others come, since the same anchor may be drafted from again.
+//! Invariant: it has no slots to settle. Of all that was observed the last token and its state are needed; no other
+//! state is kept, and these stay until others come, since the same anchor may be drafted from again.
 
 use super::MtpDrafter;
-use crate::model::{Model, ModelError};
+use crate::model::{Model, ModelError, Rows};
+use crate::protocol::TokenId;
 
 impl MtpDrafter {
     /// Whether the first module reads the target's cache and has none to fill.
@@ -12,9 +13,16 @@ impl MtpDrafter {
         self.stages.first().is_some_and(|stage| stage.module.borrows())
     }
 
+    /// Notes observed tokens and the state of the last one: no other is ever read.
+    pub(super) fn note_last(&mut self, tokens: &[TokenId], hidden: &Rows) {
+        self.observed.extend_from_slice(tokens);
+        if let Some(last) = tokens.len().checked_sub(1) {
+            self.states = hidden.slice(last..last + 1);
+        }
+    }
+
     /// Runs the anchor's slot over what the target lends.
     pub(super) fn borrow(&mut self, target: &dyn Model) -> Result<(), ModelError> {
-        self.states = self.states.last_row();
         let Some(end) = self.observed.len().checked_sub(1).filter(|_| !self.states.is_empty()) else {
             return Ok(());
         };
@@ -35,5 +43,69 @@ impl MtpDrafter {
             self.head = None;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Forward, MtpModule};
+    use crate::protocol::{MtpSpec, SlotZero};
+    use crate::speculate::drafter::Drafter;
+    use crate::speculate::drafter::tests::idle;
+
+    /// Says ten times the token and the state.
+    struct Lodger(MtpSpec);
+
+    impl MtpModule for Lodger {
+        fn len(&self) -> usize {
+            0
+        }
+        fn spec(&self) -> MtpSpec {
+            self.0
+        }
+        fn borrows(&self) -> bool {
+            true
+        }
+        fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
+            let said: Vec<f32> = tokens.iter().zip(hidden.iter()).map(|(t, h)| 10.0 * t.0 as f32 + h[0]).collect();
+            Ok(Forward { logits: Rows::new(vec![0.0; 4], 4), hidden: Rows::new(said, 1), stats: Vec::new() })
+        }
+        fn truncate(&mut self, _: usize) -> Result<(), ModelError> {
+            Ok(())
+        }
+        fn draft_vocab(&self) -> &[TokenId] {
+            &[]
+        }
+        fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+            Ok(Box::new(Self(self.0)))
+        }
+    }
+
+    fn observing(drafter: &mut MtpDrafter, tokens: std::ops::Range<u32>) {
+        let states = Rows::new(tokens.clone().map(|t| t as f32 / 100.0).collect(), 1);
+        drafter.observe(&tokens.map(TokenId).collect::<Vec<_>>(), &states).unwrap();
+        drafter.settle(&[TokenId(0)]).unwrap();
+    }
+
+    #[test]
+    fn of_all_states_that_were_observed_the_last_one_is_kept() {
+        let mut drafter = MtpDrafter::new(Box::new(Lodger(MtpSpec::default())));
+        let said = |drafter: &mut MtpDrafter| {
+            drafter.borrow(&idle()).unwrap();
+            drafter.head.as_ref().unwrap().hidden.as_slice().to_vec()
+        };
+        observing(&mut drafter, 1..31);
+        for next in [31..32, 32..36, 36..36] {
+            observing(&mut drafter, next.clone());
+            assert_eq!((drafter.states.len(), drafter.observed.len()), (1, next.end as usize - 1));
+            let last = (next.end - 1) as f32;
+            assert_eq!(said(&mut drafter), [10.0 * last + last / 100.0]);
+            assert_eq!(said(&mut drafter), [10.0 * last + last / 100.0], "and it stays");
+        }
+        drafter.rewind(20).unwrap();
+        assert!(drafter.states.is_empty() && drafter.head.is_none());
+        observing(&mut drafter, 50..52);
+        assert_eq!((drafter.observed.len(), said(&mut drafter)), (22, vec![510.51]));
     }
 }
