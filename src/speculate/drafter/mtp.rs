@@ -298,6 +298,7 @@ impl Drafter for MtpDrafter {
         if wanted == self.spec {
             return;
         }
+        let tap = self.tap();
         let taken = self.stages.iter_mut().try_for_each(|stage| stage.module.set_spec(&wanted));
         match taken {
             Ok(()) => self.spec = wanted,
@@ -310,7 +311,8 @@ impl Drafter for MtpDrafter {
                 });
             }
         }
-        self.is_stale = true; // the caches are empty now
+        // caches are empty now; a module without any needs other states alone
+        self.is_stale |= !self.borrows() || self.tap() != tap;
     }
 
     fn notice(&mut self) -> Option<String> {

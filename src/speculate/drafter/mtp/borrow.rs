@@ -50,7 +50,7 @@ impl MtpDrafter {
 mod tests {
     use super::*;
     use crate::model::{Forward, MtpModule};
-    use crate::protocol::{MtpSpec, SlotZero};
+    use crate::protocol::{MtpSpec, Settings, SlotZero};
     use crate::speculate::drafter::Drafter;
     use crate::speculate::drafter::tests::idle;
 
@@ -66,6 +66,13 @@ mod tests {
         }
         fn borrows(&self) -> bool {
             true
+        }
+        fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
+            if spec.slot0 != SlotZero::Plain {
+                return Err(ModelError::Unsupported("no slot 0".into()));
+            }
+            self.0 = *spec;
+            Ok(())
         }
         fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
             let said: Vec<f32> = tokens.iter().zip(hidden.iter()).map(|(t, h)| 10.0 * t.0 as f32 + h[0]).collect();
@@ -107,5 +114,28 @@ mod tests {
         assert!(drafter.states.is_empty() && drafter.head.is_none());
         observing(&mut drafter, 50..52);
         assert_eq!((drafter.observed.len(), said(&mut drafter)), (22, vec![510.51]));
+    }
+
+    #[test]
+    fn a_text_is_read_again_for_other_states_alone() {
+        let mut drafter = MtpDrafter::new(Box::new(Lodger(MtpSpec::default())));
+        observing(&mut drafter, 1..31);
+        for (text, rereads) in [
+            ("position=constant", false),
+            ("order=hidden-first", false),
+            ("slot0=extra", false), // refused
+            ("feed=pre-norm", true),
+            ("feed=pre-norm,position=constant", false),
+            ("", true),
+        ] {
+            let mut settings = Settings::default();
+            settings.drafting.mtp = text.parse().unwrap();
+            drafter.configure(&settings);
+            assert_eq!(drafter.notice().is_some(), text == "slot0=extra", "{text}");
+            assert_eq!(drafter.wants_reread(), rereads, "{text}");
+            if rereads {
+                drafter.reread(&[TokenId(7)], &Rows::new(vec![0.5], 1)).unwrap();
+            }
+        }
     }
 }
