@@ -642,6 +642,8 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
         (|f| set(f, "hidden_size_per_layer_input", json!(16)), "has shape"),
         (|f| set(f, "use_double_wide_mlp", json!(false)), "has shape"),
         (|f| set(f, "vocab_size", json!("320")), "expected usize"),
+        (|f| set(f, "model_type", json!("llama")), "'text_config.model_type' is \"llama\" in a file whose"),
+        (|f| set(f, "model_type", json!("qwen3_5_text")), "'text_config.model_type' is \"qwen3_5_text\" in a file"),
         (|f| set(f, "model_type", json!("gemma3_text")), "'text_config.model_type' is \"gemma3_text\""),
         (|f| set(f, "per_layer_config", json!({"0": {"head_dim": 32}})), "'per_layer_config' gives layer '0'"),
         (|f| set(f, "per_layer_config", json!({"2": {"head_dim": 32}})), "'per_layer_config' names 1 layers"),

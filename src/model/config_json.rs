@@ -138,10 +138,14 @@ impl HfConfig {
                 keys.insert(key.to_owned(), value.clone());
             }
         }
-        if keys.get("model_type").and_then(Value::as_str).is_none_or(|kind| Architecture::of_model_type(kind).is_err())
-        {
-            let kind = keys.get("model_type").map_or("nothing".to_owned(), |kind| clean(&kind.to_string()));
-            return Err(ModelError::Unsupported(format!("'text_config.model_type' is {kind}, which is not supported")));
+        let inner = keys.get("model_type");
+        let family = inner.and_then(Value::as_str).and_then(|kind| Architecture::of_model_type(kind).ok());
+        if family != Some(architecture) {
+            let inner = inner.map_or("nothing".to_owned(), |kind| clean(&kind.to_string()));
+            return Err(ModelError::Unsupported(format!(
+                "'text_config.model_type' is {inner} in a file whose 'model_type' is '{}', which is not supported",
+                clean(&kind.model_type)
+            )));
         }
         let (hybrid, gemma) = match architecture {
             Architecture::Gemma4 => (None, Some(GemmaKeys::from_json(&keys)?)),
