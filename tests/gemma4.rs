@@ -16,6 +16,8 @@ use draftscope::model::card::Card;
 use draftscope::model::gemma4::assistant::AssistantCard;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
 use draftscope::model::qwen35::DraftVocab;
+use draftscope::model::rope::RopeScaling;
+use draftscope::model::source::Source;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, RowByRow, State, Tap};
 use draftscope::protocol::{
     Drafting, EventKind, Message, MtpOverride, Pairing, Prediction, Sampling, Settings, SlotPosition, TokenId,
@@ -566,6 +568,14 @@ fn set_outside(folder: &Path, key: &str, value: Value) {
     edit(folder, "config.json", |config| config[key] = value);
 }
 
+fn sliding_rope(folder: &Path, key: &str, value: Value) {
+    edit(folder, "config.json", |config| config["text_config"]["rope_parameters"]["sliding_attention"][key] = value);
+}
+
+fn full_rope(folder: &Path, key: &str, value: Value) {
+    edit(folder, "config.json", |config| config["text_config"]["rope_parameters"]["full_attention"][key] = value);
+}
+
 fn one_sentence(error: &str, says: &str) {
     assert!(error.contains(says) && error.lines().count() == 1 && error.len() < 400, "{says}: {error}");
 }
@@ -647,11 +657,24 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
         (|f| set(f, "model_type", json!("gemma3_text")), "'text_config.model_type' is \"gemma3_text\""),
         (|f| set(f, "per_layer_config", json!({"0": {"head_dim": 32}})), "'per_layer_config' gives layer '0'"),
         (|f| set(f, "per_layer_config", json!({"2": {"head_dim": 32}})), "'per_layer_config' names 1 layers"),
-        (|f| set(f, "rope_parameters", json!({"full_attention": {"rope_type": "yarn"}})), "'rope_type' is 'yarn'"),
+        (|f| full_rope(f, "rope_type", json!("yarn")), "'rope_type' is 'yarn'"),
+        (|f| full_rope(f, "rope_type", Value::Null), "'partial_rotary_factor' in a rotary position of type default"),
+        (|f| full_rope(f, "rope_theta", Value::Null), "'rope_parameters' lacks a 'rope_theta'"),
+        (|f| full_rope(f, "partial_rotary_factor", json!(2.0)), "'partial_rotary_factor' is 2"),
+        (|f| full_rope(f, "factor", json!(0)), "'factor' is 0"),
+        (|f| full_rope(f, "beta_fast", json!(32)), "'rope_parameters': unknown field `beta_fast`"),
         (
-            |f| set(f, "rope_parameters", json!({"full_attention": {"partial_rotary_factor": 2.0}})),
-            "'partial_rotary_factor' is 2",
+            |f| set(f, "rope_parameters", json!({"rope_type": "default", "rope_theta": 1e4})),
+            "'rope_parameters': unknown field `rope_theta`",
         ),
+        (
+            |f| set(f, "rope_parameters", json!({"full_attention": {"rope_theta": 1e6}})),
+            "'rope_parameters' says nothing of 'sliding_attention' layers",
+        ),
+        (|f| sliding_rope(f, "factor", json!(8)), "'factor' in a rotary position of type default"),
+        (|f| set(f, "rope_scaling", json!({"rope_type": "linear", "factor": 8})), "'rope_scaling' is not known here"),
+        (|f| set(f, "rope_theta", json!(5e5)), "'rope_theta' is not known here"),
+        (|f| set(f, "partial_rotary_factor", json!(0.5)), "'partial_rotary_factor' is not known here"),
         (
             |f| rewrite(f, |name, _, _| !name.ends_with("layers.1.layer_scalar")),
             "no tensor 'model.language_model.layers.1.layer_scalar'",
@@ -706,6 +729,25 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
 }
 
 #[test]
+fn rotary_positions_that_are_not_told_are_those_of_the_library() {
+    let full = |folder: &Path| Source::open(folder).unwrap().config().unwrap().gemma.unwrap().full_rope;
+    let turning = |folder: &Path| match full(folder).scaling {
+        RopeScaling::Factors(factors) => factors.iter().filter(|factor| factor.is_finite()).count(),
+        other => panic!("{other:?}"),
+    };
+    let folder = copy("gemma4");
+    let as_told = full(folder.path());
+    assert_eq!(turning(folder.path()), 4);
+    full_rope(folder.path(), "partial_rotary_factor", Value::Null);
+    assert_eq!(turning(folder.path()), 16, "the whole head");
+    for key in ["rope_scaling", "rope_theta"] {
+        set(folder.path(), key, Value::Null);
+    }
+    set(folder.path(), "rope_parameters", Value::Null);
+    assert_eq!(full(folder.path()), as_told, "a file that says nothing");
+}
+
+#[test]
 fn an_assistant_that_does_not_fit_is_left_out_with_a_sentence() {
     let cases: &[(Spoil, &str)] = &[
         (|f| set_outside(f, "backbone_hidden_size", json!(96)), "('backbone_hidden_size') is 96 there and 64"),
@@ -722,10 +764,7 @@ fn an_assistant_that_does_not_fit_is_left_out_with_a_sentence() {
         (|f| set(f, "num_key_value_heads", json!(4)), "the number of key/value heads in sliding layers is 4"),
         (|f| set(f, "sliding_window", json!(16)), ""), // it may see further than the target
         (|f| set(f, "rope_parameters", Value::Null), ""), /* the usual ones are those of the target */
-        (
-            |f| set(f, "rope_parameters", json!({"sliding_attention": {"rope_theta": 500.0}})),
-            "its rotary positions ('rope_parameters') are others",
-        ),
+        (|f| sliding_rope(f, "rope_theta", json!(500)), "its rotary positions ('rope_parameters') are others"),
         (|f| set(f, "num_attention_heads", json!(0)), "'num_attention_heads' is 0"),
         (|f| set(f, "hidden_size", json!(64)), "has shape"),
         (|f| set(f, "hidden_size_per_layer_input", json!(32)), "'vocab_size_per_layer_input' is 0"),

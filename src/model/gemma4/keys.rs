@@ -23,7 +23,7 @@ pub(in crate::model) struct GemmaKeys {
     per_layer_config: Option<Map<String, Value>>,
     sliding_window: Option<usize>,
     layer_types: Option<Vec<String>>,
-    rope_parameters: Option<Ropes>,
+    rope_parameters: Option<Value>,
     final_logit_softcapping: Option<f64>,
     use_bidirectional_attention: Option<String>,
     vocab_size_per_layer_input: Option<usize>,
@@ -37,12 +37,14 @@ pub(in crate::model) struct GemmaKeys {
 
 /// `rope_parameters`, for each kind of layer.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Ropes {
     sliding_attention: Option<Rope>,
     full_attention: Option<Rope>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Rope {
     rope_type: Option<String>,
     rope_theta: Option<f64>,
@@ -51,7 +53,7 @@ struct Rope {
 }
 
 /// Keys that begin so and are not known change what a layer computes.
-const TELLING: [&str; 15] = [
+const TELLING: [&str; 17] = [
     "attn_",
     "attention_",
     "query_",
@@ -67,9 +69,11 @@ const TELLING: [&str; 15] = [
     "final_",
     "router_",
     "activation_sparsity",
+    "rope_",
+    "partial_rotary",
 ];
 
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "attn_implementation",
     "attention_bias",
     "attention_dropout",
@@ -85,6 +89,7 @@ const KNOWN: [&str; 15] = [
     "hidden_size_per_layer_input",
     "vocab_size_per_layer_input",
     "final_logit_softcapping",
+    "rope_parameters",
 ];
 
 fn contradiction<T>(what: String) -> Result<T, ModelError> {
@@ -150,18 +155,36 @@ impl GemmaKeys {
                 return contradiction(format!("a head width of {} cannot be rotated in pairs", layer.head_dim));
             }
         }
-        let ropes = self.rope_parameters.clone().unwrap_or_default();
-        let width = |reach| layers.iter().find(|layer| layer.reach == reach).map_or(2, |layer| layer.head_dim);
-        let (sliding_dim, full_dim) = (width(Reach::Sliding), width(Reach::Full));
+        let [sliding_rope, full_rope] = self.ropes(&layers)?;
         Ok(Gemma {
             window: within("sliding_window", window, 1 << 24)?,
-            sliding_rope: ropes.sliding_attention.unwrap_or_default().spec(sliding_dim, (10_000.0, "default", 1.0))?,
-            full_rope: ropes.full_attention.unwrap_or_default().spec(full_dim, (1_000_000.0, "proportional", 0.25))?,
+            sliding_rope,
+            full_rope,
             softcap: self.softcap()?,
             per_layer: self.per_layer(sizes.vocab)?,
             layers,
             k_eq_v,
         })
+    }
+
+    /// Rotary positions of sliding layers and of full ones.
+    fn ropes(&self, layers: &[LayerShape]) -> Result<[RopeSpec; 2], ModelError> {
+        let usual = || Ropes { sliding_attention: Some(Rope::sliding()), full_attention: Some(Rope::full()) };
+        let given = self.rope_parameters.clone().map(serde_json::from_value).transpose().map_err(|error| {
+            ModelError::Metadata(format!("config.json: 'rope_parameters': {}", clean(&error.to_string())))
+        })?;
+        let given: Ropes = given.unwrap_or_else(usual);
+        let of_kind = |reach, name: &str, rope: Option<Rope>, usual: Rope| {
+            let layer = layers.iter().find(|layer| layer.reach == reach);
+            match (rope, layer) {
+                (None, Some(_)) => contradiction(format!("'rope_parameters' says nothing of '{name}' layers")),
+                (rope, layer) => rope.unwrap_or(usual).spec(layer.map_or(2, |layer| layer.head_dim)),
+            }
+        };
+        Ok([
+            of_kind(Reach::Sliding, "sliding_attention", given.sliding_attention, Rope::sliding())?,
+            of_kind(Reach::Full, "full_attention", given.full_attention, Rope::full())?,
+        ])
     }
 
     fn refuse(&self) -> Result<(), ModelError> {
@@ -310,23 +333,37 @@ impl GemmaKeys {
 }
 
 impl Rope {
-    /// `usual` is what holds without the keys: theta, type, the part of a head that turns.
-    fn spec(&self, head_dim: usize, usual: (f64, &str, f64)) -> Result<RopeSpec, ModelError> {
-        let kind = self.rope_type.as_deref().unwrap_or(usual.1);
+    /// What holds for sliding layers when the file says nothing of positions.
+    fn sliding() -> Self {
+        Self { rope_type: None, rope_theta: Some(10_000.0), partial_rotary_factor: None, factor: None }
+    }
+
+    /// And for full ones.
+    fn full() -> Self {
+        let rope_type = Some("proportional".to_owned());
+        Self { rope_type, rope_theta: Some(1_000_000.0), partial_rotary_factor: Some(0.25), factor: None }
+    }
+
+    /// What is not said is as `transformers` has it: type default, the whole head.
+    fn spec(&self, head_dim: usize) -> Result<RopeSpec, ModelError> {
         let positive = |key: &str, value: f64| match value.is_finite() && value > 0.0 {
             true => Ok(value),
             false => contradiction(format!("'{key}' is {value}, expected a positive number")),
         };
-        let theta = positive("rope_theta", self.rope_theta.unwrap_or(usual.0))?;
-        let part = self.partial_rotary_factor.unwrap_or(if kind == usual.1 { usual.2 } else { 1.0 });
+        let part = self.partial_rotary_factor.unwrap_or(1.0);
         if !(part > 0.0 && part <= 1.0) {
             return contradiction(format!("'partial_rotary_factor' is {part}, expected more than 0 and at most 1"));
         }
-        match kind {
+        let theta = match self.rope_theta {
+            Some(theta) => positive("rope_theta", theta)?,
+            None => return contradiction("'rope_parameters' lacks a 'rope_theta'".into()),
+        };
+        let factor = positive("factor", self.factor.unwrap_or(1.0))? as f32;
+        match self.rope_type.as_deref().unwrap_or("default") {
             "default" if part < 1.0 => refused("'partial_rotary_factor' in a rotary position of type default"),
+            "default" if factor != 1.0 => refused("'factor' in a rotary position of type default"),
             "default" => Ok(RopeSpec::plain(theta)),
             "proportional" => {
-                let factor = positive("factor", self.factor.unwrap_or(1.0))? as f32;
                 let turning = (head_dim as f64 * part) as usize / 2;
                 // frequencies are those of the whole head, and pairs behind the part stand still
                 let of_pair = |pair: usize| if pair < turning { factor } else { f32::INFINITY };
