@@ -59,8 +59,10 @@ pub struct CostCurve {
     pub draft: Option<Timing>,
     /// Prompt tokens per second over a prompt of `ctx` tokens.
     pub prefill_tokens_per_second: f64,
-    /// Bytes of weights that a pass reads.
+    /// Bytes of weights in memory.
     pub weight_bytes: u64,
+    /// Bytes of weights that a pass reads: fewer where rows of a table are looked up.
+    pub pass_bytes: u64,
     /// Bytes of the drafter's own weights; 0 without one.
     pub draft_weight_bytes: u64,
     /// Bytes of KV cache a position takes, the target's and the drafter's.
@@ -68,10 +70,10 @@ pub struct CostCurve {
     /// Rate at which this machine reads more memory than caches hold, median of the same turns, bytes
     /// per second.
     pub memory_bandwidth: f64,
-    /// weight_bytes ÷ T(1) ÷ memory_bandwidth. What stays in a cache from one pass to the next can lift it
+    /// pass_bytes ÷ T(1) ÷ memory_bandwidth. What stays in a cache from one pass to the next can lift it
     /// above 1.
     pub bandwidth_share: f64,
-    /// Median over the turns of the time that a loop takes which only reads as many bytes as the weights,
+    /// Median over the turns of the time that a loop takes which only reads as many bytes as a pass,
     /// again and again, ÷ T(1) of the same turn. No pass can beat that loop: 0…1, but for noise.
     pub read_share: f64,
 }
@@ -97,7 +99,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         module.forward(&tokens[1..=ctx], &hidden)?;
     }
     let threads = target.spec().threads;
-    let weights = Stream::new(threads, usize::try_from(target.spec().info.weight_bytes).unwrap_or(0));
+    let weights = Stream::new(threads, usize::try_from(target.pass_bytes()).unwrap_or(0));
     let memory = Stream::new(threads, MEMORY_BYTES);
     let mut times = vec![Vec::new(); MAX_ROWS];
     let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,7 +131,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let (read_share, bandwidth) = (median(shares.collect()), median(rates));
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let spec = target.spec();
-    let share = spec.info.weight_bytes as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
+    let share = target.pass_bytes() as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
     Ok(CostCurve {
         ctx,
         threads,
@@ -137,6 +139,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         draft: module.is_some().then(|| Timing::of(drafts)),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: spec.info.weight_bytes,
+        pass_bytes: target.pass_bytes(),
         draft_weight_bytes: info.as_ref().map_or(0, |info| info.weight_bytes),
         kv_bytes_per_token: spec.info.kv_bytes_per_token + info.map_or(0, |info| info.kv_bytes_per_token),
         memory_bandwidth: bandwidth,

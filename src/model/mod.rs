@@ -184,6 +184,11 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend hands over the state behind the final norm alone".into()))
     }
 
+    /// Bytes of weights that a pass reads: all of them, but for tables of which rows are looked up.
+    fn pass_bytes(&self) -> u64 {
+        self.spec().info.weight_bytes
+    }
+
     /// The keys and values that a drafter without a cache of its own reads; none from families that have no such
     /// drafters.
     ///

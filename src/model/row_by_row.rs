@@ -55,6 +55,10 @@ impl Model for RowByRow {
         self.0.set_tap(tap)
     }
 
+    fn pass_bytes(&self) -> u64 {
+        self.0.pass_bytes()
+    }
+
     fn lend(&self) -> Result<Option<Lent>, ModelError> {
         self.0.lend()
     }

@@ -45,8 +45,12 @@ pub(super) fn cost(cost: &CostCurve) -> String {
         cost.prefill_tokens_per_second,
     ));
     let mb = |bytes: u64| bytes as f64 / 1e6;
+    let read = match cost.pass_bytes == cost.weight_bytes {
+        true => String::new(),
+        false => format!(" (a pass reads {:.1} MB of them)", mb(cost.pass_bytes)),
+    };
     out.add(format!(
-        "memory: target weights {:.1} MB, drafter weights {:.1} MB, KV cache {:.1} kB a position",
+        "memory: target weights {:.1} MB{read}, drafter weights {:.1} MB, KV cache {:.1} kB a position",
         mb(cost.weight_bytes),
         mb(cost.draft_weight_bytes),
         cost.kv_bytes_per_token as f64 / 1e3,

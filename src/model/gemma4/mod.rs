@@ -108,9 +108,14 @@ impl Gemma4Weights {
     /// Bytes the matrices take in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let head = if self.config.tied { 0 } else { self.head.bytes() };
-        let per_layer = self.per_layer.as_ref().map_or(0, |of| of.table.bytes() + of.project.bytes());
-        self.embedding.bytes() + head + per_layer + self.layers.iter().map(Layer::bytes).sum::<u64>()
+        let embedding = if self.config.tied { 0 } else { self.embedding.bytes() };
+        embedding + self.per_layer.as_ref().map_or(0, |of| of.table.bytes()) + self.pass_bytes()
+    }
+
+    /// Those of them that a pass reads: all but the tables of which rows are looked up.
+    fn pass_bytes(&self) -> u64 {
+        let per_layer = self.per_layer.as_ref().map_or(0, |of| of.project.bytes());
+        self.head.bytes() + per_layer + self.layers.iter().map(Layer::bytes).sum::<u64>()
     }
 
     fn ids(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
@@ -324,6 +329,10 @@ impl Model for Gemma4 {
         tap.places(self.caches.len())?;
         self.tap = tap.clone();
         Ok(())
+    }
+
+    fn pass_bytes(&self) -> u64 {
+        self.weights.pass_bytes()
     }
 
     fn lend(&self) -> Result<Option<Lent>, ModelError> {
