@@ -108,7 +108,19 @@ impl KvCache {
     /// # Errors
     /// When there are not so many.
     pub fn prefix_and(&self, len: usize, positions: &[usize]) -> Result<(Tensor, Tensor), ModelError> {
-        let ids: Vec<u32> = (0..len).chain(positions.iter().copied()).map(|at| at as u32).collect();
+        self.range_and(0..len, positions)
+    }
+
+    /// Keys and values of a range and then of these positions, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn range_and(
+        &self,
+        range: std::ops::Range<usize>,
+        positions: &[usize],
+    ) -> Result<(Tensor, Tensor), ModelError> {
+        let ids: Vec<u32> = range.chain(positions.iter().copied()).map(|at| at as u32).collect();
         let count = ids.len();
         let ids = Tensor::from_vec(ids, count, self.keys.device())?;
         self.with_values(self.keys.index_select(&ids, 1)?, |values| values.index_select(&ids, 1))

@@ -118,9 +118,9 @@ impl Layer {
         let attended = if let Some(tree) = tree {
             let rows = tree.paths().iter().enumerate().map(|(i, path)| {
                 let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
-                let (keys, values) = cache.prefix_and(start, &seen)?;
-                let (end, from) = (start + seen.len(), first(start + seen.len()));
-                attend(&row(i)?, (&keys.narrow(1, from, end - from)?, &values.narrow(1, from, end - from)?), None)
+                let from = first(start + seen.len());
+                let (keys, values) = cache.range_and(from.min(start)..start, &seen[from.saturating_sub(start)..])?;
+                attend(&row(i)?, (&keys, &values), None)
             });
             Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
         } else if m <= ROW_BY_ROW {
