@@ -271,6 +271,13 @@ impl Folder {
         }
     }
 
+    /// Bytes of a tensor on disk; none when there is no such one.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<u64> {
+        let (shard, info) = self.info(&self.translate(name)?)?;
+        Some(shard.bytes(info).len() as u64)
+    }
+
     /// Bytes of all tensors on disk.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {

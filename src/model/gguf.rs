@@ -128,6 +128,12 @@ impl GgufFile {
         dtype.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
     }
 
+    /// Bytes of a tensor; none when there is no such one.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<u64> {
+        self.content.tensor_infos.get(name).and_then(tensor_bytes)
+    }
+
     /// Bytes of all tensors in the file.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {

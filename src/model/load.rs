@@ -238,13 +238,14 @@ impl Job<'_> {
     /// What weights and cache take; `kv_size` is the size of a number in the cache.
     fn need(&self, held: WeightType, kv_size: u64) -> Need {
         let Job { recipe, source, config, ctx_len, .. } = *self;
+        // tables of which rows are looked up stay as they are stored
+        let sized = |size: u64| {
+            size * (config.matrix_weights() - config.looked_up_weights()) + gemma4::looked_up_bytes(source, config)
+        };
         let (weights, dtype) = match held {
-            // a table of which rows are looked up stays as it is stored, in halves for the most part
-            WeightType::F32 => (4 * config.matrix_weights() - 2 * config.looked_up_weights(), "f32".to_owned()),
-            WeightType::Bf16 => (2 * config.matrix_weights(), "bf16".to_owned()),
-            WeightType::Stored if source.stored_dtype() == "f8_e4m3" => {
-                (2 * config.matrix_weights(), "bf16".to_owned())
-            }
+            WeightType::F32 => (sized(4), "f32".to_owned()),
+            WeightType::Bf16 => (sized(2), "bf16".to_owned()),
+            WeightType::Stored if source.stored_dtype() == "f8_e4m3" => (sized(2), "bf16".to_owned()),
             WeightType::Stored => (source.tensor_bytes(), source.stored_dtype()),
         };
         let kv = config.cached_values() * kv_size * ctx_len as u64;

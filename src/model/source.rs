@@ -254,6 +254,15 @@ impl Source {
         path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
+    /// Bytes of a tensor on disk; none when there is no such one.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<u64> {
+        match self {
+            Self::Gguf(gguf) => gguf.bytes_of(name),
+            Self::Folder(folder) => folder.bytes_of(name),
+        }
+    }
+
     /// In what most of the weights are stored, in lower case: `q4_1`, `bf16`, `f8_e4m3`.
     #[must_use]
     pub fn stored_dtype(&self) -> String {

@@ -34,7 +34,7 @@ pub use self::card::GemmaCard;
 pub use self::config::{Gemma, LayerShape, PerLayer, Reach};
 pub(super) use self::keys::{GemmaKeys, Sizes};
 pub use self::lend::Lent;
-pub(super) use self::names::{part, whole};
+pub(super) use self::names::{TABLE, part, whole};
 
 /// Rows of a prefill that run at once: bounds the memory of attention scores.
 const PREFILL_ROWS: usize = 256;
@@ -86,7 +86,7 @@ impl Gemma4Weights {
                 let width = config.layers * of.width;
                 Some(PerLayerTable {
                     width: of.width,
-                    table: reader.table("per_layer_token_embd.weight", of.vocab, width)?,
+                    table: reader.table(TABLE, of.vocab, width)?,
                     project: reader.linear("per_layer_model_proj.weight", width, d)?,
                     norm: reader.norm("per_layer_proj_norm.weight", of.width)?,
                 })

@@ -1,8 +1,11 @@
 //! Tensor names of Gemma 4: those of GGUF files, by which tensors are asked for, and the checkpoint's.
 
+/// The table of embeddings for each layer.
+pub(in crate::model) const TABLE: &str = "per_layer_token_embd.weight";
+
 /// Name of a tensor that no layer has, and the checkpoint's.
 const WHOLE: &[(&str, &str)] = &[
-    ("per_layer_token_embd.weight", "embed_tokens_per_layer.weight"),
+    (TABLE, "embed_tokens_per_layer.weight"),
     ("per_layer_model_proj.weight", "per_layer_model_projection.weight"),
     ("per_layer_proj_norm.weight", "per_layer_projection_norm.weight"),
 ];

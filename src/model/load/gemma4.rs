@@ -5,11 +5,21 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::{Job, Progress, TargetAndDrafter};
-use crate::model::gemma4::{Gemma4, Gemma4Weights, assistant};
+use crate::model::config::LlamaConfig;
+use crate::model::gemma4::{Gemma4, Gemma4Weights, TABLE, assistant};
 use crate::model::llama::device_name;
 use crate::model::native::NativeCpu;
 use crate::model::qwen35::Held;
+use crate::model::source::Source;
 use crate::model::{ModelError, ModelSpec};
+
+/// Bytes that the table of embeddings for each layer takes in memory: as it is stored, FP8 in halves.
+pub(super) fn looked_up_bytes(source: &Source, config: &LlamaConfig) -> u64 {
+    match config.looked_up_weights() {
+        0 => 0,
+        weights => source.bytes_of(TABLE).unwrap_or(0).max(2 * weights),
+    }
+}
 
 /// A Gemma 4 and the assistant that is named.
 pub(super) fn load(
@@ -57,4 +67,84 @@ pub(super) fn load(
         (None, None, _) => None,
     };
     Ok((Box::new(Gemma4::new(weights, spec)?), mtp))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use half::{bf16, f16};
+    use safetensors::tensor::TensorView;
+    use safetensors::{Dtype as Stored, SafeTensors};
+
+    use super::*;
+    use crate::model::load::{Backend, DeviceChoice, Dtype, Recipe, Rollback, load, weight_type};
+
+    fn fixture() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints/gemma4")
+    }
+
+    /// The fixture with all numbers of this type.
+    fn stored_as(dtype: Stored) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+            std::fs::copy(fixture().join(file), folder.path().join(file)).unwrap();
+        }
+        let bytes = std::fs::read(fixture().join("model.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let as_stored = |halves: &[u8; 2]| match (dtype, bf16::from_le_bytes(*halves).to_f32()) {
+            (Stored::F32, number) => number.to_le_bytes().to_vec(),
+            (Stored::F16, number) => f16::from_f32(number).to_le_bytes().to_vec(),
+            (_, number) => bf16::from_f32(number).to_le_bytes().to_vec(),
+        };
+        let converted: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+            .tensors()
+            .into_iter()
+            .map(|(name, view)| {
+                let data = view.data().as_chunks().0.iter().flat_map(as_stored).collect();
+                (name, view.shape().to_vec(), data)
+            })
+            .collect();
+        let views =
+            converted.iter().map(|(name, shape, data)| (name, TensorView::new(dtype, shape.clone(), data).unwrap()));
+        std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_is_asked_for_is_at_least_what_weights_take_whatever_they_are_stored_and_held_in() {
+        for stored in [Stored::BF16, Stored::F16, Stored::F32] {
+            let folder = stored_as(stored);
+            for (backend, dtype) in [
+                (Backend::Candle, Dtype::F32),
+                (Backend::Candle, Dtype::Bf16),
+                (Backend::Candle, Dtype::Stored),
+                (Backend::Native, Dtype::Stored),
+            ] {
+                let recipe = Recipe {
+                    target: folder.path().into(),
+                    sha256: None,
+                    dtype,
+                    device: DeviceChoice::Cpu,
+                    backend,
+                    threads: Some(1),
+                    ctx_len: Some(16),
+                    mtp: None,
+                    draft_model: None,
+                    rollback: Rollback::default(),
+                    draft_vocab: None,
+                };
+                let source = Source::open(folder.path()).unwrap();
+                let config = source.config().unwrap();
+                let held = weight_type(dtype, &source, &Device::Cpu).0;
+                let job =
+                    Job { recipe: &recipe, source: &source, config: &config, ctx_len: 16, head: None, assistant: None };
+                let need = job.need(held, 4).weights;
+                let takes = load(&recipe, &mut |_, _, _| {}).unwrap().target.spec().info.weight_bytes;
+                let what = format!("{stored:?} held as {dtype:?} on {backend:?}");
+                assert!(need >= takes, "{what}: {need} are asked for and {takes} taken");
+                assert!(dtype == Dtype::Stored || need == takes, "{what}: {need} are asked for and {takes} taken");
+            }
+        }
+    }
 }
