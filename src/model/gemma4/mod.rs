@@ -2,8 +2,9 @@
 //! ones, each kind with heads and rotary positions of its own; the last layers of the small ones read the keys and
 //! values of others, and every layer has an embedding of its own for each token. Its assistants are in `assistant`.
 //!
-//! Invariant: between calls every cache holds exactly `len` positions, also after an error; layers without a cache read
-//! that of the last layer of their kind before the shared ones. Sliding layers keep all positions, so that any length can
+//! Invariant: between calls every cache holds exactly `len` positions, also after an error (but for the rows of an early
+//! pass, which later layers lack until they are truncated); layers without a cache read that of the last layer of their
+//! kind before the shared ones. Sliding layers keep all positions, so that any length can
 //! be cut back to, and see the last ones.
 
 pub mod assistant;
@@ -320,9 +321,10 @@ impl Model for Gemma4 {
         if path.iter().any(|row| base + row >= self.len) || !path.is_sorted_by(|a, b| a < b) {
             return Err(ModelError::Rewind { len: base + path.len(), have: self.len, since: base });
         }
-        self.caches.iter_mut().flatten().try_for_each(|cache| cache.retain(base, path))?;
-        self.len = base + path.len();
-        Ok(())
+        let kept = self.caches.iter_mut().flatten().try_for_each(|cache| cache.retain(base, path));
+        // where some caches keep the path and others could not, none does
+        self.cut(if kept.is_ok() { base + path.len() } else { base });
+        kept
     }
 
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
