@@ -502,6 +502,9 @@ fn costs_are_measured_with_an_assistant() {
         let recipe = asked(path(name), Some(assistant_of(name)), backend);
         let cost = measure(&recipe, 32, 1).unwrap_or_else(|error| panic!("{name} on {backend:?}: {error}"));
         let draft = cost.draft.unwrap();
+        let card = Card::read(&path(name)).unwrap();
+        // the table of embeddings for each layer stays in halves; rows of it are looked up
+        assert_eq!(cost.weight_bytes - cost.pass_bytes, 2 * card.gemma.unwrap().per_layer_weights);
         assert!(draft.median_us > 0.0 && cost.verify.iter().all(|rows| rows.median_us > 0.0), "{cost:?}");
     }
 }
