@@ -85,7 +85,11 @@ impl Assistant {
         pre.bytes() + post.bytes() + head.bytes() + stored.layers.iter().map(Layer::bytes).sum::<u64>()
     }
 
-    /// What a slot at `position` sees of a layer that is lent: all, or what lies within the window.
+    /// What a slot at `position` sees of a layer that is lent: all, or what lies within the window as a token of the
+    /// target at that position has it, itself and W - 1 before it; of those before the anchor, W - 1 at the anchor's
+    /// position. `transformers` shows an assistant the last W + 1: it flips a mask of `|distance| <= W` over the
+    /// positions (`create_attention_masks` in `modeling_gemma4_assistant.py`). Which of them training used is not known;
+    /// the target's own reading is taken here, and the texts are the same either way.
     fn seen(&self, lent: &LentLayer, reach: Reach, position: usize) -> Result<(Tensor, Tensor), ModelError> {
         let n = lent.keys.dim(1)?;
         let from = match reach {
