@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use indicatif::DecimalBytes;
 
 use super::config::AssistantConfig;
 use super::file::AssistantFile;
@@ -12,7 +13,7 @@ use super::{Assistant, Norms, Shared};
 use crate::model::block::{Linear, RmsNorm, WeightType};
 use crate::model::config::LlamaConfig;
 use crate::model::error::name_of;
-use crate::model::fit::{self, Need};
+use crate::model::fit;
 use crate::model::gemma4::layer::Layer;
 use crate::model::gemma4::{Gemma4Weights, part};
 use crate::model::load::{Drafting, Recipe};
@@ -146,6 +147,18 @@ impl Reader<'_> {
     }
 }
 
+/// Refuses weights that do not fit into `available` bytes; none = unknown.
+fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
+    match available.filter(|available| weights > *available) {
+        None => Ok(()),
+        Some(available) => Err(ModelError::DoesNotFit(format!(
+            "the assistant does not fit beside its target: its weights take {} as f32, and {} of memory are free; choose a smaller target, or free some memory",
+            DecimalBytes(weights),
+            DecimalBytes(available)
+        ))),
+    }
+}
+
 /// The assistant of a plan beside its target.
 pub(in crate::model) fn load(
     plan: &Plan,
@@ -154,8 +167,7 @@ pub(in crate::model) fn load(
 ) -> Result<Drafting, ModelError> {
     let (c, device) = (&plan.config, target.device().clone());
     if device.is_cpu() {
-        let need = Need { weights: 4 * c.matrix_weights(), dtype: "f32".into(), cache: 0, ctx_len: 0 };
-        need.check(fit::available())?;
+        check_fit(4 * c.matrix_weights(), fit::available())?;
     }
     let reader = Reader { plan, device: &device };
     let stored = Norms {
@@ -182,4 +194,18 @@ pub(in crate::model) fn load(
         draft_vocab: assistant.draft_vocab().len() as u32,
     };
     Ok((vec![Box::new(assistant)], info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assistant_that_does_not_fit_says_its_figures_and_what_helps() {
+        check_fit(300_000_000, None).unwrap();
+        check_fit(300_000_000, Some(300_000_000)).unwrap();
+        let error = check_fit(300_000_000, Some(200_000_000)).unwrap_err().to_string();
+        assert!(error.contains("take 300.00 MB as f32, and 200.00 MB of memory are free"), "{error}");
+        assert!(!error.contains("--dtype") && !error.contains("positions"), "{error}");
+    }
 }
