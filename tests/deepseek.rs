@@ -490,6 +490,10 @@ fn set(folder: &Path, key: &str, value: serde_json::Value) {
     edit(folder, "config.json", |config| config[key] = value);
 }
 
+fn lack(folder: &Path, key: &str) {
+    edit(folder, "config.json", |config| drop(config.as_object_mut().unwrap().remove(key)));
+}
+
 #[test]
 fn modules_that_are_announced_and_not_there_are_said_so_and_the_model_opens() {
     type Spoil = fn(&Path);
@@ -567,7 +571,7 @@ fn refusal(folder: &Path) -> String {
 #[test]
 fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() {
     type Spoil = fn(&Path);
-    let cases: [(&str, Spoil, &str); 37] = [
+    let cases: [(&str, Spoil, &str); 42] = [
         (
             "deepseek",
             |f| fs::remove_file(f.join("model-00002-of-00002.safetensors")).unwrap(),
@@ -646,6 +650,16 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
             |f| set(f, "n_shared_experts", json!(2)),
             "shared_experts.gate_proj.weight' has shape [32, 32], expected [64, 32]",
         ),
+        (
+            "deepseek",
+            |f| set(f, "n_shared_experts", json!(0)),
+            "'n_shared_experts' is 0 and layer 1 has experts that every token goes through",
+        ),
+        // what other programs take for these differs
+        ("deepseek", |f| lack(f, "n_shared_experts"), "config.json lacks 'n_shared_experts'"),
+        ("glm4-flash", |f| lack(f, "routed_scaling_factor"), "config.json lacks 'routed_scaling_factor'"),
+        ("deepseek", |f| lack(f, "n_group"), "config.json lacks 'n_group'"),
+        ("glm4-flash", |f| lack(f, "topk_group"), "config.json lacks 'topk_group'"),
         (
             "deepseek",
             |f| set(f, "q_lora_rank", json!(null)),

@@ -236,7 +236,7 @@ impl LatentKeys {
         if used > count {
             return contradiction(format!("'num_experts_per_tok' is {used} and 'n_routed_experts' is {count}"));
         }
-        let (groups, used_groups) = (self.n_group.unwrap_or(1), self.topk_group.unwrap_or(1));
+        let (groups, used_groups) = (given("n_group", self.n_group)?, given("topk_group", self.topk_group)?);
         if groups == 0 || !count.is_multiple_of(groups) || (groups > 1 && count / groups < 2) {
             return contradiction(format!(
                 "'n_group' is {groups} and 'n_routed_experts' is {count}: they make no groups of two or more experts"
@@ -251,11 +251,11 @@ impl LatentKeys {
                 count / groups * used_groups
             ));
         }
-        let shared = self.n_shared_experts.unwrap_or(0);
+        let shared = given("n_shared_experts", self.n_shared_experts)?;
         if shared > 64 {
             return contradiction(format!("'n_shared_experts' is {shared}, expected 0 to 64"));
         }
-        let factor = self.routed_scaling_factor.unwrap_or(1.0);
+        let factor = given("routed_scaling_factor", self.routed_scaling_factor)?;
         if !(factor.is_finite() && factor > 0.0) {
             return contradiction(format!("'routed_scaling_factor' is {factor}, expected a positive number"));
         }
@@ -279,7 +279,7 @@ impl LatentKeys {
                 contradiction(format!("'first_k_dense_replace' is {dense} and 'num_hidden_layers' is {layers}"))
             }
             None if architecture == Architecture::Glm4MoeLite => Ok(1),
-            None => contradiction("config.json lacks 'first_k_dense_replace'".into()),
+            None => given("first_k_dense_replace", None),
         }
     }
 }
@@ -297,6 +297,11 @@ fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
         Some(kind) => refused(&format!("'mlp_layer_types' holds '{}' behind layer {dense}", clean(kind))),
         None => Ok(dense),
     }
+}
+
+/// A key that a file of the family has: readers differ in what they take where it is missing.
+fn given<T>(key: &str, value: Option<T>) -> Result<T, ModelError> {
+    value.ok_or_else(|| ModelError::Metadata(format!("config.json lacks '{key}'")))
 }
 
 fn size(key: &str, size: usize, most: usize) -> Result<(), ModelError> {

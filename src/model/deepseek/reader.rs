@@ -120,6 +120,11 @@ impl Reader<'_> {
         let experts = (0..shape.count).map(|expert| self.gated(layer, &format!(".{expert}"), shape.width));
         let experts = Arc::new(experts.collect::<Result<Vec<_>, _>>()?);
         let shared = match shape.shared {
+            0 if self.source.has(&format!("blk.{layer}.ffn_up_shexp.weight")) => {
+                return Err(ModelError::Metadata(format!(
+                    "'n_shared_experts' is 0 and layer {layer} has experts that every token goes through ('shared_experts')"
+                )));
+            }
             0 => None,
             count => Some(self.gated(layer, "_shexp", count * shape.width)?),
         };
