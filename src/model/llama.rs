@@ -13,6 +13,7 @@ use super::cache::KvCache;
 use super::config::LlamaConfig;
 use super::mtp::Embedding;
 use super::source::Source;
+use super::tap::Streams;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
@@ -209,17 +210,16 @@ impl Llama {
         let all = course.layers == weights.blocks.len();
         let places = if all { self.tap.places(course.layers)? } else { vec![None] };
         let place = Place { rope: &weights.rope, tree: course.tree, at: None };
-        let mut streams = vec![weights.embeddings(tokens)?]; // behind 0, 1, 2 … blocks, those that are wanted
-        let wanted = |blocks: usize| places.contains(&Some(blocks));
-        let mut x = streams[0].clone();
+        let mut x = weights.embeddings(tokens)?;
+        let mut streams = Streams::new(&places);
+        streams.keep(0, &x);
         for (index, (block, cache)) in weights.blocks.iter().zip(&mut self.caches).take(course.layers).enumerate() {
             x = block.forward(&x, &weights.config, place, cache)?;
-            streams.push(if wanted(index + 1) { x.clone() } else { streams[0].clone() });
+            streams.keep(index + 1, &x);
         }
         self.len += tokens.len();
         let normed = weights.norm.forward(&x)?;
-        let states: Vec<&Tensor> = places.iter().map(|place| place.map_or(&normed, |at| &streams[at])).collect();
-        let tapped = if places == [None] { normed.clone() } else { Tensor::cat(&states, 1)? };
+        let tapped = streams.tapped(&normed)?;
         Ok(States { normed, tapped })
     }
 

@@ -24,6 +24,7 @@ use super::config::LlamaConfig;
 use super::mtp::Embedding;
 use super::qwen35::Held;
 use super::source::Source;
+use super::tap::Streams;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
@@ -147,15 +148,15 @@ impl DeepSeek {
         let places = if all { self.tap.places(course.layers)? } else { vec![None] };
         let place = Place { rope: &weights.rope, tree: course.tree, at: None };
         let mut x = weights.embed(tokens)?;
-        let mut streams = vec![x.clone()]; // behind 0, 1, 2 … layers
-        for (layer, cache) in weights.layers.iter().zip(&mut self.caches).take(course.layers) {
+        let mut streams = Streams::new(&places);
+        streams.keep(0, &x);
+        for (index, (layer, cache)) in weights.layers.iter().zip(&mut self.caches).take(course.layers).enumerate() {
             x = layer.forward(&x, place, cache)?;
-            streams.push(x.clone());
+            streams.keep(index + 1, &x);
         }
         self.len += tokens.len();
         let normed = weights.norm.forward(&x)?;
-        let tapped: Vec<&Tensor> = places.iter().map(|place| place.map_or(&normed, |at| &streams[at])).collect();
-        let tapped = if tapped.len() == 1 { tapped[0].clone() } else { Tensor::cat(&tapped, 1)? };
+        let tapped = streams.tapped(&normed)?;
         Ok([normed, tapped])
     }
 

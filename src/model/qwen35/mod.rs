@@ -27,6 +27,7 @@ use super::config::LlamaConfig;
 use super::load::Rollback;
 use super::mtp::Embedding;
 use super::source::Source;
+use super::tap::Streams;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
@@ -171,13 +172,14 @@ impl Qwen35 {
         let places = self.tap.places(weights.layers.len())?;
         let place = Place { rope: &weights.rope, tree: None, at: None };
         let mut x = weights.embed(tokens)?;
-        let mut streams = vec![x.clone()]; // behind 0, 1, 2 … layers
+        let mut streams = Streams::new(&places);
+        streams.keep(0, &x);
         let mut rows: Vec<DeltaRows> = Vec::new();
-        for (layer, memory) in weights.layers.iter().zip(&mut self.memories) {
+        for (index, (layer, memory)) in weights.layers.iter().zip(&mut self.memories).enumerate() {
             let (out, did) = layer.forward(&x, place, (memory, keep_all))?;
             x = out;
             rows.extend(did);
-            streams.push(x.clone());
+            streams.keep(index + 1, &x);
         }
         if keep_all {
             self.remember(tokens.len(), &rows);
@@ -185,8 +187,7 @@ impl Qwen35 {
         let before_last = rows.iter().filter_map(|rows| rows.states.iter().rev().nth(1).map(Arc::clone)).collect();
         self.len += tokens.len();
         let normed = weights.norm.forward(&x)?;
-        let tapped: Vec<&Tensor> = places.iter().map(|place| place.map_or(&normed, |at| &streams[at])).collect();
-        let tapped = if tapped.len() == 1 { tapped[0].clone() } else { Tensor::cat(&tapped, 1)? };
+        let tapped = streams.tapped(&normed)?;
         Ok(Passed { normed, tapped, before_last })
     }
 
