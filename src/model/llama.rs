@@ -1,8 +1,8 @@
 //! A target of the Llama kind (Llama, Qwen3) on candle: `m` rows in, logits for all of them and the hidden
 //! states out, over a cache that can be cut back.
 //!
-//! Invariant: between calls every block's cache holds exactly `len` positions, also after an error.
-//! Which tokens are worth running is the caller's business.
+//! Invariant: between calls every block's cache holds exactly `len` positions, also after an error; behind an early pass
+//! those of blocks that did not run hold fewer, until it is cut back. Which tokens are worth running is the caller's business.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::config::LlamaConfig;
 use super::mtp::Embedding;
 use super::source::Source;
 use super::tap::Streams;
-use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::TokenId;
 
 /// Rows of a prefill that run at once: bounds the memory of attention scores.
@@ -293,10 +293,9 @@ impl Model for Llama {
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
-        if path.iter().any(|row| base + row >= self.len) || !path.is_sorted_by(|a, b| a < b) {
-            return Err(ModelError::Rewind { len: base + path.len(), have: self.len, since: base });
-        }
-        self.caches.iter_mut().try_for_each(|cache| cache.retain(base, path))?;
+        check_path(self.len, base, path)?;
+        let kept = self.caches.iter_mut().try_for_each(|cache| cache.retain(base, path));
+        kept.inspect_err(|_| self.cut(base))?;
         self.len = base + path.len();
         Ok(())
     }

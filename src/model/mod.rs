@@ -90,6 +90,14 @@ pub struct RowStats {
 /// Most rows of a tree.
 pub const MAX_TREE_ROWS: usize = 16;
 
+/// Whether these are rows behind position `base`, ascending, of a cache that holds `have` positions.
+fn check_path(have: usize, base: usize, path: &[usize]) -> Result<(), ModelError> {
+    if base <= have && path.iter().all(|row| *row < have - base) && path.is_sorted_by(|a, b| a < b) {
+        return Ok(());
+    }
+    Err(ModelError::Rewind { len: base + path.len(), have, since: base })
+}
+
 /// Depth of each row below row 0.
 ///
 /// # Errors
@@ -168,7 +176,8 @@ pub trait Model {
     /// they had run as a chain.
     ///
     /// # Errors
-    /// [`ModelError::Rewind`] when there are no such rows.
+    /// [`ModelError::Rewind`] when there are no such rows, and nothing is changed; or what the backend reports, and the
+    /// first `base` positions are left.
     fn retain(&mut self, base: usize, _path: &[usize]) -> Result<(), ModelError> {
         Err(ModelError::Rewind { len: base, have: self.len(), since: base })
     }

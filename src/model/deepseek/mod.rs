@@ -1,8 +1,9 @@
 //! DeepSeek-V3's layout, which GLM-4.7-Flash shares: latent attention, dense layers and then layers of experts, and a
 //! stack of draft modules of its own. Matrices run on candle or on the native kernels.
 //!
-//! Invariant: between calls every cache holds exactly `len` positions, also after an error; what is kept of a position is
-//! its latent row, which is cut back like any other key.
+//! Invariant: between calls every cache holds exactly `len` positions, also after an error; behind an early pass those of
+//! layers that did not run hold fewer, until it is cut back. What is kept of a position is its latent row, which is cut
+//! back like any other key.
 
 mod attention;
 mod block;
@@ -25,7 +26,7 @@ use super::mtp::Embedding;
 use super::qwen35::Held;
 use super::source::Source;
 use super::tap::Streams;
-use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::TokenId;
 
 pub(super) use self::config::LatentKeys;
@@ -222,10 +223,9 @@ impl Model for DeepSeek {
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
-        if path.iter().any(|row| base + row >= self.len) || !path.is_sorted_by(|a, b| a < b) {
-            return Err(ModelError::Rewind { len: base + path.len(), have: self.len, since: base });
-        }
-        self.caches.iter_mut().try_for_each(|cache| cache.retain(base, path))?;
+        check_path(self.len, base, path)?;
+        let kept = self.caches.iter_mut().try_for_each(|cache| cache.retain(base, path));
+        kept.inspect_err(|_| self.cut(base))?;
         self.len = base + path.len();
         Ok(())
     }
@@ -252,5 +252,41 @@ impl Model for DeepSeek {
         let caches = self.caches.iter().map(KvCache::copy).collect::<Result<_, _>>()?;
         let (weights, spec, tap) = (Arc::clone(&self.weights), self.spec.clone(), self.tap.clone());
         Ok(Box::new(Self { weights, spec, caches, len: self.len, tap }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::model::block::WeightType;
+
+    fn opened() -> DeepSeek {
+        let source =
+            Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints/deepseek")).unwrap();
+        let held = (Held::Candle(WeightType::F32), &Device::Cpu);
+        let weights = DeepSeekWeights::load(&source, 16, held, &mut |_, _| {}).unwrap();
+        let info = source.describe(&weights.config);
+        let spec =
+            ModelSpec { info, ctx_len: 16, backend: "candle", device: "cpu".into(), dtype: "f32".into(), threads: 1 };
+        DeepSeek::new(Arc::new(weights), spec).unwrap()
+    }
+
+    #[test]
+    fn a_path_that_is_none_changes_nothing_and_one_that_fails_leaves_what_stood_before_it() {
+        let mut model = opened();
+        model.forward(&[TokenId(5); 3], LogitRows::All).unwrap();
+        model.forward_tree(&[TokenId(7); 3], &[0, 0, 0]).unwrap();
+        for (base, path) in [(7, &[][..]), (3, &[0, 3]), (3, &[2, 1]), (9, &[0])] {
+            assert!(matches!(model.retain(base, path), Err(ModelError::Rewind { .. })), "{base} {path:?}");
+            assert!(model.len == 6 && model.caches.iter().all(|cache| cache.len() == 6), "{base} {path:?}");
+        }
+        // the second layer's cache has no such rows
+        model.caches[1] = model.weights.layers[1].cache(4, &Device::Cpu).unwrap();
+        let row = Tensor::zeros((1, 4, model.weights.latent.cached()), candle_core::DType::F32, &Device::Cpu).unwrap();
+        model.caches[1].append(&row, &row).unwrap();
+        model.retain(3, &[0, 2]).unwrap_err();
+        assert!(model.len == 3 && model.caches.iter().all(|cache| cache.len() == 3));
     }
 }

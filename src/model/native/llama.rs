@@ -18,7 +18,9 @@ use super::{
     tree::Tree,
 };
 use crate::{
-    model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Tap, source::Source},
+    model::{
+        Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Tap, check_path, source::Source,
+    },
     protocol::TokenId,
 };
 
@@ -263,10 +265,7 @@ impl Model for NativeLlama {
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
-        let have = self.len();
-        if path.iter().any(|row| base + row >= have) || !path.is_sorted_by(|a, b| a < b) {
-            return Err(ModelError::Rewind { len: base + path.len(), have, since: base });
-        }
+        check_path(self.len(), base, path)?;
         self.cache.retain(base, path);
         Ok(())
     }
@@ -411,7 +410,9 @@ mod tests {
                 let next = kept.forward(&text[..2], LogitRows::All).unwrap();
                 assert!(next.logits == alone.forward(&text[..2], LogitRows::All).unwrap().logits, "kept {path:?}");
             }
-            assert!(matches!(whole.retain(base, &[0, 9]), Err(ModelError::Rewind { .. })));
+            for (from, path) in [(base, &[0, 9][..]), (whole.len() + 1, &[])] {
+                assert!(matches!(whole.retain(from, path), Err(ModelError::Rewind { .. })));
+            }
         }
         assert!(model.forward_tree(&text[..2], &[0, 1]).is_err() && model.forward_tree(&text[..2], &[0]).is_err());
     }
