@@ -711,14 +711,8 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
     }
 }
 
-#[test]
-fn experts_too_many_for_the_memory_are_refused_with_figures_before_weights_are_fetched() {
-    let folder = copy("deepseek");
-    for name in ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
-    {
-        fs::remove_file(folder.path().join(name)).unwrap();
-    }
-    // the sizes of DeepSeek-V3
+/// Gives a copied fixture the sizes of DeepSeek-V3.
+fn enlarge(folder: &Path) {
     for (key, value) in [
         ("vocab_size", 129_280),
         ("hidden_size", 7168),
@@ -740,12 +734,43 @@ fn experts_too_many_for_the_memory_are_refused_with_figures_before_weights_are_f
         ("max_position_embeddings", 163_840),
         ("num_nextn_predict_layers", 1),
     ] {
-        set(folder.path(), key, json!(value));
+        set(folder, key, json!(value));
     }
+}
+
+#[test]
+fn experts_too_many_for_the_memory_are_refused_with_figures_before_weights_are_fetched() {
+    let folder = copy("deepseek");
+    for name in ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+    {
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    enlarge(folder.path());
     let error = SideFiles::of(folder.path()).preflight_within(Some(64 << 30)).unwrap_err().to_string();
-    assert!(error.contains("its weights take 1.34 TB as bf16, its cache 575.67 MB for 4096 positions"), "{error}");
+    assert_eq!(
+        error,
+        "the model does not fit: its weights take 1.34 TB even as bf16, and this machine has 68.72 GB of memory; take a smaller model or a machine with more memory"
+    );
     SideFiles::of(folder.path()).preflight_within(Some(2 << 40)).unwrap();
+    // how long a context fits is for the one to choose who runs it
+    SideFiles::of(folder.path()).preflight_within(Some(1_342_100_000_000)).unwrap();
     SideFiles::of(&path("deepseek")).preflight_within(Some(64 << 20)).unwrap();
+}
+
+#[test]
+fn a_card_counts_the_weights_that_a_token_is_multiplied_with() {
+    let folder = copy("deepseek");
+    enlarge(folder.path());
+    let card = Card::read(folder.path()).unwrap();
+    // 61 layers of attention, 3 dense ones, 58 of 8 of 256 experts, one shared and a router, and a head: its authors say 37 billion
+    let attention = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168;
+    let experts = 9 * 3 * 7168 * 2048 + 256 * 7168;
+    let met = 61 * attention + 3 * 3 * 7168 * 18_432 + 58 * experts + 129_280 * 7168;
+    assert_eq!((card.experts.unwrap().active_parameters, met), (36_624_596_992, 36_624_596_992_u64));
+    // the embedding of this one is its head
+    let card = Card::read(&path("deepseek-fp8")).unwrap();
+    let expert = 3 * 64 * 32;
+    assert_eq!(card.parameters - card.experts.unwrap().active_parameters, 4 * expert, "4 of 6 experts are not chosen");
 }
 
 #[test]
@@ -774,7 +799,7 @@ fn a_cache_of_latents_is_small_and_told() {
     for says in [
         "cache 320 B a token, 163.84 kB for 512\n",
         "one row of 32 + 8 numbers in each layer; keys and values of 4 heads would take 4.8 times that (1.54 kB)",
-        "experts  8 a layer in 1 of 2 layers; 3 of them and 1 shared serve a token",
+        "experts  16 a layer in 1 of 2 layers; 3 of them and 1 shared serve a token",
         "drafter  3 draft modules of its own, one for each depth\n",
     ] {
         assert!(text.contains(says), "{says}: {text}");

@@ -100,7 +100,7 @@ pub struct ExpertCard {
     pub used: usize,
     /// Experts that every token goes through.
     pub shared: usize,
-    /// Weights that a token meets.
+    /// Weights that a token is multiplied with: those of an embedding that is no head are not.
     pub active_parameters: u64,
 }
 
@@ -170,12 +170,14 @@ impl ExpertCard {
     fn of(latent: &Latent, config: &LlamaConfig) -> Self {
         let experts = &latent.experts;
         let [all, active] = latent.layer_weights(config.d_model, config.layers, config.ffn);
+        // of an embedding that is no head one row is read
+        let looked_up = if config.tied { 0 } else { (config.vocab * config.d_model) as u64 };
         Self {
             layers: config.layers - latent.dense_layers,
             count: experts.count,
             used: experts.used,
             shared: experts.shared,
-            active_parameters: config.matrix_weights() - all + active,
+            active_parameters: config.matrix_weights() - looked_up - all + active,
         }
     }
 }

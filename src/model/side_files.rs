@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use super::ModelError;
 use super::config_json::HfConfig;
 use super::eagle::EagleConfig;
-use super::fit::{self, Need};
+use super::fit;
 use super::gemma4::assistant::AssistantConfig;
-use super::load::DEFAULT_CTX;
 use super::tokenizer::TextCodec;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
@@ -84,19 +83,19 @@ impl SideFiles {
     }
 
     /// Whether a model of this kind runs, told from its configuration and tokenizer alone. Experts make models large:
-    /// one that cannot fit is told with its figures before anything large is fetched.
+    /// one whose weights exceed all memory is told with its figures before anything large is fetched.
     ///
     /// # Errors
     /// What is not supported, or damaged, or does not fit.
     pub fn preflight(&self) -> Result<(), ModelError> {
-        self.preflight_within(fit::available().filter(|_| !cfg!(any(feature = "cuda", feature = "metal"))))
+        self.preflight_within(fit::installed().filter(|_| !cfg!(any(feature = "cuda", feature = "metal"))))
     }
 
-    /// The same where so many bytes of memory are free; none = unknown.
+    /// The same on a machine with so many bytes of memory; none = unknown.
     ///
     /// # Errors
     /// As [`SideFiles::preflight`].
-    pub fn preflight_within(&self, available: Option<u64>) -> Result<(), ModelError> {
+    pub fn preflight_within(&self, memory: Option<u64>) -> Result<(), ModelError> {
         let config = self.config()?;
         if EagleConfig::is_one(&config) {
             return EagleConfig::from_json(&config).map(drop);
@@ -106,10 +105,8 @@ impl SideFiles {
         }
         let config = HfConfig::from_json(&config)?.llama(true)?;
         if config.latent.is_some() {
-            let ctx_len = DEFAULT_CTX.min(config.context_length);
-            let cache = 4 * config.cached_values() * ctx_len as u64;
             // the least that weights can be held in: FP8 is widened
-            Need { weights: 2 * config.matrix_weights(), dtype: "bf16".to_owned(), cache, ctx_len }.check(available)?;
+            fit::check_weights(2 * config.matrix_weights(), "bf16", memory)?;
         }
         TextCodec::from_folder(self).map(drop)
     }
