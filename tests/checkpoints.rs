@@ -321,7 +321,7 @@ fn a_file_of_a_family_that_does_not_run_is_described_by_its_header() {
         }
     });
     let error = Source::open(file.path()).unwrap().config().unwrap_err().to_string();
-    assert!(error.contains("in a GGUF file (their safetensors folders run)"), "{error}");
+    assert!(error.contains("in a GGUF file (of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run)"), "{error}");
     let sketch = Sketch::read(file.path()).unwrap();
     assert_eq!((sketch.layers, sketch.experts, sketch.context_length), (Some(48), Some(64), None));
     let text = sketch.to_string();

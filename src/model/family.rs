@@ -48,7 +48,10 @@ const DECLINED: &[(&str, &str)] = &[
     ("gemma4", "Gemma 4 in a GGUF file (from safetensors it runs)"),
     ("gemma4-assistant", "an assistant of Gemma 4 in a GGUF file (from safetensors it drafts)"),
     ("eagle3", "an EAGLE-3 head, which drafts for another model"),
-    ("deepseek2", "DeepSeek or GLM-4.7-Flash in a GGUF file (their safetensors folders run)"),
+    (
+        "deepseek2",
+        "DeepSeek-V2 or V3, Kimi or GLM-4.7-Flash in a GGUF file (of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run)",
+    ),
     ("deepseek_v2", "DeepSeek-V2 (latent attention, experts chosen another way than V3's)"),
     ("deepseek32", "DeepSeek-V3.2 (sparse attention, experts)"),
     ("deepseek_v32", "DeepSeek-V3.2 (sparse attention, experts)"),
@@ -174,6 +177,8 @@ mod tests {
         assert!(error.contains("is Gemma 4 in a GGUF file (from safetensors it runs)"), "{error}");
         let error = Architecture::of_gguf("gemma4-assistant").unwrap_err().to_string();
         assert!(error.contains("an assistant of Gemma 4 in a GGUF file"), "{error}");
+        let error = Architecture::of_gguf("deepseek2").unwrap_err().to_string();
+        assert!(error.contains("of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run"), "{error}");
         assert!(Architecture::of_model_type("gemma3").unwrap_err().to_string().contains("is Gemma 3, which"));
     }
 }
