@@ -91,8 +91,7 @@ impl LatentAttention {
         let q = q.contiguous()?.matmul(&self.to_keys)?; // [h, m, plain] -> [h, m, rank]
         let q = Tensor::cat(&[&q, turned], 2)?.reshape((1, heads * m, width))?;
         let scores = (q.matmul(&keys.t()?)? * self.shape.scale)?.reshape((heads, m, n))?;
-        let scores = if m > 1 { scores.broadcast_add(&hidden(m, n, &scores)?)? } else { scores };
-        let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((1, heads * m, n))?;
+        let weights = weigh(scores, (m, n))?.reshape((1, heads * m, n))?;
         let latents = weights.matmul(&values)?.reshape((heads, m, self.shape.rank))?;
         Ok(latents.matmul(&self.to_values)?)
     }
@@ -114,6 +113,16 @@ impl LatentAttention {
         let folded = [&self.to_keys, &self.to_values].map(|w| (w.elem_count() * w.dtype().size_in_bytes()) as u64);
         queries + self.kv.bytes() + self.out.bytes() + folded.iter().sum::<u64>()
     }
+}
+
+/// Scores `[heads, m, n]` as weights that sum up to 1; no more than two tensors of their size are alive at once.
+fn weigh(scores: Tensor, (m, n): (usize, usize)) -> Result<Tensor, ModelError> {
+    if m == 1 {
+        return Ok(candle_nn::ops::softmax_last_dim(&scores)?);
+    }
+    let seen = scores.broadcast_add(&hidden(m, n, &scores)?)?;
+    drop(scores);
+    Ok(candle_nn::ops::softmax_last_dim(&seen)?)
 }
 
 /// `[m, n]`: what is added to scores, −∞ where a position stands behind the row.
