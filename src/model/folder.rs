@@ -278,6 +278,25 @@ impl Folder {
         Some(shard.bytes(info).len() as u64)
     }
 
+    /// Bytes that tensors take in memory where they are held as stored, FP8 widened to bf16, rows in whole sixteens as
+    /// the native kernels have them; those of layers behind so many are not counted.
+    #[must_use]
+    pub fn held_bytes(&self, layers: usize) -> u64 {
+        let start = format!("{}layers.", self.prefix);
+        let layer = |name: &str| name.strip_prefix(&start)?.split('.').next()?.parse::<usize>().ok();
+        let counts = |name: &str| !name.ends_with("_scale_inv") && layer(name).is_none_or(|layer| layer < layers);
+        let bytes = |info: &TensorInfo| {
+            let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
+            let held = if info.dtype == Dtype::F8_E4M3 { 2 * stored } else { stored };
+            match info.shape[..] {
+                [rows, _] if rows > 0 => held / rows as u64 * rows.next_multiple_of(16) as u64,
+                _ => held,
+            }
+        };
+        let tensors = self.shards.iter().flat_map(|shard| shard.metadata.tensors());
+        tensors.filter(|(name, _)| counts(name)).map(|(_, info)| bytes(info)).sum()
+    }
+
     /// Bytes of all tensors on disk.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {

@@ -272,6 +272,16 @@ impl Source {
         }
     }
 
+    /// Bytes that tensors take in memory where they are held as stored: [`Folder::held_bytes`]; a GGUF file holds what
+    /// it stores.
+    #[must_use]
+    pub fn held_bytes(&self, layers: usize) -> u64 {
+        match self {
+            Self::Gguf(gguf) => gguf.tensor_bytes(),
+            Self::Folder(folder) => folder.held_bytes(layers),
+        }
+    }
+
     /// Bytes of all tensors on disk.
     #[must_use]
     pub fn tensor_bytes(&self) -> u64 {

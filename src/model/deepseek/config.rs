@@ -349,6 +349,15 @@ impl Latent {
         self.expert_weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
     }
 
+    /// Of the weights of so many layers and modules those that are held in f32 whatever the others are held in: what is
+    /// folded into queries and answers, and routers.
+    #[must_use]
+    pub fn wide_weights(&self, d: usize, layers: usize) -> u64 {
+        let a = &self.attention;
+        let routers = layers.saturating_sub(self.dense_layers) * self.experts.count * d;
+        (layers * a.heads * (a.plain + a.value) * a.rank + routers) as u64
+    }
+
     /// Weights of a draft module, embedding and head not counted.
     #[must_use]
     pub fn module_weights(&self, d: usize) -> u64 {

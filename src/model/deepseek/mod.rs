@@ -31,7 +31,7 @@ use crate::protocol::TokenId;
 
 pub(super) use self::config::LatentKeys;
 pub use self::config::{ExpertShape, Latent, LatentShape};
-pub(super) use self::module::{check_modules, load_modules};
+pub(super) use self::module::{check_modules, load_modules, own_tables};
 pub(super) use self::names::part;
 
 /// Rows of a prefill that run at once: bounds the memory of attention scores.

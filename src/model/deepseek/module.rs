@@ -62,6 +62,11 @@ pub(in crate::model) fn check_modules(source: &Source, config: &LlamaConfig) -> 
     }
 }
 
+/// Embeddings and heads that a file brings for a module: 0 to 2, copies of the target's counted.
+pub(in crate::model) fn own_tables(source: &Source, config: &LlamaConfig, index: usize) -> u64 {
+    ["embed_tokens", "shared_head_head"].iter().filter(|part| source.has(&name(config, index, part))).count() as u64
+}
+
 /// An embedding of a module's own.
 struct OwnEmbedding {
     rows: Linear,
@@ -79,7 +84,7 @@ impl Embedding for OwnEmbedding {
     }
 }
 
-/// A module with an empty cache, and the bytes of an embedding and a head of its own.
+/// A module with an empty cache, and the bytes of tables that no other module or target holds.
 type Module = (CandleMtp, u64);
 
 /// The modules, the first first. `vocab` names the tokens that they may propose, ascending; none = all.
@@ -94,17 +99,53 @@ pub(in crate::model) fn load_modules(
 ) -> Result<Vec<Module>, ModelError> {
     let config = &target.config;
     let count = check_modules(source, config)?;
-    (0..count).map(|index| load(source, held, (target, ctx_len), (index, vocab))).collect()
+    let reader = Reader { source, held: held.clone(), device: &target.device, config, latent: &target.latent };
+    let mut heads = Heads { target, vocab, trimmed: None };
+    (0..count).map(|index| load(&reader, (target, ctx_len), (index, &mut heads))).collect()
+}
+
+/// The heads of modules, which are the target's or their own, cut down or whole.
+struct Heads<'a> {
+    target: &'a DeepSeekWeights,
+    vocab: Option<&'a [TokenId]>,
+    /// The target's, cut down: all modules share it.
+    trimmed: Option<Linear>,
+}
+
+impl Heads<'_> {
+    /// What a module with this head of its own proposes with, and the bytes of it that nobody else holds.
+    fn head(&mut self, own: Option<Linear>) -> Result<(Linear, u64), ModelError> {
+        let fresh = |head: Linear| {
+            let bytes = head.bytes();
+            (head, bytes)
+        };
+        match (self.vocab, own) {
+            (None, None) => Ok((self.target.head.clone(), 0)),
+            (None, Some(own)) => Ok(fresh(own)),
+            (Some(vocab), Some(own)) => trimmed(&own, vocab, &self.target.device).map(fresh),
+            (Some(vocab), None) => match &self.trimmed {
+                Some(head) => Ok((head.clone(), 0)),
+                None => {
+                    let head = trimmed(&self.target.head, vocab, &self.target.device)?;
+                    self.trimmed = Some(head.clone());
+                    Ok(fresh(head))
+                }
+            },
+        }
+    }
+
+    /// Token of each row.
+    fn tokens(&self) -> Vec<TokenId> {
+        self.vocab.map_or_else(|| (0..self.target.config.vocab as u32).map(TokenId).collect(), <[TokenId]>::to_vec)
+    }
 }
 
 fn load(
-    source: &Source,
-    held: &Held,
+    reader: &Reader<'_>,
     (target, ctx_len): (&Arc<DeepSeekWeights>, usize),
-    (index, vocab): (usize, Option<&[TokenId]>),
+    (index, heads): (usize, &mut Heads<'_>),
 ) -> Result<Module, ModelError> {
-    let (config, device) = (&target.config, &target.device);
-    let reader = Reader { source, held: held.clone(), device, config, latent: &target.latent };
+    let (config, source) = (&target.config, reader.source);
     let (v, d) = (config.vocab, config.d_model);
     let name = |part: &str| name(config, index, part);
     let parts = MtpParts {
@@ -120,20 +161,16 @@ fn load(
     };
     let output = if config.tied { "token_embd.weight" } else { "output.weight" };
     let (rows, head) = (own("embed_tokens", "token_embd.weight")?, own("shared_head_head", output)?);
-    let bytes = rows.iter().chain(&head).map(Linear::bytes).sum();
+    let rows_bytes = rows.as_ref().map_or(0, Linear::bytes);
     let embedding: Arc<dyn Embedding> = match rows {
-        Some(rows) => Arc::new(OwnEmbedding { rows, vocab: v, device: device.clone() }),
+        Some(rows) => Arc::new(OwnEmbedding { rows, vocab: v, device: target.device.clone() }),
         None => Arc::clone(target) as _,
     };
-    let head = head.unwrap_or_else(|| target.head.clone());
-    let (head, vocab) = match vocab {
-        None => (head, (0..v as u32).map(TokenId).collect()),
-        Some(vocab) => (trimmed(&head, vocab, device)?, vocab.to_vec()),
-    };
+    let (head, head_bytes) = heads.head(head)?;
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
-    let shared = MtpShared { embedding, head, vocab };
+    let shared = MtpShared { embedding, head, vocab: heads.tokens() };
     let module = CandleMtp::new(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
-    Ok((module, bytes))
+    Ok((module, rows_bytes + head_bytes))
 }
 
 /// Whether a file brings this tensor and it is no copy of the other.
