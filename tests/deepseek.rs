@@ -602,7 +602,7 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
         (
             "deepseek",
             |f| shorten(f, "layers.1.mlp.gate.e_score"),
-            "e_score_correction_bias' has shape [7], expected [8]",
+            "e_score_correction_bias' has shape [15], expected [16]",
         ),
         ("deepseek", |f| shorten(f, "layers.0.self_attn.kv_b_proj"), "has shape [159, 32], expected [160, 32]"),
         (
@@ -627,24 +627,24 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
         ),
         (
             "deepseek",
-            |f| set(f, "num_experts_per_tok", json!(9)),
-            "'num_experts_per_tok' is 9 and 'n_routed_experts' is 8",
+            |f| set(f, "num_experts_per_tok", json!(17)),
+            "'num_experts_per_tok' is 17 and 'n_routed_experts' is 16",
         ),
         (
             "deepseek",
-            |f| set(f, "num_experts_per_tok", json!(5)),
-            "'num_experts_per_tok' is 5 and 'topk_group' (2) groups hold 4 experts",
+            |f| set(f, "num_experts_per_tok", json!(9)),
+            "'num_experts_per_tok' is 9 and 'topk_group' (2) groups hold 8 experts",
         ),
         ("deepseek", |f| set(f, "num_experts_per_tok", json!(0)), "'num_experts_per_tok' is 0"),
-        ("deepseek", |f| set(f, "n_group", json!(3)), "'n_group' is 3 and 'n_routed_experts' is 8"),
-        ("deepseek", |f| set(f, "n_group", json!(8)), "groups of two or more experts"),
+        ("deepseek", |f| set(f, "n_group", json!(3)), "'n_group' is 3 and 'n_routed_experts' is 16"),
+        ("deepseek", |f| set(f, "n_group", json!(16)), "groups of two or more experts"),
         ("deepseek", |f| set(f, "topk_group", json!(5)), "'topk_group' is 5 and 'n_group' is 4"),
         (
             "deepseek",
             |f| set(f, "n_routed_experts", json!(1_000_000)),
             "'n_routed_experts' is 1000000, expected 1 to 1024",
         ),
-        ("deepseek", |f| set(f, "n_routed_experts", json!(16)), "has shape [8, 32], expected [16, 32]"),
+        ("deepseek", |f| set(f, "n_routed_experts", json!(32)), "has shape [16, 32], expected [32, 32]"),
         (
             "deepseek",
             |f| set(f, "n_shared_experts", json!(2)),

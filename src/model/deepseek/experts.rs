@@ -166,6 +166,15 @@ mod tests {
     }
 
     #[test]
+    fn a_group_is_worth_its_two_best_experts() {
+        let shape = ExpertShape { count: 12, used: 2, groups: 3, ..SHAPE };
+        // the best expert is in the first group, the largest sum in the third
+        let logits = [3.0, -3.0, -3.0, -3.0, 1.0, 1.0, -3.0, -3.0, 0.5, 0.5, 0.5, 0.5];
+        let chosen = router(shape, vec![0.0; 12]).choose(&logits);
+        assert_eq!(chosen.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [4, 5]);
+    }
+
+    #[test]
     fn numbers_that_are_none_choose_something_and_stop_nothing() {
         assert_eq!(router(SHAPE, vec![0.0; 6]).choose(&[f32::NAN; 6]).len(), 2);
     }
