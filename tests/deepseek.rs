@@ -529,6 +529,9 @@ fn modules_that_are_announced_and_not_there_are_said_so_and_the_model_opens() {
         assert!(notice.contains(says) && notice.lines().count() == 1, "{says}: {notice}");
         assert!(loaded.mtp.is_none() && loaded.deeper.is_empty() && loaded.target.spec().ctx_len == 512);
     }
+    let folder = copy("deepseek");
+    set(folder.path(), "mtp_layer_types", json!(["full_attention", "full_attention", "full_attention"]));
+    assert_eq!(modules(&mut open_folder(folder.path(), Backend::Candle)).len(), 3);
     // what is not announced is used all the same: tensors decide
     let folder = announcing("deepseek", 0);
     let mut loaded = open_folder(folder.path(), Backend::Candle);
@@ -571,7 +574,7 @@ fn refusal(folder: &Path) -> String {
 #[test]
 fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() {
     type Spoil = fn(&Path);
-    let cases: [(&str, Spoil, &str); 42] = [
+    let cases: [(&str, Spoil, &str); 43] = [
         (
             "deepseek",
             |f| fs::remove_file(f.join("model-00002-of-00002.safetensors")).unwrap(),
@@ -695,6 +698,11 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
         ("deepseek", |f| set(f, "topk_method", json!("greedy")), "'topk_method' is 'greedy'"),
         ("deepseek", |f| set(f, "index_topk", json!(2048)), "sparse attention (DeepSeek-V3.2)"),
         ("deepseek", |f| set(f, "moe_new_trick", json!(1)), "'moe_new_trick' is not known"),
+        (
+            "deepseek",
+            |f| set(f, "mtp_layer_types", json!(["full_attention", "sliding_attention"])),
+            "'mtp_layer_types' holds 'sliding_attention'",
+        ),
         ("deepseek", |f| set(f, "routed_scaling_factor", json!(-1.0)), "'routed_scaling_factor' is -1"),
         ("deepseek", |f| set(f, "model_type", json!("deepseek_v4")), "is DeepSeek-V4, which is not supported yet"),
         (

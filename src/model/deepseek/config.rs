@@ -1,8 +1,9 @@
 //! What a model of DeepSeek-V3's layout has besides the sizes of every transformer: latent attention, experts, and
 //! how many draft modules are announced. GLM-4.7-Flash is the same with other defaults.
 //!
-//! Invariant: a key that asks for something else than what is computed, or contradicts another, is an error that
-//! names it; so is a key of these parts that nobody here knows.
+//! Invariant: a key named here that is missing, asks for something else than what is computed, or contradicts another is
+//! an error that names it; so is one that nobody here knows and that begins as keys of these parts do ([`TELLING`]). Keys
+//! of other names are read over.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -70,9 +71,10 @@ pub struct ExpertShape {
 const TELLING: [&str; 12] =
     ["moe_", "n_", "index_", "hc_", "mtp_", "qk_", "topk_", "attn_", "compress_", "engram_", "zero_expert", "o_lora"];
 
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "moe_intermediate_size",
     "moe_layer_freq",
+    "mtp_layer_types",
     "n_group",
     "n_routed_experts",
     "n_shared_experts",
@@ -104,6 +106,8 @@ pub(in crate::model) struct LatentKeys {
     moe_layer_freq: Option<usize>,
     first_k_dense_replace: Option<usize>,
     mlp_layer_types: Option<Vec<String>>,
+    /// Of modules.
+    mtp_layer_types: Option<Vec<String>>,
     n_group: Option<usize>,
     topk_group: Option<usize>,
     topk_method: Option<String>,
@@ -181,6 +185,10 @@ impl LatentKeys {
         }
         if let Some(method) = self.topk_method.as_deref().filter(|method| *method != "noaux_tc") {
             return refused(&format!("'topk_method' is '{}'", clean(method)));
+        }
+        let mut kinds = self.mtp_layer_types.iter().flatten();
+        if let Some(kind) = kinds.find(|kind| *kind != "full_attention") {
+            return refused(&format!("'mtp_layer_types' holds '{}'", clean(kind)));
         }
         if let Some(every) = self.moe_layer_freq.filter(|every| *every != 1) {
             return refused(&format!("'moe_layer_freq' is {every}"));
