@@ -102,28 +102,41 @@ fn logits_and_states_are_those_of_the_oracle_in_one_pass_and_one_by_one() {
     assert!(off < 0.05, "{off}");
 }
 
+/// Differences of single rows, relative to the reference's: the middle one, and the share of rows with more than 0.1.
+fn by_rows(got: &[f32], want: &[f32], width: usize) -> [f64; 2] {
+    let rows = got.chunks_exact(width).zip(want.chunks_exact(width)).map(|(got, want)| difference(got, want));
+    let mut rows: Vec<f64> = rows.collect();
+    rows.sort_by(f64::total_cmp);
+    let far = rows.iter().filter(|off| **off > 0.1).count();
+    [rows[rows.len() / 2], far as f64 / rows.len() as f64]
+}
+
 #[test]
-fn narrower_weights_on_candle_are_near() {
-    for (name, dtype, held) in [
-        ("deepseek", Dtype::Stored, "bf16"),
-        ("glm4-flash", Dtype::Stored, "f16"),
-        ("glm4-flash", Dtype::Bf16, "bf16"),
-        ("deepseek-fp8", Dtype::Stored, "bf16"),
+fn narrower_weights_are_near_in_the_target_and_in_its_module() {
+    for (name, backend, dtype, held) in [
+        ("deepseek", Backend::Candle, Dtype::Stored, "bf16"),
+        ("glm4-flash", Backend::Candle, Dtype::Stored, "f16"),
+        ("glm4-flash", Backend::Candle, Dtype::Bf16, "bf16"),
+        ("deepseek-fp8", Backend::Candle, Dtype::Stored, "bf16"),
+        ("deepseek-fp8", Backend::Native, Dtype::Stored, "bf16"),
     ] {
-        let golden = Golden::of(name);
-        let recipe = Recipe { dtype, ..asked(path(name), Backend::Candle) };
+        let (golden, what) = (Golden::of(name), format!("{name} on {backend:?} as {held}"));
+        let recipe = Recipe { dtype, ..asked(path(name), backend) };
         let mut loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
-        assert_eq!((loaded.target.spec().dtype.as_str(), loaded.target.spec().backend), (held, "candle"));
-        let out = loaded.target.forward(&golden.tokens("tokens"), LogitRows::All).unwrap();
-        let off = difference(out.logits.as_slice(), &golden.numbers("logits"));
-        println!("{name} as {held}: off by {off:.1e}");
-        // rounded, a few rows choose another expert; logits of another model would be off by 1.4
-        assert!(off < 0.4, "{name}: {off}");
-        let last = golden.tokens("tokens")[23];
-        let module = &mut modules(&mut loaded)[0];
-        assert!(
-            module.forward(&[last], &out.hidden.last_row()).unwrap().logits.as_slice().iter().all(|x| x.is_finite())
-        );
+        assert_eq!(loaded.target.spec().dtype, held, "{what}");
+        let tokens = golden.tokens("tokens");
+        let out = loaded.target.forward(&tokens, LogitRows::All).unwrap();
+        let target = by_rows(out.logits.as_slice(), &golden.numbers("logits"), out.logits.width());
+        // over the oracle's states, so that what the target lost is not counted again
+        let hidden = Rows::new(golden.numbers("hidden"), out.hidden.width()).slice(0..tokens.len() - 1);
+        let slots = modules(&mut loaded)[0].forward(&tokens[1..], &hidden).unwrap();
+        let module = by_rows(slots.hidden.as_slice(), &golden.numbers("mtp.hidden"), hidden.width());
+        println!("{what}: logits off by {target:?}, the module's states by {module:?} (middle row, rows that are far)");
+        // rounding takes about one part in a hundred of a row; in a few rows another expert is chosen, which takes up
+        // to all of it. States of another model would be off by 1.4
+        for [middle, far] in [target, module] {
+            assert!(middle < 0.02 && far < 0.2, "{what}: {middle} {far}");
+        }
     }
 }
 
