@@ -876,4 +876,55 @@ fn a_module_given_by_hand_and_a_head_of_another_kind_are_declined_by_name() {
     let by_hand = Recipe { mtp: own.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp }), ..own };
     let error = load(&by_hand, &mut |_, _, _| {}).err().unwrap().to_string();
     assert!(error.contains("a deepseek_v3 brings its own"), "{error}");
+    let made_for_it = copy("eagle3-original");
+    edit(made_for_it.path(), "config.json", |config| {
+        config["eagle_aux_hidden_state_layer_ids"] = json!([0, 1, 2]);
+    });
+    let own = asked(path("deepseek-fp8"), Backend::Candle);
+    for (head, says) in [
+        (path("eagle3-original"), "the target has 2 layers; it was made for another target"),
+        (made_for_it.path().to_owned(), "an EAGLE-3 head beside a deepseek_v3 is not supported"),
+        (path("gemma4-assistant"), "is an assistant of Gemma 4, and the target is of the family deepseek_v3"),
+    ] {
+        let headed = Recipe { draft_model: Some(head), ..own.clone() };
+        let loaded = load(&headed, &mut |_, _, _| {}).unwrap();
+        let notice = loaded.notice.unwrap();
+        assert!(notice.starts_with("no drafter, decoding plainly: ") && notice.lines().count() == 1, "{notice}");
+        assert!(notice.contains(says), "{notice}");
+        assert!(loaded.mtp.is_none() && loaded.deeper.is_empty());
+    }
+}
+
+#[test]
+fn rotary_pairs_that_stand_in_halves_are_rotated_in_halves() {
+    let (golden, folder) = (Golden::of("deepseek"), copy("deepseek"));
+    // the rotated rows of every head (16 others before them) and of the shared key (the latent's 32 before them)
+    rewrite(folder.path(), |name, view| {
+        let (shape, data) = (view.shape().to_vec(), view.data());
+        let plain = match name {
+            name if name.ends_with("q_b_proj.weight") => 16,
+            name if name.ends_with("kv_a_proj_with_mqa.weight") => 32,
+            _ => return Some((shape, data.to_vec())),
+        };
+        let rows: Vec<&[u8]> = data.chunks_exact(data.len() / shape[0]).collect();
+        let halved = rows.chunks_exact(plain + 8).flat_map(|head| {
+            let turned = [0, 2, 4, 6, 1, 3, 5, 7].map(|at| head[plain + at]);
+            head[..plain].iter().copied().chain(turned).flatten().copied().collect::<Vec<u8>>()
+        });
+        Some((shape, halved.collect()))
+    });
+    let off = |interleaved: Option<bool>| {
+        set(folder.path(), "rope_interleave", json!(interleaved));
+        let mut loaded = open_folder(folder.path(), Backend::Candle);
+        let tokens = golden.tokens("tokens");
+        let out = loaded.target.forward(&tokens, LogitRows::All).unwrap();
+        let module = modules(&mut loaded)[0].forward(&tokens[1..], &out.hidden.slice(0..tokens.len() - 1)).unwrap();
+        [
+            farthest(out.logits.as_slice(), &golden.numbers("logits")),
+            farthest(module.hidden.as_slice(), &golden.numbers("mtp.hidden")),
+        ]
+    };
+    let (halves, pairs) = (off(Some(false)), off(None));
+    println!("in halves: off by {halves:?}; in pairs: {pairs:?}");
+    assert!(halves.iter().all(|off| *off < 1e-4) && pairs.iter().all(|off| *off > 1e-2), "{halves:?} {pairs:?}");
 }
