@@ -28,7 +28,7 @@ use super::config::LlamaConfig;
 use super::mtp::Embedding;
 use super::qwen35::Held;
 use super::source::Source;
-use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::TokenId;
 
 pub use self::card::GemmaCard;
@@ -318,9 +318,7 @@ impl Model for Gemma4 {
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
-        if path.iter().any(|row| base + row >= self.len) || !path.is_sorted_by(|a, b| a < b) {
-            return Err(ModelError::Rewind { len: base + path.len(), have: self.len, since: base });
-        }
+        check_path(self.len, base, path)?;
         let kept = self.caches.iter_mut().flatten().try_for_each(|cache| cache.retain(base, path));
         // where some caches keep the path and others could not, none does
         self.cut(if kept.is_ok() { base + path.len() } else { base });
