@@ -21,12 +21,13 @@ use super::draft_model;
 use super::eagle::{self, Plan};
 use super::fit::{self, Need};
 use super::gemma4::assistant;
+use super::held::Held;
 use super::llama::{Llama, LlamaWeights, device_name};
 use super::mimo;
 use super::mtp::CandleMtp;
 use super::mtp_file::MtpConfig;
 use super::native::{NativeCpu, NativeLlama, NativeMtp};
-use super::qwen35::{DraftVocab, Held};
+use super::qwen35::DraftVocab;
 use super::source::Source;
 use super::template::ChatTemplate;
 use super::tokenizer::TextCodec;
@@ -224,6 +225,21 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// What the target is, where candle computes what is between its matrices at least.
+    fn spec(&self, held: &Held, dtype: &str, device: &Device) -> ModelSpec {
+        let mut info = self.source.describe(self.config);
+        info.sha256.clone_from(&self.recipe.sha256);
+        let native = held.native();
+        ModelSpec {
+            info,
+            ctx_len: self.ctx_len,
+            backend: if native.is_some() { "native" } else { "candle" },
+            device: native.map_or_else(|| device_name(device).to_owned(), |cpu| format!("cpu ({})", cpu.isa())),
+            dtype: dtype.to_owned(),
+            threads: native.map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
+        }
+    }
+
     /// Whether the target's own modules draft: unless others are asked for by name, or none at all.
     fn brings_modules(&self) -> bool {
         let others = self.recipe.mtp.as_ref().is_none_or(|mtp| mtp.required) || names_head(self.recipe);
@@ -347,18 +363,9 @@ fn load_candle(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<TargetAndDr
     if config.architecture.is_mixed() {
         return hybrid::load(job, (Held::Candle(held), dtype, &device), progress);
     }
+    let spec = job.spec(&Held::Candle(held), &dtype, &device);
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(LlamaWeights::load(source, ctx_len, held, &device, &mut on_block)?);
-    let mut info = source.describe(config);
-    info.sha256.clone_from(&recipe.sha256);
-    let spec = ModelSpec {
-        info,
-        ctx_len,
-        backend: "candle",
-        device: device_name(&device).to_owned(),
-        dtype,
-        threads: candle_core::utils::get_num_threads(),
-    };
     progress("drafter", 0, 1);
     let mtp = match job.head {
         Some(head) => Some(eagle::candle(head, &weights, ctx_len)),

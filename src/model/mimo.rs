@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::block::{PairOrder, Rope, WeightType};
 use super::config::LlamaConfig;
 use super::family::Architecture;
+use super::held::{Held, Tensors};
 use super::llama::{LlamaWeights, Reader};
 use super::load::Drafting;
 use super::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
@@ -99,13 +100,13 @@ pub(super) fn candle(
 ) -> Result<Drafting, ModelError> {
     let c = &target.config;
     let count = check(source, c)?;
-    let reader = Reader { source, held: held.0, device: target.device(), config: c };
+    let reader = Reader { tensors: Tensors::new(source, (Held::Candle(held.0), target.device()), c), config: c };
     let module = |index: usize| -> Result<CandleMtp, ModelError> {
-        let norm = |name: &str| reader.norm(&part(c, index, name), c.d_model);
+        let norm = |name: &str| reader.tensors.norm(&part(c, index, name), c.d_model);
         let parts = MtpParts {
             embedding_norm: norm("enorm")?,
             hidden_norm: norm("hnorm")?,
-            project: reader.linear(&part(c, index, "eh_proj"), c.d_model, 2 * c.d_model)?,
+            project: reader.tensors.linear(&part(c, index, "eh_proj"), c.d_model, 2 * c.d_model)?,
             block: Box::new(LlamaBlock { block: reader.block(c.layers + index)?, config: c.clone() }),
             norm: norm("shared_head_norm")?,
         };

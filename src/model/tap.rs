@@ -97,7 +97,7 @@ impl Tap {
 }
 
 /// The states of one pass that a tap asks for: the others are let go of as soon as the next block has read them.
-pub(super) struct Streams<'a> {
+pub struct Streams<'a> {
     /// As [`Tap::places`] says.
     places: &'a [Option<usize>],
     kept: Vec<(usize, Tensor)>,

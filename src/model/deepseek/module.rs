@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
-use super::DeepSeekWeights;
-use super::look_up;
 use super::reader::Reader;
+use super::{DeepSeekWeights, ids};
 use crate::model::ModelError;
 use crate::model::block::Linear;
 use crate::model::config::LlamaConfig;
+use crate::model::held::{Held, Tensors};
 use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
-use crate::model::qwen35::Held;
 use crate::model::source::Source;
 use crate::protocol::{MtpSpec, TokenId};
 
@@ -80,7 +79,7 @@ impl Embedding for OwnEmbedding {
     }
 
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        look_up(&self.rows, (tokens, self.vocab), &self.device)
+        self.rows.rows(&ids(tokens, self.vocab, &self.device)?)
     }
 }
 
@@ -99,7 +98,11 @@ pub(in crate::model) fn load_modules(
 ) -> Result<Vec<Module>, ModelError> {
     let config = &target.config;
     let count = check_modules(source, config)?;
-    let reader = Reader { source, held: held.clone(), device: &target.device, config, latent: &target.latent };
+    let reader = Reader {
+        tensors: Tensors::new(source, (held.clone(), &target.device), config),
+        config,
+        latent: &target.latent,
+    };
     let mut heads = Heads { target, vocab, trimmed: None };
     (0..count).map(|index| load(&reader, (target, ctx_len), (index, &mut heads))).collect()
 }
@@ -145,18 +148,18 @@ fn load(
     (target, ctx_len): (&Arc<DeepSeekWeights>, usize),
     (index, heads): (usize, &mut Heads<'_>),
 ) -> Result<Module, ModelError> {
-    let (config, source) = (&target.config, reader.source);
+    let (config, source) = (&target.config, reader.tensors.source);
     let (v, d) = (config.vocab, config.d_model);
     let name = |part: &str| name(config, index, part);
     let parts = MtpParts {
-        embedding_norm: reader.norm(&name("enorm"), d)?,
-        hidden_norm: reader.norm(&name("hnorm"), d)?,
-        project: reader.linear(&name("eh_proj"), d, 2 * d)?,
+        embedding_norm: reader.tensors.norm(&name("enorm"), d)?,
+        hidden_norm: reader.tensors.norm(&name("hnorm"), d)?,
+        project: reader.tensors.linear(&name("eh_proj"), d, 2 * d)?,
         block: Box::new(reader.layer(config.layers + index)?),
-        norm: reader.norm(&name("shared_head_norm"), d)?,
+        norm: reader.tensors.norm(&name("shared_head_norm"), d)?,
     };
     let own = |part: &str, theirs: &str| match differs(source, (&name(part), theirs), [v, d])? {
-        true => reader.linear(&name(part), v, d).map(Some),
+        true => reader.tensors.linear(&name(part), v, d).map(Some),
         false => Ok(None),
     };
     let output = if config.tied { "token_embd.weight" } else { "output.weight" };

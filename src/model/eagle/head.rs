@@ -11,6 +11,7 @@ use crate::model::cache::KvCache;
 use crate::model::config::LlamaConfig;
 use crate::model::llama::{to_tensor, without_first};
 use crate::model::mtp::Embedding;
+use crate::model::stack::ids;
 use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
@@ -84,11 +85,7 @@ impl Embedding for OwnEmbedding {
     }
 
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        if let Some(token) = tokens.iter().find(|token| token.index() >= self.vocab) {
-            return Err(ModelError::Vocabulary { token: token.0, vocab: self.vocab });
-        }
-        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
-        self.table.rows(&Tensor::from_vec(ids, tokens.len(), &self.device)?)
+        self.table.rows(&ids(tokens, self.vocab, &self.device)?)
     }
 }
 

@@ -64,6 +64,14 @@ impl Gemma {
         self.layers.iter().enumerate().rposition(keeps)
     }
 
+    /// Which of the caches a layer reads, there being one for each layer that keeps keys and values.
+    #[must_use]
+    pub fn cache_read_by(&self, layer: usize) -> Option<usize> {
+        let source = self.layers.get(layer)?.source?;
+        let before = self.layers[..source].iter().enumerate();
+        Some(before.filter(|(index, layer)| layer.source == Some(*index)).count())
+    }
+
     /// Layers that keep keys and values.
     #[must_use]
     pub fn keeping(&self) -> usize {

@@ -1,57 +1,29 @@
 //! Reading the tensors of a Gemma 4.
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use super::config::{Gemma, LayerShape, Reach};
 use super::layer::{KeyValue, Layer, PerLayerInput};
 use crate::model::ModelError;
-use crate::model::block::{Linear, RmsNorm, WeightType};
+use crate::model::block::RmsNorm;
 use crate::model::config::LlamaConfig;
-use crate::model::native::NativeLinear;
-use crate::model::qwen35::Held;
-use crate::model::source::Source;
+use crate::model::held::Tensors;
 
 /// Reads tensors by name.
 pub(super) struct Reader<'a> {
-    pub(super) source: &'a Source,
-    pub(super) held: Held,
-    pub(super) device: &'a Device,
+    pub(super) tensors: Tensors<'a>,
     pub(super) config: &'a LlamaConfig,
     pub(super) gemma: &'a Gemma,
 }
 
 impl Reader<'_> {
-    pub(super) fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        let held = match &self.held {
-            Held::Candle(held) => *held,
-            Held::Native(cpu) => return NativeLinear::load(self.source, name, [out, input], cpu).map(Linear::native),
-        };
-        self.held_as(name, [out, input], held)
-    }
-
-    /// A table of which rows are looked up and nothing else: it stays as it is stored.
-    pub(super) fn table(&self, name: &str, rows: usize, width: usize) -> Result<Linear, ModelError> {
-        self.held_as(name, [rows, width], WeightType::Stored)
-    }
-
-    fn held_as(&self, name: &str, shape: [usize; 2], held: WeightType) -> Result<Linear, ModelError> {
-        let linear = Linear::new(self.source.stored(name, &shape)?, shape, held, self.device)?;
-        self.source.release(name);
-        Ok(linear)
-    }
-
-    pub(super) fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
-        let weight = self.source.vector(name, width)?;
-        RmsNorm::new(&Tensor::from_vec(weight, width, self.device)?, self.config.norm_eps)
-    }
-
     pub(super) fn layer(&self, layer: usize) -> Result<Layer, ModelError> {
         let (c, shape) = (self.config, self.gemma.layers[layer]);
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        let linear = |part: &str, out, input| self.linear(&name(part), out, input);
-        let norm = |part: &str, width| self.norm(&name(part), width);
+        let linear = |part: &str, out, input| self.tensors.linear(&name(part), out, input);
+        let norm = |part: &str, width| self.tensors.norm(&name(part), width);
         let q_width = c.heads * shape.head_dim;
-        let scale = self.source.vector(&name("layer_output_scale"), 1)?[0];
+        let scale = self.tensors.source.vector(&name("layer_output_scale"), 1)?[0];
         let per_layer = match self.gemma.per_layer {
             None => None,
             Some(table) => Some(PerLayerInput {
@@ -83,11 +55,11 @@ impl Reader<'_> {
         let (width, d) = (shape.kv_heads * shape.head_dim, self.config.d_model);
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
         let is_key = self.gemma.k_eq_v && shape.reach == Reach::Full;
-        let ones = Tensor::ones(shape.head_dim, candle_core::DType::F32, self.device)?;
+        let ones = Tensor::ones(shape.head_dim, candle_core::DType::F32, self.tensors.device)?;
         Ok(KeyValue {
-            k: self.linear(&name("attn_k"), width, d)?,
-            v: if is_key { None } else { Some(self.linear(&name("attn_v"), width, d)?) },
-            k_norm: self.norm(&name("attn_k_norm"), shape.head_dim)?,
+            k: self.tensors.linear(&name("attn_k"), width, d)?,
+            v: if is_key { None } else { Some(self.tensors.linear(&name("attn_v"), width, d)?) },
+            k_norm: self.tensors.norm(&name("attn_k_norm"), shape.head_dim)?,
             v_norm: RmsNorm::new(&ones, self.config.norm_eps)?,
         })
     }

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::{Job, Progress, TargetAndDrafter};
+use crate::model::ModelError;
 use crate::model::config::LlamaConfig;
 use crate::model::gemma4::{Gemma4, Gemma4Weights, TABLE, assistant};
-use crate::model::llama::device_name;
-use crate::model::native::NativeCpu;
-use crate::model::qwen35::Held;
+use crate::model::held::Held;
 use crate::model::source::Source;
-use crate::model::{ModelError, ModelSpec};
 
 /// Bytes that the table of embeddings for each layer takes in memory: as it is stored, FP8 in halves.
 pub(super) fn looked_up_bytes(source: &Source, config: &LlamaConfig) -> u64 {
@@ -27,26 +25,10 @@ pub(super) fn load(
     (held, dtype, device): (Held, String, &Device),
     progress: &mut Progress<'_>,
 ) -> Result<TargetAndDrafter, ModelError> {
-    let Job { recipe, source, config, ctx_len, .. } = *job;
-    let native = match &held {
-        Held::Native(cpu) => Some(cpu.clone()),
-        Held::Candle(_) => None,
-    };
+    let Job { recipe, source, ctx_len, .. } = *job;
+    let spec = job.spec(&held, &dtype, device);
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(Gemma4Weights::load(source, ctx_len, (held, device), &mut on_block)?);
-    let mut info = source.describe(config);
-    info.sha256.clone_from(&recipe.sha256);
-    let spec = ModelSpec {
-        info,
-        ctx_len,
-        backend: if native.is_some() { "native" } else { "candle" },
-        device: match &native {
-            Some(cpu) => format!("cpu ({})", cpu.isa()),
-            None => device_name(device).to_owned(),
-        },
-        dtype,
-        threads: native.as_ref().map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
-    };
     progress("drafter", 0, 1);
     let refused = |what: String| Some(Err(ModelError::Unsupported(what)));
     let mtp = match (job.head, job.assistant, &recipe.mtp) {

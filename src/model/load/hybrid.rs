@@ -6,10 +6,9 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::{Drafting, Job, Progress, TargetAndDrafter, gemma4, latent, names_head};
-use crate::model::llama::device_name;
-use crate::model::native::NativeCpu;
-use crate::model::qwen35::{DraftVocab, Held, Qwen35, Qwen35Weights, load_module};
-use crate::model::{ModelError, ModelSpec, MtpModule};
+use crate::model::held::Held;
+use crate::model::qwen35::{DraftVocab, Qwen35, Qwen35Weights, load_module};
+use crate::model::{ModelError, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
 
 /// The target, and what drafts for it.
@@ -31,26 +30,10 @@ fn qwen35(
     (held, dtype, device): (Held, String, &Device),
     progress: &mut Progress<'_>,
 ) -> Result<TargetAndDrafter, ModelError> {
-    let Job { recipe, source, config, ctx_len, .. } = *job;
-    let native = match &held {
-        Held::Native(cpu) => Some(cpu.clone()),
-        Held::Candle(_) => None,
-    };
+    let Job { recipe, source, ctx_len, .. } = *job;
+    let spec = job.spec(&held, &dtype, device);
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(Qwen35Weights::load(source, ctx_len, (held.clone(), device), &mut on_block)?);
-    let mut info = source.describe(config);
-    info.sha256.clone_from(&recipe.sha256);
-    let spec = ModelSpec {
-        info,
-        ctx_len,
-        backend: if native.is_some() { "native" } else { "candle" },
-        device: match &native {
-            Some(cpu) => format!("cpu ({})", cpu.isa()),
-            None => device_name(device).to_owned(),
-        },
-        dtype: dtype.clone(),
-        threads: native.as_ref().map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
-    };
     progress("drafter", 0, 1);
     let mtp = match (&job.head, &recipe.mtp) {
         (Some(_), _) => Some(Err(ModelError::Unsupported(

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::{Drafting, Job, Progress, TargetAndDrafter};
+use crate::model::ModelError;
 use crate::model::block::WeightType;
 use crate::model::deepseek::{self, DeepSeek, DeepSeekWeights};
 use crate::model::fit::Need;
-use crate::model::llama::device_name;
-use crate::model::native::NativeCpu;
-use crate::model::qwen35::{DraftVocab, Held};
-use crate::model::{ModelError, ModelSpec};
+use crate::model::held::Held;
+use crate::model::qwen35::DraftVocab;
 use crate::protocol::{DrafterInfo, DrafterKind, TokenId};
 
 /// What a model of this layout takes: its modules and their caches besides, and what is held in f32 all the same.
@@ -59,25 +58,9 @@ pub(super) fn load(
     progress: &mut Progress<'_>,
 ) -> Result<TargetAndDrafter, ModelError> {
     let Job { recipe, source, config, ctx_len, .. } = *job;
-    let native = match &held {
-        Held::Native(cpu) => Some(cpu.clone()),
-        Held::Candle(_) => None,
-    };
+    let spec = job.spec(&held, &dtype, device);
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = Arc::new(DeepSeekWeights::load(source, ctx_len, (held.clone(), device), &mut on_block)?);
-    let mut info = source.describe(config);
-    info.sha256.clone_from(&recipe.sha256);
-    let spec = ModelSpec {
-        info,
-        ctx_len,
-        backend: if native.is_some() { "native" } else { "candle" },
-        device: match &native {
-            Some(cpu) => format!("cpu ({})", cpu.isa()),
-            None => device_name(device).to_owned(),
-        },
-        dtype: dtype.clone(),
-        threads: native.as_ref().map_or_else(candle_core::utils::get_num_threads, NativeCpu::threads),
-    };
     progress("drafter", 0, 1);
     let family = config.architecture.name();
     let mtp = match (&job.head, &recipe.mtp) {

@@ -24,9 +24,11 @@ use self::reader::Reader;
 use super::block::{Linear, PairOrder, Place, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::held::{Held, Tensors};
 use super::load::Rollback;
 use super::mtp::Embedding;
 use super::source::Source;
+use super::stack::{PREFILL_ROWS, ids};
 use super::tap::Streams;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
@@ -35,10 +37,6 @@ pub use self::config::Hybrid;
 pub(super) use self::config::HybridKeys;
 pub use self::module::{DraftVocab, load_module};
 pub(super) use self::names::{module, part};
-pub use self::reader::Held;
-
-/// Rows of a prefill that run at once: bounds the memory of attention scores.
-const PREFILL_ROWS: usize = 256;
 
 /// Weights of a target; shared by its forks and by its draft module.
 pub struct Qwen35Weights {
@@ -67,18 +65,16 @@ impl Qwen35Weights {
         let config = source.config()?;
         let other = || ModelError::Unsupported("this model has no linear layers".into());
         let hybrid = config.hybrid.clone().ok_or_else(other)?;
-        let reader = Reader { source, held, device, config: &config, hybrid: &hybrid };
-        let (v, d) = (config.vocab, config.d_model);
-        // the largest first: while a matrix is widened it takes room twice
-        let embedding = reader.linear("token_embd.weight", v, d)?;
-        let head = if config.tied { embedding.clone() } else { reader.linear("output.weight", v, d)? };
+        let reader =
+            Reader { tensors: Tensors::new(source, (held, device), &config), config: &config, hybrid: &hybrid };
+        let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
         let mut layers = Vec::with_capacity(config.layers);
         for layer in 0..config.layers {
             progress(layer, config.layers);
             layers.push(reader.layer(layer)?);
         }
         progress(config.layers, config.layers);
-        let norm = reader.norm("output_norm.weight", d)?;
+        let norm = reader.norm("output_norm.weight", config.d_model)?;
         let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, device))?;
         Ok(Self { device: device.clone(), embedding, head, layers, norm, rope, hybrid, config })
     }
@@ -108,12 +104,7 @@ impl Embedding for Qwen35Weights {
     }
 
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        let vocab = self.config.vocab;
-        if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
-            return Err(ModelError::Vocabulary { token: token.0, vocab });
-        }
-        let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
-        self.embedding.rows(&Tensor::from_vec(ids, tokens.len(), &self.device)?)
+        self.embedding.rows(&ids(tokens, self.config.vocab, &self.device)?)
     }
 }
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use super::Qwen35Weights;
-use super::reader::{Held, Reader};
+use super::reader::Reader;
 use crate::model::block::Linear;
+use crate::model::held::{Held, Tensors};
 use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
 use crate::model::source::Source;
 use crate::model::{ModelError, block::PairOrder, block::Rope};
@@ -69,14 +70,14 @@ pub fn load_module(
             "the draft module brings an embedding or a head of its own, which is not supported".into(),
         ));
     }
-    let reader = Reader { source, held, device: target.device(), config, hybrid };
+    let reader = Reader { tensors: Tensors::new(source, (held, target.device()), config), config, hybrid };
     let d = config.d_model;
     let parts = MtpParts {
-        embedding_norm: reader.stored_norm(&name("enorm"), d)?,
-        hidden_norm: reader.stored_norm(&name("hnorm"), d)?,
-        project: reader.linear(&name("eh_proj"), d, 2 * d)?,
+        embedding_norm: reader.tensors.norm(&name("enorm"), d)?,
+        hidden_norm: reader.tensors.norm(&name("hnorm"), d)?,
+        project: reader.tensors.linear(&name("eh_proj"), d, 2 * d)?,
         block: Box::new(reader.module_layer()?),
-        norm: reader.stored_norm(&name("shared_head_norm"), d)?,
+        norm: reader.tensors.norm(&name("shared_head_norm"), d)?,
     };
     let (head, vocab) = match vocab {
         None => (target.head.clone(), (0..config.vocab as u32).map(TokenId).collect()),

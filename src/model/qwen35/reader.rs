@@ -6,31 +6,18 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
-
 use super::block::{AttentionShape, DeltaNet, GatedAttention, Layer, Mixer};
 use super::config::Hybrid;
 use super::delta::{DeltaWeights, HeadOrder};
 use crate::model::ModelError;
-use crate::model::block::{Linear, RmsNorm, WeightType};
+use crate::model::block::RmsNorm;
 use crate::model::config::LlamaConfig;
-use crate::model::native::{NativeCpu, NativeLinear};
+use crate::model::held::Tensors;
 use crate::model::source::Source;
-
-/// What runs the matrices, and in what they are held.
-#[derive(Clone, Debug)]
-pub enum Held {
-    /// candle.
-    Candle(WeightType),
-    /// The native kernels, as stored: a row's bits then do not depend on the rows beside it.
-    Native(NativeCpu),
-}
 
 /// Reads tensors by name.
 pub(super) struct Reader<'a> {
-    pub(super) source: &'a Source,
-    pub(super) held: Held,
-    pub(super) device: &'a Device,
+    pub(super) tensors: Tensors<'a>,
     pub(super) config: &'a LlamaConfig,
     pub(super) hybrid: &'a Hybrid,
 }
@@ -38,29 +25,12 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Whether norms are stored as what is added to 1.
     pub(super) fn is_centred(&self) -> bool {
-        matches!(self.source, Source::Folder(_))
-    }
-
-    pub(super) fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        let held = match &self.held {
-            Held::Candle(held) => *held,
-            Held::Native(cpu) => return NativeLinear::load(self.source, name, [out, input], cpu).map(Linear::native),
-        };
-        let weight = self.source.stored(name, &[out, input])?;
-        let linear = Linear::new(weight, [out, input], held, self.device)?;
-        self.source.release(name);
-        Ok(linear)
-    }
-
-    /// A norm as it is stored.
-    pub(super) fn stored_norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
-        let weight = self.source.vector(name, width)?;
-        RmsNorm::new(&Tensor::from_vec(weight, width, self.device)?, self.config.norm_eps)
+        matches!(self.tensors.source, Source::Folder(_))
     }
 
     /// A norm as it runs.
     pub(super) fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
-        let norm = self.stored_norm(name, width)?;
+        let norm = self.tensors.norm(name, width)?;
         if self.is_centred() { norm.shifted(1.0) } else { Ok(norm) }
     }
 
@@ -72,7 +42,7 @@ impl Reader<'_> {
 
     /// The layer of the draft module, norms as they are stored.
     pub(super) fn module_layer(&self) -> Result<Layer, ModelError> {
-        self.layer_with(self.config.layers, false, &|name, width| self.stored_norm(name, width))
+        self.layer_with(self.config.layers, false, &|name, width| self.tensors.norm(name, width))
     }
 
     fn layer_with(
@@ -90,9 +60,9 @@ impl Reader<'_> {
                 false => Mixer::Attention(self.attention(layer, norm)?),
             },
             ffn_norm: norm(&name("post_attention_norm.weight"), d)?,
-            gate: self.linear(&name("ffn_gate.weight"), ffn, d)?,
-            up: self.linear(&name("ffn_up.weight"), ffn, d)?,
-            down: self.linear(&name("ffn_down.weight"), d, ffn)?,
+            gate: self.tensors.linear(&name("ffn_gate.weight"), ffn, d)?,
+            up: self.tensors.linear(&name("ffn_up.weight"), ffn, d)?,
+            down: self.tensors.linear(&name("ffn_down.weight"), d, ffn)?,
         })
     }
 
@@ -110,10 +80,10 @@ impl Reader<'_> {
                 head_dim: c.head_dim,
                 rotary: self.hybrid.rotary,
             },
-            q: self.linear(&name("attn_q"), 2 * c.q_width(), c.d_model)?,
-            k: self.linear(&name("attn_k"), c.kv_width(), c.d_model)?,
-            v: self.linear(&name("attn_v"), c.kv_width(), c.d_model)?,
-            o: self.linear(&name("attn_output"), c.d_model, c.q_width())?,
+            q: self.tensors.linear(&name("attn_q"), 2 * c.q_width(), c.d_model)?,
+            k: self.tensors.linear(&name("attn_k"), c.kv_width(), c.d_model)?,
+            v: self.tensors.linear(&name("attn_v"), c.kv_width(), c.d_model)?,
+            o: self.tensors.linear(&name("attn_output"), c.d_model, c.q_width())?,
             q_norm: norm(&name("attn_q_norm"), c.head_dim)?,
             k_norm: norm(&name("attn_k_norm"), c.head_dim)?,
         })
@@ -122,7 +92,7 @@ impl Reader<'_> {
     fn delta(&self, layer: usize) -> Result<DeltaNet, ModelError> {
         let (d, shape) = (self.config.d_model, self.hybrid.delta);
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let vector = |part: &str, width| self.source.vector(&name(part), width);
+        let vector = |part: &str, width| self.tensors.source.vector(&name(part), width);
         let [values, heads] = [shape.value_width(), shape.value_heads];
         let weights = DeltaWeights {
             shape,
@@ -140,11 +110,11 @@ impl Reader<'_> {
             return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
         }
         Ok(DeltaNet {
-            mixed: self.linear(&name("attn_qkv.weight"), shape.channels(), d)?,
-            gate: self.linear(&name("attn_gate.weight"), values, d)?,
-            alpha: self.linear(&name("ssm_alpha.weight"), heads, d)?,
-            beta: self.linear(&name("ssm_beta.weight"), heads, d)?,
-            out: self.linear(&name("ssm_out.weight"), d, values)?,
+            mixed: self.tensors.linear(&name("attn_qkv.weight"), shape.channels(), d)?,
+            gate: self.tensors.linear(&name("attn_gate.weight"), values, d)?,
+            alpha: self.tensors.linear(&name("ssm_alpha.weight"), heads, d)?,
+            beta: self.tensors.linear(&name("ssm_beta.weight"), heads, d)?,
+            out: self.tensors.linear(&name("ssm_out.weight"), d, values)?,
             weights: Arc::new(weights),
         })
     }
@@ -153,6 +123,6 @@ impl Reader<'_> {
     fn conv(&self, name: &str) -> Result<Vec<f32>, ModelError> {
         let (channels, kernel) = (self.hybrid.delta.channels(), self.hybrid.delta.kernel);
         let shape = if self.is_centred() { vec![channels, 1, kernel] } else { vec![channels, kernel] };
-        self.source.stored(name, &shape)?.to_f32(&shape)
+        self.tensors.source.stored(name, &shape)?.to_f32(&shape)
     }
 }
