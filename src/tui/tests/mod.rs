@@ -18,7 +18,8 @@ use super::app::{RoundAt, Scroll};
 use super::page::Pane;
 use super::*;
 use crate::protocol::{
-    Baseline, Capabilities, Command, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason, VerifyRule,
+    Baseline, Capabilities, Command, DraftLenMode, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason,
+    VerifyRule,
 };
 use crate::session::Timeline;
 use crate::session::fixture::{Script, conversation, first_turn, header};
@@ -351,6 +352,16 @@ fn limits_of_settings_hold() {
         panic!("temperature is sampling");
     };
     assert_eq!(sampling.temperature, 0.0);
+}
+
+#[test]
+fn the_first_line_says_who_chooses_k() {
+    let mut script = Script::default();
+    let mut head = header();
+    head.settings.draft_len_mode = DraftLenMode::Auto;
+    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    assert!(Stage::of(&script).screen(120, 40).contains("│ k=4 auto │"));
+    assert!(Stage::of(&first_turn()).screen(120, 40).contains("│ k=4 │"));
 }
 
 #[test]

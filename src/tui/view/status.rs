@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::protocol::{Baseline, Lane, Settings, VerifyRule};
+use crate::protocol::{Baseline, DraftLenMode, Lane, Settings, VerifyRule};
 use crate::session::{Phase, text};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
@@ -69,7 +69,8 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
         parts.push((2, "draftscope".to_owned()));
     }
     let of_k = |settings: &Settings| (settings.draft_len, settings.draft_len_mode);
-    parts.push((0, format!("{}k={}", arrow(of_k(&settings) != of_k(&now)), settings.draft_len)));
+    let by = if settings.draft_len_mode == DraftLenMode::Auto { " auto" } else { "" };
+    parts.push((0, format!("{}k={}{by}", arrow(of_k(&settings) != of_k(&now)), settings.draft_len)));
     parts.push((1, format!("{}{}", arrow(settings.rule != now.rule), rule(&settings))));
     parts.push((3, format!("{}T {}", arrow(settings.sampling != now.sampling), settings.sampling.temperature)));
     if let Some(rival) = &settings.rival {
