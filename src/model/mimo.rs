@@ -104,6 +104,7 @@ pub(super) fn candle(
     let module = |index: usize| -> Result<CandleMtp, ModelError> {
         let norm = |name: &str| reader.tensors.norm(&part(c, index, name), c.d_model);
         let parts = MtpParts {
+            fuse: None,
             embedding_norm: norm("enorm")?,
             hidden_norm: norm("hnorm")?,
             project: reader.tensors.linear(&part(c, index, "eh_proj"), c.d_model, 2 * c.d_model)?,

@@ -20,6 +20,7 @@ pub mod family;
 pub mod fit;
 pub mod folder;
 mod fp8;
+pub mod fuse;
 pub mod gemma4;
 pub mod gguf;
 mod guard;
@@ -49,7 +50,7 @@ pub use rows::Rows;
 pub use tap::{State, Tap};
 
 use self::gemma4::Lent;
-use crate::protocol::{Feed, ModelInfo, MtpSpec, TokenId};
+use crate::protocol::{ModelInfo, MtpSpec, TokenId};
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,10 +286,7 @@ pub trait MtpModule {
 
     /// What settled slots read of the target.
     fn tap(&self) -> Tap {
-        match self.spec().feed {
-            Feed::PreNorm => Tap::new(vec![State::Residual]),
-            Feed::PostNorm | Feed::Layers => Tap::default(),
-        }
+        Tap::fed(self.spec().feed)
     }
 
     /// Whether it reads the target's keys and values and keeps none: only the slot of the anchor and those of drafts

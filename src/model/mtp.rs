@@ -10,8 +10,9 @@ use candle_core::{Device, Tensor};
 
 use super::block::{Linear, Place, RmsNorm, Rope};
 use super::cache::KvCache;
+use super::fuse::Fuse;
 use super::llama::{to_tensor, without_first};
-use super::{Forward, ModelError, MtpModule, Rows};
+use super::{Forward, ModelError, MtpModule, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
 /// A block that a module runs between its projection and its last norm.
@@ -61,6 +62,8 @@ pub struct MtpParts {
     pub embedding_norm: RmsNorm,
     /// Of the hidden state.
     pub hidden_norm: RmsNorm,
+    /// What else of the target is read, where it is.
+    pub fuse: Option<Fuse>,
     /// `[d, 2d]`
     pub project: Linear,
     /// Between projection and last norm.
@@ -74,6 +77,7 @@ impl MtpParts {
         Ok(Self {
             embedding_norm: self.embedding_norm.shifted(by)?,
             hidden_norm: self.hidden_norm.shifted(by)?,
+            fuse: self.fuse.clone(),
             project: self.project.clone(),
             block: self.block.shifted(by)?,
             norm: self.norm.shifted(by)?,
@@ -87,6 +91,7 @@ impl MtpParts {
             NormForm::Weight => Ok(Self {
                 embedding_norm: self.embedding_norm.clone(),
                 hidden_norm: self.hidden_norm.clone(),
+                fuse: self.fuse.clone(),
                 project: self.project.clone(),
                 block: self.block.share(),
                 norm: self.norm.clone(),
@@ -150,7 +155,8 @@ impl CandleMtp {
     /// Bytes of the module's own matrices, the shared ones not counted.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.parts.project.bytes() + self.parts.block.bytes()
+        let fuse = self.parts.fuse.as_ref().map_or(0, Fuse::bytes);
+        fuse + self.parts.project.bytes() + self.parts.block.bytes()
     }
 
     /// Bytes of KV cache per slot.
@@ -174,6 +180,10 @@ impl CandleMtp {
     fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
         let embedded = self.parts.embedding_norm.forward(&self.embed(tokens)?)?;
         let states = to_tensor(hidden, self.shared.embedding.device())?;
+        let states = match &self.parts.fuse {
+            Some(fuse) if hidden.width() > self.shape.d_model => fuse.fed(&states)?,
+            _ => states,
+        };
         let states = self.parts.hidden_norm.forward(&states)?;
         let both = match self.spec.order {
             ConcatOrder::EmbeddingFirst => [embedded, states],
@@ -212,15 +222,21 @@ impl MtpModule for CandleMtp {
         self.truncate(0)
     }
 
+    fn tap(&self) -> Tap {
+        let own = Tap::fed(self.spec.feed);
+        self.parts.fuse.as_ref().map_or_else(|| own.clone(), |fuse| fuse.tap(&own))
+    }
+
     fn hold_position(&mut self, position: Option<usize>) {
         self.held = position;
     }
 
     fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        if tokens.is_empty() || tokens.len() != hidden.len() || hidden.width() != self.shape.d_model {
+        let widths = [self.tap().states().len() * self.shape.d_model, self.shape.d_model];
+        if tokens.is_empty() || tokens.len() != hidden.len() || !widths.contains(&hidden.width()) {
             return Err(ModelError::Unsupported(format!(
                 "an MTP pass needs one hidden row of {} values per token, got {} rows of {} for {} tokens",
-                self.shape.d_model,
+                widths[0],
                 hidden.len(),
                 hidden.width(),
                 tokens.len()

@@ -14,6 +14,7 @@ use super::ModelError;
 use super::block::{Block, Linear, PairOrder, Place, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::fuse::Fuse;
 use super::llama::LlamaWeights;
 use super::mtp::{CandleMtp, MtpBlock, MtpParts, MtpShape, MtpShared};
 use super::rope::RopeSpec;
@@ -21,6 +22,9 @@ use crate::protocol::{ConcatOrder, MtpSpec, TokenId};
 
 /// Most modules of a stack.
 const MAX_DEPTHS: usize = 8;
+
+/// Most states that are read within a target.
+const MAX_LAYERS: usize = 8;
 
 /// `config.json` of a module, or of a stack of them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -47,6 +51,9 @@ pub struct MtpConfig {
     pub rope_theta: f32,
     /// Order inside the projection's input.
     pub concat_order: Vec<String>,
+    /// Blocks of the target behind which the first module reads states besides the last one; none = it reads that alone.
+    #[serde(default)]
+    pub hidden_layers: Vec<usize>,
 }
 
 impl MtpConfig {
@@ -61,6 +68,12 @@ impl MtpConfig {
             return Err(ModelError::Unsupported(format!(
                 "'num_nextn_predict_layers' is {}; 1 to {MAX_DEPTHS} modules are supported",
                 config.num_nextn_predict_layers
+            )));
+        }
+        if config.hidden_layers.len() > MAX_LAYERS {
+            return Err(ModelError::Unsupported(format!(
+                "'hidden_layers' names {} states; at most {MAX_LAYERS} are supported",
+                config.hidden_layers.len()
             )));
         }
         config.order()?;
@@ -98,6 +111,12 @@ impl MtpConfig {
                     "the MTP module was made for another target: its {what} is {own}, the target's {theirs}"
                 )));
             }
+        }
+        if let Some(behind) = self.hidden_layers.iter().find(|behind| **behind > target.layers) {
+            return Err(ModelError::Metadata(format!(
+                "the MTP module was made for another target: it reads the state behind block {behind}, and the target has {} blocks",
+                target.layers
+            )));
         }
         let config = LlamaConfig {
             heads: self.num_attention_heads,
@@ -187,7 +206,15 @@ impl CandleMtp {
             up: file.linear("mlp.up_proj", c.ffn, d)?,
             down: file.linear("mlp.down_proj", d, c.ffn)?,
         };
+        let layers = &config.hidden_layers;
+        let fuse = match layers.len() {
+            count if count > 0 && depth == 0 => {
+                Some(Fuse::new(layers, file.linear("fuse", d, count * d)?, (d, c.norm_eps), &device)?)
+            }
+            _ => None,
+        };
         let parts = MtpParts {
+            fuse,
             embedding_norm: file.norm("enorm", &c)?,
             hidden_norm: file.norm("hnorm", &c)?,
             project: file.linear("eh_proj", d, 2 * d)?,

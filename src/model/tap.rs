@@ -6,6 +6,7 @@
 use candle_core::Tensor;
 
 use super::{ModelError, Rows};
+use crate::protocol::Feed;
 
 /// A hidden state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,21 @@ impl Tap {
     #[must_use]
     pub fn new(states: Vec<State>) -> Self {
         Self(states)
+    }
+
+    /// The one state that a module reads which is fed this way; one that fuses layers names them itself.
+    #[must_use]
+    pub fn fed(feed: Feed) -> Self {
+        match feed {
+            Feed::PreNorm => Self(vec![State::Residual]),
+            Feed::PostNorm | Feed::Layers => Self::default(),
+        }
+    }
+
+    /// These states, and those behind so many blocks each.
+    #[must_use]
+    pub fn and_behind(&self, blocks: &[usize]) -> Self {
+        Self(self.0.iter().copied().chain(blocks.iter().map(|blocks| State::Behind(*blocks))).collect())
     }
 
     /// No state: for drafters that read none.

@@ -152,6 +152,7 @@ fn load(
     let (v, d) = (config.vocab, config.d_model);
     let name = |part: &str| name(config, index, part);
     let parts = MtpParts {
+        fuse: None,
         embedding_norm: reader.tensors.norm(&name("enorm"), d)?,
         hidden_norm: reader.tensors.norm(&name("hnorm"), d)?,
         project: reader.tensors.linear(&name("eh_proj"), d, 2 * d)?,

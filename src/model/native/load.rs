@@ -122,6 +122,7 @@ impl Loader<'_> {
             Matrix::pack(self.cpu, d, &[part])
         };
         Ok(MtpWeights {
+            fuse: None,
             embedding_norm: self.norm(&part("enorm"), d)?,
             hidden_norm: self.norm(&part("hnorm"), d)?,
             from_embedding: half(false),

@@ -10,6 +10,7 @@ mod batch;
 mod cache;
 mod eagle;
 mod eagle_file;
+mod fuse;
 mod head;
 pub mod kernel;
 mod layer;
@@ -19,6 +20,7 @@ mod load;
 mod matrix;
 mod mtp;
 mod mtp_file;
+mod normer;
 mod tensors;
 #[cfg(test)]
 mod testing;

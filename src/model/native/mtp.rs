@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{
     cache::{AngleTable, KvCache, KvShape},
+    fuse::Fuse,
     head,
     kernel::{Acts, LANES, MAX_ROWS, Norm, Onto, Operand},
     layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
@@ -22,7 +23,8 @@ use super::{
 };
 use crate::{
     model::{
-        Forward, ModelError, MtpModule, Rows, config::LlamaConfig, mtp_file::MtpConfig, rope::RopeSpec, source::Source,
+        Forward, ModelError, MtpModule, Rows, Tap, config::LlamaConfig, mtp_file::MtpConfig, rope::RopeSpec,
+        source::Source,
     },
     protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId},
 };
@@ -42,6 +44,8 @@ pub enum MtpStorage {
 pub(super) struct MtpWeights {
     pub(super) embedding_norm: NormWeight,
     pub(super) hidden_norm: NormWeight,
+    /// What else of the target is read, where it is.
+    pub(super) fuse: Option<Fuse>,
     pub(super) from_embedding: Matrix, // [d, d], left half of eh_proj
     pub(super) from_hidden: Matrix,    // [d, d], right half
     pub(super) layer: Layer,
@@ -50,7 +54,8 @@ pub(super) struct MtpWeights {
 
 impl MtpWeights {
     fn bytes(&self) -> usize {
-        self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
+        let fuse = self.fuse.as_ref().map_or(0, Fuse::bytes);
+        fuse + self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
     }
 
     /// As they run when their norms mean this.
@@ -212,7 +217,7 @@ impl NativeMtp {
             ctx_len: target.cache.shape().ctx_len,
         };
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
-        let (stored, spec) = (Arc::new(file.weights()?), config.spec());
+        let (stored, spec) = (Arc::new(file.weights(&config.hidden_layers)?), config.spec());
         Ok(Self {
             weights: stored.meant(spec.norm),
             stored,
@@ -247,8 +252,8 @@ impl NativeMtp {
         self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
     }
 
-    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before
-    /// the last norm are left in the scratch.
+    /// Runs one pass at the end of the cache; `hidden` is `[m][width / 16]`, `out`, the normed states, `[m][d / 16]`. The
+    /// states before the last norm are left in the scratch.
     fn pass(
         &mut self,
         tokens: &[TokenId],
@@ -274,7 +279,10 @@ impl NativeMtp {
         };
         let operand = of_embedding.operand();
         let mut finite = pass.norm(&self.rows, &self.weights.embedding_norm, operand, embedded);
-        transpose(hidden, m, &mut self.rows);
+        match &self.weights.fuse {
+            Some(fuse) if hidden.len() > m * tiles => finite &= fuse.fed(pass, hidden, handed, &mut self.rows),
+            _ => transpose(hidden, m, &mut self.rows),
+        }
         finite &= pass.norm(&self.rows, &self.weights.hidden_norm, operand, handed);
         // 2. z = eh_proj [embedding ; hidden]: [m, 2 d] -> [d / 16][m]
         self.scratch.x.resize(tiles * m, [0.0; LANES]);
@@ -297,14 +305,14 @@ impl NativeMtp {
         Ok(())
     }
 
-    fn run(&mut self, tokens: &[TokenId], hidden: &[[f32; LANES]]) -> Result<Forward, ModelError> {
+    fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
         let d = self.shape.d_model;
-        let tiles = d / LANES;
+        let (tiles, given) = (d / LANES, hidden.width() / LANES);
         let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
         let mut residual = Vec::new();
         // slots that stand at one position run one by one
         let together = if self.held.is_some() { 1 } else { MAX_ROWS };
-        let parts = tokens.chunks(together).zip(hidden.chunks(together * tiles));
+        let parts = tokens.chunks(together).zip(hidden.as_slice().as_chunks().0.chunks(together * given));
         for ((tokens, hidden), out) in parts.zip(out.chunks_mut(together * tiles)) {
             self.pass(tokens, hidden, out)?;
             if self.spec.recycle == Recycle::PreNorm {
@@ -345,6 +353,11 @@ impl MtpModule for NativeMtp {
         self.truncate(0)
     }
 
+    fn tap(&self) -> Tap {
+        let own = Tap::fed(self.spec.feed);
+        self.weights.fuse.as_ref().map_or_else(|| own.clone(), |fuse| fuse.tap(&own))
+    }
+
     fn hold_position(&mut self, position: Option<usize>) {
         self.held = position;
     }
@@ -352,15 +365,14 @@ impl MtpModule for NativeMtp {
     fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
         self.target.check(tokens)?;
-        let (got, expected) = ([hidden.len(), hidden.width()], [tokens.len(), self.shape.d_model]);
-        if got != expected {
+        let widths = [self.tap().states().len() * self.shape.d_model, self.shape.d_model];
+        if hidden.len() != tokens.len() || !widths.contains(&hidden.width()) {
             return Err(ModelError::Shape {
                 name: "hidden states for the draft module".to_owned(),
-                got: got.to_vec(),
-                expected: expected.to_vec(),
+                got: vec![hidden.len(), hidden.width()],
+                expected: vec![tokens.len(), widths[0]],
             });
         }
-        let hidden = hidden.as_slice().as_chunks().0;
         self.run(tokens, hidden).inspect_err(|_| self.cache.set_len(base))
     }
 
@@ -398,10 +410,17 @@ impl MtpModule for NativeMtp {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+    use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+
     use super::*;
     use crate::model::{
         LogitRows, Model,
-        native::testing::{Parity, ParityPrompt, gguf_path, mtp_path, token_ids},
+        block::WeightType,
+        llama::LlamaWeights,
+        mtp::CandleMtp,
+        native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, token_ids},
+        tap::State,
     };
 
     fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
@@ -470,5 +489,79 @@ mod tests {
         let short = module.forward(&tokens[..2], &Rows::new(hidden.row(0).to_vec(), 576));
         assert!(matches!(short, Err(ModelError::Shape { .. })));
         assert!(matches!(module.truncate(41), Err(ModelError::Rewind { .. })));
+    }
+
+    /// The fixture's module with a matrix that reads two states within the target, so small that drafts stay sensible.
+    fn fused() -> (Vec<u8>, MtpConfig) {
+        let bytes = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
+        let numbers = Noise(3).numbers(576 * 2 * 576);
+        let fuse: Vec<u8> = numbers.iter().flat_map(|x| (0.02 * x).to_le_bytes()).collect();
+        let fuse = TensorView::new(Dtype::F32, vec![576, 2 * 576], &fuse).unwrap();
+        let own = SafeTensors::deserialize(&bytes).unwrap();
+        let all = own.tensors().into_iter().chain([("mtp.layers.0.fuse.weight".to_owned(), fuse)]);
+        let config = std::fs::read(mtp_path("config.json")).unwrap();
+        let config = MtpConfig { hidden_layers: vec![7, 25], ..MtpConfig::from_json(&config).unwrap() };
+        (safetensors::serialize(all, None).unwrap(), config)
+    }
+
+    #[test]
+    fn states_within_the_target_are_fused_as_on_candle() {
+        let Some(path) = gguf_path() else {
+            return;
+        };
+        let ((bytes, config), source) = (fused(), crate::model::source::Source::open(&path).unwrap());
+        let mut target = NativeLlama::load(&source, 256, Some(2)).unwrap();
+        let mut module = NativeMtp::load_as(&bytes, &config, &target, MtpStorage::Bf16).unwrap();
+        let weights = LlamaWeights::load(&source, 256, WeightType::F32, &Device::Cpu, &mut |_, _| {}).unwrap();
+        let mut on_candle = CandleMtp::load(&bytes, &config, Arc::new(weights), 256).unwrap();
+        assert_eq!(module.tap(), Tap::new(vec![State::Normed, State::Behind(7), State::Behind(25)]));
+        assert_eq!(on_candle.tap(), module.tap());
+        target.set_tap(&module.tap()).unwrap();
+        let tokens = token_ids(41);
+        let hidden = target.forward(&tokens[..40], LogitRows::Last).unwrap().hidden;
+        assert_eq!(hidden.width(), 3 * 576);
+        let [ours, theirs] = [&mut module as &mut dyn MtpModule, &mut on_candle]
+            .map(|module| module.forward(&tokens[1..], &hidden).unwrap());
+        let apart = |a: &Rows, b: &Rows| {
+            let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+            let (a, b) = (a.as_slice(), b.as_slice());
+            squares(&mut a.iter().zip(b).map(|(a, b)| a - b)) / squares(&mut b.iter().copied())
+        };
+        assert!(apart(&ours.hidden, &theirs.hidden) < 1e-2, "{}", apart(&ours.hidden, &theirs.hidden));
+        assert!(apart(&ours.logits, &theirs.logits) < 1e-2, "{}", apart(&ours.logits, &theirs.logits));
+        // another order of the same states is another matter
+        let swap = |row: &[f32]| [&row[..576], &row[1152..], &row[576..1152]].concat();
+        let swapped = Rows::new(hidden.iter().flat_map(swap).collect(), hidden.width());
+        module.truncate(0).unwrap();
+        let wrong = module.forward(&tokens[1..], &swapped).unwrap();
+        assert!(apart(&wrong.hidden, &theirs.hidden) > 5e-2, "{}", apart(&wrong.hidden, &theirs.hidden));
+        // alone as together, and its own outputs are as wide as ever
+        module.truncate(0).unwrap();
+        let mut last = Rows::empty(1);
+        for (token, row) in tokens[1..].iter().zip(hidden.iter()) {
+            last = module.forward(&[*token], &Rows::new(row.to_vec(), hidden.width())).unwrap().logits;
+        }
+        assert!(last == ours.logits);
+        module.forward(&tokens[..1], &ours.hidden.last_row()).unwrap();
+        let narrow = Rows::new(vec![0.0; 2 * 576], 2 * 576);
+        assert!(matches!(module.forward(&tokens[..1], &narrow), Err(ModelError::Shape { .. })));
+        on_candle.forward(&tokens[..1], &narrow).unwrap_err();
+    }
+
+    #[test]
+    fn states_that_the_target_lacks_are_refused() {
+        let (_, mut config) = fused();
+        let Some(path) = gguf_path() else {
+            return;
+        };
+        let target = crate::model::source::Source::open(&path).unwrap().config().unwrap();
+        config.block_config(&target).unwrap();
+        config.hidden_layers = vec![7, 31];
+        let error = config.block_config(&target).unwrap_err().to_string();
+        assert!(error.contains("reads the state behind block 31, and the target has 30 blocks"), "{error}");
+        let many = String::from_utf8(std::fs::read(mtp_path("config.json")).unwrap()).unwrap();
+        let many = many.replacen('{', r#"{"hidden_layers": [1, 2, 3, 4, 5, 6, 7, 8, 9],"#, 1);
+        let error = MtpConfig::from_json(many.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("'hidden_layers' names 9 states"), "{error}");
     }
 }

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{
+    fuse::Fuse,
     kernel::{Encoding, LANES},
     layer::{BlockShape, Layer, NormWeight},
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
@@ -59,13 +60,21 @@ impl<'a> MtpFile<'a> {
         ids.into_iter().map(token).collect()
     }
 
-    pub(super) fn weights(&self) -> Result<MtpWeights, ModelError> {
+    /// The module's own, `layers` being the blocks of the target behind which its first one reads.
+    pub(super) fn weights(&self, layers: &[usize]) -> Result<MtpWeights, ModelError> {
         let d = self.shape.d_model;
+        let fuse = match layers.len() {
+            count if count > 0 && self.depth == 0 => {
+                Some(Fuse::new(layers, self.pack(count * d, &self.matrix("fuse", d, count * d)?)))
+            }
+            _ => None,
+        };
         let joined = self.matrix("eh_proj", d, 2 * d)?;
         let (embedding, hidden): (Vec<_>, Vec<_>) = joined.chunks_exact(2 * d).map(|row| row.split_at(d)).unzip();
         Ok(MtpWeights {
             embedding_norm: self.norm("enorm")?,
             hidden_norm: self.norm("hnorm")?,
+            fuse,
             from_embedding: self.pack(d, &embedding.concat()),
             from_hidden: self.pack(d, &hidden.concat()),
             layer: self.layer()?,

@@ -73,6 +73,7 @@ pub fn load_module(
     let reader = Reader { tensors: Tensors::new(source, (held, target.device()), config), config, hybrid };
     let d = config.d_model;
     let parts = MtpParts {
+        fuse: None,
         embedding_norm: reader.tensors.norm(&name("enorm"), d)?,
         hidden_norm: reader.tensors.norm(&name("hnorm"), d)?,
         project: reader.tensors.linear(&name("eh_proj"), d, 2 * d)?,
