@@ -3,12 +3,13 @@
 import hashlib
 import json
 import random
+import zlib
 from collections import Counter
 
 import numpy as np
 import torch
 
-from . import shards
+from . import shards, states
 
 
 def prompt_key(conversation):
@@ -19,39 +20,53 @@ def prompt_key(conversation):
 
 
 class Data:
-    """Conversations for training and validation; new shards are found when they are asked for."""
+    """Conversations for training and validation; new shards are found when they are asked for. Processes that train
+    together read different ones."""
 
-    def __init__(self, config, seed):
-        self.config, self.random = config, random.Random(seed)
+    def __init__(self, config, seed, ranks, wanted):
+        """`wanted` are the blocks behind which states are read (states.py)."""
+        self.config, self.random, self.ranks, self.wanted = config, random.Random(seed), ranks, wanted
         self.uses = Counter()     # shard -> times read
         self.seen = set()         # greedy prompts that were trained on: (prompt, shard) keeps a second pass possible
         listed = config.data / "excluded.json"   # too near to measured prompts (make_data stats)
         self.excluded = set(json.loads(listed.read_text())) if listed.exists() else set()
+
+    def paths(self):
+        """Shards that can be trained on: those whose states are there."""
+        there = shards.paths(self.config.data)
+        return [p for p in there if not self.wanted or states.path(self.config, self.wanted, p).exists()]
+
+    def read(self, path):
+        return shards.read(path, states.path(self.config, self.wanted, path) if self.wanted else None)
 
     def is_validation(self, conversation):
         return prompt_key(conversation) % self.config["train"]["validation_one_in"] == 0
 
     def next_pool(self):
         """Training conversations of the least used shards."""
-        there = shards.paths(self.config.data)
+        mine = lambda path: zlib.crc32(path.name.encode()) % self.ranks.size == self.ranks.rank
+        there = [path for path in self.paths() if mine(path)]
         self.random.shuffle(there)
         there.sort(key=lambda path: self.uses[path.name])
         pool = []
         for path in there[: self.config["train"]["pool_shards"]]:
             self.uses[path.name] += 1
-            for conversation in shards.read(path):
+            for conversation in self.read(path):
                 key = (prompt_key(conversation), conversation.temperature)
                 if self.is_validation(conversation) or conversation.task in self.excluded or (key in self.seen and self.uses[path.name] == 1):
                     continue
                 self.seen.add(key)
                 pool.append(conversation)
+        if not pool and all(self.uses[path.name] > 1 for path in there):   # all of it was passed over, twice
+            raise SystemExit(f"nothing to train on for process {self.ranks.rank + 1} of {self.ranks.size}: {len(there)} shards with states; "
+                             "run `make_data generate` and `states`, or train with fewer processes")
         return pool
 
     def validation(self, most):
         """The first `most` validation conversations, with no prompt twice."""
         found, keys = [], set()
-        for path in shards.paths(self.config.data):
-            for conversation in shards.read(path):
+        for path in self.paths():
+            for conversation in self.read(path):
                 key = prompt_key(conversation)
                 if self.is_validation(conversation) and key not in keys:
                     keys.add(key)
@@ -77,18 +92,22 @@ class Data:
 
 
 def tensors(batch, device):
-    """tokens [B, T], hidden [B, T, d] f32, answered [B, T] bool: rows whose next token the target chose as part of an answer."""
+    """tokens [B, T]; hidden [B, T, d] f32; layers [B, T, layers · d] f16, or nothing; answered [B, T] bool: rows whose next
+    token the target chose as part of an answer."""
     T = max(len(c.tokens) for c in batch)
     d = batch[0].hidden.shape[1]
     tokens = torch.zeros(len(batch), T, dtype=torch.long)
     hidden = torch.zeros(len(batch), T, d, dtype=torch.float16)
     answered = torch.zeros(len(batch), T, dtype=torch.bool)
+    layers = None if batch[0].layers is None else torch.zeros(len(batch), T, batch[0].layers.shape[1], dtype=torch.float16)
     for row, c in enumerate(batch):
         n = len(c.tokens)
         tokens[row, :n] = torch.from_numpy(c.tokens.astype(np.int64))
         hidden[row, :n] = torch.from_numpy(c.hidden.copy())
         answered[row, :n] = torch.from_numpy(c.roles == shards.ANSWER)
-    return tokens.to(device), hidden.to(device).float(), answered.to(device)
+        if layers is not None:
+            layers[row, :n] = torch.from_numpy(np.array(c.layers))
+    return tokens.to(device), hidden.to(device).float(), None if layers is None else layers.to(device), answered.to(device)
 
 
 def draft_vocab(config, size, vocab, specials):

@@ -15,7 +15,7 @@ from .data import draft_vocab
 from .target import Target
 
 LAYER = "mtp.layers.0."
-NAMES = {"enorm": "enorm", "hnorm": "hnorm", "proj": "eh_proj", "n1": "input_layernorm", "n2": "post_attention_layernorm", "norm": "shared_head.norm",
+NAMES = {"fuse": "fuse", "enorm": "enorm", "hnorm": "hnorm", "proj": "eh_proj", "n1": "input_layernorm", "n2": "post_attention_layernorm", "norm": "shared_head.norm",
          "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj",
          "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
 
@@ -29,6 +29,8 @@ def files(module, vocab):
     """(bf16, fp8) tensors by name."""
     bf16, fp8 = {}, {}
     for ours, theirs in names().items():
+        if ours not in module:   # no `fuse`
+            continue
         weight = module[ours].detach().float().cpu()
         bf16[theirs] = weight.bfloat16().contiguous()
         if weight.dim() == 1:
@@ -42,11 +44,13 @@ def files(module, vocab):
     return bf16, fp8
 
 
-def configuration(shape, vocab):
+def configuration(shape, vocab, layers):
+    """`layers` are the blocks behind which the target's stream is read besides its end."""
+    extra = dict(hidden_layers=layers, fused="hidden_state + fuse · [each of hidden_layers' states / its root mean square]") if layers else {}
     return dict(architectures=["LlamaMtp"], hidden_size=shape.hidden, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_dim,
                 intermediate_size=shape.inner, vocab_size=shape.vocab, draft_vocab_size=len(vocab), num_nextn_predict_layers=1, mtp_recurrent=True,
                 recurrent_hidden="module output after shared_head.norm", rms_norm_eps=shape.eps, rope_theta=shape.theta, concat_order=["embedding", "hidden"],
-                hidden_state="last layer output after the final norm (what the output head reads)", torch_dtype="bfloat16")
+                hidden_state="last layer output after the final norm (what the output head reads)", torch_dtype="bfloat16", **extra)
 
 
 def export(config, run, out):
@@ -61,7 +65,7 @@ def export(config, run, out):
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / ("mtp.safetensors" if name == "bf16" else "mtp.fp8.safetensors"), metadata={"format": "pt"})
         shape = Target(config["train"]["gguf"]).shape
-        (folder / "config.json").write_text(json.dumps(configuration(shape, vocab), indent=1) + "\n")
+        (folder / "config.json").write_text(json.dumps(configuration(shape, vocab, state.get("hidden_layers", [])), indent=1) + "\n")
     print(json.dumps(dict(run=run, **state["state"], draft_vocab=len(vocab), out=str(out))))
 
 

@@ -2,27 +2,72 @@
 
 Slot t reads the target's state h_t (after its final norm) and the embedding of x_{t+1}; its normed output
 y_t predicts x_{t+2} through the target's head. From depth 2 on the module's own output takes the place of h.
+To h_t a matrix, `fuse`, adds what the target's stream holds behind some of its blocks (EAGLE-3), where it has one.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-MATRICES = ("proj", "q", "k", "v", "o", "gate", "up", "down")
+torch._dynamo.config.recompile_limit = 64   # one for each depth, with gradients and without
+
 NORMS = ("enorm", "hnorm", "n1", "n2", "norm")
 
 
-@torch.compile(dynamic=True)   # one pass over memory instead of four
 def rms(x, weight, eps):
     return F.rms_norm(x.float(), weight.shape, weight, eps)
 
 
+# Compiled, what lies between two products passes memory once: half as many chain starts again per second of a CPU.
+@torch.compile(dynamic=True)
+def projection(hidden, embedded, hnorm, enorm, proj, eps, dtype):
+    both = torch.cat([rms(embedded, enorm, eps), rms(hidden, hnorm, eps)], -1)
+    return F.linear(both.to(dtype), proj.to(dtype)).float()
+
+
+@torch.compile(dynamic=True)
+def normed(x, weight, eps, dtype):
+    return rms(x, weight, eps).to(dtype)
+
+
+@torch.compile(dynamic=True)
+def rest_of_block(x, attended, o, n2, gate, up, down, norm, eps, dtype):
+    x = x + F.linear(attended, o.to(dtype))
+    b = rms(x, n2, eps).to(dtype)
+    inner = F.silu(F.linear(b, gate.to(dtype))) * F.linear(b, up.to(dtype))
+    return rms(x + F.linear(inner, down.to(dtype)), norm, eps)
+
+
+@torch.compile(dynamic=True)
+def attention(q, keys, values):
+    """q [B, heads, T, head_dim] over the first of `keys` causally; of the others each slot sees its own: a product each,
+    no matrix. (Plain products, because PyTorch's fused attention with a mask takes thrice the time on a CPU.)"""
+    B, heads, T, d = q.shape
+    kv = keys[0].shape[1]
+    grouped = (q * d**-0.5).view(B, kv, heads // kv, T, d)
+    together = lambda x: x.reshape(B, kv, -1, x.shape[-1])   # queries that share keys
+    scores = (together(grouped) @ keys[0].transpose(-1, -2)).view(B, kv, -1, T, T).float()
+    place = torch.arange(T, device=q.device)
+    scores = torch.where(place > place[:, None], float("-inf"), scores)
+    own = [(grouped * k.unsqueeze(2)).sum(-1, keepdim=True).float() for k in keys[1:]]
+    weights = torch.cat([scores, *own], -1).softmax(-1).to(q.dtype)
+    out = (together(weights[..., :T]) @ values[0]).view(grouped.shape)
+    for i, v in enumerate(values[1:]):
+        out = out + weights[..., T + i : T + i + 1] * v.unsqueeze(2)
+    return out.view(q.shape)
+
+
 class Module(nn.Module):
-    def __init__(self, shape):
+    def __init__(self, shape, layers):
+        """`layers` of the target are read besides its end."""
         super().__init__()
-        self.shape = s = shape
+        self.shape, self.layers = shape, layers
+        s = shape
         sizes = dict(proj=(s.hidden, 2 * s.hidden), q=(s.heads * s.head_dim, s.hidden), k=(s.kv_heads * s.head_dim, s.hidden), v=(s.kv_heads * s.head_dim, s.hidden),
                      o=(s.hidden, s.heads * s.head_dim), gate=(s.inner, s.hidden), up=(s.inner, s.hidden), down=(s.hidden, s.inner))
+        if layers:
+            sizes["fuse"] = (s.hidden, layers * s.hidden)
+        self.matrices = tuple(sizes)
         for name, size in sizes.items():
             self.register_parameter(name, nn.Parameter(torch.zeros(size)))
         for name in NORMS:
@@ -36,8 +81,11 @@ class Module(nn.Module):
                 getattr(self, name).copy_(weight)
             self.norm.copy_(target.norm)
 
-    def rms(self, x, weight):
-        return rms(x, weight, self.shape.eps)
+    def fed(self, hidden, layers, dtype):
+        """What slots read of the target: hidden [B, T, d], layers [B, T, layers · d], each of the states of unit mean square."""
+        if not self.layers:
+            return hidden
+        return hidden + F.linear(layers.to(dtype), self.matrix("fuse", dtype)).float()
 
     def matrix(self, name, dtype):
         return getattr(self, name).to(dtype)
@@ -50,13 +98,12 @@ class Module(nn.Module):
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
     def project(self, hidden, embedded, dtype):
-        both = torch.cat([self.rms(embedded, self.enorm), self.rms(hidden, self.hnorm)], -1)
-        return F.linear(both.to(dtype), self.matrix("proj", dtype)).float()
+        return projection(hidden, embedded, self.hnorm, self.enorm, self.proj, self.shape.eps, dtype)
 
     def attend(self, x, rows, past):
         """Attention of x [n, d], which lies at `rows` of the grid, over all slots of `past`; [n, d] before the output matrix."""
         s, dtype = self.shape, past.dtype
-        a = self.rms(x, self.n1).to(dtype)
+        a = normed(x, self.n1, s.eps, dtype)
         heads = lambda name, count: rows.grid(F.linear(a, self.matrix(name, dtype)).view(-1, count, s.head_dim))
         positions = past.positions()
         q = self.rotate(heads("q", s.heads), positions)
@@ -66,10 +113,7 @@ class Module(nn.Module):
 
     def finish(self, x, attended, dtype):
         """The rest of the block over rows; gives the normed output."""
-        x = x + F.linear(attended, self.matrix("o", dtype))
-        b = self.rms(x, self.n2).to(dtype)
-        inner = F.silu(F.linear(b, self.matrix("gate", dtype))) * F.linear(b, self.matrix("up", dtype))
-        return self.rms(x + F.linear(inner, self.matrix("down", dtype)), self.norm)
+        return rest_of_block(x, attended, self.o, self.n2, self.gate, self.up, self.down, self.norm, self.shape.eps, dtype)
 
 
 class Rows:
@@ -107,17 +151,5 @@ class Past:
         return torch.arange(self.T, device=self.device) + len(self.values)
 
     def read_by(self, q):
-        """Attention of q [B, heads, T, head_dim]. Own slots meet their chain alone: a product each, no matrix. (Plain
-        products, because PyTorch's fused attention with a mask takes thrice the time on a CPU.)"""
-        B, heads, T, d = q.shape
-        kv = self.keys[0].shape[1]
-        grouped = (q * d**-0.5).view(B, kv, heads // kv, T, d)
-        together = lambda x: x.reshape(B, kv, -1, x.shape[-1])   # queries that share keys
-        scores = (together(grouped) @ self.keys[0].transpose(-1, -2)).view(B, kv, -1, T, T).float()
-        scores = scores.masked_fill(torch.ones(T, T, dtype=torch.bool, device=q.device).triu(1), float("-inf"))
-        own = [(grouped * k.unsqueeze(2)).sum(-1, keepdim=True).float() for k in self.keys[1:]]
-        weights = torch.cat([scores, *own], -1).softmax(-1).to(q.dtype)
-        out = (together(weights[..., :T]) @ self.values[0]).view(grouped.shape)
-        for i, v in enumerate(self.values[1:]):
-            out = out + weights[..., T + i : T + i + 1] * v.unsqueeze(2)
-        return out.view(q.shape)
+        """Attention of q [B, heads, T, head_dim], whose depth is the last."""
+        return attention(q, self.keys, self.values)

@@ -22,14 +22,15 @@ class Conversation:
     hidden: np.ndarray   # [n, d] f16
     task: int            # line of the task file
     temperature: float
+    layers: np.ndarray | None = None   # [n, layers · d] f16, what states.py worked out
 
 
 def paths(data):
     return sorted(Path(data, "shards").glob("shard-*.safetensors"))
 
 
-def read(path):
-    """All conversations of a shard, as views of the mapped file."""
+def read(path, states=None):
+    """All conversations of a shard, as views of the mapped file, and of the file of states."""
     with open(path, "rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(memory[:8], "little")
@@ -41,5 +42,8 @@ def read(path):
             count = int(np.prod(entry["shape"]))
             array[name] = np.frombuffer(memory, dtype, count, 8 + size + entry["data_offsets"][0]).reshape(entry["shape"])
     starts = array["starts"]
-    return [Conversation(array["tokens"][a:b], array["roles"][a:b], array["hidden"][a:b], int(array["tasks"][i]), float(array["temperatures"][i]))
+    layers = np.load(states, mmap_mode="r") if states else None
+    assert layers is None or len(layers) == starts[-1], f"{states} is not of {path}; delete it and run `states` again"
+    return [Conversation(array["tokens"][a:b], array["roles"][a:b], array["hidden"][a:b], int(array["tasks"][i]), float(array["temperatures"][i]),
+                         None if layers is None else layers[a:b])
             for i, (a, b) in enumerate(zip(starts[:-1], starts[1:]))]

@@ -35,6 +35,13 @@ class Target:
                            eps=number("llama.attention.layer_norm_rms_epsilon"), theta=theta.contents() if theta else 10000.0)
 
     @property
+    def frequency_factors(self):
+        """What rotary frequencies are divided by (Llama 3); other scalings are not known here."""
+        scaling = self.reader.fields.get("llama.rope.scaling.type")
+        assert scaling is None or scaling.contents() == "none", f"rotary scaling '{scaling.contents()}' is not supported"
+        return self.tensor("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else 1.0
+
+    @property
     def specials(self):
         """Ids of control tokens."""
         return [i for i, kind in enumerate(self.reader.fields["tokenizer.ggml.token_type"].contents()) if kind == 3]

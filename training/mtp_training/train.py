@@ -2,25 +2,29 @@
 
     python -m mtp_training.train RUN [train.key=value …]
 
+(ranks.py says how several processes train together.)
+
 Constant learning rate until a file RUN/cooldown appears (it holds the number of tokens over which the rate
 falls to zero), or train.tokens is reached; so a run fits into whatever time there is, and new shards are
-picked up on the way. RUN/state.pt is written every train.save_minutes and read at the start.
+picked up on the way, once their states are there (states.py). RUN/state.pt is written every train.save_minutes and read at the start.
 """
 
 import json
 import random
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from . import data as dataset
+from . import data as dataset, states
 from .config import load
 from .export import names
-from .module import MATRICES, NORMS, Module, Past, Rows
+from .module import NORMS, Module, Past, Rows, rms
+from .ranks import Ranks
 from .target import Target
 
 
@@ -42,11 +46,28 @@ class Teacher:
         return self.head[torch.cat([self.frequent, drawn]).to(self.device)]
 
 
+def distributions(x, head, states):
+    """Logarithms of the drafter's, and the target's."""
+    return F.linear(x.to(head.dtype), head).float().log_softmax(-1), F.linear(states, head).float().softmax(-1)
+
+
+@torch.compile(dynamic=True)
+def compared(x, head, states):
+    """The loss, and its gradient for x."""
+    log_q, wanted = distributions(x, head, states)
+    return -(wanted * log_q).sum(), F.linear((log_q.exp() - wanted).to(head.dtype), head.T).float()
+
+
+def agreement(x, head, states):
+    log_q, wanted = distributions(x, head, states)
+    return (log_q.argmax(-1) == wanted.argmax(-1)).sum(), torch.minimum(log_q.exp(), wanted).sum()
+
+
 class SoftCrossEntropy(torch.autograd.Function):
     """Sum over rows of −Σ p log q, p being the target's at `states`. The gradient is formed in the forward pass, by
-    chunks that stay in cache."""
+    chunks."""
 
-    CHUNK = 256
+    CHUNK = 1024
     measures = True   # agreement and overlap too, which cost a tenth of the time
 
     @staticmethod
@@ -55,15 +76,11 @@ class SoftCrossEntropy(torch.autograd.Function):
         loss = hits = overlap = 0.0
         for i in range(0, len(x), SoftCrossEntropy.CHUNK):
             rows = slice(i, i + SoftCrossEntropy.CHUNK)
-            wanted = F.linear(states[rows], head).float().softmax(-1)
-            q = F.linear(x[rows].to(head.dtype), head).float().log_softmax(-1)
-            loss -= float(torch.linalg.vecdot(wanted, q).sum())
+            part, gradient[rows] = compared(x[rows], head, states[rows])
+            loss += float(part)
             if SoftCrossEntropy.measures:
-                hits += float((q.argmax(-1) == wanted.argmax(-1)).sum())
-            q.exp_()
-            if SoftCrossEntropy.measures:
-                overlap += float(torch.minimum(q, wanted).sum())
-            gradient[rows] = F.linear(q.sub_(wanted).to(head.dtype), head.T).float()
+                same, shared = agreement(x[rows], head, states[rows])
+                hits, overlap = hits + float(same), overlap + float(shared)
         ctx.save_for_backward(gradient)
         SoftCrossEntropy.last = (loss, hits, overlap, len(x))
         return torch.tensor(loss)
@@ -76,14 +93,14 @@ class SoftCrossEntropy(torch.autograd.Function):
 
 def unroll(module, teacher, batch, depth, head, device):
     """Per depth: (loss summed over rows, its parts). `head` holds the tokens that are compared."""
-    tokens, hidden, answered = dataset.tensors(batch, device)
+    tokens, hidden, layers, answered = dataset.tensors(batch, device)
     B, T = tokens.shape
     following = lambda grid, k: F.pad(grid, (0, k))[:, k:k + T]
     # chains start where the token after is one of an answer; the slots before lend them keys and values
     starts = Rows(following(answered, 1) & (torch.arange(T, device=device) < T - 1))
     slots = Rows(torch.ones_like(answered))
     past, out = Past(T, teacher.dtype, device), []
-    x = module.project(slots.of(hidden), F.embedding(slots.of(following(tokens, 1)), teacher.embedding), teacher.dtype)
+    x = module.project(slots.of(module.fed(hidden, layers, teacher.dtype)), F.embedding(slots.of(following(tokens, 1)), teacher.embedding), teacher.dtype)
     for k in range(1, depth + 1):
         if k > 1:
             # the chain that starts at t reads x_{t+k}
@@ -93,8 +110,8 @@ def unroll(module, teacher, batch, depth, head, device):
         current = module.finish(residual, starts.attended(o), teacher.dtype)
         # the target's word on x_{t+k+1} stands at t + k
         tested = starts.of(following(answered, k)).nonzero(as_tuple=True)[0]
-        states = hidden[starts.b[tested], starts.t[tested] + k]
-        loss = SoftCrossEntropy.apply(current[tested], head, states.to(teacher.dtype))
+        theirs = hidden[starts.b[tested], starts.t[tested] + k]
+        loss = SoftCrossEntropy.apply(current[tested], head, theirs.to(teacher.dtype))
         out.append((loss, SoftCrossEntropy.last))
     return out
 
@@ -102,33 +119,36 @@ def unroll(module, teacher, batch, depth, head, device):
 def ridge_projection(module, target, teacher, pool, device):
     """The projection under which the copied block sees about what the target's last layer sees: its input is not stored,
     so the final state itself, scaled to the residual stream's size, stands in for it."""
-    tokens, hidden, _ = dataset.tensors(pool[:48], device)
+    tokens, hidden, _, _ = dataset.tensors(pool[:48], device)
     keep = tokens[:, 1:] != 0
-    e = module.rms(F.embedding(tokens[:, 1:], teacher.embedding).float(), module.enorm)[keep]
-    h, goal = module.rms(hidden[:, :-1], module.hnorm)[keep], hidden[:, 1:][keep]
+    e = rms(F.embedding(tokens[:, 1:], teacher.embedding), module.enorm, module.shape.eps)[keep]
+    h, goal = rms(hidden[:, :-1], module.hnorm, module.shape.eps)[keep], hidden[:, 1:][keep]
     both = torch.cat([e, h], -1)
     gram = both.T @ both + 10.0 * torch.eye(both.shape[1], device=device)
     with torch.no_grad():
         module.proj.copy_(torch.linalg.solve(gram, both.T @ goal).T)
 
 
-def initialise(module, target, teacher, config, pool, device):
+def initialise(module, target, teacher, config, pool, device, wanted):
     first = config["train"]["init"]
     if first == "layer":
         module.start_from(target)
         ridge_projection(module, target, teacher, pool, device)
         return
-    tensors = load_file(Path(__file__).resolve().parents[2] / first)
+    file = Path(__file__).resolve().parents[2] / first
+    tensors, read = load_file(file), json.loads((file.parent / "config.json").read_text()).get("hidden_layers", [])
+    assert not read or read == wanted, f"{first} reads the states behind blocks {read}, and train.hidden_layers stand for {wanted}"
     with torch.no_grad():
         for ours, theirs in names().items():
-            getattr(module, ours).copy_(tensors[theirs].float())
+            if hasattr(module, ours) and (ours != "fuse" or read):   # `fuse` starts at zero where the earlier module has none
+                getattr(module, ours).copy_(tensors[theirs].float())
 
 
 class Optimisers:
     """Muon for matrices (Jordan et al., 2024), AdamW for norms."""
 
     def __init__(self, module, train):
-        matrices, norms = ([getattr(module, n) for n in group] for group in (MATRICES, NORMS))
+        matrices, norms = ([getattr(module, n) for n in group] for group in (module.matrices, NORMS))
         if train["optimizer"] == "muon":
             self.parts = [torch.optim.Muon(matrices, lr=train["lr"], weight_decay=train["weight_decay"], momentum=0.95, nesterov=True, adjust_lr_fn="match_rms_adamw"),
                           torch.optim.AdamW(norms, lr=train["lr"], betas=(0.9, 0.95), weight_decay=0.0)]
@@ -190,30 +210,35 @@ class Run:
     def __init__(self, config, folder):
         train = config["train"]
         self.config, self.train, self.folder = config, train, folder
+        self.ranks = Ranks()
         self.device = torch.device(train["device"])
-        torch.manual_seed(train["seed"])
         torch.set_num_threads(train["threads"])
-        self.data = dataset.Data(config, train["seed"])
         self.target = Target(config["train"]["gguf"])
-        self.log = Log(folder / "log.jsonl")
-        self.state = dict(step=0, tokens=0, cooldown_from=None, cooldown_tokens=None)
+        self.log = Log(folder / "log.jsonl") if self.ranks.first else lambda **line: None
         saved = folder / "state.pt"
         resumed = torch.load(saved, weights_only=False) if saved.exists() else None
-        self.vocab, frequent = (resumed["vocab"], resumed["frequent"]) if resumed else self._vocab()
-        self.frequent = frequent
-        self.teacher = Teacher(self.target, self.vocab, frequent, train["temperature"], self.device)
-        self.module = Module(self.target.shape).to(self.device)
+        self.state = resumed["state"] if resumed else dict(step=0, tokens=0, cooldown_from=None, cooldown_tokens=None)
+        # a run goes on with the layers that it began with
+        self.wanted = resumed.get("hidden_layers", []) if resumed else states.behind(config, self.target.layers)
+        seed = f"{train['seed']} {self.ranks.rank} {self.state['step']}"   # what is drawn after a stop is drawn anew
+        torch.manual_seed(zlib.crc32(seed.encode()))
+        self.data = dataset.Data(config, seed, self.ranks, self.wanted)
+        self.vocab, self.frequent = map(self.ranks.same, (resumed["vocab"], resumed["frequent"]) if resumed else self._vocab())
+        self.teacher = Teacher(self.target, self.vocab, self.frequent, train["temperature"], self.device)
+        self.module = Module(self.target.shape, len(self.wanted)).to(self.device)
         self.optimisers = Optimisers(self.module, train)
         self.held = self.data.validation(train["validation_conversations"])
         if resumed:
             self.module.load_state_dict(resumed["module"])
             self.optimisers.restore(resumed["optimisers"])
-            self.state, self.data.uses = resumed["state"], resumed["uses"]
-            self.log(event="resumed", **self.state)
+            self.data.uses = resumed["uses"]
+            self.log(event="resumed", **self.state, hidden_layers=self.wanted)
         else:
-            initialise(self.module, self.target, self.teacher, config, self.data.next_pool(), self.device)
+            initialise(self.module, self.target, self.teacher, config, self.data.next_pool(), self.device, self.wanted)
             self.data.uses.clear()
             self.data.seen.clear()
+        for parameter in self.module.parameters():
+            self.ranks.same(parameter.data)
 
     def _vocab(self):
         vocab, counts = dataset.draft_vocab(self.config, self.train["draft_vocab"], self.target.shape.vocab, self.target.specials)
@@ -224,16 +249,23 @@ class Run:
         return vocab, frequent
 
     def save(self):
-        state = dict(module=self.module.state_dict(), optimisers=self.optimisers.state(), state=self.state, uses=self.data.uses, vocab=self.vocab, frequent=self.frequent)
+        """Called in all processes at once: each knows how often it read its own shards."""
+        for uses in self.ranks.told_by_all(self.data.uses):
+            self.data.uses |= uses   # the larger count
+        if not self.ranks.first:
+            return
+        state = dict(module=self.module.state_dict(), optimisers=self.optimisers.state(), state=self.state, uses=self.data.uses, vocab=self.vocab, frequent=self.frequent, hidden_layers=self.wanted)
         temporary = self.folder / "state.part"
         torch.save(state, temporary)
         temporary.rename(self.folder / "state.pt")
 
-    def depth(self):
-        """The schedule names the tokens from which a depth is reached; most batches go one less deep than is allowed."""
+    def depth(self, batch):
+        """Of a step's batch. The schedule names the tokens from which a depth is reached; most batches go one less deep
+        than is allowed. The same in all processes, so that none waits long."""
         allowed = 1 + sum(self.state["tokens"] >= t for t in self.train["deeper_at_tokens"])
         weights = self.train["depth_weights"][allowed - 1]
-        return random.choices(range(1, allowed + 1), weights)[0]
+        drawn = random.Random(f"{self.train['seed']} {self.state['step']} {batch}")
+        return drawn.choices(range(1, allowed + 1), weights)[0]
 
     def rate(self):
         """Warm-up, constant, then linear to zero."""
@@ -250,42 +282,46 @@ class Run:
         return warm * train["lr"] * max(0.0, left)
 
     def validate(self, event="validation"):
+        if not self.ranks.first:
+            return
         SoftCrossEntropy.measures = True
         self.log(event=event, **self.state, **validate(self.module, self.teacher, self.data, self.config, self.held, self.device))
 
     def loop(self):
         train, state = self.train, self.state
         started = saved = validated = time.time()
-        begun, sums, rows = state["tokens"], [], 0
+        begun, sums, rows, batches = state["tokens"], [], 0, 0
         if state["step"] == 0:
             self.validate("start")
+        lr, due = self.ranks.told([self.rate(), 0.0])
         while True:
             for batch in self.data.batches(self.data.next_pool(), train["batch_tokens"]):
-                lr = self.rate()
                 if lr <= 0:
                     self.validate("final")
                     return self.save()
                 SoftCrossEntropy.measures = state["step"] % train["log_steps"] == 0
                 head = self.teacher.subset(train["rare_tokens"])
-                parts = unroll(self.module, self.teacher, batch, self.depth(), head, self.device)
+                parts = unroll(self.module, self.teacher, batch, self.depth(batches), head, self.device)
                 loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
                 (loss / train["step_rows"]).backward()
                 if SoftCrossEntropy.measures:
                     add(sums, parts)
-                rows += parts[0][1][3]
-                state["tokens"] += parts[0][1][3]
-                if rows < train["step_rows"]:
+                rows, batches = rows + parts[0][1][3], batches + 1
+                if rows < train["step_rows"] / self.ranks.size:
                     continue
+                rows = self.ranks.add_up(self.module.parameters(), rows)
                 for p in self.module.parameters():
                     p.grad.mul_(train["step_rows"] / rows)
                 norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), train["clip"])
                 self.optimisers.step(lr)
-                rows, state["step"] = 0, state["step"] + 1
+                state["tokens"], state["step"] = state["tokens"] + rows, state["step"] + 1
+                rows = batches = 0
+                lr, due = self.ranks.told([self.rate(), float(time.time() - saved > 60 * train["save_minutes"])])
                 if state["step"] % train["log_steps"] == 0:
                     rate = (state["tokens"] - begun) / (time.time() - started)
                     self.log(event="train", **state, lr=lr, norm=float(norm), tokens_per_s=rate, reads=sum(self.data.uses.values()), **figures(sums))
                     sums = []  # of one step in so many
-                if time.time() - saved > 60 * train["save_minutes"]:
+                if due:
                     self.save()
                     saved = time.time()
                 if time.time() - validated > 60 * train["validate_minutes"]:
@@ -295,7 +331,6 @@ class Run:
 
 if __name__ == "__main__":
     configuration = load(sys.argv[2:])
-    random.seed(configuration["train"]["seed"])
     where = configuration.runs / sys.argv[1]
     where.mkdir(exist_ok=True)
     Run(configuration, where).loop()
