@@ -95,8 +95,10 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let hidden = target.forward(&tokens[..ctx], LogitRows::Last)?.hidden;
     let prefill = started.elapsed();
     let (mut module, info) = mtp.unzip();
+    // what a draft reads: the module's own state, as from the second of a round on; of a borrowing one the target's
+    let mut read = hidden.last_row();
     if let Some(module) = module.as_mut().filter(|module| !module.borrows()) {
-        module.forward(&tokens[1..=ctx], &hidden)?;
+        read = module.forward(&tokens[1..=ctx], &hidden)?.hidden.last_row();
     }
     let threads = target.spec().threads;
     let weights = Stream::new(threads, usize::try_from(target.pass_bytes()).unwrap_or(0));
@@ -121,7 +123,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         }
         if let Some(module) = &mut module {
             module.borrow(target.as_ref())?; // as before each draft: the timed passes ran and were cut away
-            let took = time_draft(module.as_mut(), tokens[ctx], &hidden.last_row())?;
+            let took = time_draft(module.as_mut(), tokens[ctx], &read)?;
             if keep {
                 drafts.push(took);
             }

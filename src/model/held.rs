@@ -60,8 +60,8 @@ impl<'a> Tensors<'a> {
         Ok(linear)
     }
 
-    /// Embedding and head, `[v, d]` each: one where they are tied. They are to be read before all else: while a matrix is
-    /// widened it takes room twice, and these are the largest.
+    /// Embedding and head, `[v, d]` each: one where they are tied. They are to be read before smaller
+    /// ones: while a matrix is widened it takes room twice.
     pub(super) fn embedding_and_head(&self, config: &LlamaConfig) -> Result<[Linear; 2], ModelError> {
         let (v, d) = (config.vocab, config.d_model);
         let embedding = self.linear("token_embd.weight", v, d)?;

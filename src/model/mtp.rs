@@ -12,6 +12,7 @@ use super::block::{Linear, Place, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::fuse::Fuse;
 use super::llama::{to_tensor, without_first};
+use super::stack::ids;
 use super::{Forward, ModelError, MtpModule, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
@@ -54,6 +55,23 @@ pub trait Embedding: Send + Sync {
     /// # Errors
     /// [`ModelError::Vocabulary`] for a token that is none.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError>;
+}
+
+/// An embedding that a module or head brings along.
+pub(super) struct OwnEmbedding {
+    pub(super) table: Linear, // [v, d]
+    pub(super) vocab: usize,
+    pub(super) device: Device,
+}
+
+impl Embedding for OwnEmbedding {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        self.table.rows(&ids(tokens, self.vocab, &self.device)?)
+    }
 }
 
 /// What a module has of its own, norms as they are stored.
@@ -215,7 +233,9 @@ impl MtpModule for CandleMtp {
 
     fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
         if spec.feed == Feed::Layers {
-            return Err(ModelError::Unsupported("this module fuses no layers; it reads one hidden state".into()));
+            return Err(ModelError::Unsupported(
+                "which layers a module fuses is its own: feed it post-norm or pre-norm".into(),
+            ));
         }
         self.parts = self.stored.meant(spec.norm)?;
         self.spec = *spec;

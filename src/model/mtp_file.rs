@@ -92,6 +92,12 @@ impl MtpConfig {
         }
     }
 
+    /// Blocks of the target behind which the module of this depth reads: those behind the first read that one's output.
+    #[must_use]
+    pub fn layers_of(&self, depth: usize) -> &[usize] {
+        if depth == 0 { &self.hidden_layers } else { &[] }
+    }
+
     /// The conventions it was trained with.
     #[must_use]
     pub fn spec(&self) -> MtpSpec {
@@ -206,12 +212,10 @@ impl CandleMtp {
             up: file.linear("mlp.up_proj", c.ffn, d)?,
             down: file.linear("mlp.down_proj", d, c.ffn)?,
         };
-        let layers = &config.hidden_layers;
+        let layers = config.layers_of(depth);
         let fuse = match layers.len() {
-            count if count > 0 && depth == 0 => {
-                Some(Fuse::new(layers, file.linear("fuse", d, count * d)?, (d, c.norm_eps), &device)?)
-            }
-            _ => None,
+            0 => None,
+            count => Some(Fuse::new(layers, file.linear("fuse", d, count * d)?, (d, c.norm_eps), &device)?),
         };
         let parts = MtpParts {
             fuse,

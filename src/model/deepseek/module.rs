@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
+use super::DeepSeekWeights;
 use super::reader::Reader;
-use super::{DeepSeekWeights, ids};
 use crate::model::ModelError;
 use crate::model::block::Linear;
 use crate::model::config::LlamaConfig;
 use crate::model::held::{Held, Tensors};
-use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
+use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared, OwnEmbedding};
 use crate::model::source::Source;
 use crate::protocol::{MtpSpec, TokenId};
 
@@ -64,23 +64,6 @@ pub(in crate::model) fn check_modules(source: &Source, config: &LlamaConfig) -> 
 /// Embeddings and heads that a file brings for a module: 0 to 2, copies of the target's counted.
 pub(in crate::model) fn own_tables(source: &Source, config: &LlamaConfig, index: usize) -> u64 {
     ["embed_tokens", "shared_head_head"].iter().filter(|part| source.has(&name(config, index, part))).count() as u64
-}
-
-/// An embedding of a module's own.
-struct OwnEmbedding {
-    rows: Linear,
-    vocab: usize,
-    device: Device,
-}
-
-impl Embedding for OwnEmbedding {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        self.rows.rows(&ids(tokens, self.vocab, &self.device)?)
-    }
 }
 
 /// A module with an empty cache, and the bytes of tables that no other module or target holds.
@@ -167,7 +150,7 @@ fn load(
     let (rows, head) = (own("embed_tokens", "token_embd.weight")?, own("shared_head_head", output)?);
     let rows_bytes = rows.as_ref().map_or(0, Linear::bytes);
     let embedding: Arc<dyn Embedding> = match rows {
-        Some(rows) => Arc::new(OwnEmbedding { rows, vocab: v, device: target.device.clone() }),
+        Some(rows) => Arc::new(OwnEmbedding { table: rows, vocab: v, device: target.device.clone() }),
         None => Arc::clone(target) as _,
     };
     let (head, head_bytes) = heads.head(head)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use super::config::StatesNorm;
 use super::plan::Plan;
@@ -10,8 +10,7 @@ use crate::model::block::{Block, Linear, PairOrder, Place, RmsNorm, Rope};
 use crate::model::cache::KvCache;
 use crate::model::config::LlamaConfig;
 use crate::model::llama::{to_tensor, without_first};
-use crate::model::mtp::Embedding;
-use crate::model::stack::ids;
+use crate::model::mtp::{Embedding, OwnEmbedding};
 use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
@@ -70,23 +69,6 @@ pub struct CandleEagle {
     spec: MtpSpec,
     cache: KvCache,
     held: Option<usize>,
-}
-
-/// An embedding that a head brings along.
-struct OwnEmbedding {
-    table: Linear, // [v, d]
-    vocab: usize,
-    device: Device,
-}
-
-impl Embedding for OwnEmbedding {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        self.table.rows(&ids(tokens, self.vocab, &self.device)?)
-    }
 }
 
 impl CandleEagle {

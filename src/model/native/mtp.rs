@@ -217,7 +217,7 @@ impl NativeMtp {
             ctx_len: target.cache.shape().ctx_len,
         };
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
-        let (stored, spec) = (Arc::new(file.weights(&config.hidden_layers)?), config.spec());
+        let (stored, spec) = (Arc::new(file.weights(config.layers_of(depth))?), config.spec());
         Ok(Self {
             weights: stored.meant(spec.norm),
             stored,
@@ -346,7 +346,9 @@ impl MtpModule for NativeMtp {
 
     fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
         if spec.feed == Feed::Layers {
-            return Err(ModelError::Unsupported("this module fuses no layers; it reads one hidden state".into()));
+            return Err(ModelError::Unsupported(
+                "which layers a module fuses is its own: feed it post-norm or pre-norm".into(),
+            ));
         }
         self.weights = self.stored.meant(spec.norm);
         self.spec = *spec;

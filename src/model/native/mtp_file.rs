@@ -60,14 +60,12 @@ impl<'a> MtpFile<'a> {
         ids.into_iter().map(token).collect()
     }
 
-    /// The module's own, `layers` being the blocks of the target behind which its first one reads.
+    /// The module's own, `layers` being the blocks of the target behind which it reads.
     pub(super) fn weights(&self, layers: &[usize]) -> Result<MtpWeights, ModelError> {
         let d = self.shape.d_model;
         let fuse = match layers.len() {
-            count if count > 0 && self.depth == 0 => {
-                Some(Fuse::new(layers, self.pack(count * d, &self.matrix("fuse", d, count * d)?)))
-            }
-            _ => None,
+            0 => None,
+            count => Some(Fuse::new(layers, self.pack(count * d, &self.matrix("fuse", d, count * d)?))),
         };
         let joined = self.matrix("eh_proj", d, 2 * d)?;
         let (embedding, hidden): (Vec<_>, Vec<_>) = joined.chunks_exact(2 * d).map(|row| row.split_at(d)).unzip();
