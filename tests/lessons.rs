@@ -101,7 +101,7 @@ fn record_the_lessons() {
         threads: None,
         ctx_len: None,
         mtp: Some(MtpRecipe {
-            name: "smollm2-135m-mtp (fp8)".into(),
+            name: "smollm2-135m-mtp-2 (fp8)".into(),
             sha256: sum(&weights),
             weights: weights.into(),
             config: std::fs::read(mtp.join("config.json")).unwrap().into(),

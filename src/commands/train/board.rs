@@ -85,6 +85,7 @@ impl Board {
             "train" | "validation" | "start" | "final" => {
                 format!("{}: step {step}, {tokens} tokens, {tokens_per_s:.0}/s, rate {lr:.1e}", self.title)
             }
+            "states" => format!("{}: {tokens} tokens run again, {tokens_per_s:.0}/s", self.title),
             "progress" | "shard" | "done" => format!(
                 "{}: {conversations} by one process, {answer_tokens} answer tokens, {answer_tokens_per_s:.0}/s",
                 self.title

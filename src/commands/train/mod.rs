@@ -66,7 +66,7 @@ fn recipe(folder: &Path) -> Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("cannot open {}", folder.display()))
 }
 
-fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 5] {
+fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 6] {
     let cooldown = (args.tokens as f64 * COOLDOWN) as u64;
     let text = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>();
     let mut train = text(&[RUN]);
@@ -81,6 +81,7 @@ fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 5] {
         step("prompts", "make_data", vec!["tasks".to_owned(), tasks], Some(work.join("data/tasks.jsonl"))),
         step("conversations", "make_data", vec!["generate".to_owned(), threads], None),
         step("check", "make_data", text(&["stats"]), None),
+        step("states", "states", vec![format!("train.threads={}", args.threads)], None),
         step("training", "train", train, None),
         step("export", "export", vec![RUN.to_owned(), out.display().to_string()], None),
     ]
