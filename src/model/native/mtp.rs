@@ -17,8 +17,8 @@ use super::{
     layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
     llama::{NativeLlama, Weights},
     load::check_shape,
-    matrix::{Bits, Matrix},
-    mtp_file::MtpFile,
+    matrix::Matrix,
+    mtp_file::{MtpFile, draft_head},
     turn::{transpose, untranspose},
 };
 use crate::{
@@ -105,19 +105,6 @@ fn block_shape(config: &MtpConfig) -> BlockShape {
         d_ff: config.intermediate_size,
         eps: config.rms_norm_eps,
     }
-}
-
-/// The target's head, cut down to `rows`.
-fn draft_head(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matrix, ModelError> {
-    let head = target.head.select(&target.cpu, rows);
-    let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
-    let weights = head.rows() * head.k();
-    if storage == MtpStorage::Bf16 || head.bytes() < weights {
-        return Ok(head); // exact, or as small as it gets
-    }
-    let mut numbers = vec![0.0; weights];
-    numbers.chunks_exact_mut(head.k()).enumerate().for_each(|(index, row)| head.row(index, row));
-    Ok(Matrix::quantise(&target.cpu, head.k(), &numbers, Bits::Four))
 }
 
 impl NativeMtp {
