@@ -46,7 +46,7 @@ pub mod tokenizer;
 
 pub use error::ModelError;
 pub use row_by_row::RowByRow;
-pub use rows::Rows;
+pub use rows::{Rows, Shelf};
 pub use tap::{State, Tap};
 
 use self::gemma4::Lent;

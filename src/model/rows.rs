@@ -1,10 +1,57 @@
 //! A matrix of `f32` rows: what crosses the model seams.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 /// `len` rows of `width` values, row after row.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Rows {
     data: Vec<f32>,
     width: usize,
+    /// Values at the end of `data` that are no rows.
+    spare: usize,
+    /// Where `data` goes when it is not needed any more.
+    home: Option<Shelf>,
+}
+
+/// Keeps the memory of rows for the next ones. A model that gives large rows again and again, of another
+/// number each time, writes them to the same place, which the caches hold, and clears nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf(Arc<Mutex<Vec<f32>>>);
+
+impl Shelf {
+    /// `len` rows of `width` values, to be overwritten: what they hold is what the last ones held.
+    #[must_use]
+    pub fn rows(&self, len: usize, width: usize) -> Rows {
+        let mut data = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if data.len() < len * width {
+            data.resize(len * width, 0.0);
+        }
+        let spare = data.len() - len * width;
+        Rows { data, width, spare, home: Some(self.clone()) }
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        if let Some(Shelf(shelf)) = self.home.take() {
+            let mut shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
+            if shelf.len() < self.data.len() {
+                *shelf = std::mem::take(&mut self.data);
+            }
+        }
+    }
+}
+
+impl Clone for Rows {
+    fn clone(&self) -> Self {
+        Self::of(self.as_slice().to_vec(), self.width)
+    }
+}
+
+impl PartialEq for Rows {
+    fn eq(&self, other: &Self) -> bool {
+        self.width == other.width && self.as_slice() == other.as_slice()
+    }
 }
 
 impl Rows {
@@ -15,25 +62,29 @@ impl Rows {
     #[must_use]
     pub fn new(data: Vec<f32>, width: usize) -> Self {
         assert!(width > 0 && data.len().is_multiple_of(width), "{} values are no rows of {width}", data.len());
-        Self { data, width }
+        Self::of(data, width)
+    }
+
+    fn of(data: Vec<f32>, width: usize) -> Self {
+        Self { data, width, spare: 0, home: None }
     }
 
     /// No rows yet, of the given width.
     #[must_use]
     pub fn empty(width: usize) -> Self {
-        Self { data: Vec::new(), width }
+        Self::of(Vec::new(), width)
     }
 
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.data.len().checked_div(self.width).unwrap_or(0)
+        self.as_slice().len().checked_div(self.width).unwrap_or(0)
     }
 
     /// Whether there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.data.is_empty()
+        self.as_slice().is_empty()
     }
 
     /// Values per row.
@@ -48,30 +99,43 @@ impl Rows {
     /// When there is no such row.
     #[must_use]
     pub fn row(&self, index: usize) -> &[f32] {
-        &self.data[index * self.width..(index + 1) * self.width]
+        &self.as_slice()[index * self.width..(index + 1) * self.width]
     }
 
     /// The last row.
     #[must_use]
     pub fn last(&self) -> Option<&[f32]> {
-        self.data.chunks_exact(self.width.max(1)).next_back()
+        self.as_slice().chunks_exact(self.width.max(1)).next_back()
     }
 
     /// The last row alone.
     #[must_use]
     pub fn last_row(&self) -> Self {
-        Self { data: self.last().map(<[f32]>::to_vec).unwrap_or_default(), width: self.width }
+        Self::of(self.last().map(<[f32]>::to_vec).unwrap_or_default(), self.width)
     }
 
     /// All rows, one after the other.
     pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
-        self.data.chunks_exact(self.width.max(1))
+        self.as_slice().chunks_exact(self.width.max(1))
     }
 
     /// All values, row after row.
     #[must_use]
     pub fn as_slice(&self) -> &[f32] {
-        &self.data
+        &self.data[..self.data.len() - self.spare]
+    }
+
+    /// All values, row after row, to be changed.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+        let end = self.data.len() - self.spare;
+        &mut self.data[..end]
+    }
+
+    /// Nothing behind the rows.
+    fn trim(&mut self) {
+        self.data.truncate(self.data.len() - self.spare);
+        self.spare = 0;
     }
 
     /// Appends the first `count` rows of `other`, which must be of the same width.
@@ -80,7 +144,8 @@ impl Rows {
     /// When widths differ or `other` has fewer rows.
     pub fn extend(&mut self, other: &Self, count: usize) {
         assert_eq!(self.width, other.width, "rows of different widths");
-        self.data.extend_from_slice(&other.data[..count * other.width]);
+        self.trim();
+        self.data.extend_from_slice(&other.as_slice()[..count * other.width]);
     }
 
     /// Appends all rows of `other`; the first ones appended give the width.
@@ -88,7 +153,7 @@ impl Rows {
     /// # Panics
     /// When widths differ.
     pub fn append(&mut self, other: &Self) {
-        if self.data.is_empty() {
+        if self.is_empty() {
             self.width = other.width;
         }
         self.extend(other, other.len());
@@ -100,7 +165,7 @@ impl Rows {
     /// When there are fewer.
     #[must_use]
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
-        Self { data: self.data[rows.start * self.width..rows.end * self.width].to_vec(), width: self.width }
+        Self::of(self.as_slice()[rows.start * self.width..rows.end * self.width].to_vec(), self.width)
     }
 
     /// A copy of some rows, in this order.
@@ -109,12 +174,14 @@ impl Rows {
     /// When there is no such row.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
-        Self { data: rows.iter().flat_map(|row| self.row(*row)).copied().collect(), width: self.width }
+        let data = rows.iter().flat_map(|row| self.row(*row)).copied().collect();
+        Self::of(data, self.width)
     }
 
     /// Removes all rows.
     pub fn clear(&mut self) {
         self.data.clear();
+        self.spare = 0;
     }
 }
 
@@ -130,5 +197,23 @@ mod tests {
         assert_eq!(rows.as_slice(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         rows.clear();
         assert!(rows.is_empty() && rows.last().is_none());
+    }
+
+    #[test]
+    fn a_shelf_lends_one_memory_and_shows_nothing_of_it_behind_the_rows() {
+        let shelf = Shelf::default();
+        let mut wide = shelf.rows(3, 2);
+        wide.as_mut_slice().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let (place, copy) = (wide.as_slice().as_ptr(), wide.clone());
+        drop(wide);
+        let mut narrow = shelf.rows(1, 2);
+        assert_eq!((narrow.as_slice().as_ptr(), narrow.len(), narrow.last()), (place, 1, Some(&[1.0, 2.0][..])));
+        assert_eq!(narrow, Rows::new(vec![1.0, 2.0], 2));
+        narrow.append(&Rows::new(vec![7.0, 8.0], 2));
+        assert_eq!(narrow.as_slice(), [1.0, 2.0, 7.0, 8.0]);
+        assert_eq!(shelf.rows(2, 2).as_slice(), [0.0; 4], "lent out is lent out");
+        assert_eq!(copy.slice(1..3), copy.select(&[1, 2]));
+        narrow.clear();
+        assert!(narrow.is_empty() && narrow.iter().next().is_none());
     }
 }

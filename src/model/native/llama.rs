@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     model::{
-        Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Tap, check_path, source::Source,
+        Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Shelf, Tap, check_path,
+        source::Source,
     },
     protocol::TokenId,
 };
@@ -77,6 +78,7 @@ pub struct NativeLlama {
     scratch: Scratch,
     head_acts: Acts,
     tap: Tap,
+    shelf: Shelf,
 }
 
 /// Hidden states of a pass.
@@ -117,7 +119,7 @@ impl NativeLlama {
 
     pub(super) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
         let (scratch, head_acts) = (Scratch::default(), Acts::default());
-        Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default() }
+        Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default(), shelf: Shelf::default() }
     }
 
     /// Runs one pass at the end of the cache.
@@ -209,16 +211,20 @@ impl NativeLlama {
             LogitRows::Last => tokens.len().saturating_sub(1),
         };
         let mut stats = Vec::new();
-        let mut logits = vec![0.0; (tokens.len() - from) * vocab];
+        let count = tokens.len() - from;
+        let mut logits = match count {
+            0..=MAX_ROWS => self.shelf.rows(count, vocab),
+            _ => Rows::new(vec![0.0; count * vocab], vocab),
+        };
         let parts = hidden[from * tiles..].chunks(MAX_ROWS * tiles);
-        for (hidden, logits) in parts.zip(logits.chunks_mut(MAX_ROWS * vocab)) {
+        for (hidden, logits) in parts.zip(logits.as_mut_slice().chunks_mut(MAX_ROWS * vocab)) {
             self.logits(hidden, logits, &mut stats);
         }
         let hidden = match states {
             0 => Rows::new(hidden.into_flattened(), d),
             _ => Rows::new(tapped.into_flattened(), states * d),
         };
-        Ok(Forward { logits: Rows::new(logits, vocab), hidden, stats })
+        Ok(Forward { logits, hidden, stats })
     }
 }
 
