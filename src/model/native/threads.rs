@@ -2,8 +2,9 @@
 //!
 //! More threads than pay are worse than useless: on a machine whose cores are taken by neighbours a
 //! pool waits for threads that do not run. So one thread and all of them are timed in turns on the
-//! passes that decoding is made of, and all are taken only where they are clearly faster. Which bits
-//! are computed does not depend on the answer.
+//! passes that decoding is made of, and all are taken only where they are clearly faster. A neighbour may
+//! take a core for a moment only, and the choice holds for long: so where one thread wins, that must show
+//! again after a pause. Which bits are computed does not depend on the answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,12 @@ const TURNS: usize = 7;
 
 /// Rows of the passes that are timed: a plain round and a verification.
 const ROWS: [usize; 2] = [1, 4];
+
+/// Times that one thread must win to be taken.
+const TRIES: usize = 3;
+
+/// Pause between them.
+const PAUSE: Duration = Duration::from_millis(120);
 
 /// All threads must be faster by this factor to be taken.
 const CLEARLY: f64 = 0.93;
@@ -37,6 +44,20 @@ pub(super) fn choose(model: &mut NativeLlama) -> Result<(), ModelError> {
     if model.spec().threads == 1 || model.spec().ctx_len < ROWS.iter().sum() {
         return Ok(());
     }
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        if all_pay(model, &mut spare)? {
+            return Ok(());
+        }
+    }
+    swap(model, &mut spare);
+    Ok(())
+}
+
+/// Whether all threads, which `model` has, are clearly faster than the one of `spare`.
+fn all_pay(model: &mut NativeLlama, spare: &mut Pool) -> Result<bool, ModelError> {
     let mut times = [Vec::new(), Vec::new()]; // all threads, one thread
     for turn in 0..=TURNS {
         for times in &mut times {
@@ -44,14 +65,11 @@ pub(super) fn choose(model: &mut NativeLlama) -> Result<(), ModelError> {
             if turn > 0 {
                 times.push(took);
             }
-            swap(model, &mut spare);
+            swap(model, spare);
         }
     }
     let [all, one] = times.map(median);
-    if all.as_secs_f64() > CLEARLY * one.as_secs_f64() {
-        swap(model, &mut spare);
-    }
-    Ok(())
+    Ok(all.as_secs_f64() <= CLEARLY * one.as_secs_f64())
 }
 
 fn swap(model: &mut NativeLlama, spare: &mut Pool) {
