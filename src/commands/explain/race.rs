@@ -1,7 +1,8 @@
 //! Draft lengths against each other, the automatic one among them, on one engine.
 //!
 //! Honest on a shared machine: every prompt is answered with every choice before the next prompt comes,
-//! in an order that rotates, so that all choices see the same machine.
+//! in an order that is drawn anew, so that all choices see the same machine and none always follows the same other; and a prompt's time is the median of
+//! its repeats, so that a moment in which somebody else had the machine decides nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +10,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{DraftLenArg, ExplainArgs};
-use draftscope::headless::{Driver, Outcome};
+use draftscope::headless::{Driver, Outcome, Spread};
 use draftscope::model::load::Recipe;
 use draftscope::protocol::{Command, DraftLenMode, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use super::{Suite, prompt, say, write};
@@ -33,19 +36,21 @@ struct Report {
 #[derive(Serialize)]
 struct Row {
     category: String,
-    /// Tokens per second, one for each choice.
+    /// Tokens of all prompts ÷ the sum of each prompt's median decode time, one for each choice.
     tokens_per_second: Vec<Option<f64>>,
     tokens_per_round: Vec<Option<f64>>,
     /// The fixed k of most tokens per second.
     best_fixed: Option<String>,
     /// Automatic ÷ best fixed.
     auto_over_best: Option<f64>,
+    /// The same two choices, each repeat by itself.
+    auto_over_best_by_repeat: Option<Spread>,
     /// Automatic ÷ plain (k = 0).
     auto_over_plain: Option<f64>,
 }
 
-/// Sums by category and choice.
-type Sums = BTreeMap<String, Vec<LaneStats>>;
+/// One prompt's answers: by choice, what each repeat counted.
+type Answers = Vec<Vec<LaneStats>>;
 
 pub(super) fn run(
     args: &ExplainArgs,
@@ -56,14 +61,15 @@ pub(super) fn run(
 ) -> Result<ExitCode> {
     let mode = if choices.contains(&DraftLenArg::Auto) { DraftLenMode::Auto } else { DraftLenMode::Fixed };
     let driver = Driver::new(super::super::spawn(recipe, Settings { draft_len_mode: mode, ..settings })?);
-    let mut race = Race { args, choices, driver, sums: Sums::new(), different: 0, answers: 0 };
+    let prompts = suite.iter().map(|(category, _)| (category.clone(), vec![Vec::new(); choices.len()])).collect();
+    let mut race = Race { args, choices, driver, prompts, different: 0, answers: 0 };
     for choice in choices {
         race.answer(*choice, &suite[0].1)?; // warm-up
     }
     for repeat in 0..args.repeat as usize {
         say(&format!("race {} of {}", repeat + 1, args.repeat));
-        for (index, (category, text)) in suite.iter().enumerate() {
-            race.prompt(category, text, repeat + index)?;
+        for (index, (_, text)) in suite.iter().enumerate() {
+            race.prompt(index, text, repeat * suite.len() + index)?;
         }
     }
     super::super::tell_notices(&race.driver, &Outcome::Answered);
@@ -74,20 +80,18 @@ struct Race<'a> {
     args: &'a ExplainArgs,
     choices: &'a [DraftLenArg],
     driver: Driver,
-    sums: Sums,
+    /// Category and answers of each prompt of the suite.
+    prompts: Vec<(String, Answers)>,
     different: usize,
     answers: usize,
 }
 
 impl Race<'_> {
-    fn prompt(&mut self, category: &str, text: &str, turn: usize) -> Result<()> {
-        let count = self.choices.len();
+    fn prompt(&mut self, prompt: usize, text: &str, turn: usize) -> Result<()> {
         let mut first: Option<Vec<TokenId>> = None;
-        for place in 0..count {
-            let index = (place + turn) % count;
+        for index in order(self.choices.len(), turn) {
             let (stats, tokens) = self.answer(self.choices[index], text)?;
-            let sums = self.sums.entry(category.to_owned()).or_insert_with(|| vec![LaneStats::default(); count]);
-            sums[index].merge(&stats);
+            self.prompts[prompt].1[index].push(stats);
             self.answers += 1;
             self.different += usize::from(*first.get_or_insert_with(|| tokens.clone()) != tokens);
         }
@@ -108,11 +112,12 @@ impl Race<'_> {
     }
 
     fn report(&self) -> Report {
-        let mut all = vec![LaneStats::default(); self.choices.len()];
-        for sums in self.sums.values() {
-            all.iter_mut().zip(sums).for_each(|(all, part)| all.merge(part));
+        let mut categories: BTreeMap<&str, Vec<&Answers>> = BTreeMap::new();
+        for (category, answers) in &self.prompts {
+            categories.entry(category).or_default().push(answers);
         }
-        let rows = self.sums.iter().map(|(category, sums)| self.row(category, sums));
+        let all: Vec<&Answers> = self.prompts.iter().map(|(_, answers)| answers).collect();
+        let rows = categories.iter().map(|(category, prompts)| self.row(category, prompts));
         Report {
             choices: self.choices.iter().map(|choice| name(*choice)).collect(),
             repeats: self.args.repeat,
@@ -122,25 +127,55 @@ impl Race<'_> {
         }
     }
 
-    fn row(&self, category: &str, sums: &[LaneStats]) -> Row {
-        let speeds: Vec<Option<f64>> = sums.iter().map(LaneStats::tokens_per_second).collect();
-        let of = |wanted: DraftLenArg| {
-            let index = self.choices.iter().position(|choice| *choice == wanted)?;
-            speeds[index]
+    fn row(&self, category: &str, prompts: &[&Answers]) -> Row {
+        let speeds: Vec<Option<f64>> = (0..self.choices.len()).map(|choice| speed(prompts, choice, None)).collect();
+        let place = |wanted: DraftLenArg| self.choices.iter().position(|choice| *choice == wanted);
+        let fixed = (0..speeds.len()).filter(|choice| self.choices[*choice] != DraftLenArg::Auto);
+        let best = fixed.max_by(|a, b| speeds[*a].unwrap_or(0.0).total_cmp(&speeds[*b].unwrap_or(0.0)));
+        let over = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a / b);
+        let auto_over = |other: Option<usize>| over(speeds[place(DraftLenArg::Auto)?], speeds[other?]);
+        let by_repeat = |best: usize| {
+            let auto = place(DraftLenArg::Auto)?;
+            let once = |repeat| over(speed(prompts, auto, Some(repeat)), speed(prompts, best, Some(repeat)));
+            Spread::of((0..self.args.repeat as usize).filter_map(once).collect())
         };
-        let fixed = self.choices.iter().zip(&speeds).filter(|(choice, _)| **choice != DraftLenArg::Auto);
-        let best = fixed.max_by(|a, b| a.1.unwrap_or(0.0).total_cmp(&b.1.unwrap_or(0.0)));
-        let auto = of(DraftLenArg::Auto);
-        let over = |other: Option<f64>| auto.zip(other).map(|(auto, other)| auto / other);
         Row {
             category: category.to_owned(),
-            best_fixed: best.map(|(choice, _)| name(*choice)),
-            auto_over_best: over(best.and_then(|(_, speed)| *speed)),
-            auto_over_plain: over(of(DraftLenArg::Fixed(0))),
-            tokens_per_round: sums.iter().map(LaneStats::mean_tokens_per_round).collect(),
+            best_fixed: best.map(|best| name(self.choices[best])),
+            auto_over_best: auto_over(best),
+            auto_over_best_by_repeat: best.and_then(by_repeat),
+            auto_over_plain: auto_over(place(DraftLenArg::Fixed(0))),
+            tokens_per_round: (0..self.choices.len()).map(|choice| tokens_per_round(prompts, choice)).collect(),
             tokens_per_second: speeds,
         }
     }
+}
+
+/// 0 to `count` − 1 in an order that `turn` decides (Fisher and Yates), the same in every race.
+fn order(count: usize, turn: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let mut chance = ChaCha8Rng::seed_from_u64(turn as u64);
+    for last in (1..count).rev() {
+        order.swap(last, chance.next_u32() as usize % (last + 1));
+    }
+    order
+}
+
+/// Tokens per second of these prompts with one choice: of one repeat, or with each prompt's median time.
+fn speed(prompts: &[&Answers], choice: usize, repeat: Option<usize>) -> Option<f64> {
+    let (mut tokens, mut us) = (0.0, 0.0);
+    for repeats in prompts.iter().filter_map(|answers| answers.get(choice)) {
+        let counted = repeats.iter().enumerate().filter(|(index, _)| repeat.is_none_or(|wanted| wanted == *index));
+        us += Spread::of(counted.map(|(_, stats)| stats.decode_us() as f64).collect())?.median;
+        tokens += repeats.first()?.committed() as f64; // every repeat is the same text
+    }
+    (us > 0.0).then(|| tokens * 1e6 / us)
+}
+
+fn tokens_per_round(prompts: &[&Answers], choice: usize) -> Option<f64> {
+    let mut sum = LaneStats::default();
+    prompts.iter().filter_map(|answers| answers.get(choice)).flatten().for_each(|stats| sum.merge(stats));
+    sum.mean_tokens_per_round()
 }
 
 fn name(choice: DraftLenArg) -> String {
@@ -155,16 +190,18 @@ fn text(report: &Report) -> String {
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let heads = report.choices.iter().fold(String::new(), |heads, name| heads + &format!("{name:>9}"));
     // writing to a String cannot fail
-    let _ = writeln!(out, "tokens/s     {heads}   best fixed   auto ÷ best   auto ÷ plain");
+    let _ = writeln!(out, "tokens/s     {heads}   best fixed   auto ÷ best (by repeat)   auto ÷ plain");
     for row in &report.categories {
         let speeds = row.tokens_per_second.iter();
         let speeds = speeds.fold(String::new(), |speeds, v| speeds + &format!("{:>9}", number(*v, 1)));
+        let by_repeat =
+            row.auto_over_best_by_repeat.map(|s| format!(" ({:.2}–{:.2})", s.min, s.max)).unwrap_or_default();
         let _ = writeln!(
             out,
-            "{:<13}{speeds} {:>12} {:>13} {:>14}",
+            "{:<13}{speeds} {:>12} {:>25} {:>14}",
             row.category,
             row.best_fixed.as_deref().unwrap_or("–"),
-            number(row.auto_over_best, 3),
+            number(row.auto_over_best, 3) + &by_repeat,
             number(row.auto_over_plain, 3)
         );
     }
