@@ -140,7 +140,8 @@ pub struct ModelArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Decoding")]
 pub struct DecodeArgs {
-    /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s
+    /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s, ending
+    /// each draft where another token would not pay
     #[arg(short, long = "draft-len", value_name = "auto|K", default_value = "2", value_parser = parse_draft_len)]
     pub k: DraftLenArg,
     /// How drafts are judged; exact, rejection and block are lossless, the others change the text

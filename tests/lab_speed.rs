@@ -252,6 +252,35 @@ fn the_engine_measures_chooses_and_says_why() {
 }
 
 #[test]
+fn drafts_that_the_engine_ends_change_no_text() {
+    let memory = Arc::new(OneMemory::default());
+    let (events, _) = automatic(DrafterKind::EarlyExit, Arc::clone(&memory));
+    let header = events.iter().find_map(|kind| match kind {
+        EventKind::Started { header } => Some(header),
+        _ => None,
+    });
+    // rows at a quarter of a pass, so long that no short check contradicts
+    let verify_us = (0..9).map(|rows| 1e5 * (1.0 + 0.25 * f64::from(rows))).collect();
+    let costs = Costs { verify_us, draft_us: 1e4, settle_us: 0.0, overhead_us: 0.0 };
+    memory.remember(&CostKey::of(header.unwrap()), &costs);
+    let (events, auto) = automatic(DrafterKind::EarlyExit, memory);
+    assert_told(&events);
+    let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len));
+    assert!(are_ended, "no draft was ended");
+    for kind in &events {
+        if let EventKind::DraftStopped { q, p_min, .. } = kind {
+            assert!(q < p_min && *p_min <= 1.0, "{kind:?}");
+        }
+    }
+    let plain = answer(
+        &mut driver(tiny::Tiny::new(3).recipe(), Settings { draft_len: 0, ..settings(DrafterKind::EarlyExit, 120) }),
+        "the thin inn",
+    );
+    let ids = |answer: &Answer| answer.tokens.iter().map(|t| t.piece.id).collect::<Vec<_>>();
+    assert_eq!(ids(&auto), ids(&plain));
+}
+
+#[test]
 fn automatic_and_fixed_change_live_and_hopeless_drafts_end_in_plain_decoding() {
     let files = tiny::Tiny::new(3);
     let mut driver = driver(files.recipe(), Settings { draft_len: 4, ..settings(DrafterKind::Random, 200) });

@@ -107,6 +107,7 @@ impl Auto {
         let settings = control.settings();
         let was_active = self.active;
         self.active = self.may_choose(&settings, decoder.drafts_trees(), outbox);
+        decoder.set_guide(None);
         if !self.active {
             return;
         }
@@ -121,6 +122,7 @@ impl Auto {
         }
         let Choice { draft_len, change } = policy.choose();
         decoder.set_draft_len(draft_len as u8);
+        decoder.set_guide(Some(policy.guide(draft_len)));
         if let Some(change) = change {
             control.note_draft_len(draft_len as u8);
             outbox.send(
@@ -179,7 +181,10 @@ impl Auto {
             (_, EventKind::RoundStarted { draft_len, .. }) => {
                 self.seen = Seen { asked: (*draft_len).into(), ..Seen::default() };
             }
-            (_, EventKind::Drafted { took_us, .. }) => {
+            (_, EventKind::Drafted { top, took_us, .. }) => {
+                if let Some(sure) = self.seen.sure.get_mut(self.seen.drafted) {
+                    *sure = top.top.first().map(|best| best.prob);
+                }
                 self.seen.drafted += 1;
                 self.seen.draft_us += *took_us as f64;
             }

@@ -9,8 +9,8 @@
 
 use serde::Serialize;
 
-use crate::protocol::{Costs, ProbedDraft, TokenId};
-use crate::speculate::policy::{Policy, Seen};
+use crate::protocol::{Costs, MAX_DRAFT_LEN, ProbedDraft, TokenId};
+use crate::speculate::policy::{Guide, Policy, Seen};
 
 use super::Answer;
 
@@ -25,8 +25,19 @@ pub struct Recording {
     chains: Vec<Vec<ProbedDraft>>,
 }
 
+/// What a simulated round is asked to draft.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// k.
+    pub draft_len: usize,
+    /// Probability below which a draft is left out, and ends the chain.
+    pub p_min: f32,
+    /// What ends the chain besides, where the engine chooses.
+    pub guide: Option<Guide>,
+}
+
 /// What one simulated round did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Played {
     /// k asked.
     pub asked: usize,
@@ -38,6 +49,8 @@ pub struct Played {
     pub accepted: usize,
     /// Tokens committed.
     pub committed: usize,
+    /// The drafter's probability of each draft, where it has one.
+    pub sure: [Option<f32>; MAX_DRAFT_LEN as usize],
 }
 
 /// Sums over simulated rounds.
@@ -72,6 +85,25 @@ pub struct RankTally {
     pub by_rank: [u64; RANKS],
 }
 
+impl Asked {
+    /// Drafts of a chain that are proposed, and whether one more was made and left out.
+    fn end(&self, chain: &[ProbedDraft]) -> (usize, bool) {
+        let mut reach = 1.0;
+        for (made, draft) in chain.iter().enumerate() {
+            let guided = self.guide.as_ref().zip(draft.q);
+            if made > 0 && guided.is_some_and(|(guide, _)| !guide.goes_on(made, reach)) {
+                return (made, false);
+            }
+            let p_min = guided.map_or(0.0, |(guide, _)| guide.p_min(made, reach)).max(self.p_min);
+            if draft.q.is_some_and(|q| q < p_min) {
+                return (made, true);
+            }
+            reach *= guided.map_or(1.0, |(guide, q)| guide.chance(q));
+        }
+        (chain.len(), false)
+    }
+}
+
 impl Recording {
     /// From an answer of a probe run; none when it is another kind of run or was cut short.
     #[must_use]
@@ -103,12 +135,12 @@ impl Recording {
         self.chains.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Plays the answer with the k that `choose` gives for each round, told what the last one did.
-    pub fn play(&self, p_min: f32, choose: &mut dyn FnMut(Option<Played>) -> usize) -> Simulated {
+    /// Plays the answer with what `choose` asks of each round, told what the last one did.
+    pub fn play(&self, choose: &mut dyn FnMut(Option<Played>) -> Asked) -> Simulated {
         let mut sum = Simulated::default();
         let (mut at, mut last, mut waiting) = (0, None, 0);
         while at + 1 < self.tokens.len() {
-            let played = self.round(at, choose(last), p_min);
+            let played = self.round(at, &choose(last));
             sum.add(&played, &mut waiting);
             at += played.committed;
             last = Some(played);
@@ -119,20 +151,22 @@ impl Recording {
     /// Plays the answer with one k.
     #[must_use]
     pub fn fixed(&self, draft_len: usize, p_min: f32) -> Simulated {
-        self.play(p_min, &mut |_| draft_len)
+        self.play(&mut |_| Asked { draft_len, p_min, guide: None })
     }
 
-    fn round(&self, at: usize, asked: usize, p_min: f32) -> Played {
+    fn round(&self, at: usize, asked: &Asked) -> Played {
         if self.chains[at].iter().any(|draft| draft.row.is_some()) {
-            return self.tree(at, asked);
+            return self.tree(at, asked.draft_len);
         }
-        let sure = |draft: &&ProbedDraft| draft.q.is_none_or(|q| q >= p_min);
-        let drafts = self.chains[at].iter().take(asked).take_while(sure);
-        let drafted = drafts.clone().count();
-        let dropped = usize::from(drafted < asked.min(self.chains[at].len()));
+        let chain = &self.chains[at][..asked.draft_len.min(self.chains[at].len())];
+        let (drafted, dropped) = asked.end(chain);
         let rest = &self.tokens[at + 1..];
-        let accepted = drafts.zip(rest).take_while(|(draft, token)| draft.token.id == **token).count();
-        Played { asked, drafted, dropped, accepted, committed: (accepted + 1).min(rest.len()) }
+        let drafts = &chain[..drafted];
+        let accepted = drafts.iter().zip(rest).take_while(|(draft, token)| draft.token.id == **token).count();
+        let mut sure = <[Option<f32>; MAX_DRAFT_LEN as usize]>::default();
+        sure.iter_mut().zip(drafts).for_each(|(sure, draft)| *sure = draft.q);
+        let committed = (accepted + 1).min(rest.len());
+        Played { asked: asked.draft_len, drafted, dropped: dropped.into(), accepted, committed, sure }
     }
 
     /// A round with the tree that was recorded at its anchor.
@@ -146,7 +180,8 @@ impl Recording {
         while let Some(next) = rest.get(accepted).and_then(|token| child(row, token)) {
             (row, accepted) = (next + 1, accepted + 1);
         }
-        Played { asked, drafted: nodes.len(), dropped: 0, accepted, committed: (accepted + 1).min(rest.len()) }
+        let committed = (accepted + 1).min(rest.len());
+        Played { asked, drafted: nodes.len(), accepted, committed, ..Played::default() }
     }
 
     /// How often the drafter's candidates held the target's choice, by depth.
@@ -248,14 +283,15 @@ pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
             let draft_us = (played.drafted + played.dropped) as f64 * costs.draft_us + late;
             let verify_us = costs.verify_us.get(played.drafted).copied().unwrap_or_default();
             let round_us = draft_us + verify_us + costs.overhead_us;
-            let Played { asked, drafted, dropped, accepted, .. } = played;
-            policy.observe(&Seen { asked, drafted, dropped, accepted, draft_us, verify_us, round_us });
+            let Played { asked, drafted, dropped, accepted, sure, .. } = played;
+            policy.observe(&Seen { asked, drafted, dropped, accepted, sure, draft_us, verify_us, round_us });
         };
-        let played = recording.play(0.0, &mut |last| {
+        let played = recording.play(&mut |last| {
             if let Some(last) = last {
                 observe(&mut policy, last);
             }
-            policy.choose().draft_len
+            let draft_len = policy.choose().draft_len;
+            Asked { draft_len, p_min: 0.0, guide: Some(policy.guide(draft_len)) }
         });
         sum.merge(&played);
     }

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use super::SpecError;
 use super::distribution::Distribution;
-use super::drafter::{DraftCtx, Drafter, NoDrafter};
+use super::drafter::{Course, DraftCtx, Drafter, NoDrafter, Stopped};
 use super::draws::SeededDraws;
+use super::policy::Guide;
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};
@@ -43,6 +44,8 @@ pub struct Decoder {
     notices: Vec<String>,
     /// Drafts of the next round, in place of the drafter's.
     proposal: Option<Vec<TokenId>>,
+    /// What ends drafts before k.
+    guide: Option<Guide>,
     /// Whether it was told in this turn that the context has no room for k drafts.
     told_short: bool,
     /// Whether it was told that this target verifies no trees.
@@ -64,6 +67,7 @@ impl Decoder {
             clock: Duration::ZERO,
             notices: Vec::new(),
             proposal: None,
+            guide: None,
             told_short: false,
             told_refusal: false,
         };
@@ -84,6 +88,12 @@ impl Decoder {
     /// Takes another k; in force from the next round on.
     pub fn set_draft_len(&mut self, draft_len: u8) {
         self.settings.draft_len = draft_len;
+    }
+
+    /// Has drafts end where this finds that another token would not pay; none = at k. In force from the next
+    /// round on.
+    pub fn set_guide(&mut self, guide: Option<Guide>) {
+        self.guide = guide;
     }
 
     /// Whether a tree is drafted: asked for, and not declined by the target.
@@ -259,8 +269,8 @@ impl Decoder {
             let took_us = watch.lap();
             watch.held(emit(drafted(round, index, draft, took_us)));
         });
-        if let Some((token, q)) = stopped {
-            let (index, token, p_min) = (drafts.len() as u8, bare(token), self.settings.drafting.p_min);
+        if let Some(Stopped { token, q, p_min }) = stopped {
+            let (index, token) = (drafts.len() as u8, bare(token));
             let took_us = watch.lap();
             watch.held(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
         }
@@ -282,7 +292,7 @@ impl Decoder {
         draft_len: usize,
         limit: usize,
         tell: &mut dyn FnMut(usize, &Draft),
-    ) -> (Vec<Draft>, Option<(TokenId, f32)>) {
+    ) -> (Vec<Draft>, Option<Stopped>) {
         let round_ctx = round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len));
         let mut ctx = DraftCtx {
             round: round_ctx,
@@ -292,6 +302,7 @@ impl Decoder {
             target: self.target.as_mut(),
             on_draft: tell,
             limit,
+            course: self.guide.clone().filter(|_| self.settings.drafting.tree.is_none()).map(Course::new),
             drafts: Vec::new(),
             stopped: None,
         };

@@ -139,7 +139,7 @@ impl Knob {
                 return Command::SetDrafter { drafter: settings.drafter };
             }
             Self::Mode if auto => {
-                settings.draft_len_mode = DraftLenMode::Fixed;
+                fix(settings);
                 return Command::SetDraftLen { draft_len: settings.draft_len };
             }
             Self::Mode => {
@@ -147,7 +147,9 @@ impl Knob {
                 return Command::SetAutoDraftLen;
             }
             Self::DraftLen => {
-                settings.draft_len_mode = DraftLenMode::Fixed;
+                if auto {
+                    fix(settings);
+                }
                 settings.draft_len =
                     settings.draft_len.saturating_add_signed(if up { 1 } else { -1 }).min(MAX_DRAFT_LEN);
                 return Command::SetDraftLen { draft_len: settings.draft_len };
@@ -188,6 +190,12 @@ fn other_convention(convention: Convention, now: Option<&str>, up: bool) -> Opti
         [None].into_iter().chain(convention.names().iter().copied().map(Some)).collect();
     let at = names.iter().position(|name| *name == now).unwrap_or(0);
     names[(at + if up { 1 } else { names.len() - 1 }) % names.len()]
+}
+
+/// From the engine's choice to one k: that is the most a round may draft, too much for every round.
+fn fix(settings: &mut Settings) {
+    settings.draft_len_mode = DraftLenMode::Fixed;
+    settings.draft_len = settings.draft_len.min(Settings::default().draft_len);
 }
 
 fn is_auto(settings: &Settings) -> bool {

@@ -1,16 +1,17 @@
 //! Timing the parts of a round before the first one, in seconds.
 //!
-//! Every turn times all widths and a round of drafts one after the other, so that a machine that changes
-//! its speed changes all of them; the first turn is a warm-up and dropped. Invariant: target and drafter
-//! are as they were before. Drafts are timed only while nothing is committed, because a drafter cannot
-//! be forked; later their cost is learnt from rounds.
+//! Every turn times all widths one after the other, so that a machine that changes its speed changes all of
+//! them; the first turn is a warm-up and dropped. What is timed are rounds, while nothing is committed: a
+//! pass behind drafts finds less of its weights in a cache than one behind another pass, and that is what
+//! each costs in use. Widths that the drafter's rounds do not reach, and all of them later on, are timed as
+//! passes alone, on a copy of the target. Invariant: target and drafter are as they were before.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::Decoder;
 use crate::model::{Checkpoint, LogitRows, Model};
-use crate::protocol::{Costs, EventKind, Settings, TokenId};
+use crate::protocol::{Costs, Drafting, EventKind, Settings, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::policy::rising;
 use crate::speculate::report::prediction;
@@ -20,9 +21,12 @@ const ROWS: usize = 9;
 /// Tokens of the prompt that is read for the purpose, when nothing is committed.
 const PROMPT: usize = 96;
 /// Turns at most; time runs out first on slow machines.
-const TURNS: usize = 25;
-/// Drafts of one timed round.
-const CHAIN: u8 = 4;
+const TURNS: usize = 18;
+/// Steps that lead through all widths: another order in each turn, since what a pass costs depends on what
+/// ran before it.
+const STEPS: [usize; 6] = [1, 2, 4, 5, 7, 8];
+/// Rounds without drafts in a row; the first comes behind drafts and is not timed.
+const PLAIN_RUN: usize = 3;
 /// Plain rounds that the drafter then catches up on.
 const PLAIN: usize = 16;
 /// Cost of a draft relative to one row where it could not be timed.
@@ -39,6 +43,16 @@ pub struct MeasuredCosts {
     pub costs: Costs,
     /// Whether the machine did the same all the time, so that they are worth keeping.
     pub is_steady: bool,
+}
+
+/// What one round took, in microseconds.
+#[derive(Default)]
+struct Took {
+    rows: usize,
+    verify: f64,
+    drafts: u32,
+    draft: f64,
+    round: f64,
 }
 
 /// Times of all turns, in microseconds.
@@ -77,10 +91,8 @@ impl Decoder {
             if turn > 1 && Instant::now() >= until {
                 break;
             }
-            self.time_passes(target.as_mut(), &tokens, &mut times)?;
-            if is_new {
-                times.draft.extend(self.time_drafts(CHAIN)?);
-            }
+            let reached = if is_new { self.time_rounds(turn, &mut times)? } else { [false; ROWS] };
+            self.time_passes(target.as_mut(), &tokens, &reached, &mut times)?;
             if turn == 0 {
                 times = Times::default();
             }
@@ -91,9 +103,38 @@ impl Decoder {
         Ok(times)
     }
 
-    fn time_passes(&self, target: &mut dyn Model, tokens: &[TokenId], times: &mut Times) -> Result<(), SpecError> {
+    /// Times a round of each k; the widths that came about.
+    fn time_rounds(&mut self, turn: usize, times: &mut Times) -> Result<[bool; ROWS], SpecError> {
+        let mut reached = [false; ROWS];
+        for index in 0..ROWS {
+            let draft_len = (index * STEPS[turn % STEPS.len()] + turn) % ROWS;
+            for run in 0..if draft_len == 0 { PLAIN_RUN } else { 1 } {
+                let took = self.time_round(draft_len as u8)?;
+                if took.rows != draft_len + 1 || (draft_len == 0 && run == 0) {
+                    continue;
+                }
+                reached[draft_len] = true;
+                times.verify[draft_len].push(took.verify);
+                times.overhead.push(took.round - took.verify - took.draft);
+                // the first draft behind plain rounds pays for catching up
+                if draft_len > 1 {
+                    times.draft.push(took.draft / f64::from(took.drafts));
+                }
+            }
+        }
+        Ok(reached)
+    }
+
+    fn time_passes(
+        &self,
+        target: &mut dyn Model,
+        tokens: &[TokenId],
+        reached: &[bool; ROWS],
+        times: &mut Times,
+    ) -> Result<(), SpecError> {
         let since = target.checkpoint()?;
-        for rows in 1..=ROWS.min(target.spec().ctx_len.saturating_sub(since.len)) {
+        let widest = ROWS.min(target.spec().ctx_len.saturating_sub(since.len));
+        for rows in (1..=widest).filter(|rows| !reached[rows - 1]) {
             let started = Instant::now();
             let out = black_box(target.forward(&tokens[..rows], LogitRows::All)?);
             times.verify[rows - 1].push(micros(started));
@@ -106,39 +147,47 @@ impl Decoder {
         Ok(())
     }
 
-    /// Runs a round of `draft_len` drafts; microseconds per draft, none when nothing was proposed.
-    fn time_drafts(&mut self, draft_len: u8) -> Result<Option<f64>, SpecError> {
+    /// Runs a round of `draft_len` drafts, whatever p-min says; nothing where there is no room.
+    fn time_round(&mut self, draft_len: u8) -> Result<Took, SpecError> {
+        let mut took = Took::default();
         if !self.has_room() {
-            return Ok(None);
+            return Ok(took);
         }
-        self.settings = Settings { draft_len, probe_depth: 0, ..self.settings };
-        let (mut count, mut took, mut told) = (0u32, 0u64, Vec::new());
+        let drafting = Drafting { p_min: 0.0, ..self.settings.drafting };
+        self.settings = Settings { draft_len, probe_depth: 0, drafting, ..self.settings };
+        let mut told = Vec::new();
+        let before = self.clock;
         self.round(&mut |event| {
             match event {
                 EventKind::Drafted { took_us, .. } => {
-                    count += 1;
-                    took += took_us;
+                    took.drafts += 1;
+                    took.draft += took_us as f64;
+                }
+                EventKind::Scored { rows, verify_us, .. } => {
+                    (took.rows, took.verify) = (rows.len(), verify_us as f64);
                 }
                 EventKind::Notice { message } => told.push(message),
                 _ => {}
             }
             Duration::ZERO
         })?;
+        took.round = self.clock.saturating_sub(before).as_secs_f64() * 1e6;
         self.notices.extend(told); // for whoever listens after the timing
-        Ok((count > 0).then(|| took as f64 / f64::from(count)))
+        Ok(took)
     }
 
     /// What the drafter pays for each token that it has to catch up on.
     fn time_settling(&mut self, usual: &mut [f64], until: Instant) -> Result<f64, SpecError> {
         let mut rounds = 0;
         while rounds < PLAIN && self.has_room() && (rounds < 2 || Instant::now() < until) {
-            self.time_drafts(0)?;
+            self.time_round(0)?;
             rounds += 1;
         }
-        let (Some(usual), Some(late)) = (lower(usual), self.time_drafts(1)?) else {
+        let late = self.time_round(1)?;
+        let Some(usual) = lower(usual).filter(|_| late.drafts > 0) else {
             return Ok(0.0);
         };
-        Ok((late - usual).max(0.0) / rounds.max(1) as f64)
+        Ok((late.draft - usual).max(0.0) / rounds.max(1) as f64)
     }
 
     /// As if nothing had been read.

@@ -40,6 +40,7 @@ impl Decoder {
             clock: Duration::ZERO,
             notices: Vec::new(),
             proposal: None,
+            guide: None,
             told_short: self.told_short,
             told_refusal: self.told_refusal,
         })

@@ -23,6 +23,7 @@ pub use random::RandomDrafter;
 pub use roster::Roster;
 
 use super::draws::Purpose;
+use super::policy::Guide;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
 use crate::model::{Forward, Model, ModelError, Rows, Tap};
@@ -115,15 +116,39 @@ pub struct DraftCtx<'a> {
     pub on_draft: &'a mut dyn FnMut(usize, &Draft),
     /// Most drafts that are taken: k in a chain, the nodes of a tree.
     pub(super) limit: usize,
+    /// What ends a chain before that; nothing in a tree.
+    pub(super) course: Option<Course>,
     /// What was proposed so far.
     pub(super) drafts: Vec<Draft>,
-    /// The token that was not sure enough, and the probability of it.
-    pub(super) stopped: Option<(TokenId, f32)>,
+    /// What was not sure enough.
+    pub(super) stopped: Option<Stopped>,
+}
+
+/// A token that was not sure enough to be proposed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Stopped {
+    pub(super) token: TokenId,
+    /// The drafter's probability of it.
+    pub(super) q: f32,
+    /// What that fell below.
+    pub(super) p_min: f32,
+}
+
+/// A guided chain: its guide, and the chance that all its drafts so far are accepted.
+pub(super) struct Course {
+    guide: Guide,
+    reach: f64,
+}
+
+impl Course {
+    pub(super) fn new(guide: Guide) -> Self {
+        Self { guide, reach: 1.0 }
+    }
 }
 
 impl DraftCtx<'_> {
-    /// Adds a draft; the answer is whether another one is welcome. A token that is none ends the draft,
-    /// and so does a tree node that continues nothing.
+    /// Adds a draft; the answer is whether another one is welcome. A token that is none ends the draft, and so
+    /// do a tree node that continues nothing and a guide that expects too little of another token.
     pub fn propose(&mut self, draft: Draft) -> bool {
         let index = self.drafts.len();
         let is_token = draft.token.0 < self.target.spec().info.vocab;
@@ -132,8 +157,16 @@ impl DraftCtx<'_> {
             return false;
         }
         (self.on_draft)(index, &draft);
+        let ends = |course: &Course| draft.q.is_some() && !course.guide.goes_on(index + 1, course.reach);
+        let is_last = index + 1 >= self.limit || self.course.as_ref().is_some_and(ends);
         self.drafts.push(draft);
-        index + 1 < self.limit
+        !is_last
+    }
+
+    /// The largest probability that q must hold for the next draft to be proposed.
+    fn p_min(&self) -> f32 {
+        let guided = self.course.as_ref().map(|course| course.guide.p_min(self.drafts.len(), course.reach));
+        guided.map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
     }
 
     /// What was proposed so far.
@@ -163,9 +196,13 @@ impl DraftCtx<'_> {
         let q = self.sampler.distribution(&LogitRow::of(out, 0, vocab), None, position)?;
         // the largest probability, not the draft's own: that must not decide whether it is proposed
         let best = q.argmax();
-        if q.prob(best) < self.drafting.p_min {
-            self.stopped = Some((best, q.prob(best)));
+        let (sure, p_min) = (q.prob(best), self.p_min());
+        if sure < p_min {
+            self.stopped = Some(Stopped { token: best, q: sure, p_min });
             return Ok(None);
+        }
+        if let Some(course) = &mut self.course {
+            course.reach *= course.guide.chance(sure);
         }
         let certain = self.drafting.pick == DraftPick::Argmax;
         let draft = if self.round.greedy || certain {

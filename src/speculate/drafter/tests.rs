@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::model::{Checkpoint, LogitRows, ModelSpec, MtpModule};
-use crate::protocol::{DrafterKind, ModelInfo, Sampling};
+use crate::protocol::{Costs, DrafterKind, ModelInfo, Sampling};
 use crate::speculate::draws::SeededDraws;
+use crate::speculate::policy::Policy;
 
 const VOCAB: u32 = 16;
 
@@ -92,6 +93,17 @@ impl MtpModule for Fake {
 
 /// Runs the drafter once; greedy unless there is a temperature.
 fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &Settings) -> Vec<Draft> {
+    guided(drafter, committed, k, settings, None).0
+}
+
+/// The drafts, and what was left out behind them.
+fn guided(
+    drafter: &mut dyn Drafter,
+    committed: &[TokenId],
+    k: usize,
+    settings: &Settings,
+    guide: Option<Guide>,
+) -> (Vec<Draft>, Option<Stopped>) {
     let draws = SeededDraws::new(settings.sampling.seed);
     let mut target = idle();
     let round = RoundCtx {
@@ -113,12 +125,13 @@ fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &
         target: &mut target,
         on_draft: &mut |_, _| told += 1,
         limit: settings.drafting.tree.map_or(k, usize::from),
+        course: guide.map(Course::new),
         drafts: Vec::new(),
     };
     drafter.draft(&mut ctx).unwrap();
-    let drafts = ctx.drafts;
+    let (drafts, stopped) = (ctx.drafts, ctx.stopped);
     assert_eq!(told, drafts.len());
-    drafts
+    (drafts, stopped)
 }
 
 /// The chain by the book: module d reads module d − 1's outputs and the tokens d places further on.
@@ -255,6 +268,43 @@ fn an_unsure_drafter_stops_and_argmax_is_certain_to_the_rules() {
     let argmax = drafts(Drafting { pick: crate::protocol::DraftPick::Argmax, ..Drafting::default() }, 1.0);
     assert!(argmax.iter().all(|d| !d.drawn && d.q_prob() == 1.0 && d.confidence().unwrap() < 1.0));
     assert!(drafts(Drafting::default(), 1.0).iter().all(|d| d.drawn && Some(d.q_prob()) == d.confidence()));
+}
+
+#[test]
+fn a_guide_ends_a_chain_as_its_rule_says_and_leaves_certain_drafts_alone() {
+    let (tokens, states) = numbers(12, 3);
+    let drafts = |guide: Option<Guide>| {
+        let mut drafter = MtpDrafter::new(fake(0));
+        drafter.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
+        guided(&mut drafter, &tokens, 8, &Settings::default(), guide)
+    };
+    let free = drafts(None).0;
+    let mut lengths = Vec::new();
+    for row in [0.0, 20.0, 40.0, 80.0, 160.0, 320.0, 2000.0] {
+        let verify_us = (0..9).map(|rows| 1000.0 + row * f64::from(rows)).collect();
+        let costs = Costs { verify_us, draft_us: row, settle_us: 0.0, overhead_us: 0.0 };
+        let guide = Policy::new(costs, 2).guide(8);
+        let (mut made, mut reach) = (0, 1.0);
+        let left_out = loop {
+            let q = free[made].confidence().unwrap();
+            if q < guide.p_min(made, reach) {
+                break true;
+            }
+            (made, reach) = (made + 1, reach * guide.chance(q));
+            if made == free.len() || !guide.goes_on(made, reach) {
+                break false;
+            }
+        };
+        let (drafts, stopped) = drafts(Some(guide.clone()));
+        assert_eq!((drafts.len(), stopped.is_some()), (made, left_out), "rows at {row}");
+        assert!(stopped.is_none_or(|left| left.q < left.p_min && left.p_min == guide.p_min(made, reach)));
+        assert!(drafts.iter().zip(&free).all(|(draft, free)| draft.token == free.token));
+        lengths.push(made);
+        let text: Vec<TokenId> = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3].map(TokenId).to_vec();
+        let found = guided(&mut NgramDrafter, &text, 4, &Settings::default(), Some(guide)).0;
+        assert_eq!(found.len(), 4, "a draft without a probability is not ended by one");
+    }
+    assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths[0] > lengths[3] && lengths[6] == 0, "{lengths:?}");
 }
 
 #[test]

@@ -94,11 +94,15 @@ impl Acceptance {
         estimates
     }
 
-    /// Drafts that a round of k is given on average, for k = 0, 1, 2, …
-    pub(super) fn drafted(&self) -> [f64; POSITIONS + 1] {
+    /// Drafts that a round of k is given on average, for k = 0, 1, 2, … Where nothing was seen, a position is
+    /// taken to be offered `next` times as often as the one before it.
+    pub(super) fn drafted(&self, next: f64) -> [f64; POSITIONS + 1] {
         let mut sums = [0.0; POSITIONS + 1];
+        let mut guess = 1.0;
         for (i, share) in self.offered.iter().enumerate() {
-            sums[i + 1] = sums[i] + share.estimate(1.0, GUESS_WEIGHT);
+            let offered = share.estimate(guess, GUESS_WEIGHT);
+            sums[i + 1] = sums[i] + offered;
+            guess = offered * next;
         }
         sums
     }
@@ -119,7 +123,7 @@ mod tests {
         let hope = acceptance.by_position(2.0);
         assert!((0..4).all(|i| hope[i] > mean[i] || mean[i] == 1.0) && hope.iter().all(|a| *a <= 1.0));
         assert!(hope[2] < 0.2, "what was seen often leaves little hope: {}", hope[2]);
-        assert!((acceptance.drafted()[3] - 3.0).abs() < 1e-9);
+        assert!((acceptance.drafted(1.0)[3] - 3.0).abs() < 1e-9);
     }
 
     #[test]
@@ -127,7 +131,7 @@ mod tests {
         let mut acceptance = Acceptance::default();
         (0..100).for_each(|_| acceptance.observe(2, 0, 0));
         assert!(acceptance.by_position(0.0)[0] < 0.02);
-        assert!(acceptance.drafted()[2] < 0.2, "{:?}", acceptance.drafted());
+        assert!(acceptance.drafted(1.0)[2] < 0.2, "{:?}", acceptance.drafted(1.0));
     }
 
     #[test]

@@ -360,7 +360,7 @@ fn the_first_line_says_who_chooses_k() {
     let mut head = header();
     head.settings.draft_len_mode = DraftLenMode::Auto;
     script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
-    assert!(Stage::of(&script).screen(120, 40).contains("│ k=3 auto │"));
+    assert!(Stage::of(&script).screen(120, 40).contains("│ k≤3 auto │"));
     assert!(Stage::of(&first_turn()).screen(120, 40).contains("│ k=3 │"));
 }
 

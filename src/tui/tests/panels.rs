@@ -98,6 +98,30 @@ fn a_tree_is_not_weighed_as_a_chain() {
 }
 
 #[test]
+fn drafts_that_the_engine_ends_are_told_as_measured() {
+    let speed = |draft_len: u8| {
+        let mut script = Script::started();
+        if let EventKind::Started { header } = &mut script.events[0].kind {
+            header.settings.draft_len_mode = DraftLenMode::Auto;
+        }
+        script.prompt("hi", "Hello");
+        script.plain(" a");
+        script.round(&[(" a", 0.5), (" b", 0.5)], &[(" a", 0.5), (" c", 0.5), (" d", 0.5)]);
+        script.round(&[], &[(" e", 0.5)]);
+        for event in &mut script.events {
+            if let (Lane::Speculative, EventKind::RoundStarted { draft_len: k, .. }) = (event.lane, &mut event.kind) {
+                *k = draft_len.max(*k);
+            }
+        }
+        Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() }).screen(120, 40)
+    };
+    let screen = speed(8);
+    assert!(screen.contains("A round drafts 1.00 tokens on average and commits 1.50"), "{screen}");
+    assert!(!screen.contains("is best here") && !screen.contains("breaks even"), "{screen}");
+    assert!(!speed(0).contains("A round drafts"), "every draft was as long as asked");
+}
+
+#[test]
 fn few_rounds_are_said_to_be_few() {
     let mut script = Script::started();
     script.prompt("hi", "Hello");

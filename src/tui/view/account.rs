@@ -6,7 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::Lane;
+use crate::protocol::{DraftLenMode, Lane, Settings};
 use crate::session::account::{Account, Worth};
 use crate::session::{Round, Turn};
 use crate::tui::theme::Role;
@@ -21,9 +21,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Why this speed ");
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let draft_len = screen.session.settings().draft_len;
+    let settings = screen.session.settings();
     let text = screen.turn().and_then(|turn| {
-        let (text, even) = words(turn, draft_len)?;
+        let (text, even) = words(turn, settings)?;
         let whole = format!("{text} {even}");
         let fits = wrapped(&whole, inner.width, screen.theme[Role::Text]).len() <= inner.height.into();
         Some(if fits { whole } else { text })
@@ -43,11 +43,16 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 const ENOUGH: u64 = 5;
 
 /// What limits the speed, and the break-even of the k in use.
-fn words(turn: &Turn, draft_len: u8) -> Option<(String, String)> {
+fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
     let answer = turn.answer(Lane::Speculative);
     let account = Account::of_turn(turn)?;
     if let Some(round) = answer.rounds.iter().rev().find(|round| round.is_tree()) {
         return Some((tree(turn, &account, round)?, String::new()));
+    }
+    let mut rounds = answer.rounds.iter().filter(|round| round.is_complete);
+    let are_ended = rounds.any(|round| round.drafts.len() < round.draft_len.into());
+    if settings.draft_len_mode == DraftLenMode::Auto && are_ended {
+        return Some((ended(turn, &account)?, String::new()));
     }
     let count = answer.stats().rounds();
     let mut text = match count {
@@ -58,7 +63,7 @@ fn words(turn: &Turn, draft_len: u8) -> Option<(String, String)> {
     if let Some(first) = text.get(..1).map(str::to_uppercase) {
         text.replace_range(..1, &first);
     }
-    Some((format!("{text}."), account.worth(draft_len.into()).map_or(String::new(), even)))
+    Some((format!("{text}."), account.worth(settings.draft_len.into()).map_or(String::new(), even)))
 }
 
 /// The account weighs chains; of trees only what was measured is said.
@@ -71,6 +76,22 @@ fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
         "Rounds draft a tree here: verifying its {rows} rows costs {:.2}× one row, and a round commits {tokens:.2} \
          tokens{speedup}. A wider tree finds more and costs more rows. The best k is worked out for chains only.",
         all / one
+    ))
+}
+
+/// The account weighs drafts of one length; of drafts that end where they do not pay only what was measured
+/// is said.
+fn ended(turn: &Turn, account: &Account) -> Option<String> {
+    let stats = turn.answer(Lane::Speculative).stats();
+    let drafts = stats.drafted() as f64 / stats.rounds().max(1) as f64;
+    let tokens = stats.mean_tokens_per_round()?;
+    let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup:.2}× plain"));
+    let one = account.costs.verify_us.first().filter(|us| **us > 0.0)?;
+    let two = account.costs.verify_us.get(1).map_or(String::new(), |two| format!("two rows cost {:.2}×, ", two / one));
+    Some(format!(
+        "A round drafts {drafts:.2} tokens on average and commits {tokens:.2}{speedup}. The engine ends each draft where \
+         the drafter's probabilities promise less than another token costs: of one row's time, {two}a draft {:.2}×.",
+        account.costs.draft_us / one
     ))
 }
 

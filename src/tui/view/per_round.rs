@@ -20,7 +20,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let mean = number(answer.and_then(|a| a.stats().mean_tokens_per_round()), 2);
-    let most = answer.map_or(1, |a| a.rounds.iter().map(|r| u64::from(r.draft_len)).max().unwrap_or(0) + 1);
+    let most = answer.map_or(1, |a| a.rounds.iter().map(|r| r.drafts.len() as u64).max().unwrap_or(0) + 1);
     let block = screen.panel(if area.width < 42 {
         format!(" Tokens per round: {mean} ")
     } else {

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::Lane;
+use crate::protocol::{DraftLenMode, Lane};
 use crate::session::LaneStats;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
@@ -18,7 +18,10 @@ use super::{Screen, number};
 /// Height that shows every position, with its frame.
 pub(super) fn height(screen: Screen) -> u16 {
     let seen = stats(screen).map_or(0, |stats| stats.offered_per_pos().len());
-    let k = seen.max(screen.session.settings().draft_len.into());
+    let settings = screen.session.settings();
+    // the engine's k is the most that a round may draft, and most rounds draft less
+    let meant = if settings.draft_len_mode == DraftLenMode::Fixed { settings.draft_len.into() } else { 1 };
+    let k = seen.max(meant);
     k.clamp(1, 16) as u16 + 2
 }
 

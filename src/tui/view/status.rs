@@ -69,8 +69,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
         parts.push((2, "draftscope".to_owned()));
     }
     let of_k = |settings: &Settings| (settings.draft_len, settings.draft_len_mode);
-    let by = if settings.draft_len_mode == DraftLenMode::Auto { " auto" } else { "" };
-    parts.push((0, format!("{}k={}{by}", arrow(of_k(&settings) != of_k(&now)), settings.draft_len)));
+    parts.push((0, format!("{}{}", arrow(of_k(&settings) != of_k(&now)), k(&settings))));
     parts.push((1, format!("{}{}", arrow(settings.rule != now.rule), rule(&settings))));
     parts.push((3, format!("{}T {}", arrow(settings.sampling != now.sampling), settings.sampling.temperature)));
     if let Some(rival) = &settings.rival {
@@ -81,6 +80,15 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     }
     parts.push((7, format!("{}plain: {}", arrow(settings.baseline != now.baseline), baseline(settings.baseline))));
     parts
+}
+
+/// k; where the engine chooses, the most that a round may draft.
+fn k(settings: &Settings) -> String {
+    match (settings.draft_len_mode, settings.draft_len) {
+        (DraftLenMode::Fixed, k) => format!("k={k}"),
+        (DraftLenMode::Auto, 0) => "k=0 auto".to_owned(),
+        (DraftLenMode::Auto, k) => format!("k≤{k} auto"),
+    }
 }
 
 fn rule(settings: &Settings) -> String {
