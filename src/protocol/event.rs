@@ -196,7 +196,7 @@ pub enum EventKind {
         /// Time of the chain.
         took_us: u64,
     },
-    /// The drafter was not sure enough of its next token (p-min): the draft ends before it.
+    /// The drafter was not sure enough of its next token: the draft ends before it.
     DraftStopped {
         /// Which round.
         round: u32,
@@ -206,7 +206,7 @@ pub enum EventKind {
         token: Piece,
         /// The drafter's probability of it.
         q: f32,
-        /// What q fell below.
+        /// What q fell below: p-min, or, where the engine chooses k, what this draft needed in order to pay.
         p_min: f32,
         /// Time of this draft step.
         took_us: u64,

@@ -27,6 +27,9 @@ const TRIES: usize = 3;
 /// Pause between them.
 const PAUSE: Duration = Duration::from_millis(120);
 
+/// No further try is made after this long: large models are slow to time, and little else weighs on them.
+const ENOUGH: Duration = Duration::from_secs(1);
+
 /// All threads must be faster by this factor to be taken.
 const CLEARLY: f64 = 0.93;
 
@@ -44,12 +47,16 @@ pub(super) fn choose(model: &mut NativeLlama) -> Result<(), ModelError> {
     if model.spec().threads == 1 || model.spec().ctx_len < ROWS.iter().sum() {
         return Ok(());
     }
+    let started = Instant::now();
     for attempt in 0..TRIES {
-        if attempt > 0 {
-            std::thread::sleep(PAUSE);
-        }
         if all_pay(model, &mut spare)? {
             return Ok(());
+        }
+        if started.elapsed() > ENOUGH {
+            break;
+        }
+        if attempt + 1 < TRIES {
+            std::thread::sleep(PAUSE);
         }
     }
     swap(model, &mut spare);

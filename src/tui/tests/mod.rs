@@ -365,6 +365,22 @@ fn the_first_line_says_who_chooses_k() {
 }
 
 #[test]
+fn from_the_engines_k_one_goes_to_a_usual_one() {
+    let chosen = |keys: &str| {
+        let mut script = Script::default();
+        let mut head = header();
+        (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8);
+        script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+        let mut stage = Stage::of(&script);
+        assert!(stage.screen(120, 40).contains("│ k≤8 auto │"));
+        stage.press(keys);
+        stage.sent
+    };
+    assert_eq!(chosen("<Tab>+"), [Command::SetDraftLen { draft_len: 4 }]);
+    assert_eq!(chosen("<Tab>-"), [Command::SetDraftLen { draft_len: 2 }]);
+}
+
+#[test]
 fn split_asks_for_a_race_once() {
     let mut script = Script::default();
     let mut head = header();
