@@ -207,7 +207,7 @@ impl Auto {
 /// Whether passes cost what is remembered, as far as choosing k goes: the ratios count, not the speed.
 /// A model too slow for a short check is believed.
 fn still_hold(decoder: &mut Decoder, costs: &Costs) -> bool {
-    // two turns over all widths are the least that is timed
+    // a warm-up and a turn over all widths
     if 2.0 * costs.verify_us.iter().sum::<f64>() > CHECK.as_micros() as f64 {
         return true;
     }
