@@ -234,9 +234,9 @@ pub struct PromptArgs {
     /// Read the prompt from a file, or from standard input with -
     #[arg(long, value_name = "FILE|-")]
     pub prompt_file: Option<PathBuf>,
-    /// - reads the prompt from standard input
-    #[arg(value_name = "-", value_parser = ["-"])]
-    pub stdin: Option<String>,
+    /// The prompt without an option's name; - reads it from standard input
+    #[arg(value_name = "TEXT|-")]
+    pub text: Option<String>,
 }
 
 /// Options of `run`.
@@ -376,5 +376,6 @@ mod tests {
         let cli = Cli::try_parse_from(["draftscope", "-k", "auto"]).unwrap();
         assert_eq!(cli.chat.decode.k, DraftLenArg::Auto);
         assert!(Cli::try_parse_from(["draftscope", "run", "-"]).is_ok());
+        assert!(Cli::try_parse_from(["draftscope", "run", "a", "--prompt", "b"]).is_err(), "one prompt");
     }
 }

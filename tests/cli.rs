@@ -149,6 +149,8 @@ fn prompts_come_from_arguments_files_and_standard_input() {
     assert_eq!(from_file.get_output().stdout, want);
     let from_stdin = files.command("run").arg("-").args(tail).write_stdin("the thin inn").assert().success();
     assert_eq!(from_stdin.get_output().stdout, want);
+    let bare = files.command("run").arg("the thin inn").args(tail).assert().success();
+    assert_eq!(bare.get_output().stdout, want);
     let mut chat = files.command("chat");
     let lines = chat.args(tail).write_stdin("the thin inn\n\nagain\n").assert().success();
     assert!(lines.get_output().stdout.starts_with(&want), "without a terminal chat answers line by line");

@@ -267,7 +267,7 @@ fn weights_in(folder: &Path) -> Result<PathBuf> {
 
 /// The prompt that was asked for, as the engine takes it.
 pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
-    let text = match (&args.prompt, &args.prompt_file) {
+    let text = match (args.prompt.as_ref().or(args.text.as_ref().filter(|text| *text != "-")), &args.prompt_file) {
         (Some(text), _) => text.clone(),
         (None, Some(path)) if path.as_os_str() != "-" => {
             let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
