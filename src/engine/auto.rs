@@ -65,9 +65,11 @@ impl Auto {
             return;
         }
         let recalled = self.memory.recall(&self.key).filter(Costs::is_usable);
-        let recalled = recalled.filter(|costs| still_hold(decoder, costs));
+        // in the middle of a text only passes alone can be timed, which cost less than those of rounds
+        let in_rounds = decoder.committed().is_empty();
+        let recalled = recalled.filter(|costs| !in_rounds || still_hold(decoder, costs));
         let remembered = recalled.is_some();
-        self.untold = Some(match recalled.or_else(|| self.measure(decoder)) {
+        self.untold = Some(match recalled.or_else(|| self.measure(decoder, in_rounds)) {
             Some(costs) => {
                 self.policy = Some(Policy::new(costs.clone(), from.into()));
                 self.costs = Some(costs.clone());
@@ -79,9 +81,9 @@ impl Auto {
         });
     }
 
-    fn measure(&self, decoder: &mut Decoder) -> Option<Costs> {
+    fn measure(&self, decoder: &mut Decoder, in_rounds: bool) -> Option<Costs> {
         let MeasuredCosts { costs, is_steady } = decoder.measure_costs(LIMIT).ok()?;
-        if is_steady && costs.is_usable() {
+        if in_rounds && is_steady && costs.is_usable() {
             self.memory.remember(&self.key, &costs);
         }
         costs.is_usable().then_some(costs)
@@ -178,28 +180,12 @@ impl Auto {
             }
             (Lane::Plain | Lane::Rival, _) => {}
             _ if !self.active => {}
-            (_, EventKind::RoundStarted { draft_len, .. }) => {
-                self.seen = Seen { asked: (*draft_len).into(), ..Seen::default() };
-            }
-            (_, EventKind::Drafted { top, took_us, .. }) => {
-                if let Some(sure) = self.seen.sure.get_mut(self.seen.drafted) {
-                    *sure = top.top.first().map(|best| best.prob);
-                }
-                self.seen.drafted += 1;
-                self.seen.draft_us += *took_us as f64;
-            }
-            (_, EventKind::DraftStopped { took_us, .. }) => {
-                self.seen.dropped += 1;
-                self.seen.draft_us += *took_us as f64;
-            }
-            (_, EventKind::Scored { verify_us, .. }) => self.seen.verify_us = *verify_us as f64,
-            (_, EventKind::Verified { verdict, .. }) => self.seen.accepted = verdict.accepted(),
             (_, EventKind::Committed { clock_us, .. }) => {
                 self.seen.round_us = clock_us.saturating_sub(self.clock_us) as f64;
                 self.clock_us = *clock_us;
                 policy.observe(&self.seen);
             }
-            _ => {}
+            _ => self.seen.hear(kind),
         }
     }
 }

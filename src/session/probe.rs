@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use crate::protocol::{Costs, MAX_DRAFT_LEN, ProbedDraft, TokenId};
-use crate::speculate::policy::{Guide, Policy, Seen};
+use crate::speculate::policy::{Course, Guide, Policy, Seen};
 
 use super::Answer;
 
@@ -88,17 +88,16 @@ pub struct RankTally {
 impl Asked {
     /// Drafts of a chain that are proposed, and whether one more was made and left out.
     fn end(&self, chain: &[ProbedDraft]) -> (usize, bool) {
-        let mut reach = 1.0;
+        let mut course = self.guide.clone().map(Course::new);
         for (made, draft) in chain.iter().enumerate() {
-            let guided = self.guide.as_ref().zip(draft.q);
-            if made > 0 && guided.is_some_and(|(guide, _)| !guide.goes_on(made, reach)) {
+            let Some(q) = draft.q else { continue };
+            if course.as_ref().is_some_and(|course| !course.goes_on()) {
                 return (made, false);
             }
-            let p_min = guided.map_or(0.0, |(guide, _)| guide.p_min(made, reach)).max(self.p_min);
-            if draft.q.is_some_and(|q| q < p_min) {
+            if q < course.as_ref().map_or(0.0, Course::p_min).max(self.p_min) {
                 return (made, true);
             }
-            reach *= guided.map_or(1.0, |(guide, q)| guide.chance(q));
+            course.iter_mut().for_each(|course| course.take(q));
         }
         (chain.len(), false)
     }
@@ -280,11 +279,22 @@ pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
         let mut observe = |policy: &mut Policy, played: Played| {
             let late = if played.asked > 0 { std::mem::take(&mut waiting) * costs.settle_us } else { 0.0 };
             waiting += if played.asked > 0 { 0.0 } else { 1.0 };
-            let draft_us = (played.drafted + played.dropped) as f64 * costs.draft_us + late;
+            let made = (played.drafted + played.dropped) as f64;
+            let (first_draft_us, draft_us) = (made.min(1.0) * costs.draft_us + late, made * costs.draft_us + late);
             let verify_us = costs.verify_us.get(played.drafted).copied().unwrap_or_default();
             let round_us = draft_us + verify_us + costs.overhead_us;
             let Played { asked, drafted, dropped, accepted, sure, .. } = played;
-            policy.observe(&Seen { asked, drafted, dropped, accepted, sure, draft_us, verify_us, round_us });
+            policy.observe(&Seen {
+                asked,
+                drafted,
+                dropped,
+                accepted,
+                sure,
+                first_draft_us,
+                draft_us,
+                verify_us,
+                round_us,
+            });
         };
         let played = recording.play(&mut |last| {
             if let Some(last) = last {

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use super::SpecError;
 use super::distribution::Distribution;
-use super::drafter::{Course, DraftCtx, Drafter, NoDrafter, Stopped};
+use super::drafter::{DraftCtx, Drafter, NoDrafter, Stopped};
 use super::draws::SeededDraws;
-use super::policy::Guide;
+use super::policy::{Course, Guide};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx, verifier};

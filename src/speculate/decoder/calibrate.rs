@@ -184,7 +184,7 @@ impl Decoder {
             rounds += 1;
         }
         let late = self.time_round(1)?;
-        let Some(usual) = lower(usual).filter(|_| late.drafts > 0) else {
+        let Some(usual) = middle(usual).filter(|_| late.drafts > 0) else {
             return Ok(0.0);
         };
         Ok((late.draft - usual).max(0.0) / rounds.max(1) as f64)
@@ -205,12 +205,12 @@ impl Decoder {
 impl Times {
     fn measured(mut self) -> MeasuredCosts {
         let is_steady = is_steady(&mut self.verify[0]);
-        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| lower(times)).collect();
+        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| middle(times)).collect();
         let plain = verify_us.first().copied().unwrap_or_default();
         let costs = Costs {
-            draft_us: lower(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
+            draft_us: middle(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
             settle_us: self.settle,
-            overhead_us: lower(&mut self.overhead).unwrap_or_default(),
+            overhead_us: middle(&mut self.overhead).unwrap_or_default(),
             verify_us: rising(verify_us),
         };
         MeasuredCosts { costs, is_steady }
@@ -227,8 +227,8 @@ fn is_steady(times: &mut [f64]) -> bool {
     times.len() > 4 && times[times.len() - 1 - quarter] <= times[quarter] * STEADY
 }
 
-/// The lower quartile: what neighbours do to a machine only ever makes a pass slower.
-fn lower(values: &mut [f64]) -> Option<f64> {
+/// The median: wide passes suffer more from neighbours than narrow ones, and rounds will do so too.
+fn middle(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 4).copied()
+    values.get(values.len() / 2).copied()
 }

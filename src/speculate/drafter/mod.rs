@@ -23,7 +23,7 @@ pub use random::RandomDrafter;
 pub use roster::Roster;
 
 use super::draws::Purpose;
-use super::policy::Guide;
+use super::policy::Course;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
 use crate::model::{Forward, Model, ModelError, Rows, Tap};
@@ -134,18 +134,6 @@ pub(super) struct Stopped {
     pub(super) p_min: f32,
 }
 
-/// A guided chain: its guide, and the chance that all its drafts so far are accepted.
-pub(super) struct Course {
-    guide: Guide,
-    reach: f64,
-}
-
-impl Course {
-    pub(super) fn new(guide: Guide) -> Self {
-        Self { guide, reach: 1.0 }
-    }
-}
-
 impl DraftCtx<'_> {
     /// Adds a draft; the answer is whether another one is welcome. A token that is none ends the draft, and so
     /// do a tree node that continues nothing and a guide that expects too little of another token.
@@ -157,7 +145,7 @@ impl DraftCtx<'_> {
             return false;
         }
         (self.on_draft)(index, &draft);
-        let ends = |course: &Course| draft.q.is_some() && !course.guide.goes_on(index + 1, course.reach);
+        let ends = |course: &Course| draft.q.is_some() && !course.goes_on();
         let is_last = index + 1 >= self.limit || self.course.as_ref().is_some_and(ends);
         self.drafts.push(draft);
         !is_last
@@ -165,8 +153,7 @@ impl DraftCtx<'_> {
 
     /// The largest probability that q must hold for the next draft to be proposed.
     fn p_min(&self) -> f32 {
-        let guided = self.course.as_ref().map(|course| course.guide.p_min(self.drafts.len(), course.reach));
-        guided.map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
+        self.course.as_ref().map(Course::p_min).map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
     }
 
     /// What was proposed so far.
@@ -202,7 +189,7 @@ impl DraftCtx<'_> {
             return Ok(None);
         }
         if let Some(course) = &mut self.course {
-            course.reach *= course.guide.chance(sure);
+            course.take(sure);
         }
         let certain = self.drafting.pick == DraftPick::Argmax;
         let draft = if self.round.greedy || certain {

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::{Checkpoint, LogitRows, ModelSpec, MtpModule};
 use crate::protocol::{Costs, DrafterKind, ModelInfo, Sampling};
 use crate::speculate::draws::SeededDraws;
-use crate::speculate::policy::Policy;
+use crate::speculate::policy::{Guide, Policy};
 
 const VOCAB: u32 = 16;
 
@@ -284,20 +284,21 @@ fn a_guide_ends_a_chain_as_its_rule_says_and_leaves_certain_drafts_alone() {
         let verify_us = (0..9).map(|rows| 1000.0 + row * f64::from(rows)).collect();
         let costs = Costs { verify_us, draft_us: row, settle_us: 0.0, overhead_us: 0.0 };
         let guide = Policy::new(costs, 2).guide(8);
-        let (mut made, mut reach) = (0, 1.0);
+        let (mut made, mut course) = (0, Course::new(guide.clone()));
         let left_out = loop {
             let q = free[made].confidence().unwrap();
-            if q < guide.p_min(made, reach) {
+            if q < course.p_min() {
                 break true;
             }
-            (made, reach) = (made + 1, reach * guide.chance(q));
-            if made == free.len() || !guide.goes_on(made, reach) {
+            course.take(q);
+            made += 1;
+            if made == free.len() || !course.goes_on() {
                 break false;
             }
         };
         let (drafts, stopped) = drafts(Some(guide.clone()));
         assert_eq!((drafts.len(), stopped.is_some()), (made, left_out), "rows at {row}");
-        assert!(stopped.is_none_or(|left| left.q < left.p_min && left.p_min == guide.p_min(made, reach)));
+        assert!(stopped.is_none_or(|left| left.q < left.p_min && left.p_min == course.p_min()));
         assert!(drafts.iter().zip(&free).all(|(draft, free)| draft.token == free.token));
         lengths.push(made);
         let text: Vec<TokenId> = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3].map(TokenId).to_vec();

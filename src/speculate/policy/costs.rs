@@ -12,6 +12,8 @@ use crate::protocol::Costs;
 
 /// How far the machine's speed may be from the start's, as a standard deviation of a logarithm.
 const SPEED: f64 = 0.5;
+/// How far it may have moved when another answer begins.
+const SPEED_JUMP: f64 = 0.4;
 /// How far it wanders from one time to the next.
 const SPEED_STEP: f64 = 0.03;
 /// How far a width's cost relative to the others may be from what was measured.
@@ -30,6 +32,17 @@ const DRAFT_NOISE: f64 = 0.2;
 const MOST: f64 = 2.5;
 /// Times of the overhead that correct it.
 const WINDOW: usize = 15;
+/// One row behind a draft ÷ one row of a plain round, before any was seen.
+const BEHIND_GUESS: f64 = 1.05;
+/// Times that a guess counts for.
+const RATIO_WEIGHT: f64 = 4.0;
+/// What a ratio's sum keeps of itself at the next time.
+const RATIO_KEEP: f64 = 0.98;
+/// Largest part of a second row's cost that is taken for what the first costs more behind drafts: else no draft would
+/// be left out any more, and nothing learnt of it.
+const BEHIND_MOST: f64 = 0.75;
+/// Largest factor by which one time moves a ratio.
+const RATIO_MOST: f64 = 2.0;
 
 /// Estimates of the speed, of each width and of a draft, in this order, as logarithms.
 #[derive(Clone, Debug)]
@@ -102,17 +115,88 @@ impl Filter {
     }
 }
 
+/// How a time compares with another one: a faded mean of logarithms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ratio {
+    sum: f64,
+    seen: f64,
+}
+
+impl Ratio {
+    fn observe(&mut self, took_us: f64, expected_us: f64) {
+        if let Some(seen) = relative(took_us, expected_us) {
+            self.sum = self.sum * RATIO_KEEP + seen.clamp(-RATIO_MOST.ln(), RATIO_MOST.ln());
+            self.seen = self.seen * RATIO_KEEP + 1.0;
+        }
+    }
+
+    fn now(&self, guess: f64) -> f64 {
+        ((self.sum + guess.ln() * RATIO_WEIGHT) / (self.seen + RATIO_WEIGHT)).exp()
+    }
+}
+
+/// The last times of the work around passes.
+#[derive(Clone, Debug, Default)]
+struct Recent(Vec<f64>);
+
+impl Recent {
+    fn observe(&mut self, took_us: f64) {
+        if took_us.is_finite() && took_us > 0.0 {
+            self.0.push(took_us);
+            if self.0.len() > WINDOW {
+                self.0.remove(0);
+            }
+        }
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted.get(sorted.len() / 2).copied()
+    }
+}
+
+/// What rounds cost as of now.
+#[derive(Clone, Debug)]
+pub(super) struct Now {
+    /// A round without drafts.
+    pub(super) plain_us: f64,
+    /// What the first draft of a round costs beyond what the others do.
+    pub(super) first_us: f64,
+    /// The parts of a round in which the drafter ran. One row behind it costs more than in a plain round: it finds
+    /// less of the target's weights in a cache.
+    pub(super) costs: Costs,
+}
+
 /// Costs at the start, and corrections.
 #[derive(Clone, Debug)]
 pub(super) struct CostModel {
     base: Costs,
     filter: Filter,
-    overhead: Vec<f64>,
+    /// One row behind a draft that was left out ÷ one row of a plain round.
+    behind: Ratio,
+    /// A round's first draft ÷ a later one.
+    first: Ratio,
+    plain_overhead: Recent,
+    overhead: Recent,
 }
 
 impl CostModel {
     pub(super) fn new(base: Costs) -> Self {
-        Self { filter: Filter::new(base.verify_us.len()), base, overhead: Vec::new() }
+        Self {
+            filter: Filter::new(base.verify_us.len()),
+            base,
+            behind: Ratio::default(),
+            first: Ratio::default(),
+            plain_overhead: Recent::default(),
+            overhead: Recent::default(),
+        }
+    }
+
+    /// Another answer begins, and the machine may be as fast as it likes: a change of speed that comes with a change of
+    /// width tells nothing of the width then.
+    pub(super) fn begin_answer(&mut self) {
+        self.filter.spread[0][0] += SPEED_JUMP * SPEED_JUMP;
     }
 
     /// A target pass over `rows` rows took this long.
@@ -123,45 +207,70 @@ impl CostModel {
         }
     }
 
-    /// A drafted token took this long, as a mean over a round whose drafter had nothing to catch up on.
-    pub(super) fn drafted(&mut self, took_us: f64) {
-        if let Some(seen) = relative(took_us, self.base.draft_us.max(1.0)) {
+    /// A pass over one row behind a draft that was left out took this long.
+    pub(super) fn verified_behind(&mut self, took_us: f64) {
+        let plain_us = self.verify_us(|_| 0.0)[0];
+        self.behind.observe(took_us, plain_us);
+    }
+
+    /// A round's drafts took this long, the first of them and the mean of the others, where there were any;
+    /// the drafter had nothing to catch up on.
+    pub(super) fn drafted(&mut self, first_us: f64, later_us: Option<f64>) {
+        if let Some(seen) = later_us.and_then(|later| relative(later, self.base.draft_us.max(1.0))) {
             self.filter.observe(self.base.verify_us.len() + 1, seen, DRAFT_NOISE);
         }
+        let later_us = self.draft_us();
+        self.first.observe(first_us, later_us);
     }
 
     /// A round took this long outside model passes.
-    pub(super) fn overhead(&mut self, took_us: f64) {
-        if took_us.is_finite() && took_us > 0.0 {
-            self.overhead.push(took_us);
-            if self.overhead.len() > WINDOW {
-                self.overhead.remove(0);
-            }
-        }
+    pub(super) fn overhead(&mut self, took_us: f64, is_plain: bool) {
+        let recent = if is_plain { &mut self.plain_overhead } else { &mut self.overhead };
+        recent.observe(took_us);
     }
 
     /// Costs as of now.
-    pub(super) fn now(&self) -> Costs {
+    pub(super) fn now(&self) -> Now {
         self.with(|_| 0.0)
     }
 
     /// Costs as of now, but for widths other than `rows` as low as they may be by `hope` standard errors.
-    pub(super) fn hoped(&self, rows: usize, hope: f64) -> Costs {
+    pub(super) fn hoped(&self, rows: usize, hope: f64) -> Now {
         self.with(|width| -hope * self.filter.apart(width, rows))
     }
 
-    fn with(&self, shift: impl Fn(usize) -> f64) -> Costs {
-        let mean = &self.filter.mean;
-        let speed = mean[0].exp();
-        let verify_us = self.base.verify_us.iter().zip(1..);
-        let verify_us = verify_us.map(|(base, width)| base * speed * (mean[width] + shift(width)).exp());
-        let mut overhead = self.overhead.clone();
-        overhead.sort_unstable_by(f64::total_cmp);
-        Costs {
-            verify_us: rising(verify_us.collect()),
-            draft_us: self.base.draft_us.max(1.0) * speed * mean[mean.len() - 1].exp(),
-            settle_us: self.base.settle_us * speed,
-            overhead_us: overhead.get(overhead.len() / 2).copied().unwrap_or(self.base.overhead_us * speed),
+    fn speed(&self) -> f64 {
+        self.filter.mean[0].exp()
+    }
+
+    fn draft_us(&self) -> f64 {
+        self.base.draft_us.max(1.0) * self.speed() * self.filter.mean[self.filter.mean.len() - 1].exp()
+    }
+
+    fn verify_us(&self, shift: impl Fn(usize) -> f64) -> Vec<f64> {
+        let widths = self.base.verify_us.iter().zip(1..);
+        let now = |(base, width)| base * self.speed() * (self.filter.mean[width] + shift(width)).exp();
+        rising(widths.map(now).collect())
+    }
+
+    fn with(&self, shift: impl Fn(usize) -> f64) -> Now {
+        let mut verify_us = self.verify_us(shift);
+        let one_row = verify_us[0];
+        let two_rows = verify_us.get(1).copied().unwrap_or(one_row);
+        verify_us[0] =
+            (one_row * self.behind.now(BEHIND_GUESS)).clamp(one_row, one_row + BEHIND_MOST * (two_rows - one_row));
+        let usual = self.base.overhead_us * self.speed();
+        let (alone, drafting) = (self.plain_overhead.median(), self.overhead.median());
+        let draft_us = self.draft_us();
+        Now {
+            plain_us: one_row + alone.or(drafting).unwrap_or(usual),
+            first_us: draft_us * (self.first.now(1.0) - 1.0),
+            costs: Costs {
+                verify_us,
+                draft_us,
+                settle_us: self.base.settle_us * self.speed(),
+                overhead_us: drafting.or(alone).unwrap_or(usual),
+            },
         }
     }
 }
@@ -207,11 +316,11 @@ mod tests {
         for i in 0..20 {
             let rows = 1 + i % 3;
             model.verified(rows, 2.0 * base().verify_us[rows - 1]);
-            model.drafted(180.0);
-            model.overhead(40.0);
+            model.drafted(180.0, Some(180.0));
+            model.overhead(40.0, i % 2 == 0);
         }
-        let now = model.now();
-        for (got, want) in now.verify_us.iter().zip(base().verify_us) {
+        let now = model.now().costs;
+        for (got, want) in model.verify_us(|_| 0.0).iter().zip(base().verify_us) {
             assert!((got / want - 2.0).abs() < 0.04, "{now:?}");
         }
         assert!((now.draft_us / 90.0 - 2.0).abs() < 0.05 && (now.overhead_us - 40.0).abs() < 1e-9, "{now:?}");
@@ -221,20 +330,35 @@ mod tests {
     #[test]
     fn a_width_is_known_by_how_it_compares_not_by_being_seen_alone() {
         let mut model = CostModel::new(base());
-        let unsure = model.hoped(2, 1.0).verify_us[0] / model.now().verify_us[0];
+        let unsure = model.hoped(2, 1.0).plain_us / model.now().plain_us;
         // a slow time begins while only two rows run, and lasts
         (0..200).for_each(|_| model.verified(2, 1650.0));
-        let now = model.now().verify_us;
+        let now = model.verify_us(|_| 0.0);
         assert!((now[1] - 1650.0).abs() < 20.0, "{now:?}");
         assert!((now[0] / now[1] - 1.0 / 1.1).abs() < 0.05, "nothing was seen of one row: {now:?}");
         (0..12).for_each(|_| model.verified(1, 1000.0));
-        let now = model.now().verify_us;
+        let now = model.verify_us(|_| 0.0);
         assert!(now[1] / now[0] > 1.25, "one row is cheap in the same slow time: {now:?}");
-        let sure = model.hoped(2, 1.0).verify_us[0] / now[0];
+        let sure = model.hoped(2, 1.0).plain_us / model.now().plain_us;
         assert!(sure > unsure, "{sure} {unsure}");
         (0..200).for_each(|_| model.verified(1, 1000.0));
-        let now = model.now().verify_us;
+        let now = model.verify_us(|_| 0.0);
         assert!(now[1] / now[0] > 1.25, "and stays so while one row runs alone: {now:?}");
+    }
+
+    #[test]
+    fn what_changes_between_two_answers_is_the_machine() {
+        let dearer = |between: bool| {
+            let mut model = CostModel::new(base());
+            (0..60).for_each(|_| model.verified(1, 1000.0));
+            if between {
+                model.begin_answer();
+            }
+            (0..4).for_each(|_| model.verified(2, 1500.0));
+            let now = model.verify_us(|_| 0.0);
+            now[1] / now[0]
+        };
+        assert!((dearer(true) - 1.1).abs() < 0.02 && dearer(false) > 1.13, "{} {}", dearer(true), dearer(false));
     }
 
     #[test]
@@ -249,9 +373,29 @@ mod tests {
         }
         model.verified(1, 90_000.0);
         model.verified(1, 1000.0);
-        let now = model.now().verify_us;
+        let now = model.verify_us(|_| 0.0);
         assert!((now[1] / now[0] - 1.65).abs() < 0.08, "{now:?}");
         assert!((now[0] - 1000.0).abs() < 100.0, "{now:?}");
         assert!((now[2] / now[0] - 1.8).abs() < 0.08, "{now:?}");
+    }
+
+    #[test]
+    fn a_draft_that_is_left_out_costs_more_than_its_making() {
+        let mut model = CostModel::new(base());
+        for _ in 0..60 {
+            model.verified(1, 1000.0);
+            model.verified_behind(1050.0);
+            model.drafted(120.0, Some(80.0));
+            model.drafted(120.0, None);
+            model.overhead(20.0, true);
+            model.overhead(50.0, false);
+        }
+        let now = model.now();
+        assert!((now.plain_us - 1020.0).abs() < 5.0, "{now:?}");
+        assert!((now.costs.verify_us[0] - 1050.0).abs() < 10.0 && now.costs.overhead_us == 50.0, "{now:?}");
+        assert!((now.costs.draft_us - 80.0).abs() < 5.0 && (now.first_us - 40.0).abs() < 5.0, "{now:?}");
+        (0..60).for_each(|_| model.verified_behind(90_000.0));
+        let now = model.now().costs.verify_us;
+        assert!(now.is_sorted() && now[0] <= 2000.0, "{now:?}");
     }
 }

@@ -12,7 +12,9 @@ use crate::protocol::Costs;
 
 /// Chance of acceptance of a draft that is not made yet, before any was seen.
 const NEXT_GUESS: f64 = 0.6;
-/// Drafts that this guess counts for.
+/// Chance that it is proposed, before any was seen.
+const NEXT_OFFERED: f64 = 0.8;
+/// Drafts that these guesses count for.
 const NEXT_WEIGHT: f64 = 20.0;
 /// Accepted drafts that trusting the drafter's own probabilities counts for.
 const TRUST_WEIGHT: f64 = 6.0;
@@ -29,8 +31,9 @@ pub(super) struct Confidence {
     accepted: f64,
     /// Sum of their probabilities.
     promised: f64,
-    /// Drafts behind others, and the sum of their probabilities.
+    /// Drafts made behind others, those of them that were proposed, and the sum of their probabilities.
     later: f64,
+    later_offered: f64,
     later_sure: f64,
     /// Drafts with a probability and without one.
     spoken: f64,
@@ -38,8 +41,11 @@ pub(super) struct Confidence {
 }
 
 impl Confidence {
-    /// A round whose draft `i` had the largest probability `sure[i]`.
-    pub(super) fn observe(&mut self, sure: &[Option<f32>], accepted: usize) {
+    /// A round whose draft `i` had the largest probability `sure[i]`; so many behind them were left out.
+    pub(super) fn observe(&mut self, sure: &[Option<f32>], accepted: usize, dropped: usize) {
+        if dropped > 0 && !sure.is_empty() {
+            self.made_later(None);
+        }
         for (i, sure) in sure.iter().enumerate() {
             self.spoken = self.spoken * KEEP + f64::from(u8::from(sure.is_some()));
             self.silent = self.silent * KEEP + f64::from(u8::from(sure.is_none()));
@@ -47,14 +53,24 @@ impl Confidence {
                 continue;
             };
             if i > 0 {
-                self.later = self.later * KEEP + 1.0;
-                self.later_sure = self.later_sure * KEEP + f64::from(sure);
+                self.made_later(Some(sure));
             }
             if i <= accepted {
                 self.accepted = self.accepted * KEEP + f64::from(u8::from(i < accepted));
                 self.promised = self.promised * KEEP + f64::from(sure);
             }
         }
+    }
+
+    fn made_later(&mut self, offered: Option<f32>) {
+        self.later = self.later * KEEP + 1.0;
+        self.later_offered = self.later_offered * KEEP + f64::from(u8::from(offered.is_some()));
+        self.later_sure = self.later_sure * KEEP + f64::from(offered.unwrap_or(0.0));
+    }
+
+    /// The chance that a draft of this probability is accepted when those before it were.
+    pub(super) fn chance(&self, q: f32) -> f64 {
+        (f64::from(q) * self.trust()).min(1.0)
     }
 
     /// Whether the drafter says of nearly all its drafts how probable they are.
@@ -67,15 +83,16 @@ impl Confidence {
         (self.accepted + TRUST_WEIGHT) / (self.promised + TRUST_WEIGHT)
     }
 
-    /// Chance of acceptance of a draft behind others that is not made yet.
-    fn next(&self) -> f64 {
+    /// A draft behind others that is not made yet.
+    fn next(&self) -> Next {
         let sure = (self.later_sure + NEXT_GUESS * NEXT_WEIGHT) / (self.later + NEXT_WEIGHT);
-        (sure * self.trust()).min(1.0)
+        let offered = (self.later_offered + NEXT_OFFERED * NEXT_WEIGHT) / (self.later + NEXT_WEIGHT);
+        Next { accepted: (sure * self.trust()).min(1.0), offered }
     }
 
     /// What ends drafts of at most `longest` tokens at these costs, where a token takes `token_us`.
     pub(super) fn guide(&self, costs: Costs, longest: usize, token_us: f64) -> Guide {
-        Guide { trust: self.trust(), next: self.next(), costs, longest, token_us }
+        Guide { confidence: *self, next: self.next(), costs, longest, token_us }
     }
 }
 
@@ -85,33 +102,34 @@ pub struct Guide {
     costs: Costs,
     longest: usize,
     token_us: f64,
-    trust: f64,
-    next: f64,
+    confidence: Confidence,
+    next: Next,
+}
+
+/// Chances of a draft that is not made yet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Next {
+    /// That it is sure enough to be proposed.
+    offered: f64,
+    /// That it is proposed and accepted, when those before it are.
+    accepted: f64,
 }
 
 impl Guide {
-    /// The chance that a draft of this probability is accepted when those before it were.
-    #[must_use]
-    pub fn chance(&self, q: f32) -> f64 {
-        (f64::from(q) * self.trust).min(1.0)
-    }
-
     /// The drafter's probability below which a draft behind `made` others is not worth its row; those are
     /// all accepted with chance `reach`. At most 1.
-    #[must_use]
-    pub fn p_min(&self, made: usize, reach: f64) -> f32 {
+    fn p_min(&self, made: usize, reach: f64) -> f32 {
         // with n drafts more behind it: a · (1 + next + next² + …) tokens
         let needed = |plan: Plan| plan.cost_us / (self.token_us * reach * (1.0 + plan.tokens));
         let alone = Plan { tokens: 0.0, cost_us: 0.0 };
         let row_us = self.row_us(made);
         let plans = std::iter::once(alone).chain(self.plans(made + 1));
         let least = plans.map(|plan| needed(Plan { cost_us: plan.cost_us + row_us, ..plan })).fold(1.0, f64::min);
-        (least / self.trust).clamp(0.0, 1.0) as f32
+        (least / self.confidence.trust()).clamp(0.0, 1.0) as f32
     }
 
     /// Whether another draft behind `made` ones, all accepted with chance `reach`, is worth making.
-    #[must_use]
-    pub fn goes_on(&self, made: usize, reach: f64) -> bool {
+    fn goes_on(&self, made: usize, reach: f64) -> bool {
         self.plans(made).any(|plan| self.token_us * reach * plan.tokens > plan.cost_us)
     }
 
@@ -119,9 +137,9 @@ impl Guide {
     fn plans(&self, made: usize) -> impl Iterator<Item = Plan> {
         let (mut chance, mut tokens, mut cost_us) = (1.0, 0.0, 0.0);
         (made..self.longest).map(move |at| {
-            chance *= self.next;
+            chance *= self.next.accepted;
             tokens += chance;
-            cost_us += self.costs.draft_us + self.row_us(at);
+            cost_us += self.costs.draft_us + self.next.offered * self.row_us(at);
             Plan { tokens, cost_us }
         })
     }
@@ -132,6 +150,41 @@ impl Guide {
             Some([before, with]) => with - before,
             _ => f64::INFINITY,
         }
+    }
+}
+
+/// A chain under way that a [`Guide`] ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    guide: Guide,
+    made: usize,
+    /// Chance that all drafts so far are accepted.
+    reach: f64,
+}
+
+impl Course {
+    /// Before the first draft, which is always made.
+    #[must_use]
+    pub fn new(guide: Guide) -> Self {
+        Self { guide, made: 0, reach: 1.0 }
+    }
+
+    /// The drafter's probability below which the next draft is left out, and ends the chain.
+    #[must_use]
+    pub fn p_min(&self) -> f32 {
+        self.guide.p_min(self.made, self.reach)
+    }
+
+    /// Adds a draft of this probability.
+    pub fn take(&mut self, q: f32) {
+        self.made += 1;
+        self.reach *= self.guide.confidence.chance(q);
+    }
+
+    /// Whether another draft is worth making.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.made == 0 || self.guide.goes_on(self.made, self.reach)
     }
 }
 
@@ -176,6 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn a_course_goes_on_while_all_is_likely() {
+        let mut course = Course::new(guide(120.0));
+        assert!(course.goes_on() && course.p_min() <= 0.15);
+        course.take(0.9);
+        assert!(course.goes_on(), "0.9 · 0.6 · 800 against 200");
+        let sure = course.p_min();
+        course.take(0.3);
+        assert!(course.p_min() > sure && !course.goes_on(), "0.9 · 0.3 · 0.6 · 800 against 200");
+        let mut hopeless = Course::new(guide(900.0));
+        assert!(hopeless.goes_on() && hopeless.p_min() == 1.0, "the first is made, and left out");
+        hopeless.take(1.0);
+        assert!(!hopeless.goes_on());
+    }
+
+    #[test]
     fn nothing_is_planned_behind_k() {
         let guide = Confidence::default().guide(costs(120.0), 2, 800.0);
         assert!(guide.goes_on(1, 1.0) && !guide.goes_on(2, 1.0));
@@ -184,27 +252,27 @@ mod tests {
     #[test]
     fn a_drafter_that_promises_too_much_is_trusted_less() {
         let mut boaster = Confidence::default();
-        (0..200).for_each(|round| boaster.observe(&[Some(0.9)], usize::from(round % 3 == 0)));
+        (0..200).for_each(|round| boaster.observe(&[Some(0.9)], usize::from(round % 3 == 0), 0));
         let guide = boaster.guide(costs(120.0), 8, 800.0);
-        assert!((guide.chance(0.9) - 0.33).abs() < 0.06, "{}", guide.chance(0.9));
+        assert!((guide.confidence.chance(0.9) - 0.33).abs() < 0.06, "{}", guide.confidence.chance(0.9));
         assert!(guide.p_min(0, 1.0) > 0.2);
         let mut honest = Confidence::default();
-        (0..200).for_each(|round| honest.observe(&[Some(0.9)], usize::from(round % 10 != 0)));
-        assert!((honest.guide(costs(120.0), 8, 800.0).chance(0.9) - 0.9).abs() < 0.05);
-        assert!(guide.chance(1.0) <= 1.0 && honest.guide(costs(1.0), 8, 1.0).chance(1.0) <= 1.0);
+        (0..200).for_each(|round| honest.observe(&[Some(0.9)], usize::from(round % 10 != 0), 0));
+        assert!((honest.chance(0.9) - 0.9).abs() < 0.05);
+        assert!(guide.confidence.chance(1.0) <= 1.0 && honest.chance(1.0) <= 1.0);
     }
 
     #[test]
     fn drafts_without_probabilities_and_nonsense_teach_nothing() {
         let mut confidence = Confidence::default();
         assert!(!confidence.is_told());
-        confidence.observe(&[Some(0.5), Some(0.4)], 1);
+        confidence.observe(&[Some(0.5), Some(0.4)], 1, 0);
         assert!(confidence.is_told());
-        (0..20).for_each(|_| confidence.observe(&[None, None], 2));
+        (0..20).for_each(|_| confidence.observe(&[None, None], 2, 0));
         assert!(!confidence.is_told(), "most drafts say nothing of themselves");
         let before = confidence.guide(costs(120.0), 8, 800.0);
-        confidence.observe(&[Some(f32::NAN), Some(f32::INFINITY)], 2);
+        confidence.observe(&[Some(f32::NAN), Some(f32::INFINITY)], 2, 0);
         let after = confidence.guide(costs(120.0), 8, 800.0);
-        assert!(before.chance(0.5) == after.chance(0.5) && after.next.is_finite());
+        assert!(before.confidence.chance(0.5) == after.confidence.chance(0.5) && after.next.accepted.is_finite());
     }
 }

@@ -17,14 +17,16 @@
 mod acceptance;
 mod costs;
 mod guide;
+mod seen;
 
 use crate::protocol::{Costs, MAX_DRAFT_LEN};
 
 use acceptance::Acceptance;
 pub(crate) use costs::rising;
-pub use guide::Guide;
+pub use guide::{Course, Guide};
+pub use seen::Seen;
 
-use costs::CostModel;
+use costs::{CostModel, Now};
 use guide::Confidence;
 
 /// Part of the time that looks may cost.
@@ -39,33 +41,15 @@ const PLAIN_PAUSE: u32 = 96;
 const HOPE: f64 = 0.6;
 /// A k must promise this much more than the one in force.
 const MARGIN: f64 = 1.025;
+/// What plain decoding promises counts for this much more than what drafts do: that hangs on more estimates, and on
+/// a busy machine wide passes cost more than they seem to.
+const EDGE: f64 = 1.04;
 /// How much more rarely a draft goes one token further, before it was seen, when each ends where it does not pay.
 const ENDED: f64 = 0.5;
 /// Rounds whose drafts ended by themselves before plain decoding is chosen: such drafts cost little.
-const PATIENCE: u32 = 24;
+const PATIENCE: u32 = 16;
 /// Plain tokens over which a change from plain decoding must earn what catching up costs.
 const HORIZON: f64 = 64.0;
-
-/// What a round showed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
-    /// Drafts asked of the drafter.
-    pub asked: usize,
-    /// Drafts it gave.
-    pub drafted: usize,
-    /// Drafts accepted.
-    pub accepted: usize,
-    /// Drafts made and left out because of p-min: 0 or 1.
-    pub dropped: usize,
-    /// Largest probability of what each draft was picked from; none where the drafter has none.
-    pub sure: [Option<f32>; MAX_DRAFT_LEN as usize],
-    /// Time of all draft steps.
-    pub draft_us: f64,
-    /// Time of the target's pass.
-    pub verify_us: f64,
-    /// Time of the whole round.
-    pub round_us: f64,
-}
 
 /// The k for the next round.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +129,7 @@ impl Policy {
     /// Another answer begins; its prompt has brought the drafter up to date.
     pub fn begin_answer(&mut self) {
         self.acceptance.begin_answer();
+        self.costs.begin_answer();
         self.waiting = 0.0;
         self.look = None;
     }
@@ -158,24 +143,31 @@ impl Policy {
 
     /// A pass of the target elsewhere: the plain lane's, say.
     pub fn verified(&mut self, rows: usize, took_us: f64) {
-        self.since_plain = if rows == 1 { 0 } else { self.since_plain.saturating_add(1) };
+        if rows == 1 {
+            self.since_plain = 0;
+        }
         self.costs.verified(rows, took_us);
     }
 
     /// Takes what the last round showed.
     pub fn observe(&mut self, seen: &Seen) {
-        // one row behind drafts is not a plain pass: it finds less of its weights in a cache
-        if seen.drafted > 0 || seen.dropped == 0 {
+        let made = seen.drafted + seen.dropped;
+        self.since_plain = self.since_plain.saturating_add(1);
+        if seen.drafted == 0 && made > 0 {
+            self.costs.verified_behind(seen.verify_us);
+        } else {
             self.verified(seen.drafted + 1, seen.verify_us);
         }
-        self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us);
-        let caught_up = self.waiting > HORIZON / 4.0;
-        let made = seen.drafted + seen.dropped;
-        if made > 0 && !caught_up {
-            self.costs.drafted(seen.draft_us / made as f64);
+        self.costs.overhead(seen.round_us - seen.verify_us - seen.draft_us, made == 0);
+        if made > 0 && self.waiting == 0.0 {
+            let later = (made > 1).then(|| (seen.draft_us - seen.first_draft_us) / (made - 1) as f64);
+            self.costs.drafted(seen.first_draft_us, later);
         }
-        self.acceptance.observe(seen.asked, seen.drafted, seen.accepted);
-        self.confidence.observe(&seen.sure[..seen.drafted.min(seen.sure.len())], seen.accepted);
+        let sure = &seen.sure[..seen.drafted.min(seen.sure.len())];
+        let chance = |q: &Option<f32>| q.filter(|q| q.is_finite()).map(|q| self.confidence.chance(q));
+        let promised: Vec<Option<f64>> = sure.iter().map(chance).collect();
+        self.acceptance.observe(seen.asked, seen.drafted, seen.accepted, &promised);
+        self.confidence.observe(sure, seen.accepted, seen.dropped);
         self.tried = self.tried.saturating_add(u32::from(seen.asked > 0));
         self.waiting = if seen.asked > 0 { 0.0 } else { self.waiting + 1.0 };
         self.total_us += seen.round_us;
@@ -202,6 +194,7 @@ impl Policy {
         };
         if best != settled && (!self.is_open(settled) || self.is_worth_it(settled, best, &rates)) {
             self.settled = Some(best);
+            self.since_look = 0;
             return self.change(best, &rates, false);
         }
         self.since_look += 1;
@@ -217,17 +210,17 @@ impl Policy {
     #[must_use]
     pub fn guide(&self, draft_len: usize) -> Guide {
         let fastest = self.rates(0.0).into_iter().fold(f64::MIN_POSITIVE, f64::max);
-        self.confidence.guide(self.costs.now(), draft_len.min(self.longest), 1.0 / fastest)
+        self.confidence.guide(self.costs.now().costs, draft_len.min(self.longest), 1.0 / fastest)
     }
 
     /// Tokens per microsecond for k = 0, 1, 2, … with acceptance `hope` standard errors above its mean, and
     /// other widths' costs relative to the settled one's as many below theirs.
     fn rates(&self, hope: f64) -> Vec<f64> {
-        let costs = match self.settled {
+        let now = match self.settled {
             Some(settled) if hope > 0.0 => self.costs.hoped(settled + 1, hope),
             _ => self.costs.now(),
         };
-        let acceptance = self.acceptance.by_position(hope);
+        let acceptance = self.acceptance.by_position(hope, self.confidence.is_told());
         let drafted = self.drafted();
         let (mut reach, mut tokens) = (1.0, 1.0);
         let rate = |k: usize| {
@@ -235,9 +228,7 @@ impl Policy {
                 reach *= acceptance[k - 1];
                 tokens += reach;
             }
-            // a draft that is left out was made
-            let made = if k == 0 { 0.0 } else { (1.0 + drafted[k - 1]).min(k as f64) };
-            tokens / (round_us(&costs, drafted[k]) + (made - drafted[k]).max(0.0) * costs.draft_us)
+            tokens / round_us(&now, k, drafted[k])
         };
         (0..=self.longest).map(rate).collect()
     }
@@ -256,13 +247,15 @@ impl Policy {
     /// The k of the largest rate, the smaller of equal ones.
     fn best(&self, rates: &[f64]) -> usize {
         let open = (0..rates.len()).filter(|k| self.is_open(*k));
-        open.reduce(|best, k| if rates[k] > rates[best] { k } else { best }).unwrap_or(0)
+        let promised = |k: usize| if k == 0 { rates[0] * EDGE } else { rates[k] };
+        open.reduce(|best, k| if promised(k) > promised(best) { k } else { best }).unwrap_or(0)
     }
 
     fn is_worth_it(&self, settled: usize, best: usize, rates: &[f64]) -> bool {
         let gained_us = HORIZON * (1.0 / rates[settled] - 1.0 / rates[best]);
-        let catch_up_us = if settled == 0 { self.waiting * self.costs.now().settle_us } else { 0.0 };
-        rates[best] > rates[settled] * MARGIN && gained_us > catch_up_us
+        let catch_up_us = if settled == 0 { self.waiting * self.costs.now().costs.settle_us } else { 0.0 };
+        let edge = if best == 0 { EDGE } else { 1.0 };
+        rates[best] * edge > rates[settled] * MARGIN && gained_us > catch_up_us
     }
 
     /// The k that may be better than the one in force, if a look at it can be afforded.
@@ -278,11 +271,11 @@ impl Policy {
         if candidate == settled || hoped[candidate] < rates[settled] * MARGIN {
             return None;
         }
-        let costs = self.costs.now();
-        let round = round_us(&costs, self.drafted()[candidate]);
+        let now = self.costs.now();
+        let round = round_us(&now, candidate, self.drafted()[candidate]);
         // a round at the candidate's own mean, against the same tokens at the k in force
         let loss = round * (1.0 - rates[candidate] / rates[settled]);
-        let catch_up_us = if settled == 0 { self.waiting * costs.settle_us } else { 0.0 };
+        let catch_up_us = if settled == 0 { self.waiting * now.costs.settle_us } else { 0.0 };
         let price = loss.max(0.0) * f64::from(LOOK_ROUNDS) + catch_up_us;
         (self.spent_us + price <= LOOK_SHARE * self.total_us).then_some(candidate)
     }
@@ -309,7 +302,7 @@ impl Policy {
         let why = if self.confidence.is_told() {
             "drafts end where the drafter's probabilities promise less than another token costs".to_owned()
         } else {
-            let acceptance = self.acceptance.by_position(0.0);
+            let acceptance = self.acceptance.by_position(0.0, self.confidence.is_told());
             let shown = acceptance.iter().take(from.max(to).clamp(1, 4)).map(|a| format!("{:.0} %", a * 100.0));
             format!("with acceptance by position {}", shown.collect::<Vec<_>>().join(", "))
         };
@@ -324,13 +317,19 @@ impl Policy {
     }
 }
 
-/// Time of a round with so many drafts on average; widths in between are interpolated.
-fn round_us(costs: &Costs, drafted: f64) -> f64 {
+/// Time of a round of k with so many drafts on average; widths in between are interpolated. A draft that is
+/// left out was made.
+fn round_us(now: &Now, k: usize, drafted: f64) -> f64 {
+    if k == 0 {
+        return now.plain_us;
+    }
+    let costs = &now.costs;
     let below = (drafted.floor() as usize).min(costs.longest());
     let above = (below + 1).min(costs.longest());
     let part = drafted - below as f64;
     let verify = costs.verify_us[below] * (1.0 - part) + costs.verify_us[above] * part;
-    verify + drafted * costs.draft_us + costs.overhead_us
+    let made = (1.0 + drafted).min(k as f64);
+    verify + made * costs.draft_us + now.first_us + costs.overhead_us
 }
 
 #[cfg(test)]
@@ -370,10 +369,11 @@ mod tests {
             let accepted = (0..k).take_while(|i| self.chance.next() < self.acceptance[*i]).count();
             let settle = if k > 0 { std::mem::take(&mut self.waiting) * self.costs.settle_us } else { 0.0 };
             self.waiting += if k > 0 { 0.0 } else { 1.0 };
+            let first_draft_us = if k > 0 { self.costs.draft_us + settle } else { 0.0 };
             let draft_us = k as f64 * self.costs.draft_us + settle;
             let verify_us = self.costs.verify_us[k];
             let round_us = draft_us + verify_us + self.costs.overhead_us;
-            Seen { asked: k, drafted: k, accepted, draft_us, verify_us, round_us, ..Seen::default() }
+            Seen { asked: k, drafted: k, accepted, first_draft_us, draft_us, verify_us, round_us, ..Seen::default() }
         }
 
         /// Tokens per microsecond over `rounds` rounds of one k.
@@ -473,7 +473,18 @@ mod tests {
             let round_us = draft_us + verify_us + costs.overhead_us;
             let mut sure = [None; MAX_DRAFT_LEN as usize];
             sure.iter_mut().zip(chain).for_each(|(sure, draft)| *sure = Some(draft.0));
-            Seen { asked: k, drafted: chain.len(), accepted, dropped, sure, draft_us, verify_us, round_us }
+            let first_draft_us = draft_us.min(costs.draft_us);
+            Seen {
+                asked: k,
+                drafted: chain.len(),
+                accepted,
+                dropped,
+                sure,
+                first_draft_us,
+                draft_us,
+                verify_us,
+                round_us,
+            }
         };
         let fixed = |k: usize| {
             let mut chance = Lcg(5);
@@ -484,14 +495,15 @@ mod tests {
         let (mut all, mut changes) = (Vec::new(), Vec::new());
         for _ in 0..1000 {
             let choice = policy.choose();
-            let (guide, chain) = (policy.guide(choice.draft_len), chain(&mut chance));
-            let (mut made, mut dropped, mut reach) = (0, 0, 1.0);
-            while made < choice.draft_len && (made == 0 || guide.goes_on(made, reach)) {
-                if chain[made].0 < guide.p_min(made, reach) {
+            let (mut course, chain) = (Course::new(policy.guide(choice.draft_len)), chain(&mut chance));
+            let (mut made, mut dropped) = (0, 0);
+            while made < choice.draft_len && course.goes_on() {
+                if chain[made].0 < course.p_min() {
                     dropped = 1;
                     break;
                 }
-                (made, reach) = (made + 1, reach * guide.chance(chain[made].0));
+                course.take(chain[made].0);
+                made += 1;
             }
             let seen = round(choice.draft_len, &chain[..made], dropped);
             policy.observe(&seen);
@@ -510,6 +522,39 @@ mod tests {
             assert!(changes.len() < 80, "{certain}: {} changes", changes.len());
             assert!(changes.iter().any(|c| c.reason.contains("k ≤ 8 promises")), "{certain}: {}", changes[0].reason);
         }
+    }
+
+    #[test]
+    fn a_drafter_that_is_sure_and_wrong_is_left_soon() {
+        let costs = Costs {
+            verify_us: vec![1000.0, 1020.0, 1040.0, 1060.0],
+            draft_us: 50.0,
+            settle_us: 5.0,
+            overhead_us: 10.0,
+        };
+        let (mut policy, mut us) = (Policy::new(costs.clone(), 0), 0.0);
+        for _ in 0..300 {
+            let k = policy.choose().draft_len;
+            let drafted = k.min(1);
+            let mut sure = [None; MAX_DRAFT_LEN as usize];
+            sure[..drafted].fill(Some(0.9));
+            let draft_us = drafted as f64 * costs.draft_us;
+            let verify_us = costs.verify_us[drafted];
+            let round_us = draft_us + verify_us + costs.overhead_us;
+            us += round_us;
+            policy.observe(&Seen {
+                asked: k,
+                drafted,
+                sure,
+                first_draft_us: draft_us,
+                draft_us,
+                verify_us,
+                round_us,
+                ..Seen::default()
+            });
+        }
+        let share = 300.0 * 1010.0 / us;
+        assert!(share > 0.975, "{share:.4} of plain");
     }
 
     #[test]
