@@ -11,9 +11,10 @@ use draftscope::engine;
 use draftscope::identity::{Cause, Diagnosis, Ending, Rate, Record, answer, diagnose, law, sample};
 use draftscope::model::load::Loaded;
 use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowByRow};
-use draftscope::protocol::{DrafterKind, Leniency, Message, Sampling, Settings, Speaker, TokenId, VerifyRule};
+use draftscope::protocol::{Costs, DrafterKind, Leniency, Message, Sampling, Settings, Speaker, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::NoDrafter;
+use draftscope::speculate::policy::Policy;
 
 /// What is wrong with a target.
 #[derive(Clone, Copy, PartialEq)]
@@ -98,10 +99,10 @@ fn differences(wrong: Wrong, row_by_row: bool) -> Vec<Diagnosis> {
         let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Ngram, 1));
         for prompt in 0..4 {
             let prompt = tokens(seed * 10 + prompt, 12);
-            let want = answer(&mut plain, &prompt, ENDING).unwrap();
+            let want = answer(&mut plain, &prompt, ENDING, None).unwrap();
             for (drafter, k) in [(DrafterKind::Mtp, 3), (DrafterKind::Ngram, 4), (DrafterKind::Random, 2)] {
                 speculative.set(&settings(drafter, k));
-                let got = answer(&mut speculative, &prompt, ENDING).unwrap();
+                let got = answer(&mut speculative, &prompt, ENDING, None).unwrap();
                 found.extend(diagnose(fresh.as_ref(), &want, &got).unwrap());
             }
         }
@@ -151,7 +152,7 @@ fn a_rule_that_commits_what_its_row_does_not_say_is_a_bug() {
     let Loaded { target, .. } = tiny::Tiny::new(0).load();
     let fresh = target.fork().unwrap();
     let mut plain = Decoder::new(target, Box::new(NoDrafter), &settings(DrafterKind::None, 0));
-    let want = answer(&mut plain, &tokens(1, 9), ENDING).unwrap();
+    let want = answer(&mut plain, &tokens(1, 9), ENDING, None).unwrap();
     let mut broken: Record = want.clone();
     broken.tokens[7] = TokenId(broken.tokens[7].0 ^ 1);
     let found = diagnose(fresh.as_ref(), &want, &broken).unwrap().unwrap();
@@ -169,9 +170,9 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
     let mut speculative = Decoder::new(target, Box::new(roster), &base(VerifyRule::Rejection, 3));
     let prompt = tokens(2, 4);
     let n = 600;
-    let want = sample(&mut plain, &prompt, &base(VerifyRule::Exact, 0), (0..n, 3)).unwrap();
+    let want = sample(&mut plain, &prompt, &base(VerifyRule::Exact, 0), (0..n, 3), None).unwrap();
     for (rule, from) in [(VerifyRule::Exact, 1), (VerifyRule::Rejection, 2), (VerifyRule::Block, 3)] {
-        let got = sample(&mut speculative, &prompt, &base(rule, 3), (from * n..(from + 1) * n, 3)).unwrap();
+        let got = sample(&mut speculative, &prompt, &base(rule, 3), (from * n..(from + 1) * n, 3), None).unwrap();
         let found = law::compare(&want, &got);
         assert!(found.consistent, "{rule}: {found:#?}");
         assert!(found.power.last().unwrap().power > 0.9, "{found:#?}");
@@ -179,8 +180,26 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
     // taking every draft unverified is not lossless
     let leniency = Leniency { confidence: 0.0, ..Leniency::default() };
     let lenient = Settings { leniency, ..base(VerifyRule::Confidence, 3) };
-    let got = sample(&mut speculative, &prompt, &lenient, (9 * n..10 * n, 3)).unwrap();
+    let got = sample(&mut speculative, &prompt, &lenient, (9 * n..10 * n, 3), None).unwrap();
     assert!(!law::compare(&want, &got).consistent, "a lenient rule changes the law");
+}
+
+#[test]
+fn an_automatic_k_leaves_the_text_as_it_is() {
+    let (roster, Loaded { target, .. }) = engine::roster(tiny::Tiny::new(3).load());
+    let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
+    let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Mtp, 0));
+    let verify_us = (0..9).map(|drafts| 1000.0 + 20.0 * f64::from(drafts)).collect();
+    let mut policy = Policy::new(Costs { verify_us, draft_us: 30.0, settle_us: 5.0, overhead_us: 10.0 }, 0);
+    let mut lengths = std::collections::BTreeSet::new();
+    for prompt in 0..8 {
+        let prompt = tokens(prompt, 12);
+        let want = answer(&mut plain, &prompt, ENDING, None).unwrap();
+        let got = answer(&mut speculative, &prompt, ENDING, Some(&mut policy)).unwrap();
+        assert_eq!(got.tokens, want.tokens);
+        lengths.extend(got.rounds.iter().map(|round| round.drafts.len()));
+    }
+    assert!(lengths.len() > 1, "drafts of one length prove little: {lengths:?}");
 }
 
 /// The 200 prompts of the nightly run.
@@ -228,13 +247,13 @@ fn twenty_prompts_give_the_plain_text_with_every_drafter() {
     for (number, text) in prompts().iter().step_by(10).enumerate() {
         let message = Message { role: Speaker::User, content: text.clone() };
         let prompt = codec.encode(&template.as_ref().unwrap().render(&[message]).unwrap()).unwrap();
-        let want = answer(&mut plain, &prompt, ending).unwrap();
+        let want = answer(&mut plain, &prompt, ending, None).unwrap();
         let answered: Vec<TokenId> = prompt.iter().chain(&want.tokens).copied().collect();
         for (place, drafter) in DRAFTERS.into_iter().enumerate() {
             let k = [1, 2, 3, 4, 6, 8][(number + place) % 6];
             speculative.set(&settings(drafter, k));
             speculative.offer(&answered);
-            let got = answer(&mut speculative, &prompt, ending).unwrap();
+            let got = answer(&mut speculative, &prompt, ending, None).unwrap();
             runs += 1;
             rollbacks += got.rounds.iter().filter(|round| round.rolled_back).count();
             differing.extend(diagnose(fresh.as_ref(), &want, &got).unwrap().map(|d| (text.clone(), drafter, k, d)));

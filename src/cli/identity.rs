@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ModelArgs, OutputArg};
+use super::values::parse_drafting_len;
+use super::{DraftLenArg, ModelArgs, OutputArg};
 
 /// Options of `verify-identity`.
 #[derive(Clone, Debug, Args)]
@@ -18,9 +19,9 @@ pub struct IdentityArgs {
     /// Take so many prompts, spread over the file; 0 takes all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
-    /// Draft lengths to try
-    #[arg(short, long = "draft-len", value_name = "K,…", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = clap::value_parser!(u8).range(1..=15))]
-    pub k: Vec<u8>,
+    /// Draft lengths to try; auto lets the engine's policy choose, round by round
+    #[arg(short, long = "draft-len", value_name = "K,…|auto", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = parse_drafting_len)]
+    pub k: Vec<DraftLenArg>,
     /// Drafters to try; all takes every one that is there [default: the one of --drafter]
     #[arg(long, value_name = "NAME,…|all", value_delimiter = ',')]
     pub drafters: Vec<String>,

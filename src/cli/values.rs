@@ -1,6 +1,9 @@
 //! Values of options that are names or a number with a name beside it.
 
+use std::fmt;
+
 use clap::ValueEnum;
+use serde::{Serialize, Serializer};
 
 /// `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,12 +70,37 @@ pub enum DraftLenArg {
     Fixed(u8),
 }
 
+impl fmt::Display for DraftLenArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.pad("auto"),
+            Self::Fixed(draft_len) => f.pad(&draft_len.to_string()),
+        }
+    }
+}
+
+impl Serialize for DraftLenArg {
+    /// A number, or `"auto"`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Fixed(draft_len) => serializer.serialize_u8(*draft_len),
+        }
+    }
+}
+
 pub(crate) fn parse_draft_len(text: &str) -> Result<DraftLenArg, String> {
     match text.parse::<u8>() {
         _ if text == "auto" => Ok(DraftLenArg::Auto),
         Ok(k @ 0..=15) => Ok(DraftLenArg::Fixed(k)),
         _ => Err("it must be auto or a number from 0 to 15".to_owned()),
     }
+}
+
+/// A draft length that drafts.
+pub(super) fn parse_drafting_len(text: &str) -> Result<DraftLenArg, String> {
+    let parsed = parse_draft_len(text).ok().filter(|k| *k != DraftLenArg::Fixed(0));
+    parsed.ok_or_else(|| "it must be auto or a number from 1 to 15".to_owned())
 }
 
 /// `--threads`.

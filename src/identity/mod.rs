@@ -15,6 +15,7 @@ use crate::model::Model;
 use crate::protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
+use crate::speculate::policy::{Policy, Seen};
 
 pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose};
 pub use rate::Rate;
@@ -84,24 +85,38 @@ impl Record {
     }
 }
 
-/// Answers a prompt and keeps the record.
+/// Answers a prompt and keeps the record. With a policy, k is what it chooses for each round.
 ///
 /// # Errors
 /// When the target fails.
-pub fn answer(decoder: &mut Decoder, prompt: &[TokenId], ending: Ending<'_>) -> Result<Record, SpecError> {
+pub fn answer(
+    decoder: &mut Decoder,
+    prompt: &[TokenId],
+    ending: Ending<'_>,
+    mut policy: Option<&mut Policy>,
+) -> Result<Record, SpecError> {
     let mut record = Record { prompt: prompt.to_vec(), ..Record::default() };
     if let EventKind::Prefilled { first, row, cached, .. } = decoder.prefill(1, prompt)? {
         record.cached = cached as usize;
         record.tokens.push(first.id);
         record.first_row = row;
     }
+    policy.iter_mut().for_each(|policy| policy.begin_answer());
+    let mut clock = 0;
     while record.tokens.len() < ending.limit && !record.tokens.iter().any(|t| (ending.is_end)(*t)) && decoder.has_room()
     {
         let mut round = RoundRecord { first: record.tokens.len(), ..RoundRecord::default() };
+        let mut seen = Seen::default();
+        choose(decoder, policy.as_deref_mut());
         let committed = decoder.round(&mut |event| {
+            seen.hear(&event);
+            if let EventKind::Committed { clock_us, .. } = event {
+                seen.round_us = clock_us.saturating_sub(std::mem::replace(&mut clock, clock_us)) as f64;
+            }
             hear(&mut round, event);
             Duration::ZERO
         })?;
+        policy.iter_mut().for_each(|policy| policy.observe(&seen));
         round.committed = committed.len();
         record.tokens.extend(committed);
         record.rounds.push(round);
@@ -109,6 +124,16 @@ pub fn answer(decoder: &mut Decoder, prompt: &[TokenId], ending: Ending<'_>) -> 
     let end = record.tokens.iter().position(|token| (ending.is_end)(*token)).map_or(usize::MAX, |end| end + 1);
     record.tokens.truncate(end.min(ending.limit));
     Ok(record)
+}
+
+/// Takes the policy's choice to the decoder, as the engine does; without one, k stays and nothing ends drafts.
+fn choose(decoder: &mut Decoder, policy: Option<&mut Policy>) {
+    let guide = policy.map(|policy| {
+        let draft_len = policy.choose().draft_len;
+        decoder.set_draft_len(draft_len as u8);
+        policy.guide(draft_len)
+    });
+    decoder.set_guide(guide);
 }
 
 fn hear(round: &mut RoundRecord, event: EventKind) {
@@ -123,7 +148,8 @@ fn hear(round: &mut RoundRecord, event: EventKind) {
     }
 }
 
-/// Draws a continuation of `len` tokens for each seed; (whose draws, its tokens). For comparing laws.
+/// Draws a continuation of `len` tokens for each seed; (whose draws, its tokens). For comparing laws. With a policy,
+/// k is what it chooses.
 ///
 /// # Errors
 /// When the target fails.
@@ -132,6 +158,7 @@ pub fn sample(
     prompt: &[TokenId],
     settings: &Settings,
     (seeds, len): (std::ops::Range<u64>, usize),
+    mut policy: Option<&mut Policy>,
 ) -> Result<Vec<Vec<TokenId>>, SpecError> {
     let ending = Ending { limit: len, is_end: &|_| false };
     let mut continuations = Vec::new();
@@ -139,7 +166,7 @@ pub fn sample(
         let mut seeded = *settings;
         seeded.sampling.seed = seed;
         decoder.set(&seeded);
-        continuations.push(answer(decoder, prompt, ending)?.tokens);
+        continuations.push(answer(decoder, prompt, ending, policy.as_deref_mut())?.tokens);
     }
     Ok(continuations)
 }

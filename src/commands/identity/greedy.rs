@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use draftscope::cli::IdentityArgs;
+use draftscope::cli::{DraftLenArg, IdentityArgs};
 use draftscope::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose};
 use draftscope::model::tokenizer::TextCodec;
-use draftscope::protocol::{DrafterKind, Settings, TokenId};
+use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::session::text::{one_line, quoted};
 use serde::Serialize;
 
-use super::Bench;
+use super::{Bench, Trial};
 
 /// Differences that are written out in text.
 const SHOWN: usize = 10;
@@ -34,7 +34,7 @@ pub(super) struct Report {
 #[derive(Serialize)]
 struct Group {
     drafter: DrafterKind,
-    draft_len: u8,
+    draft_len: DraftLenArg,
     divergence: Rate,
     /// Committed in rounds ÷ rounds: shows that drafts really were accepted and discarded.
     tokens_per_round: f64,
@@ -48,24 +48,25 @@ struct Group {
 struct Difference {
     prompt: String,
     drafter: DrafterKind,
-    draft_len: u8,
+    draft_len: DraftLenArg,
     diagnosis: Diagnosis,
 }
 
 pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String]) -> Result<Report> {
+    let mut trials = bench.trials(&args.k)?;
     let mut report = Report {
         prompts: prompts.len(),
         row_by_row: args.row_by_row,
         divergence: Rate::default(),
         prompts_diverged: Rate::default(),
         tokens: 0,
-        groups: groups(args, bench),
+        groups: trials.iter().map(Group::of).collect(),
         differences: Vec::new(),
     };
     let mut prompts_diverged = 0;
     for (number, text) in prompts.iter().enumerate() {
         let before = report.differences.len();
-        prompt(args, bench, text, &mut report)?;
+        prompt(args, (bench, &mut trials), text, &mut report)?;
         prompts_diverged += u64::from(report.differences.len() > before);
         if (number + 1) % 20 == 0 {
             eprintln!(
@@ -87,31 +88,22 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String]) ->
     Ok(report)
 }
 
-fn groups(args: &IdentityArgs, bench: &Bench) -> Vec<Group> {
-    let pairs = bench.drafters.iter().flat_map(|drafter| args.k.iter().map(move |k| (*drafter, *k)));
-    let group = |(drafter, draft_len)| Group {
-        drafter,
-        draft_len,
-        divergence: Rate::default(),
-        tokens_per_round: 0.0,
-        rounds: 0,
-        rollbacks: 0,
-        committed: 0,
-    };
-    pairs.map(group).collect()
-}
-
-fn prompt(args: &IdentityArgs, bench: &mut Bench, text: &str, report: &mut Report) -> Result<()> {
+fn prompt(
+    args: &IdentityArgs,
+    (bench, trials): (&mut Bench, &mut [Trial]),
+    text: &str,
+    report: &mut Report,
+) -> Result<()> {
     let tokens = bench.tokens(text, args.raw)?;
     let Bench { plain, speculative, fresh, codec, settings, .. } = bench;
     let ending = Ending { limit: args.max_tokens as usize, is_end: &|token| codec.is_end(token) };
-    let want = answer(plain, &tokens, ending)?;
+    let want = answer(plain, &tokens, ending, None)?;
     let answered: Vec<TokenId> = tokens.iter().chain(&want.tokens).copied().collect();
-    for group in &mut report.groups {
+    for (group, trial) in report.groups.iter_mut().zip(trials) {
         let (drafter, draft_len) = (group.drafter, group.draft_len);
-        speculative.set(&Settings { drafter, draft_len, ..*settings });
+        speculative.set(&trial.settings(settings));
         speculative.offer(&answered); // for the oracle
-        let got = answer(speculative, &tokens, ending)?;
+        let got = answer(speculative, &tokens, ending, trial.policy.as_mut())?;
         speculative.take_notices().iter().for_each(|notice| eprintln!("draftscope: {notice}"));
         report.tokens += got.tokens.len() as u64;
         group.count(&got);
@@ -123,6 +115,18 @@ fn prompt(args: &IdentityArgs, bench: &mut Bench, text: &str, report: &mut Repor
 }
 
 impl Group {
+    fn of(trial: &Trial) -> Self {
+        Self {
+            drafter: trial.drafter,
+            draft_len: trial.k,
+            divergence: Rate::default(),
+            tokens_per_round: 0.0,
+            rounds: 0,
+            rollbacks: 0,
+            committed: 0,
+        }
+    }
+
     fn count(&mut self, record: &Record) {
         self.rounds += record.rounds.len() as u64;
         self.rollbacks += record.rounds.iter().filter(|round| round.rolled_back).count() as u64;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use draftscope::cli::IdentityArgs;
+use draftscope::cli::{DraftLenArg, IdentityArgs};
 use draftscope::identity::{law, sample};
 use draftscope::protocol::{DrafterKind, Settings};
 use draftscope::session::text::one_line;
@@ -25,7 +25,7 @@ pub(super) struct Report {
 struct Compared {
     prompt: String,
     drafter: DrafterKind,
-    draft_len: u8,
+    draft_len: DraftLenArg,
     result: law::Comparison,
 }
 
@@ -55,20 +55,19 @@ fn tolerated(n: usize, level: f64) -> usize {
 
 pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String]) -> Result<Report> {
     let (count, len) = (u64::from(args.samples), args.sample_len as usize);
+    let mut trials = bench.trials(&args.k)?;
     let mut comparisons = Vec::new();
     for text in prompts {
         let tokens = bench.tokens(text, args.raw)?;
         let plain = Settings { draft_len: 0, ..bench.settings };
-        let want = sample(&mut bench.plain, &tokens, &plain, (0..count, len))?;
-        for drafter in bench.drafters.clone() {
-            for (number, draft_len) in (1..).zip(args.k.iter().copied()) {
-                let settings = Settings { drafter, draft_len, ..bench.settings };
-                // seeds of their own: under the rule exact the same ones would give the same texts
-                let seeds = number * count..(number + 1) * count;
-                let got = sample(&mut bench.speculative, &tokens, &settings, (seeds, len))?;
-                let result = law::compare(&want, &got);
-                comparisons.push(Compared { prompt: text.clone(), drafter, draft_len, result });
-            }
+        let want = sample(&mut bench.plain, &tokens, &plain, (0..count, len), None)?;
+        for (number, trial) in (1..).zip(&mut trials) {
+            let settings = trial.settings(&bench.settings);
+            // seeds of their own: under the rule exact the same ones would give the same texts
+            let seeds = number * count..(number + 1) * count;
+            let got = sample(&mut bench.speculative, &tokens, &settings, (seeds, len), trial.policy.as_mut())?;
+            let result = law::compare(&want, &got);
+            comparisons.push(Compared { prompt: text.clone(), drafter: trial.drafter, draft_len: trial.k, result });
         }
         eprintln!("draftscope: {} comparisons", comparisons.len());
     }

@@ -5,9 +5,10 @@ mod laws;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use draftscope::cli::{IdentityArgs, OutputArg};
+use draftscope::cli::{DraftLenArg, IdentityArgs, OutputArg};
 use draftscope::engine;
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::template::ChatTemplate;
@@ -16,10 +17,14 @@ use draftscope::model::{Model, RowByRow};
 use draftscope::protocol::{Baseline, DrafterKind, Drafting, Message, Sampling, Settings, Speaker, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::NoDrafter;
+use draftscope::speculate::policy::Policy;
 use serde::Serialize;
 
 /// Exit status when the modes differ.
 const DIFFERENT: u8 = 1;
+
+/// Longest that passes are timed for an automatic k.
+const TIMING: Duration = Duration::from_millis(2_500);
 
 /// 200 prompts in all categories.
 const PROMPTS: &str = include_str!("../../../assets/prompts/identity.toml");
@@ -124,6 +129,45 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
         bail!("the drafter {kind} cannot draft here: its model is not loaded, or it needs a person; choose another");
     }
     Ok(kinds)
+}
+
+/// A drafter with a k, and what chooses k where it is automatic.
+struct Trial {
+    drafter: DrafterKind,
+    k: DraftLenArg,
+    policy: Option<Policy>,
+}
+
+impl Bench {
+    /// Every drafter with every k. Called before anything was decoded: then whole rounds can be timed.
+    fn trials(&mut self, ks: &[DraftLenArg]) -> Result<Vec<Trial>> {
+        let pairs: Vec<_> = self.drafters.iter().flat_map(|drafter| ks.iter().map(|k| (*drafter, *k))).collect();
+        let trial = |(drafter, k)| {
+            let policy = (k == DraftLenArg::Auto).then(|| self.policy(drafter)).transpose()?;
+            Ok(Trial { drafter, k, policy })
+        };
+        pairs.into_iter().map(trial).collect()
+    }
+
+    fn policy(&mut self, drafter: DrafterKind) -> Result<Policy> {
+        self.speculative.set(&Settings { drafter, ..self.settings });
+        let costs = self.speculative.measure_costs(TIMING)?.costs;
+        if !costs.is_usable() {
+            bail!("passes could not be timed here, so there is no automatic k; give numbers with -k");
+        }
+        Ok(Policy::new(costs, 0))
+    }
+}
+
+impl Trial {
+    /// Settings of its runs; an automatic k is set round by round.
+    fn settings(&self, base: &Settings) -> Settings {
+        let draft_len = match self.k {
+            DraftLenArg::Fixed(draft_len) => draft_len,
+            DraftLenArg::Auto => base.draft_len,
+        };
+        Settings { drafter: self.drafter, draft_len, ..*base }
+    }
 }
 
 impl Bench {
