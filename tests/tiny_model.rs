@@ -10,10 +10,13 @@ use std::time::Duration;
 use common::tiny::{self, Tiny};
 use draftscope::model::load::Loaded;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
-use draftscope::protocol::{DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule};
+use draftscope::protocol::{
+    Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
+};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{DraftCtx, Drafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster};
 use draftscope::speculate::draws::Purpose;
+use draftscope::speculate::policy::{Guide, Policy};
 use draftscope::speculate::sampler::{LogitRow, Sampler};
 use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
@@ -469,20 +472,57 @@ impl Drafter for Distorted {
     }
 }
 
+/// Draws from what the target's first layers expect, for as long as it is sure enough to go on.
+struct Hesitant;
+
+impl Drafter for Hesitant {
+    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
+        Ok(Box::new(Self))
+    }
+    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
+        let since = ctx.target.checkpoint()?;
+        let mut token = *ctx.committed.last().unwrap();
+        for depth in 0..ctx.round.draft_len {
+            let out = ctx.target.forward_early(&[token], tiny::LAYERS - 1)?;
+            let Some(draft) = ctx.pick(&out, None, depth)? else { break };
+            token = draft.token;
+            if !ctx.propose(draft) {
+                break;
+            }
+        }
+        ctx.target.truncate(since.len, &since)
+    }
+}
+
+/// Drafts end where one of these costs is not worth its row: some before the first, some behind.
+fn guide() -> Guide {
+    let verify_us = vec![1000.0, 1340.0, 1560.0, 1700.0];
+    Policy::new(Costs { verify_us, draft_us: 10.0, settle_us: 0.0, overhead_us: 10.0 }, 3).guide(3)
+}
+
 /// How often an answer begins with these two tokens, behind the one that the prefill commits.
-fn pairs(files: &Tiny, settings: Settings, drafter: Box<dyn Drafter>, seeds: std::ops::Range<u64>) -> (Counts, usize) {
+fn pairs(
+    files: &Tiny,
+    settings: Settings,
+    (drafter, guide): (Box<dyn Drafter>, Option<Guide>),
+    seeds: std::ops::Range<u64>,
+) -> (Counts, Tally) {
     let mut counts = Counts::new();
-    let mut accepted = 0;
+    let mut tally = Tally::default();
     let prompt = tokens(2, 4);
     let mut decoder = Decoder::new(files.load().target, drafter, &settings);
+    decoder.set_guide(guide);
     for seed in seeds {
         decoder.set(&Settings { sampling: Sampling { seed, ..settings.sampling }, ..settings });
         let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
         let mut text = Vec::new();
         while text.len() < 2 {
             let round = decoder.round(&mut |event| {
-                if let EventKind::Verified { verdict, .. } = event {
-                    accepted += verdict.accepted();
+                match event {
+                    EventKind::Verified { verdict, .. } => tally.accepted += verdict.accepted(),
+                    EventKind::DraftStopped { .. } => tally.stopped += 1,
+                    EventKind::RoundStarted { .. } => tally.rounds += 1,
+                    _ => {}
                 }
                 Duration::ZERO
             });
@@ -490,7 +530,16 @@ fn pairs(files: &Tiny, settings: Settings, drafter: Box<dyn Drafter>, seeds: std
         }
         *counts.entry((first.id, text[0], text[1])).or_default() += 1.0;
     }
-    (counts, accepted)
+    (counts, tally)
+}
+
+/// What happened beside the text.
+#[derive(Debug, Default)]
+struct Tally {
+    rounds: usize,
+    accepted: usize,
+    /// Drafts that were left out.
+    stopped: usize,
 }
 
 type Counts = std::collections::BTreeMap<(TokenId, TokenId, TokenId), f64>;
@@ -502,17 +551,24 @@ fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_
     let n = 800;
     let sampling = Sampling { temperature: 25.0, top_k: 3, ..Sampling::default() };
     let base = Settings { draft_len: 3, sampling, ..Settings::default() };
-    let (plain, _) = pairs(&files, Settings { draft_len: 0, ..base }, Box::new(NoDrafter), 0..n);
+    let (plain, _) = pairs(&files, Settings { draft_len: 0, ..base }, (Box::new(NoDrafter), None), 0..n);
     let tree = Drafting { tree: Some(6), ..Drafting::default() };
+    let distorted = || (Box::new(Distorted) as Box<dyn Drafter>, None);
+    let hesitant = || (Box::new(Hesitant) as Box<dyn Drafter>, Some(guide()));
     let cases = [
-        (VerifyRule::Rejection, Drafting::default()),
-        (VerifyRule::Block, Drafting::default()),
-        (VerifyRule::Rejection, tree),
+        (VerifyRule::Rejection, Drafting::default(), distorted()),
+        (VerifyRule::Block, Drafting::default(), distorted()),
+        (VerifyRule::Rejection, tree, distorted()),
+        (VerifyRule::Rejection, Drafting::default(), hesitant()),
+        (VerifyRule::Block, Drafting::default(), hesitant()),
     ];
-    for (case, (rule, drafting)) in (1..).zip(cases) {
+    for (case, (rule, drafting, drafter)) in (1..).zip(cases) {
         let settings = Settings { rule, drafting, ..base };
-        let (speculative, accepted) = pairs(&files, settings, Box::new(Distorted), case * n..(case + 1) * n);
-        assert!(accepted > n as usize / 4, "{accepted} accepted prove nothing");
+        let is_guided = drafter.1.is_some();
+        let (speculative, tally) = pairs(&files, settings, drafter, case * n..(case + 1) * n);
+        assert!(tally.accepted > n as usize / 4, "{tally:?} proves nothing");
+        let share = tally.stopped as f64 / tally.rounds as f64;
+        assert_eq!(is_guided, (0.2..0.8).contains(&share), "{rule}, {drafting:?}: {tally:?}");
         let support: std::collections::BTreeSet<_> = plain.keys().chain(speculative.keys()).collect();
         let (mut chi, mut df) = (0.0, -1.0);
         for token in support {
@@ -524,7 +580,10 @@ fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_
         }
         assert!(df >= 8.0, "the test needs some spread");
         let limit = df * (1.0 - 2.0 / (9.0 * df) + 3.719 * (2.0f64 / (9.0 * df)).sqrt()).powi(3);
-        assert!(chi < limit, "{rule}, {drafting:?}: chi-square {chi} with {df} degrees of freedom (limit {limit})");
+        assert!(
+            chi < limit,
+            "{rule}, {drafting:?}: guided {is_guided}: chi-square {chi} with {df} degrees of freedom (limit {limit})"
+        );
     }
 }
 
