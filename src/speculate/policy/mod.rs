@@ -299,14 +299,16 @@ impl Policy {
                 "k {from} → {to} for {LOOK_ROUNDS} rounds: too little is known of {looked_at}, and it may be faster than {usual}"
             );
         }
-        let why = if self.confidence.is_told() {
+        let speed = |k: usize| expected.get(k).copied().unwrap_or_default();
+        let why = if to == 0 && speed(0) < speed(from) {
+            format!("plain decoding is taken unless drafts promise {:.0} % more", (EDGE - 1.0) * 100.0)
+        } else if self.confidence.is_told() {
             "drafts end where the drafter's probabilities promise less than another token costs".to_owned()
         } else {
             let acceptance = self.acceptance.by_position(0.0, self.confidence.is_told());
             let shown = acceptance.iter().take(from.max(to).clamp(1, 4)).map(|a| format!("{:.0} %", a * 100.0));
             format!("with acceptance by position {}", shown.collect::<Vec<_>>().join(", "))
         };
-        let speed = |k: usize| expected.get(k).copied().unwrap_or_default();
         format!(
             "k {from} → {to}: {} promises {:.0} tokens/s, {} {:.0}; {why}",
             meant(to),
