@@ -150,6 +150,9 @@ impl Bench {
     }
 
     fn policy(&mut self, drafter: DrafterKind) -> Result<Policy> {
+        if self.settings.drafting.tree.is_some() {
+            bail!("with a draft tree there is no automatic choice of k; give numbers with -k");
+        }
         self.speculative.set(&Settings { drafter, ..self.settings });
         let costs = self.speculative.measure_costs(TIMING)?.costs;
         if !costs.is_usable() {
