@@ -1,9 +1,9 @@
 //! How often drafts are accepted, by position, with the past fading.
 //!
 //! Two memories per position: a quick one follows the text at hand, a slow one knows the drafter and
-//! stands in where the quick one has seen little. Where a drafter says how probable its drafts are, the quick
-//! one takes the mean of what that promises and what came of it, which varies less, and is believed sooner. Invariant: every estimate lies in [0, 1] and depends
-//! on nothing but what was observed, in order.
+//! stands in where the quick one has seen little. Where a drafter says how probable its drafts are, the
+//! quick one takes the mean of what that promises and what came of it, which varies less, and is believed
+//! sooner. Invariant: every estimate lies in [0, 1] and depends on nothing but what was observed, in order.
 
 use crate::protocol::MAX_DRAFT_LEN;
 

@@ -5,8 +5,9 @@
 //! matters is how widths compare at the same time. So the logarithm of a time is taken as that of the
 //! measured cost plus the machine's speed of the moment, which wanders, plus a correction of the width,
 //! which moves slowly and resembles its neighbours'. A Kalman filter tells them apart: what changes with
-//! the width from one round to the next belongs to the width. Invariant: no clock in here, and no single
-//! outlier moves anything far.
+//! the width from one round to the next belongs to the width, and what changes from one answer to the next
+//! to the machine. What one row costs behind a draft, and a round's first draft, are ratios to these. Invariant:
+//! no clock in here, and no single outlier moves anything far.
 
 use crate::protocol::Costs;
 
