@@ -14,7 +14,9 @@ use draftscope::protocol::{
     Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
 };
 use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{DraftCtx, Drafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster};
+use draftscope::speculate::drafter::{
+    DraftCtx, Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster,
+};
 use draftscope::speculate::draws::Purpose;
 use draftscope::speculate::policy::{Guide, Policy};
 use draftscope::speculate::sampler::{LogitRow, Sampler};
@@ -472,28 +474,6 @@ impl Drafter for Distorted {
     }
 }
 
-/// Draws from what the target's first layers expect, for as long as it is sure enough to go on.
-struct Hesitant;
-
-impl Drafter for Hesitant {
-    fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
-        Ok(Box::new(Self))
-    }
-    fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
-        let since = ctx.target.checkpoint()?;
-        let mut token = *ctx.committed.last().unwrap();
-        for depth in 0..ctx.round.draft_len {
-            let out = ctx.target.forward_early(&[token], tiny::LAYERS - 1)?;
-            let Some(draft) = ctx.pick(&out, None, depth)? else { break };
-            token = draft.token;
-            if !ctx.propose(draft) {
-                break;
-            }
-        }
-        ctx.target.truncate(since.len, &since)
-    }
-}
-
 /// Drafts end where one of these costs is not worth its row: some before the first, some behind.
 fn guide() -> Guide {
     let verify_us = vec![1000.0, 1340.0, 1560.0, 1700.0];
@@ -553,14 +533,15 @@ fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_
     let base = Settings { draft_len: 3, sampling, ..Settings::default() };
     let (plain, _) = pairs(&files, Settings { draft_len: 0, ..base }, (Box::new(NoDrafter), None), 0..n);
     let tree = Drafting { tree: Some(6), ..Drafting::default() };
+    let early = Drafting { exit_layers: tiny::LAYERS as u16 - 1, ..Drafting::default() };
     let distorted = || (Box::new(Distorted) as Box<dyn Drafter>, None);
-    let hesitant = || (Box::new(Hesitant) as Box<dyn Drafter>, Some(guide()));
+    let guided = || (Box::new(EarlyExitDrafter) as Box<dyn Drafter>, Some(guide()));
     let cases = [
         (VerifyRule::Rejection, Drafting::default(), distorted()),
         (VerifyRule::Block, Drafting::default(), distorted()),
         (VerifyRule::Rejection, tree, distorted()),
-        (VerifyRule::Rejection, Drafting::default(), hesitant()),
-        (VerifyRule::Block, Drafting::default(), hesitant()),
+        (VerifyRule::Rejection, early, guided()),
+        (VerifyRule::Block, early, guided()),
     ];
     for (case, (rule, drafting, drafter)) in (1..).zip(cases) {
         let settings = Settings { rule, drafting, ..base };
