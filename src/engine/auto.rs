@@ -7,15 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Settings, VerifyRule};
-use crate::speculate::decoder::{Decoder, MeasuredCosts};
+use crate::speculate::decoder::{Decoder, MeasuredCosts, TIMING};
 use crate::speculate::policy::{Choice, Policy, Seen};
 
 use super::control::Control;
 use super::outbox::Outbox;
 use super::{CostKey, CostMemory};
-
-/// Longest that passes are timed at the start.
-const LIMIT: Duration = Duration::from_millis(2_500);
 
 /// Time that checking remembered costs may take.
 const CHECK: Duration = Duration::from_millis(200);
@@ -82,7 +79,7 @@ impl Auto {
     }
 
     fn measure(&self, decoder: &mut Decoder, in_rounds: bool) -> Option<Costs> {
-        let MeasuredCosts { costs, is_steady } = decoder.measure_costs(LIMIT).ok()?;
+        let MeasuredCosts { costs, is_steady } = decoder.measure_costs(TIMING).ok()?;
         if in_rounds && is_steady && costs.is_usable() {
             self.memory.remember(&self.key, &costs);
         }

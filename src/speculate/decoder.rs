@@ -24,7 +24,7 @@ use super::verify::{Draft, RoundCtx, verifier};
 use crate::model::{Checkpoint, Forward, LogitRows, MAX_TREE_ROWS, Model};
 use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Verification, VerifyRule};
 
-pub use calibrate::MeasuredCosts;
+pub use calibrate::{MeasuredCosts, TIMING};
 
 /// Hears what happens. The answer is the time it held the round on purpose (a pause), which no
 /// clock counts.

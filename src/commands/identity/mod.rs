@@ -5,7 +5,6 @@ mod laws;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DraftLenArg, IdentityArgs, OutputArg};
@@ -15,16 +14,13 @@ use draftscope::model::template::ChatTemplate;
 use draftscope::model::tokenizer::TextCodec;
 use draftscope::model::{Model, RowByRow};
 use draftscope::protocol::{Baseline, DrafterKind, Drafting, Message, Sampling, Settings, Speaker, TokenId};
-use draftscope::speculate::decoder::Decoder;
+use draftscope::speculate::decoder::{Decoder, TIMING};
 use draftscope::speculate::drafter::NoDrafter;
 use draftscope::speculate::policy::Policy;
 use serde::Serialize;
 
 /// Exit status when the modes differ.
 const DIFFERENT: u8 = 1;
-
-/// Longest that passes are timed for an automatic k.
-const TIMING: Duration = Duration::from_millis(2_500);
 
 /// 200 prompts in all categories.
 const PROMPTS: &str = include_str!("../../../assets/prompts/identity.toml");

@@ -16,6 +16,8 @@ use crate::speculate::SpecError;
 use crate::speculate::policy::rising;
 use crate::speculate::report::prediction;
 
+/// Longest that passes are timed before the first answer.
+pub const TIMING: Duration = Duration::from_millis(2_500);
 /// Most rows that are timed: drafts of 8.
 const ROWS: usize = 9;
 /// Tokens of the prompt that is read for the purpose, when nothing is committed.
