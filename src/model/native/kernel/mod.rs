@@ -28,6 +28,7 @@ mod pack;
 mod pool;
 mod portable;
 mod rope;
+mod span;
 mod stream;
 
 pub use isa::Isa;

@@ -11,10 +11,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
+
+use super::span::{self, Span};
 
 /// Looks at the state before a worker parks: some tenths of a millisecond, so that sampling, and telling what happened,
 /// between two passes or drafts does not put it to sleep. Waking it takes as long as several regions.
@@ -37,16 +39,22 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct Shared {
-    /// Number of the region, [`OPEN`], and how many workers are in it.
-    state: Line<AtomicU64>,
-    /// Next item of each thread's span, the caller's first.
-    cursors: Box<[Line<AtomicUsize>]>,
+    /// What workers look at while they wait: with the state comes the job.
+    region: Line<Region>,
+    /// Each thread's items, the caller's first.
+    spans: Box<[Line<Span>]>,
     /// A caller has the pool; another one works alone.
     taken: AtomicBool,
     parked: Box<[AtomicBool]>,
     stop: AtomicBool,
     panicked: AtomicBool,
-    job: Line<UnsafeCell<Job>>,
+}
+
+#[derive(Debug)]
+struct Region {
+    /// Number of the region, [`OPEN`], and how many workers are in it.
+    state: AtomicU64,
+    job: UnsafeCell<Job>,
 }
 
 /// Alone on its cache lines.
@@ -59,7 +67,6 @@ struct Job {
     /// A `&F` of the caller that opened the region.
     work: *const (),
     call: unsafe fn(*const (), usize),
-    items: usize,
 }
 
 // SAFETY: `job` is written only while no region is open and no worker is active, and read only by
@@ -81,13 +88,15 @@ impl Pool {
     pub fn new(threads: usize) -> Self {
         let workers = threads.saturating_sub(1);
         let shared = Arc::new(Shared {
-            state: Line(AtomicU64::new(0)),
-            cursors: (0..threads.max(1)).map(|_| Line(AtomicUsize::new(0))).collect(),
+            region: Line(Region {
+                state: AtomicU64::new(0),
+                job: UnsafeCell::new(Job { work: std::ptr::null(), call: call::<fn(usize)> }),
+            }),
+            spans: (0..threads.max(1)).map(|_| Line(Span::default())).collect(),
             taken: AtomicBool::new(false),
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
-            job: Line(UnsafeCell::new(Job { work: std::ptr::null(), call: call::<fn(usize)>, items: 0 })),
         });
         let spawn = |index| {
             let shared = Arc::clone(&shared);
@@ -111,14 +120,16 @@ impl Pool {
         if items <= 1 || self.workers.is_empty() || shared.taken.swap(true, Ordering::Acquire) {
             return (0..items).for_each(work);
         }
-        let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F>, items };
+        assert!(items <= span::MAX_ITEMS, "{items} items of work");
+        let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F> };
         // SAFETY: we hold `taken`, the last region is closed and its workers have left.
-        unsafe { *shared.job.0.get() = job };
-        for (thread, cursor) in shared.cursors.iter().enumerate() {
-            cursor.0.store(shared.span_start(thread, items), Ordering::Relaxed);
+        unsafe { *shared.region.0.job.get() = job };
+        let threads = shared.spans.len();
+        for (thread, span) in shared.spans.iter().enumerate() {
+            span.0.set(&(thread * items / threads..(thread + 1) * items / threads));
         }
         // SeqCst, as are the worker's steps before parking: one of the two sees the other.
-        shared.state.0.fetch_add(REGION + OPEN, Ordering::SeqCst);
+        shared.region.0.state.fetch_add(REGION + OPEN, Ordering::SeqCst);
         self.wake();
         // `work` must outlive every worker's use of it, a panic here notwithstanding.
         let outcome = catch_unwind(AssertUnwindSafe(|| shared.take_items(0, job)));
@@ -167,30 +178,25 @@ struct Base<T>(*mut T);
 unsafe impl<T: Send> Sync for Base<T> {}
 
 impl Shared {
-    /// First item of a thread's span.
-    fn span_start(&self, thread: usize, items: usize) -> usize {
-        thread * items / self.cursors.len()
-    }
-
-    /// Does the items of the own span, then what is left of the others'.
+    /// Does the items of the own span, then shares of what the others have left.
     fn take_items(&self, thread: usize, job: Job) {
-        let threads = self.cursors.len();
-        for span in (thread..threads).chain(0..thread) {
-            let end = self.span_start(span + 1, job.items);
-            loop {
-                let item = self.cursors[span].0.fetch_add(1, Ordering::Relaxed);
-                if item >= end {
-                    break;
-                }
+        let own = &self.spans[thread].0;
+        let others = || self.spans[thread + 1..].iter().chain(&self.spans[..thread]);
+        loop {
+            while let Some(item) = own.take() {
                 // SAFETY: the region is open or its caller waits for us, so the work lives.
                 unsafe { (job.call)(job.work, item) };
+            }
+            match others().find_map(|span| span.0.steal()) {
+                Some(items) => own.set(&items),
+                None => return,
             }
         }
     }
 
     /// Lets no more workers in and waits for those inside.
     fn close(&self) {
-        let mut state = self.state.0.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut state = self.region.0.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0;
         while state & ACTIVE != 0 {
             spins += 1;
@@ -199,7 +205,7 @@ impl Shared {
             } else {
                 thread::yield_now();
             }
-            state = self.state.0.load(Ordering::Acquire);
+            state = self.region.0.state.load(Ordering::Acquire);
         }
     }
 
@@ -209,11 +215,11 @@ impl Shared {
         while let Some(region) = self.next_region(index, seen) {
             seen = region;
             // SAFETY: we are counted as active in an open region, so the job is complete and stays.
-            let job = unsafe { *self.job.0.get() };
+            let job = unsafe { *self.region.0.job.get() };
             if catch_unwind(AssertUnwindSafe(|| self.take_items(index + 1, job))).is_err() {
                 self.panicked.store(true, Ordering::Relaxed);
             }
-            self.state.0.fetch_sub(1, Ordering::Release);
+            self.region.0.state.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -221,9 +227,10 @@ impl Shared {
     fn next_region(&self, index: usize, seen: u64) -> Option<u64> {
         let mut spins = 0;
         loop {
-            let state = self.state.0.load(Ordering::Acquire);
+            let state = self.region.0.state.load(Ordering::Acquire);
             if state & OPEN != 0 && state / REGION != seen {
-                let entered = self.state.0.compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed);
+                let entered =
+                    self.region.0.state.compare_exchange(state, state + 1, Ordering::AcqRel, Ordering::Relaxed);
                 if entered.is_ok() {
                     return Some(state / REGION);
                 }
@@ -245,7 +252,7 @@ impl Shared {
     /// Sleeps unless something happened since `state` was read.
     fn park(&self, index: usize, state: u64) {
         self.parked[index].store(true, Ordering::SeqCst);
-        if self.state.0.load(Ordering::SeqCst) == state && !self.stop.load(Ordering::SeqCst) {
+        if self.region.0.state.load(Ordering::SeqCst) == state && !self.stop.load(Ordering::SeqCst) {
             thread::park();
         }
         self.parked[index].store(false, Ordering::Relaxed);
