@@ -148,8 +148,8 @@ impl NativeBatch {
     fn run(&mut self, tokens: &[TokenId], places: &[Place], hidden: &mut [[f32; LANES]]) -> Result<(), ModelError> {
         let weights = &*self.weights;
         let m = tokens.len();
-        let pass =
-            Pass { cpu: &weights.cpu, shape: &weights.shape, angles: &self.angles, base: 0, at: 0, m, tree: None };
+        let (cpu, shape, angles) = (&weights.cpu, &weights.shape, &self.angles);
+        let pass = Pass { cpu, shape, angles, base: 0, at: 0, m, tree: None, next: None };
         let placed = Placed { pass, places };
         let tiles = weights.shape.d_model / LANES;
         self.scratch.x.resize(tiles * m, [0.0; LANES]);

@@ -118,7 +118,8 @@ impl NativeEagle {
     ) -> Result<(), ModelError> {
         let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
         let weights = Arc::clone(&self.weights);
-        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, at, m, tree: None };
+        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, None);
+        let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
         let [embedded, normed, states] = &mut self.rows;
         let mut normer = Normer { pass, acts: &mut self.acts, turned: Vec::new() };

@@ -82,6 +82,8 @@ pub(super) struct Pass<'a> {
     pub(super) m: usize,
     /// None where every row continues the one before it.
     pub(super) tree: Option<&'a Tree>,
+    /// The matrix that is multiplied with when the block is done, where that is known.
+    pub(super) next: Option<&'a Matrix>,
 }
 
 /// Where the outputs of a head go.
@@ -107,7 +109,9 @@ impl Layer {
     /// The same where attention reads what lies in `scratch.acts`, and not the normed rows.
     pub(super) fn forward_read(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
+        pass.cpu.pool.soon([self.out.first_panel(), &[]]);
         self.attend(pass, &mut cache, scratch);
+        pass.cpu.pool.soon([self.gate.first_panel(), self.up.first_panel()]);
         pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
         self.finish(pass, scratch)
     }
@@ -117,6 +121,7 @@ impl Layer {
         let operand = self.gate.operand().and(self.up.operand());
         let finite = pass.norm(&scratch.x, &self.ffn_norm, operand, &mut scratch.acts);
         self.feed_forward(pass, scratch);
+        pass.cpu.pool.soon([pass.next.map_or(&[], Matrix::first_panel), &[]]);
         pass.add_product(&self.down, &scratch.inner, &mut scratch.x);
         finite
     }

@@ -135,6 +135,7 @@ impl NativeLlama {
             at: base,
             m,
             tree: course.tree,
+            next: None,
         };
         // 1. Embedding: [m, d] -> [d / 16][m]
         let tiles = weights.shape.d_model / LANES;
@@ -156,7 +157,8 @@ impl NativeLlama {
         let mut finite = true;
         keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate().take(course.layers) {
-            finite &= layer.forward(pass, self.cache.layer(index), &mut self.scratch);
+            let next = weights.layers.get(index + 1).map_or(&weights.head, |layer| &layer.qkv);
+            finite &= layer.forward(Pass { next: Some(next), ..pass }, self.cache.layer(index), &mut self.scratch);
             keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]

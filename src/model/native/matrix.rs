@@ -157,6 +157,11 @@ impl Matrix {
         self.panels.iter().map(|panel| panel.bytes.len()).sum()
     }
 
+    /// The weights that lie together from the first row on.
+    pub(super) fn first_panel(&self) -> &[u8] {
+        self.panels.first().map_or(&[], |panel| &panel.bytes)
+    }
+
     /// Form of the largest part, as people write it.
     pub(super) fn dtype(&self) -> &'static str {
         let largest = self.panels.iter().max_by_key(|panel| panel.bytes.len());

@@ -248,7 +248,8 @@ impl NativeMtp {
         out: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
         let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
-        let pass = Pass { cpu: &self.target.cpu, shape: &self.shape, angles: &self.angles, base, at, m, tree: None };
+        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Some(self.head.as_ref()));
+        let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
         self.rows.resize(tiles * m, [0.0; LANES]);

@@ -10,6 +10,7 @@
 #![allow(clippy::needless_range_loop)] // kernels walk several arrays of registers with one index
 
 mod acts;
+mod ahead;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -10,13 +10,16 @@ use std::{
     cell::UnsafeCell,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
 
-use super::span::{self, Span};
+use super::{
+    ahead::{Next, SPANS, Walk},
+    span::{self, Span},
+};
 
 /// Looks at the state before a worker parks: some tenths of a millisecond, so that sampling, and telling what happened,
 /// between two passes or drafts does not put it to sleep. Waking it takes as long as several regions.
@@ -45,6 +48,8 @@ struct Shared {
     spans: Box<[Line<Span>]>,
     /// A caller has the pool; another one works alone.
     taken: AtomicBool,
+    /// What [`Pool::soon`] was told.
+    soon: Mutex<Next>,
     parked: Box<[AtomicBool]>,
     stop: AtomicBool,
     panicked: AtomicBool,
@@ -67,6 +72,8 @@ struct Job {
     /// A `&F` of the caller that opened the region.
     work: *const (),
     call: unsafe fn(*const (), usize),
+    /// What the region after this one reads.
+    next: Next,
 }
 
 // SAFETY: `job` is written only while no region is open and no worker is active, and read only by
@@ -90,10 +97,11 @@ impl Pool {
         let shared = Arc::new(Shared {
             region: Line(Region {
                 state: AtomicU64::new(0),
-                job: UnsafeCell::new(Job { work: std::ptr::null(), call: call::<fn(usize)> }),
+                job: UnsafeCell::new(Job { work: std::ptr::null(), call: call::<fn(usize)>, next: Next::default() }),
             }),
             spans: (0..threads.max(1)).map(|_| Line(Span::default())).collect(),
             taken: AtomicBool::new(false),
+            soon: Mutex::default(),
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
@@ -121,7 +129,8 @@ impl Pool {
             return (0..items).for_each(work);
         }
         assert!(items <= span::MAX_ITEMS, "{items} items of work");
-        let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F> };
+        let next = std::mem::take(&mut *shared.soon.lock().unwrap_or_else(PoisonError::into_inner));
+        let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F>, next };
         // SAFETY: we hold `taken`, the last region is closed and its workers have left.
         unsafe { *shared.region.0.job.get() = job };
         let threads = shared.spans.len();
@@ -140,6 +149,12 @@ impl Pool {
             resume_unwind(panic);
         }
         assert!(!panicked, "a kernel thread panicked");
+    }
+
+    /// Weights that the region after the next one will read, half of them here and half there: threads that wait for that
+    /// region ask for theirs. A hint.
+    pub(crate) fn soon(&self, weights: [&[u8]; SPANS]) {
+        *self.shared.soon.lock().unwrap_or_else(PoisonError::into_inner) = Next::new(weights);
     }
 
     /// Calls `work` once for each item.
@@ -212,19 +227,21 @@ impl Shared {
     /// A worker's life.
     fn serve(&self, index: usize) {
         let mut seen = 0;
-        while let Some(region) = self.next_region(index, seen) {
+        let mut walk = Walk::default();
+        while let Some(region) = self.next_region(index, seen, &mut walk) {
             seen = region;
             // SAFETY: we are counted as active in an open region, so the job is complete and stays.
             let job = unsafe { *self.region.0.job.get() };
             if catch_unwind(AssertUnwindSafe(|| self.take_items(index + 1, job))).is_err() {
                 self.panicked.store(true, Ordering::Relaxed);
             }
+            walk = Walk::new(job.next, index + 1, self.spans.len());
             self.region.0.state.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Enters the next open region after `seen`; none when the pool ends.
-    fn next_region(&self, index: usize, seen: u64) -> Option<u64> {
+    fn next_region(&self, index: usize, seen: u64, walk: &mut Walk) -> Option<u64> {
         let mut spins = 0;
         loop {
             let state = self.region.0.state.load(Ordering::Acquire);
@@ -238,6 +255,9 @@ impl Shared {
             }
             if self.stop.load(Ordering::Relaxed) {
                 return None;
+            }
+            if walk.step() {
+                continue;
             }
             spins += 1;
             if spins < SPINS_BEFORE_PARKING {

@@ -1,0 +1,99 @@
+//! What a thread with nothing to do asks of memory: the weights that it will multiply next.
+//!
+//! Between two regions of work one thread norms or joins rows while the others wait, and memory rests. A
+//! waiting thread uses that to have the beginning of its own share of the next weights brought near, a few
+//! cache lines between two looks at whether there is work. Nothing is read: addresses may be anything, and what comes
+//! too late is forgotten.
+
+/// Bytes that one thread asks for at most: a fraction of a second-level cache.
+const MOST: usize = 256 << 10;
+
+/// Bytes between two looks.
+const STRIDE: usize = 4 * LINE;
+
+const LINE: usize = 64;
+
+/// Matrices whose tiles are used in turns.
+pub(super) const SPANS: usize = 2;
+
+/// Address and length of what comes next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Next([(usize, usize); SPANS]);
+
+impl Next {
+    pub(super) fn new(spans: [&[u8]; SPANS]) -> Self {
+        Self(spans.map(|span| (span.as_ptr().addr(), span.len())))
+    }
+}
+
+/// The share of one thread, and how far it got.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Walk {
+    from: [usize; SPANS],
+    len: usize,
+    done: usize,
+}
+
+impl Walk {
+    /// The share that begins where the items of `thread` of `threads` begin.
+    pub(super) fn new(next: Next, thread: usize, threads: usize) -> Self {
+        let used = next.0.iter().filter(|(_, len)| *len > 0).count().max(1);
+        let shortest = next.0.iter().map(|(_, len)| *len).filter(|len| *len > 0).min().unwrap_or(0);
+        Self {
+            from: next.0.map(|(start, len)| if len == 0 { 0 } else { start.wrapping_add(len / threads * thread) }),
+            len: (shortest / threads).min(MOST / used),
+            done: 0,
+        }
+    }
+
+    /// Asks for a little more; whether it did.
+    pub(super) fn step(&mut self) -> bool {
+        if self.done >= self.len {
+            return false;
+        }
+        for from in self.from.into_iter().filter(|from| *from > 0) {
+            for line in (0..STRIDE).step_by(LINE) {
+                ask(from.wrapping_add(self.done + line));
+            }
+        }
+        self.done += STRIDE;
+        true
+    }
+}
+
+/// Has a cache line brought into the second-level cache, where the processor has a way to ask.
+#[inline]
+fn ask(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::without_provenance(address)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_walks_over_the_beginning_of_its_own_share() {
+        let weights = vec![0u8; 8000];
+        let next = Next::new([&weights, &[]]);
+        let mut walk = Walk::new(next, 3, 4);
+        assert_eq!(walk.from, [weights.as_ptr().addr() + 6000, 0]);
+        let steps = std::iter::from_fn(|| walk.step().then_some(())).count();
+        assert_eq!(steps, 2000usize.div_ceil(STRIDE));
+        assert!(!Walk::new(Next::default(), 1, 2).step());
+    }
+
+    #[test]
+    fn large_weights_are_asked_for_only_as_far_as_caches_reach() {
+        let next = Next([(1 << 30, 1 << 40), (1 << 50, 1 << 40)]);
+        let mut walk = Walk::new(next, 1, 2);
+        let steps = std::iter::from_fn(|| walk.step().then_some(())).count();
+        assert_eq!(steps * STRIDE * 2, MOST);
+    }
+}
