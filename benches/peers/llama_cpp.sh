@@ -8,8 +8,9 @@
 #
 # Usage: benches/peers/llama_cpp.sh
 # Needs: python3 with venv and pip, a C++17 compiler, the network at first use.
-# Environment: JOBS  compile jobs (default: all processors)
-#              CXX   compiler of vcurve and logits (default: c++)
+# Environment: JOBS   compile jobs (default: all processors)
+#              CXX    compiler of vcurve and logits (default: c++)
+#              FLAGS  compiler flags of llama.cpp beside -march=native
 set -euo pipefail
 
 version=0.3.36
@@ -73,6 +74,7 @@ if [[ ! -f $build/.done ]]; then
     cmake -G Ninja -S "$source" -B "$build" \
         -DCMAKE_BUILD_TYPE=Release \
         -DGGML_NATIVE=ON \
+        -DCMAKE_C_FLAGS="${FLAGS:-}" -DCMAKE_CXX_FLAGS="${FLAGS:-}" \
         -DLLAMA_CURL=OFF \
         -DLLAMA_OPENSSL=OFF \
         -DLLAMA_BUILD_COMMON=OFF \
