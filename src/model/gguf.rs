@@ -199,8 +199,7 @@ impl GgufFile {
     /// A whole number, if there is one under this key.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
-        let value = self.content.metadata.get(key)?;
-        value.to_u64().ok().or_else(|| value.to_i32().ok().and_then(|v| u64::try_from(v).ok()))
+        whole(self.content.metadata.get(key)?)
     }
 
     /// A size: a whole number from 1 up to `most`.
@@ -240,6 +239,18 @@ impl GgufFile {
             Value::Array(values) => Ok(values),
             _ => Err(ModelError::Metadata(format!("'{key}' is no list"))),
         }
+    }
+}
+
+/// A value as a whole number, whatever its width; none when it is none. Asking the value for each width in turn would
+/// make an error of every miss, tens of thousands for the types of a vocabulary.
+pub(crate) fn whole(value: &Value) -> Option<u64> {
+    match *value {
+        Value::I8(number) => u64::try_from(number).ok(),
+        Value::I16(number) => u64::try_from(number).ok(),
+        Value::I32(number) => u64::try_from(number).ok(),
+        Value::I64(number) => u64::try_from(number).ok(),
+        _ => value.to_u64().ok(),
     }
 }
 

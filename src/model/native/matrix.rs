@@ -106,11 +106,20 @@ impl Matrix {
 
     /// Packs rows of plain numbers in blocks of 8-bit codes, or of 4-bit ones: lossy, for drafters.
     pub(super) fn quantise(cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Self {
-        let blocks = rows.as_chunks::<BLOCK>().0.iter();
-        let (encoding, bytes): (_, Vec<u8>) = match bits {
-            Bits::Eight => (Encoding::Q8_0, blocks.flat_map(Encoding::to_q8_0).collect()),
-            Bits::Four => (Encoding::Q4_1, blocks.flat_map(Encoding::to_q4_1).collect()),
+        let (encoding, width) = match bits {
+            Bits::Eight => (Encoding::Q8_0, 34),
+            Bits::Four => (Encoding::Q4_1, 20),
         };
+        let mut bytes = vec![0; rows.len() / BLOCK * width];
+        cpu.pool.chunks(&mut bytes, k / BLOCK * width, |row, bytes| {
+            let blocks = rows[row * k..].as_chunks::<BLOCK>().0.iter();
+            for (block, bytes) in blocks.zip(bytes.chunks_exact_mut(width)) {
+                match bits {
+                    Bits::Eight => bytes.copy_from_slice(&Encoding::to_q8_0(block)),
+                    Bits::Four => bytes.copy_from_slice(&Encoding::to_q4_1(block)),
+                }
+            }
+        });
         let part = Part { encoding, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
         Self::pack(cpu, k, &[part])
     }

@@ -14,7 +14,7 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 use super::{Ends, TextCodec, byte_level, byte_table};
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::gguf::GgufFile;
+use crate::model::gguf::{GgufFile, whole};
 use crate::protocol::{Piece, TokenId};
 
 /// GGUF's type of a control token, and of one that is text but found whole.
@@ -121,11 +121,7 @@ fn texts<'a>(gguf: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> 
 
 fn types(gguf: &GgufFile, count: usize) -> Vec<u64> {
     let types = gguf.list("tokenizer.ggml.token_type").unwrap_or(&[]);
-    let kind = |i: usize| {
-        let value = types.get(i)?;
-        value.to_u64().ok().or_else(|| value.to_i32().ok().and_then(|kind| u64::try_from(kind).ok()))
-    };
-    (0..count).map(|i| kind(i).unwrap_or(1)).collect()
+    (0..count).map(|i| types.get(i).and_then(whole).unwrap_or(1)).collect()
 }
 
 fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tokenizer, ModelError> {
