@@ -166,11 +166,16 @@ fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = T
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
 
-/// Indices of the `n` largest logits, in no order. Stretches are searched from the highest peak
-/// down, so that most are never looked at.
+/// Indices of the `n` largest logits, in no order. They lie in the `n` stretches with the highest peaks, of which, from
+/// the highest down, most are never looked at.
 fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
     let mut stretches: Vec<(f32, usize)> = peaks.iter().copied().zip((0..).step_by(STRETCH)).collect();
-    stretches.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let highest_first = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+    if n < stretches.len() {
+        stretches.select_nth_unstable_by(n, highest_first);
+        stretches.truncate(n);
+    }
+    stretches.sort_unstable_by(highest_first);
     let mut best = Best { n, found: Vec::with_capacity(n + 1) };
     for (peak, start) in stretches {
         if peak <= best.bar() {

@@ -9,6 +9,7 @@
 
 use super::{
     acts::Column,
+    form::BLOCK,
     isa::{Isa, Kernel},
     lanes::{self, LANES, Lanes},
 };
@@ -279,21 +280,26 @@ impl Kernel for Join<'_, '_> {
         let (mut max, mut total) = (segment(0)[self.head_dim], segment(0)[self.head_dim + 1]);
         for i in 1..self.segments {
             let (other, more) = (segment(i)[self.head_dim], segment(i)[self.head_dim + 1]);
-            let top = if max > other { max } else { other };
-            total = total.mul_add(weight(s, max - top), more * weight(s, other - top));
-            max = top;
+            if max > other {
+                total += more * weight(s, other - max);
+            } else {
+                total = total.mul_add(weight(s, max - other), more);
+                max = other;
+            }
         }
-        for (c, column) in self.out.iter_mut().enumerate() {
-            let mut sums = [s.splat(0.0); 2];
-            for i in 0..self.segments {
-                let segment = segment(i);
-                let weight = s.splat(weight(s, segment[self.head_dim] - max));
+        let mut sums = [[s.splat(0.0); 2]; MAX_HEAD_DIM / BLOCK];
+        for i in 0..self.segments {
+            let segment = segment(i);
+            let weight = s.splat(weight(s, segment[self.head_dim] - max));
+            for (c, sums) in sums.iter_mut().enumerate().take(self.out.len()) {
                 for (half, sum) in sums.iter_mut().enumerate() {
                     let x = segment[(2 * c + half) * LANES..].first_chunk().expect("a tile of the head");
                     *sum = s.fma(weight, s.load(x), *sum);
                 }
             }
-            let total = s.splat(total);
+        }
+        let total = s.splat(total);
+        for (column, sums) in self.out.iter_mut().zip(sums) {
             column.put(s, self.row, [s.div(sums[0], total), s.div(sums[1], total)]);
         }
     }
