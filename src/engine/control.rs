@@ -100,6 +100,7 @@ impl Control {
         if !self.gate.is_closed() {
             return Duration::ZERO;
         }
+        outbox.flush();
         let since = Instant::now();
         while self.gate.is_closed() && !self.is_stopped() {
             match self.inbox.recv() {
