@@ -2,9 +2,10 @@
 //!
 //! One region of work is open at a time. Its caller works too, and takes items until none are left;
 //! a worker joins when it notices, so a worker that a neighbour has pushed off its core is not waited
-//! for unless it is inside an item. Between regions workers spin for some tenths of a millisecond, then park.
-//! Every thread has a span of neighbouring items, so that what it wrote in one region is near it in the
-//! next, and then helps with the others'. Who does what is left to chance: results must not show it.
+//! for unless it is inside an item. Between regions workers ask for the weights that come next ([`Walk`]),
+//! spin for some tenths of a millisecond, then park. Every thread has a [`Span`] of neighbouring items, so that
+//! what it wrote in one region is near it in the next, and then takes half of what another has left. Who does
+//! what is left to chance: results must not show it.
 
 use std::{
     cell::UnsafeCell,
@@ -125,10 +126,10 @@ impl Pool {
     /// Calls `work` once for each of `0..items`, on any thread, and waits.
     pub(crate) fn run<F: Fn(usize) + Sync>(&self, items: usize, work: F) {
         let shared = &*self.shared;
+        assert!(items <= span::MAX_ITEMS, "{items} items of work");
         if items <= 1 || self.workers.is_empty() || shared.taken.swap(true, Ordering::Acquire) {
             return (0..items).for_each(work);
         }
-        assert!(items <= span::MAX_ITEMS, "{items} items of work");
         let next = std::mem::take(&mut *shared.soon.lock().unwrap_or_else(PoisonError::into_inner));
         let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F>, next };
         // SAFETY: we hold `taken`, the last region is closed and its workers have left.
