@@ -91,10 +91,13 @@ class Data:
         return out
 
 
+LENGTHS = 32   # batches are padded to multiples of so many slots: few shapes, for each of which a CPU's products are compiled once
+
+
 def tensors(batch, device):
     """tokens [B, T]; hidden [B, T, d] f32; layers [B, T, layers · d] f16, or nothing; answered [B, T] bool: rows whose next
     token the target chose as part of an answer."""
-    T = max(len(c.tokens) for c in batch)
+    T = -(-max(len(c.tokens) for c in batch) // LENGTHS) * LENGTHS
     d = batch[0].hidden.shape[1]
     tokens = torch.zeros(len(batch), T, dtype=torch.long)
     hidden = torch.zeros(len(batch), T, d, dtype=torch.float16)

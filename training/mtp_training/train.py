@@ -23,9 +23,12 @@ from safetensors.torch import load_file
 from . import data as dataset, states
 from .config import load
 from .export import names
-from .module import NORMS, Module, Past, Rows, rms
+from .module import NORMS, Module, Past, Rows, rms, whole
 from .ranks import Ranks
 from .target import Target
+
+
+ROWS = 64   # chains of a batch are a multiple of so many, and rows with loss
 
 
 class Teacher:
@@ -91,13 +94,14 @@ class SoftCrossEntropy(torch.autograd.Function):
         return gradient * grad, None, None
 
 
-def unroll(module, teacher, batch, depth, head, device):
-    """Per depth: (loss summed over rows, its parts). `head` holds the tokens that are compared."""
+def unroll(module, teacher, batch, depth, head, device, multiple=1):
+    """Per depth: (loss summed over rows, its parts). `head` holds the tokens that are compared; of chains and of rows with
+    loss a `multiple` is taken."""
     tokens, hidden, layers, answered = dataset.tensors(batch, device)
     B, T = tokens.shape
     following = lambda grid, k: F.pad(grid, (0, k))[:, k:k + T]
     # chains start where the token after is one of an answer; the slots before lend them keys and values
-    starts = Rows(following(answered, 1) & (torch.arange(T, device=device) < T - 1))
+    starts = Rows(following(answered, 1) & (torch.arange(T, device=device) < T - 1), multiple)
     slots = Rows(torch.ones_like(answered))
     past, out = Past(T, teacher.dtype, device), []
     x = module.project(slots.of(module.fed(hidden, layers, teacher.dtype)), F.embedding(slots.of(following(tokens, 1)), teacher.embedding), teacher.dtype)
@@ -110,6 +114,7 @@ def unroll(module, teacher, batch, depth, head, device):
         current = module.finish(residual, starts.attended(o), teacher.dtype)
         # the target's word on x_{t+k+1} stands at t + k
         tested = starts.of(following(answered, k)).nonzero(as_tuple=True)[0]
+        tested = tested[:whole(len(tested), multiple)]
         theirs = hidden[starts.b[tested], starts.t[tested] + k]
         loss = SoftCrossEntropy.apply(current[tested], head, theirs.to(teacher.dtype))
         out.append((loss, SoftCrossEntropy.last))
@@ -301,7 +306,7 @@ class Run:
                     return self.save()
                 SoftCrossEntropy.measures = state["step"] % train["log_steps"] == 0
                 head = self.teacher.subset(train["rare_tokens"])
-                parts = unroll(self.module, self.teacher, batch, self.depth(batches), head, self.device)
+                parts = unroll(self.module, self.teacher, batch, self.depth(batches), head, self.device, ROWS)
                 loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
                 (loss / train["step_rows"]).backward()
                 if SoftCrossEntropy.measures:
