@@ -80,12 +80,14 @@ mod tests {
         let span = Span::default();
         span.set(&(0..items));
         let counts: Vec<AtomicU64> = (0..items).map(|_| AtomicU64::new(0)).collect();
-        let count = |item: usize| counts[item].fetch_add(1, Ordering::Relaxed);
+        let count = |item: usize| {
+            counts[item].fetch_add(1, Ordering::Relaxed);
+        };
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while let Some(stolen) = span.steal() {
-                        stolen.for_each(|item| drop(count(item)));
+                        stolen.for_each(count);
                     }
                 });
             }
