@@ -1,8 +1,8 @@
 //! The way out: numbers events, stamps them and fills in what tokens look like.
 //!
 //! Waking a listener costs the engine's thread some twenty microseconds and takes a core from its kernels, several times
-//! in a round of three milliseconds. So what rounds say in quick succession is handed over a few milliseconds later,
-//! together. Invariant: events leave in `seq` order, and nothing is kept back while the engine waits or works for long.
+//! in a round of three milliseconds. So what a short round says is handed over together, at its end. Invariant: events
+//! leave in `seq` order, and nothing is kept back while the engine waits or works for long.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::model::tokenizer::TextCodec;
 use crate::protocol::{Event, EventKind, Lane, Piece, Prediction};
 
-/// Longest that an event is kept back; a round that takes longer is told phase by phase.
+/// A round that takes longer is told phase by phase.
 const HOLD: Duration = Duration::from_millis(8);
 
 /// Sends events in `seq` order. A listener that is gone is no error: the next poll of the commands
@@ -75,22 +75,27 @@ impl Outbox {
         self.handed_over = Instant::now();
     }
 
-    /// Whether an event can be kept back: one of a round, where rounds are short.
+    /// Whether an event can be kept back: one within a round, where the last one was short.
     fn may_wait(&mut self, kind: &EventKind, now: Instant) -> bool {
         match kind {
-            EventKind::Committed { .. } => {
-                let is_short = self.last_round.is_some_and(|(ended, _)| now - ended < HOLD);
-                self.last_round = Some((now, is_short));
-            }
             EventKind::RoundStarted { .. }
             | EventKind::Probed { .. }
             | EventKind::Drafted { .. }
             | EventKind::DraftStopped { .. }
             | EventKind::Scored { .. }
-            | EventKind::Verified { .. } => {}
-            _ => self.last_round = None,
+            | EventKind::Verified { .. } => {
+                self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.handed_over < HOLD
+            }
+            EventKind::Committed { .. } => {
+                let is_short = self.last_round.is_some_and(|(ended, _)| now - ended < HOLD);
+                self.last_round = Some((now, is_short));
+                false
+            }
+            _ => {
+                self.last_round = None;
+                false
+            }
         }
-        self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.handed_over < HOLD
     }
 }
 
@@ -143,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn short_rounds_are_handed_over_together_and_long_ones_at_once() {
+    fn a_short_round_is_handed_over_at_its_end_and_a_long_one_phase_by_phase() {
         let (sender, _receiver) = unbounded_channel();
         let mut outbox = Outbox::new(sender);
         let start = outbox.handed_over;
@@ -151,14 +156,16 @@ mod tests {
         let ms = Duration::from_millis;
         assert!(!may_wait(&started(1), ms(0)), "nothing is known of rounds yet");
         assert!(!may_wait(&committed(1), ms(1)));
-        assert!(may_wait(&committed(2), ms(2)), "the round before it ended just now");
-        assert!(may_wait(&started(3), ms(3)));
+        assert!(!may_wait(&started(2), ms(1)));
+        assert!(!may_wait(&committed(2), ms(2)), "the end of a round never waits");
+        assert!(may_wait(&started(3), ms(3)), "the last round was short");
         assert!(!may_wait(&started(3), HOLD), "it has been long since something was handed over");
-        assert!(!may_wait(&committed(3), ms(2) + HOLD), "the round was a long one");
-        assert!(!may_wait(&started(4), ms(2)));
-        assert!(may_wait(&committed(4), ms(3)));
+        assert!(!may_wait(&committed(3), ms(2) + HOLD));
+        assert!(!may_wait(&started(4), ms(2)), "the last round was a long one");
+        assert!(!may_wait(&committed(4), ms(3) + HOLD));
+        assert!(may_wait(&started(5), ms(3)));
         assert!(!may_wait(&EventKind::Finished { reason: StopReason::Eos }, ms(4)), "the answer ends");
-        assert!(!may_wait(&started(5), ms(4)));
+        assert!(!may_wait(&started(6), ms(4)));
     }
 
     #[test]
