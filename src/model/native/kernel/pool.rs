@@ -152,8 +152,8 @@ impl Pool {
         assert!(!panicked, "a kernel thread panicked");
     }
 
-    /// Weights that the region after the next one will read, half of them here and half there: threads that wait for that
-    /// region ask for theirs. A hint.
+    /// Weights that the region after the next one will read, of two matrices when their tiles are used in turns: threads
+    /// that wait for that region ask for the beginning of their share. A hint.
     pub(crate) fn soon(&self, weights: [&[u8]; SPANS]) {
         *self.shared.soon.lock().unwrap_or_else(PoisonError::into_inner) = Next::new(weights);
     }
