@@ -22,6 +22,9 @@ const WARM_UP: usize = 16;
 /// Most rows that are timed.
 pub const MAX_ROWS: usize = 16;
 
+/// Slots that the first draft of a timed chain settles: as many as rounds of two tokens leave.
+pub const SETTLED: usize = 2;
+
 /// Median and spread of one thing's times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Timing {
@@ -55,7 +58,8 @@ pub struct CostCurve {
     pub backend: String,
     /// T(m), index 0 is one row; all logits computed.
     pub verify: Vec<Timing>,
-    /// One drafted token, head included; none without a drafter.
+    /// One drafted token, head included: half of a chain of two behind a pass, the first of which settles
+    /// [`SETTLED`] slots; none without a drafter.
     pub draft: Option<Timing>,
     /// Prompt tokens per second over a prompt of `ctx` tokens.
     pub prefill_tokens_per_second: f64,
@@ -95,10 +99,10 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let hidden = target.forward(&tokens[..ctx], LogitRows::Last)?.hidden;
     let prefill = started.elapsed();
     let (mut module, info) = mtp.unzip();
-    // what a draft reads: the module's own state, as from the second of a round on; of a borrowing one the target's
     let mut read = hidden.last_row();
     if let Some(module) = module.as_mut().filter(|module| !module.borrows()) {
-        read = module.forward(&tokens[1..=ctx], &hidden)?.hidden.last_row();
+        module.forward(&tokens[1..=ctx], &hidden)?;
+        read = hidden.slice(ctx.saturating_sub(SETTLED)..ctx);
     }
     let threads = target.spec().threads;
     let weights = Stream::new(threads, usize::try_from(target.pass_bytes()).unwrap_or(0));
@@ -120,12 +124,12 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
             if keep {
                 times[rows - 1].push(took);
             }
-        }
-        if let Some(module) = &mut module {
-            module.borrow(target.as_ref())?; // as before each draft: the timed passes ran and were cut away
-            let took = time_draft(module.as_mut(), tokens[ctx], &read)?;
-            if keep {
-                drafts.push(took);
+            if let Some(module) = &mut module {
+                module.borrow(target.as_ref())?; // the timed pass ran and was cut away
+                let took = time_chain(module.as_mut(), &tokens[ctx..ctx + read.len()], &read)?;
+                if keep {
+                    drafts.push(took / 2);
+                }
             }
         }
     }
@@ -160,10 +164,12 @@ fn time_pass(target: &mut dyn Model, tokens: &[TokenId]) -> Result<Duration, Mod
     Ok(took)
 }
 
-fn time_draft(module: &mut dyn MtpModule, token: TokenId, state: &Rows) -> Result<Duration, ModelError> {
+/// Two drafts in a row: the first reads states of the target, the second the module's own.
+fn time_chain(module: &mut dyn MtpModule, tokens: &[TokenId], states: &Rows) -> Result<Duration, ModelError> {
     let len = module.len();
     let started = Instant::now();
-    black_box(module.forward(&[token], state)?);
+    let first = module.forward(tokens, states)?;
+    black_box(module.forward(&tokens[..1], &first.hidden.last_row())?);
     let took = started.elapsed();
     module.truncate(len)?;
     Ok(took)
