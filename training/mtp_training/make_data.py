@@ -1,11 +1,12 @@
-"""make_data: writes the tasks, and has `draftscope generate` answer them.
+"""make_data: writes the tasks, and has `draftscope generate`, or PyTorch (answers.py), answer them.
 
     python -m mtp_training.make_data tasks     writes DATA/tasks.jsonl (once; the same config gives the same file)
-    python -m mtp_training.make_data generate  runs data.processes generators until all shards are there, or stopped
+    python -m mtp_training.make_data generate  runs data.processes of data.generator until all shards are there, or stopped
     python -m mtp_training.make_data stats     says what is there
 """
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -58,12 +59,20 @@ def tasks(config):
     print(json.dumps(report, indent=1))
 
 
-def generate(config):
+def generators(config):
+    """A command for each of data.processes, each of one thread."""
     data = config["data"]
     count = data["processes"]
+    parts = [f"{i}/{count}" for i in range(count)]
+    if data["generator"] == "pytorch":
+        return [[sys.executable, "-m", "mtp_training.answers", part, *sys.argv[2:]] for part in parts]
     command = [data["draftscope"], "generate", "--tasks", config.data / "tasks.jsonl", "--out", config.data / "shards",
                "--ctx", data["ctx"], "--shard-tasks", data["shard_tasks"]]
-    running = [subprocess.Popen(list(map(str, [*command, "--part", f"{i}/{count}"]))) for i in range(count)]
+    return [[*map(str, command), "--part", part] for part in parts]
+
+
+def generate(config):
+    running = [subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}) for command in generators(config)]
     try:
         return max(process.wait() for process in running)
     except KeyboardInterrupt:

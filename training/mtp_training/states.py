@@ -107,17 +107,30 @@ def check(stream, conversations):
     assert error < 0.15, f"the target's states cannot be worked out again (they are {error:.2f} off): set hidden_layers = [] in training/config.toml"
 
 
+def claimed(config, target):
+    """The wanted blocks; their folder is made that of the shards' plan."""
+    wanted = behind(config, target.layers)
+    if wanted:
+        folder(config, wanted).mkdir(exist_ok=True)
+        plan, of = config.data / "shards/plan.json", folder(config, wanted) / "plan.json"
+        if not of.exists():
+            of.write_bytes(plan.read_bytes())
+        assert of.read_bytes() == plan.read_bytes(), f"{of.parent} holds states of other conversations; delete it"
+    return wanted
+
+
+def write(out, states):
+    part = out.with_suffix(".part.npy")
+    np.save(part, states)
+    part.rename(out)
+
+
 def compute(config):
     torch.set_num_threads(config["train"]["threads"])
     if not config["train"]["hidden_layers"]:
         return
     stream = Stream(Target(config["train"]["gguf"]))
-    wanted = behind(config, stream.target.layers)
-    folder(config, wanted).mkdir(exist_ok=True)
-    plan, of = config.data / "shards/plan.json", folder(config, wanted) / "plan.json"
-    if not of.exists():
-        of.write_bytes(plan.read_bytes())
-    assert of.read_bytes() == plan.read_bytes(), f"{of.parent} holds states of other conversations; delete it"
+    wanted = claimed(config, stream.target)
     checked, begun, tokens = False, time.time(), 0
     for shard in shards.paths(config.data):
         out = path(config, wanted, shard)
@@ -135,9 +148,7 @@ def compute(config):
             for row, i in enumerate(batch):
                 n = len(conversations[i].tokens)
                 states[starts[i] : starts[i] + n] = unit[row, :n]
-        part = out.with_suffix(".part.npy")
-        np.save(part, states)
-        part.rename(out)
+        write(out, states)
         tokens += len(states)
         print(json.dumps(dict(event="states", shard=shard.name, tokens=tokens, tokens_per_s=round(tokens / (time.time() - begun)))), flush=True)
 
