@@ -27,8 +27,11 @@ const HEADS: usize = 4;
 const ROWS: usize = 4;
 const QUERIES: usize = 12;
 
-/// Bytes between what is used and what is asked for.
+/// Bytes between the keys that are used and those that are asked for.
 const AHEAD: usize = 4096;
+
+/// Bytes that are asked for at once.
+const LINE: usize = 64;
 
 /// Numbers that a head's partial takes beside its `head_dim` sums: the maximum and the total weight.
 pub(crate) const PARTIAL_EXTRA: usize = LANES;
@@ -115,6 +118,7 @@ impl<const G: usize> Kernel for Attend<'_, G> {
     fn run<S: Lanes>(mut self, s: S) {
         let (stretch, rows, heads) = (self.stretch, self.queries.rows, self.out.heads);
         let lens: [usize; G] = std::array::from_fn(|g| stretch.len(rows - 1 - g / heads));
+        (0..AHEAD).step_by(LINE).for_each(|at| s.prefetch(stretch.keys, at));
         let mut scores = [[[0.0; LANES]; SEGMENT / LANES]; G];
         score(s, &gather(self.queries, stretch.head_dim, heads), stretch, &mut scores);
         for (g, scores) in scores.iter_mut().enumerate() {
@@ -154,6 +158,7 @@ fn score<S: Lanes, const G: usize>(
         let mut sums = [[s.splat(0.0); 2]; G];
         for (d, keys) in keys.as_chunks::<2>().0.iter().enumerate() {
             s.prefetch(keys, AHEAD);
+            s.prefetch(stretch.values, (b * stretch.head_dim + 2 * d) * size_of::<[u16; LANES]>()); // for `mix`
             let keys = [s.load_f16(&keys[0]), s.load_f16(&keys[1])];
             for g in 0..G {
                 let query = queries[g].as_chunks::<2>().0[d];
@@ -232,7 +237,6 @@ impl<const G: usize> Mix<'_, G> {
         for (p, row) in rows.clone().take(shared).enumerate() {
             let row: &[[u16; LANES]; T] = row[self.tile..].first_chunk().expect("tiles of the head");
             let values: [S::F; T] = std::array::from_fn(|t| s.load_f16(&row[t]));
-            (0..T).step_by(2).for_each(|t| s.prefetch(&row[t..], AHEAD));
             for g in 0..G {
                 let weight = s.splat(self.weights[g].as_flattened()[p]);
                 for t in 0..T {
