@@ -95,11 +95,12 @@ class Open:
 
     def write(self, shard, kept):
         path = self.config.data / "shards" / f"shard-{shard:05}.safetensors"
-        tokens, roles, hidden, layers, temperatures = zip(*(conversation for _, conversation in kept))
+        none = (np.empty(0, np.int32), np.empty(0, np.uint8), *(np.empty((0, n * self.plan["hidden_size"]), np.float16) for n in (1, len(self.wanted))), 0.0)
+        tokens, roles, hidden, layers, temperatures = zip(none, *(conversation for _, conversation in kept))
         if self.wanted:
             states.write(states.path(self.config, self.wanted, path), np.concatenate(layers))
-        tensors = dict(tokens=np.concatenate(tokens), roles=np.concatenate(roles), hidden=np.concatenate(hidden), starts=np.cumsum([0, *map(len, tokens)]).astype(np.int64),
-                       tasks=np.array([line for line, _ in kept], np.int64), temperatures=np.array(temperatures, np.float32))
+        tensors = dict(tokens=np.concatenate(tokens), roles=np.concatenate(roles), hidden=np.concatenate(hidden), starts=np.cumsum([len(t) for t in tokens]).astype(np.int64),
+                       tasks=np.array([line for line, _ in kept], np.int64), temperatures=np.array(temperatures[1:], np.float32))
         part = path.with_suffix(f".{os.getpid()}.part")
         save_file(tensors, part)
         part.rename(path)
@@ -112,10 +113,13 @@ def claimed(config, target):
     plan = dict(version=1, model=target.reader.fields["general.name"].contents(), model_sha256=sha256(Path(config["train"]["gguf"]).read_bytes()), tasks_sha256=sha256(text),
                 tasks=text.count(b"\n"), shard_tasks=config["data"]["shard_tasks"], ctx_len=config["data"]["ctx"], hidden_size=target.shape.hidden)
     folder.mkdir(exist_ok=True)
-    if not (folder / "plan.json").exists():
-        (folder / "plan.json").write_text(json.dumps(plan, indent=2))
-    there = json.loads((folder / "plan.json").read_text())
-    assert {**there, "model_sha256": plan["model_sha256"]} == plan, f"{folder} holds shards of other tasks or settings; delete it"
+    file, part = folder / "plan.json", folder / f"plan.{os.getpid()}.part"
+    if not file.exists():
+        part.write_text(json.dumps(plan, indent=2))
+        part.rename(file)
+    there = json.loads(file.read_text())
+    there["model_sha256"] = there["model_sha256"] or plan["model_sha256"]   # `draftscope generate` may not know it
+    assert there == plan, f"{folder} holds shards of other tasks or settings; delete it"
     return plan
 
 
@@ -125,6 +129,8 @@ def lines(plan, shard):
 
 class Answers:
     """The loop: a seat for each conversation, and the next task for one that is free."""
+
+    prompt_rows = 2 * ROWS   # of a pass, besides one for each seat
 
     def __init__(self, config, part, count):
         data = config["data"]
@@ -152,8 +158,6 @@ class Answers:
             end = min(len(talk.tokens), talk.fed + most - len(found))
             found += [(talk.tokens[at], slot, at) for at in range(talk.fed, end)]
         return found
-
-    prompt_rows = 2 * ROWS
 
     def sit(self):
         """Gives free seats to the tasks that wait, as far as their prompts run soon."""

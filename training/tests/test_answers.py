@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from mtp_training import shards
-from mtp_training.answers import drawn, highest
+from mtp_training.answers import Open, drawn, highest
 from mtp_training.config import load
 from mtp_training.shards import ANSWER, GIVEN, INVENTED
 from mtp_training.talk import ANSWERING, DROPPED, INVENTING, KEPT, Codec, Talk, circles
@@ -99,6 +99,23 @@ class Talking(unittest.TestCase):
         talk.take(65), talk.take(66)
         self.assertEqual(talk.phase, KEPT)
         self.assertTrue(circles([1, 2, 3] * 16) and not circles([1, 2, 3] * 15) and not circles(list(range(60))))
+
+
+class Shards(unittest.TestCase):
+    def test_a_shard_is_read_as_it_was_written_and_may_be_empty(self):
+        plan = dict(shard_tasks=2, tasks=4, hidden_size=3)
+        talk = lambda line, phase: SimpleNamespace(line=line, phase=phase, fed=2, task=dict(temperature=0.5), arrays=lambda: (np.array([7, line], np.int32), np.array([GIVEN, ANSWER], np.uint8)))
+        states = torch.arange(12).view(4, 3).half()
+        with tempfile.TemporaryDirectory() as data:
+            (Path(data) / "shards").mkdir()
+            shelf = Open(SimpleNamespace(data=Path(data)), [], plan)
+            ends = [shelf.end(talk(line, phase), states + line, states[:, :0]) for line, phase in ((1, KEPT), (2, DROPPED), (0, KEPT), (3, DROPPED))]
+            self.assertEqual(ends, [False, False, True, True])
+            whole, empty = map(shards.read, shards.paths(data))
+        self.assertEqual(([c.task for c in whole], empty), ([0, 1], []))
+        for c in whole:
+            self.assertEqual((c.tokens.tolist(), c.roles.tolist(), c.temperature), ([7, c.task], [GIVEN, ANSWER], 0.5))
+            np.testing.assert_array_equal(c.hidden, (states + c.task)[:2])
 
 
 @unittest.skipUnless(Path(CONFIG["train"]["gguf"]).exists(), "needs the default model")
