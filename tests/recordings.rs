@@ -1,5 +1,5 @@
-//! The recordings on which lessons are played where there is no engine: each is the very run that its
-//! lesson asks of a live one.
+//! The recordings that come with the program: demos, and for each run of a lesson the very run that it asks of a
+//! live engine. All were made with the draft module that comes with it.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -9,7 +9,7 @@ use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
 use draftscope::protocol::{
-    Baseline, DraftLenMode, Lane, Message, Prompt, Rival, Sampling, Settings, Speaker, VerifyRule,
+    Baseline, DraftLenMode, DrafterKind, Lane, Message, Prompt, Rival, Sampling, Settings, Speaker, VerifyRule,
 };
 use draftscope::session::Session;
 use draftscope::trace::{RecordOptions, Recorder, Recording, TextPolicy};
@@ -29,8 +29,30 @@ fn assets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets")
 }
 
+/// A lesson's.
 fn file(name: &str) -> PathBuf {
     assets().join("traces/lessons").join(format!("{name}.dscope.jsonl.zst"))
+}
+
+fn demos() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(assets().join("traces")).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_file()).collect()
+}
+
+fn session(path: &Path) -> Session {
+    let recording = Recording::open(path).unwrap();
+    assert!(recording.cut().is_none(), "{}", path.display());
+    let mut session = Session::new();
+    recording.reader().unwrap().for_each(|event| session.apply(&event.unwrap()));
+    session
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn module() -> Vec<u8> {
+    std::fs::read(assets().join("mtp/smollm2-135m/mtp.fp8.safetensors")).unwrap()
 }
 
 fn rule(value: Option<&toml::Value>) -> Option<VerifyRule> {
@@ -70,10 +92,7 @@ fn runs() -> Vec<Run> {
 #[test]
 fn each_recording_is_what_its_lesson_runs() {
     for run in runs() {
-        let recording = Recording::open(&file(&run.name)).unwrap();
-        assert!(recording.cut().is_none(), "{}", run.name);
-        let mut session = Session::new();
-        recording.reader().unwrap().for_each(|event| session.apply(&event.unwrap()));
+        let session = session(&file(&run.name));
         let settings = Settings { max_tokens: session.settings().max_tokens, ..run.settings };
         assert_eq!(*session.settings(), settings, "{}", run.name);
         let turn = session.turn().unwrap();
@@ -84,16 +103,24 @@ fn each_recording_is_what_its_lesson_runs() {
     }
 }
 
-/// Records them anew on the real model: `cargo test --release --test lessons -- --ignored`.
 #[test]
-#[ignore = "writes the recordings that come with the program"]
-fn record_the_lessons() {
+fn recordings_show_the_module_that_comes_with_the_program() {
+    let module = sha256(&module());
+    let lessons = runs().into_iter().map(|run| file(&run.name));
+    for path in demos().into_iter().chain(lessons) {
+        let session = session(&path);
+        let header = session.header().unwrap();
+        let mut drafters = header.drafter.iter().chain(&header.drafters);
+        let mtp = drafters.find(|drafter| drafter.kind == DrafterKind::Mtp).unwrap();
+        assert_eq!(mtp.sha256.as_deref(), Some(module.as_str()), "{}: record it anew", path.display());
+    }
+}
+
+fn recipe() -> Recipe {
     let target = draftscope::store::resolve(None).unwrap();
-    let sum = |bytes: &[u8]| Some(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    let mtp = assets().join("mtp/smollm2-135m");
-    let weights = std::fs::read(mtp.join("mtp.fp8.safetensors")).unwrap();
-    let recipe = Recipe {
-        sha256: sum(&std::fs::read(&target).unwrap()),
+    let weights = module();
+    Recipe {
+        sha256: Some(sha256(&std::fs::read(&target).unwrap())),
         target,
         dtype: Dtype::Auto,
         device: DeviceChoice::Cpu,
@@ -101,23 +128,43 @@ fn record_the_lessons() {
         threads: None,
         ctx_len: None,
         mtp: Some(MtpRecipe {
-            name: "smollm2-135m-mtp-2 (fp8)".into(),
-            sha256: sum(&weights),
+            name: "smollm2-135m-mtp-4 (fp8)".into(),
+            sha256: Some(sha256(&weights)),
             weights: weights.into(),
-            config: std::fs::read(mtp.join("config.json")).unwrap().into(),
+            config: std::fs::read(assets().join("mtp/smollm2-135m/config.json")).unwrap().into(),
             required: true,
         }),
         draft_model: None,
         rollback: Rollback::default(),
         draft_vocab: None,
-    };
+    }
+}
+
+/// A conversation, turn by turn.
+fn record(path: &Path, prompts: Vec<String>, settings: Settings) {
+    let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings }).unwrap());
+    driver.add(Box::new(Recorder::create(path, RecordOptions { force: true, text: TextPolicy::Full }).unwrap()));
+    let mut messages = Vec::new();
+    for content in prompts {
+        messages.push(Message { role: Speaker::User, content });
+        assert_eq!(driver.answer(Prompt::Chat(messages.clone())), Outcome::Answered);
+        let answer = driver.session().turn().unwrap().answer(Lane::Speculative).text();
+        messages.push(Message { role: Speaker::Assistant, content: answer });
+    }
+    assert!(driver.finish().is_empty());
+}
+
+/// Records them anew on the real model: `cargo test --release --test recordings -- --ignored`; demos with the
+/// prompts and settings that they have.
+#[test]
+#[ignore = "writes the recordings that come with the program"]
+fn record_all() {
     for Run { name, prompt, settings } in runs() {
-        let options = RecordOptions { force: true, text: TextPolicy::Full };
-        let config = EngineConfig { recipe: recipe.clone(), settings };
-        let mut driver = Driver::new(engine::spawn(config).unwrap());
-        driver.add(Box::new(Recorder::create(&file(&name), options).unwrap()));
-        let message = Message { role: Speaker::User, content: prompt };
-        assert_eq!(driver.answer(Prompt::Chat(vec![message])), Outcome::Answered);
-        assert!(driver.finish().is_empty());
+        record(&file(&name), vec![prompt], settings);
+    }
+    for path in demos() {
+        let session = session(&path);
+        let prompts = session.turns().iter().map(|turn| turn.typed.clone()).collect();
+        record(&path, prompts, *session.settings());
     }
 }

@@ -25,7 +25,7 @@ macro_rules! lesson {
     };
 }
 
-/// The runs of the lessons, recorded by `cargo test --release --test lessons -- --ignored`.
+/// The runs of the lessons, recorded by `cargo test --release --test recordings -- --ignored`.
 const LESSONS: &[(&str, &[u8])] = &[
     lesson!("positions"),
     lesson!("cost"),
@@ -44,8 +44,8 @@ const SPEED: f32 = 0.25;
 const DEMOS: &[Demo] = &[
     demo!("chat", "two turns of a conversation, k = 2"),
     demo!("code", "a Python function, k = 4, raced to the end against plain decoding"),
-    demo!("story", "a story, where drafts are often wrong and speculation loses, k = 3"),
-    demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
+    demo!("story", "a story, k = 3, with a look at plain decoding beside it"),
+    demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u; speculation loses here"),
     demo!("lenient", "a rule that is not lossless (top-k): where the text leaves the lossless path"),
 ];
 
