@@ -331,14 +331,14 @@ fn a_lesson_gives_back_what_it_set() {
     };
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     let before = *stage.time.live().settings();
-    // lesson 7 runs with k = 8
+    // lesson 7 runs with k = 15
     stage.press("<Down><Down><Down><Down><Down><Down><Enter>");
     while !stage.sent.iter().any(|command| matches!(command, Command::Generate { .. })) {
         stage.press("<Enter>");
     }
-    assert_eq!(commands(&stage), [Command::SetDraftLen { draft_len: 8 }]);
+    assert_eq!(commands(&stage), [Command::SetDraftLen { draft_len: 15 }]);
     let lent = stage.app.settings(stage.time.live());
-    assert_eq!(lent.draft_len, 8);
+    assert_eq!(lent.draft_len, 15);
     let mut kept = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     (kept.app.lesson, kept.app.wanted) = (stage.app.lesson.clone(), stage.app.wanted);
     stage.press("<Esc>");
@@ -346,7 +346,7 @@ fn a_lesson_gives_back_what_it_set() {
     assert_eq!(stage.app.settings(stage.time.live()), before);
     // what somebody set in the lesson stays
     kept.press("-<Esc>");
-    assert_eq!(commands(&kept), [Command::SetDraftLen { draft_len: 7 }]);
+    assert_eq!(commands(&kept), [Command::SetDraftLen { draft_len: 14 }]);
 }
 
 #[test]
