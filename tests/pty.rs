@@ -233,7 +233,7 @@ fn a_recording_is_scrubbed_and_marked() {
     terminal.press("%100%\r");
     terminal.wait_for("■ the end");
     terminal.press("\x1b[1;5A");
-    terminal.wait_for("round 1: ★ · ✎ why here?");
+    terminal.wait_for("round 2: ★ · ✎ why here?");
     terminal.press("%20\r");
     terminal.wait_for("Round 20 (then)");
     terminal.press("\x1b[F");
