@@ -144,12 +144,21 @@ impl UserFiles {
     }
 }
 
-/// The command line with the entries as defaults; those it does not take are warnings.
+/// Commands that measure or prove: how they decode is part of what they say, so it is not the file's to change.
+const MEASURING: &[&str] = &["explain", "verify-identity"];
+
+/// What of the file holds for those as well: what is loaded, and where it runs.
+const LOADING: &[&str] = &["model", "dtype", "device", "backend", "threads", "ctx"];
+
+/// The command line with the entries as defaults; those it does not take are warnings. An entry holds for the
+/// options of `chat`, and for those of other commands that are the same (told by their help): `--device` of
+/// `train` or `--theme` of `export` mean other things and keep their own defaults.
 #[must_use]
 pub fn with_defaults(command: clap::Command, entries: &[(String, String)]) -> (clap::Command, Vec<String>) {
     let (mut command, mut warnings) = (command, Vec::new());
     for (key, value) in entries {
-        let tried = with_default(command.clone(), key, value);
+        let help = command.get_arguments().find(|arg| arg.get_long() == Some(key)).map(help);
+        let tried = with_default(command.clone(), key, value, &help.unwrap_or_default());
         match tried.clone().try_get_matches_from([command.get_name()]) {
             Ok(_) => command = tried,
             Err(error) => {
@@ -162,14 +171,21 @@ pub fn with_defaults(command: clap::Command, entries: &[(String, String)]) -> (c
     (command, warnings)
 }
 
-fn with_default(command: clap::Command, key: &str, value: &str) -> clap::Command {
-    let wanted = |arg: &&clap::Arg| arg.get_long() == Some(key);
+fn help(arg: &clap::Arg) -> String {
+    arg.get_help().map(ToString::to_string).unwrap_or_default()
+}
+
+fn with_default(command: clap::Command, key: &str, value: &str, shared: &str) -> clap::Command {
+    if MEASURING.contains(&command.get_name()) && !LOADING.contains(&key) {
+        return command;
+    }
+    let wanted = |arg: &&clap::Arg| arg.get_long() == Some(key) && (key == "model" || help(arg) == shared);
     let id = command.get_arguments().find(wanted).map(|arg| arg.get_id().clone());
     let command = match id {
         Some(id) => command.mut_arg(id, |arg| arg.default_value(value.to_owned())),
         None => command,
     };
-    command.mut_subcommands(|sub| with_default(sub, key, value))
+    command.mut_subcommands(|sub| with_default(sub, key, value, shared))
 }
 
 #[cfg(test)]
@@ -217,6 +233,31 @@ mod tests {
         let run = parse(&files.entries, &["draftscope", "run", "--prompt", "hi"]);
         let Some(crate::cli::Action::Run(args)) = run.command else { panic!("run") };
         assert_eq!(args.decode.temperature, 0.7, "subcommands know the file too");
+    }
+
+    #[test]
+    fn commands_with_options_of_their_own_keep_their_defaults() {
+        let files = read(
+            "threads = \"auto\"\ndevice = \"auto\"\nctx = 16384\ndraft-len = 0\nverify = \"typical\"\nmax-tokens = 1\n\
+             temperature = 0.7\ntop-k = 5\nmodel = \"mine.gguf\"\ntheme = \"light\"\n",
+        );
+        let proof = parse(&files.entries, &["draftscope", "verify-identity"]);
+        let Some(crate::cli::Action::VerifyIdentity(args)) = proof.command else { panic!("verify-identity") };
+        assert_eq!((args.k.len(), args.verify.as_str(), args.max_tokens), (6, "exact", 64));
+        assert_eq!((args.temperature, args.top_k, args.model.ctx), (0.0, 0, Some(16384)));
+        let account = parse(&files.entries, &["draftscope", "explain"]);
+        let Some(crate::cli::Action::Explain(args)) = account.command else { panic!("explain") };
+        assert_eq!(args.decode.temperature, 0.0);
+        let train = parse(&files.entries, &["draftscope", "train", "--out", "a", "--work", "b"]);
+        let Some(crate::cli::Action::Train(args)) = train.command else { panic!("train") };
+        assert_eq!((args.threads, args.device.as_str()), (2, "cpu"));
+        assert_eq!(args.model.as_deref(), Some(Path::new("mine.gguf")));
+        let made = parse(&files.entries, &["draftscope", "generate", "--tasks", "a", "--out", "b"]);
+        let Some(crate::cli::Action::Generate(args)) = made.command else { panic!("generate") };
+        assert_eq!((args.threads, args.ctx), (1, 1024));
+        let page = parse(&files.entries, &["draftscope", "export", "a.jsonl", "--to", "svg"]);
+        let Some(crate::cli::Action::Export(args)) = page.command else { panic!("export") };
+        assert_eq!(args.theme, None);
     }
 
     #[test]
