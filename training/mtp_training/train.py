@@ -56,9 +56,21 @@ def distributions(x, head, states):
 
 @torch.compile(dynamic=True)
 def compared(x, head, states):
-    """The loss, and its gradient for x."""
+    """The cross entropy, and its gradient for x."""
     log_q, wanted = distributions(x, head, states)
     return -(wanted * log_q).sum(), F.linear((log_q.exp() - wanted).to(head.dtype), head.T).float()
+
+
+@torch.compile(dynamic=True)
+def refused(x, head, states):
+    """The cross entropy, and for x the gradient of what speculative sampling refuses: 1 − Σ min(p, q), half the distance
+    of the two distributions. Where a small module cannot be right about everything this is what counts (LK losses,
+    Samarin et al. 2026); from a module that is right about nothing it teaches little, so cross entropy goes before."""
+    log_q, wanted = distributions(x, head, states)
+    q = log_q.exp()
+    below = (q < wanted).float()
+    slope = q * ((q * below).sum(-1, keepdim=True) - below)
+    return -(wanted * log_q).sum(), F.linear(slope.to(head.dtype), head.T).float()
 
 
 def agreement(x, head, states):
@@ -66,26 +78,27 @@ def agreement(x, head, states):
     return (log_q.argmax(-1) == wanted.argmax(-1)).sum(), torch.minimum(log_q.exp(), wanted).sum()
 
 
-class SoftCrossEntropy(torch.autograd.Function):
-    """Sum over rows of −Σ p log q, p being the target's at `states`. The gradient is formed in the forward pass, by
-    chunks."""
+class Difference(torch.autograd.Function):
+    """Between the drafter's distributions and the target's at `states`, summed over rows: told is the cross entropy −Σ p log q,
+    followed is the gradient of `compare`, formed in the forward pass, by chunks."""
 
     CHUNK = 1024
+    compare = staticmethod(compared)
     measures = True   # agreement and overlap too, which cost a tenth of the time
 
     @staticmethod
     def forward(ctx, x, head, states):
         gradient = torch.empty_like(x)
         loss = hits = overlap = 0.0
-        for i in range(0, len(x), SoftCrossEntropy.CHUNK):
-            rows = slice(i, i + SoftCrossEntropy.CHUNK)
-            part, gradient[rows] = compared(x[rows], head, states[rows])
+        for i in range(0, len(x), Difference.CHUNK):
+            rows = slice(i, i + Difference.CHUNK)
+            part, gradient[rows] = Difference.compare(x[rows], head, states[rows])
             loss += float(part)
-            if SoftCrossEntropy.measures:
+            if Difference.measures:
                 same, shared = agreement(x[rows], head, states[rows])
                 hits, overlap = hits + float(same), overlap + float(shared)
         ctx.save_for_backward(gradient)
-        SoftCrossEntropy.last = (loss, hits, overlap, len(x))
+        Difference.last = (loss, hits, overlap, len(x))
         return torch.tensor(loss)
 
     @staticmethod
@@ -116,8 +129,8 @@ def unroll(module, teacher, batch, depth, head, device, multiple=1):
         tested = starts.of(following(answered, k)).nonzero(as_tuple=True)[0]
         tested = tested[:whole(len(tested), multiple)]
         theirs = hidden[starts.b[tested], starts.t[tested] + k]
-        loss = SoftCrossEntropy.apply(current[tested], head, theirs.to(teacher.dtype))
-        out.append((loss, SoftCrossEntropy.last))
+        loss = Difference.apply(current[tested], head, theirs.to(teacher.dtype))
+        out.append((loss, Difference.last))
     return out
 
 
@@ -289,7 +302,7 @@ class Run:
     def validate(self, event="validation"):
         if not self.ranks.first:
             return
-        SoftCrossEntropy.measures = True
+        Difference.measures = True
         self.log(event=event, **self.state, **validate(self.module, self.teacher, self.data, self.config, self.held, self.device))
 
     def loop(self):
@@ -304,12 +317,13 @@ class Run:
                 if lr <= 0:
                     self.validate("final")
                     return self.save()
-                SoftCrossEntropy.measures = state["step"] % train["log_steps"] == 0
+                Difference.measures = state["step"] % train["log_steps"] == 0
+                Difference.compare = refused if state["tokens"] >= train["overlap_at_tokens"] else compared
                 head = self.teacher.subset(train["rare_tokens"])
                 parts = unroll(self.module, self.teacher, batch, self.depth(batches), head, self.device, ROWS)
                 loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
                 (loss / train["step_rows"]).backward()
-                if SoftCrossEntropy.measures:
+                if Difference.measures:
                     add(sums, parts)
                 rows, batches = rows + parts[0][1][3], batches + 1
                 if rows < train["step_rows"] / self.ranks.size:
