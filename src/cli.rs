@@ -21,7 +21,9 @@ pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, 
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
 use values::parse_threads;
-pub use values::{BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, RollbackArg, Threads, TraceTextArg};
+pub use values::{
+    BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, ReportArg, RollbackArg, Threads, TraceTextArg,
+};
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -313,8 +315,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), requires = "race")]
     pub repeat: u32,
     /// What to write: a report or one JSON object
-    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
-    pub output: OutputArg,
+    #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
+    pub output: ReportArg,
 }
 
 /// `models …`.

@@ -6,6 +6,7 @@ mod commands;
 use std::process::ExitCode;
 
 use draftscope::cli::Action;
+use draftscope::session::text::printable;
 
 fn main() -> ExitCode {
     let parsed = commands::config::parse();
@@ -33,10 +34,20 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("draftscope: {error:#}");
+            // a path or a model's template may have been written by somebody else
+            eprintln!("draftscope: {}", printable(&told(&error)));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes, each once: most errors name their cause themselves.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        before if before.contains(&cause) => text,
+        before => format!("{before}: {cause}"),
+    })
 }
 
 /// A reader that has enough (`draftscope run … | head`) is no failure.

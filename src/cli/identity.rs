@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::values::parse_drafting_len;
-use super::{DraftLenArg, ModelArgs, OutputArg};
+use super::{DraftLenArg, ModelArgs, ReportArg};
 
 /// Options of `verify-identity`.
 #[derive(Clone, Debug, Args)]
@@ -56,6 +56,6 @@ pub struct IdentityArgs {
     #[arg(long)]
     pub raw: bool,
     /// What to write: a report or one JSON object
-    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
-    pub output: OutputArg,
+    #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
+    pub output: ReportArg,
 }

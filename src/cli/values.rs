@@ -16,6 +16,15 @@ pub enum OutputArg {
     Jsonl,
 }
 
+/// What a command that reports writes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportArg {
+    /// A report for people
+    Text,
+    /// One JSON object
+    Summary,
+}
+
 /// `--trace-text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TraceTextArg {

@@ -83,7 +83,7 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
         driver.add(Box::new(recorder));
     }
     driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
-    let mut messages: Vec<Message> = Vec::new();
+    let (mut messages, mut told): (Vec<Message>, u64) = (Vec::new(), 0);
     let lines = args.prompt.clone().map(Ok).into_iter().chain(io::stdin().lock().lines());
     for line in lines {
         let text = line?;
@@ -99,7 +99,9 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
             }
             Prompt::Chat(messages.clone())
         };
-        if let Outcome::Failed(message) = driver.answer(prompt) {
+        let outcome = driver.answer(prompt);
+        super::tell_new_notices(&driver, &mut told);
+        if let Outcome::Failed(message) = outcome {
             bail!(message);
         }
         super::tell_rival(&driver);

@@ -63,7 +63,7 @@ fn show(parsed: &Parsed) -> Result<()> {
         println!("{key:<12} = {:<12} # {source}", if value.is_empty() { "–".to_owned() } else { value.join(" ") });
     }
     for warning in &parsed.files.warnings {
-        eprintln!("draftscope: {warning}");
+        super::say(warning);
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ fn fold(path: &Path) -> Result<Session> {
     }
     drop(progress);
     if let Some(cut) = events.cut() {
-        eprintln!("draftscope: {}: {cut}", path.display());
+        super::say(&format!("{}: {cut}", path.display()));
     }
     Ok(session)
 }

@@ -7,12 +7,17 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use draftscope::cli::{ExportArgs, FormatArg};
 use draftscope::export::{self, ExportOptions, Format};
+use draftscope::tui::Theme;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let format = format(args.to);
     let out = args.out.clone().unwrap_or_else(|| beside(&args.file, format));
-    if same_file(&out, &args.file) {
+    if super::same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
+    }
+    if let Some(name) = args.theme.as_deref().filter(|name| !Theme::names().any(|known| known == *name)) {
+        let known: Vec<&str> = Theme::names().collect();
+        bail!("there is no theme '{name}'; there are: {}", known.join(", "));
     }
     let recording = super::progress::open(&args.file)?;
     let options = ExportOptions {
@@ -50,11 +55,4 @@ fn beside(file: &Path, format: Format) -> PathBuf {
         stem = stem.strip_suffix(ending).unwrap_or(stem);
     }
     file.with_file_name(format!("{stem}{}", format.ending()))
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
 }

@@ -38,6 +38,7 @@ use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Lane, Leniency, Message, Prompt, Rival, Sampling, Settings, Speaker,
     TokenId,
 };
+use draftscope::session::text::printable;
 use draftscope::store::{Store, Terminal};
 use draftscope::stream::{Dropped, Source};
 use draftscope::trace::{RecordOptions, Recorder, TextPolicy};
@@ -310,9 +311,24 @@ pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
 pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
     for notice in driver.session().notices() {
         if !matches!(outcome, Outcome::Failed(message) if message == notice) {
-            eprintln!("draftscope: {notice}");
+            say(notice);
         }
     }
+}
+
+/// Says those notices that are new since `told` were seen.
+pub(crate) fn tell_new_notices(driver: &Driver, told: &mut u64) {
+    let session = driver.session();
+    let new = session.notices_seen().saturating_sub(*told);
+    let kept: Vec<_> = session.notices().collect();
+    let first = kept.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
+    kept[first..].iter().for_each(|notice| say(notice));
+    *told = session.notices_seen();
+}
+
+/// A line on standard error; text of files and models is in it only as what a terminal does not obey.
+pub(crate) fn say(what: &str) {
+    eprintln!("draftscope: {}", printable(what));
 }
 
 /// A consumer that failed is an error at the end of a run: its output is not whole.
@@ -320,5 +336,13 @@ pub(crate) fn complete(dropped: Vec<Dropped>) -> Result<()> {
     match dropped.into_iter().next() {
         Some(Dropped { name, error }) => Err(anyhow::Error::new(error).context(format!("{name} is not complete"))),
         None => Ok(()),
+    }
+}
+
+/// Whether both are there and the same.
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
     }
 }

@@ -17,11 +17,16 @@ use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 pub(crate) fn run(args: &ReplayArgs, files: &UserFiles) -> Result<ExitCode> {
     let recording = super::progress::open(&args.file)?;
-    let mut consumers = FanOut::default();
-    if let Some(recorder) = super::recorder(&args.trace)? {
+    if let Some(trace) = &args.trace.trace {
         if args.play.loops {
             bail!("--loop has no end to record; leave out --trace or --loop");
         }
+        if super::same_file(trace, &args.file) {
+            bail!("{} is the recording itself; name another file with --trace", trace.display());
+        }
+    }
+    let mut consumers = FanOut::default();
+    if let Some(recorder) = super::recorder(&args.trace)? {
         consumers.add(Box::new(recorder));
     }
     play(vec![recording], (&args.play, 1.0), files, consumers)

@@ -1,11 +1,11 @@
 //! `draftscope run`: one prompt without a screen.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
-use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text};
+use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text, write_json_pretty};
 use draftscope::protocol::{Baseline, Lane};
 use serde::Serialize;
 
@@ -52,8 +52,5 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 
 /// Writes one JSON object and a newline to standard output.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
+    Ok(write_json_pretty(&mut io::stdout().lock(), value)?)
 }

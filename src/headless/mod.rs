@@ -1,12 +1,14 @@
 //! The same events without a screen: as text, as one summary, as JSON lines.
 //!
 //! Invariant: what is written follows from events alone, and control characters of model output
-//! reach a terminal only as pictures. Where events come from is unknown here.
+//! reach a terminal only as pictures, or escaped where JSON is written. Where events come from is unknown here.
 
 mod drive;
+mod json;
 mod summary;
 mod text;
 
 pub use drive::{Driver, Outcome};
+pub use json::{write_json_line, write_json_pretty};
 pub use summary::{CompareSummary, Spread, Summary};
 pub use text::{Jsonl, Text};

@@ -6,6 +6,8 @@ use crate::protocol::{Event, EventKind, Lane, Piece, StopReason};
 use crate::session::text::{Joiner, printable};
 use crate::stream::Consumer;
 
+use super::json::write_json_line;
+
 /// Writes the answer as it is committed. With `raw_bytes` the text goes out unchanged (a file or a
 /// pipe); otherwise control characters other than newline and tab become pictures.
 pub struct Text<W> {
@@ -85,8 +87,7 @@ impl<W: Write> Consumer for Jsonl<W> {
         if matches!(event.kind, EventKind::Loading { .. }) {
             return Ok(());
         }
-        serde_json::to_writer(&mut self.0, event)?;
-        self.0.write_all(b"\n")?;
+        write_json_line(&mut self.0, event)?;
         if matches!(event.kind, EventKind::Committed { .. } | EventKind::Finished { .. }) {
             self.0.flush()?;
         }

@@ -3,10 +3,12 @@
 //! Invariant: no event but `loading` is left out, and none waits for the disk: the channel to the
 //! writer is unbounded, so that a slow disk costs memory and never time. What was taken is in the
 //! file at most [`FLUSH`] later, whole lines only. An error of the disk is told with the next event.
+//! A run that fails before it has begun leaves what was there: a file to be replaced is emptied with the
+//! first event that is written, and one that was made for nothing is removed again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,12 +59,11 @@ impl Recorder {
     /// [`RecordError`] when it exists (unless replaced by `force`) or cannot be written.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self, RecordError> {
         let failed = |source| RecordError::Write { path: path.to_owned(), source };
-        let file = open(path, options.force)?;
-        let sink = Sink::new(file, path.extension().is_some_and(|e| e == "zst")).map_err(failed)?;
+        let blank = Blank::open(path, options.force)?;
         let digester = (options.text == TextPolicy::Digest).then(Digester::default);
         let (sender, receiver) = channel();
         let writer = std::thread::Builder::new().name("recorder".into());
-        let writer = writer.spawn(move || write(sink, digester, &receiver)).map_err(failed)?;
+        let writer = writer.spawn(move || write(blank, digester, &receiver)).map_err(failed)?;
         Ok(Self { events: Some(sender), writer: Some(writer) })
     }
 
@@ -76,18 +77,44 @@ impl Recorder {
     }
 }
 
-fn open(path: &Path, force: bool) -> Result<File, RecordError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
-    options.open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
-        _ => RecordError::Write { path: path.to_owned(), source: error },
-    })
+/// A file to which nothing was written yet.
+struct Blank {
+    file: File,
+    path: PathBuf,
+    /// Whether it was not there before.
+    is_new: bool,
+}
+
+impl Blank {
+    fn open(path: &Path, force: bool) -> Result<Self, RecordError> {
+        let made = OpenOptions::new().write(true).create_new(true).open(path);
+        let is_new = made.is_ok();
+        let opened = match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && force => {
+                OpenOptions::new().write(true).open(path)
+            }
+            made => made,
+        };
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
+            _ => RecordError::Write { path: path.to_owned(), source: error },
+        })?;
+        Ok(Self { file, path: path.to_owned(), is_new })
+    }
+
+    /// Drops what an earlier run left in it.
+    fn begin(self) -> io::Result<Sink> {
+        match self.file.set_len(0) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {} // a pipe has no length
+            emptied => emptied?,
+        }
+        Sink::new(self.file, self.path.extension().is_some_and(|e| e == "zst"))
+    }
+
+    /// Nothing came to be written.
+    fn give_up(self) -> io::Result<()> {
+        if self.is_new { std::fs::remove_file(self.path) } else { Ok(()) }
+    }
 }
 
 impl Consumer for Recorder {
@@ -155,7 +182,14 @@ impl Write for Sink {
 }
 
 /// The writer: lines as they come, a flush at the latest [`FLUSH`] after the first unflushed one.
-fn write(mut sink: Sink, mut digester: Option<Digester>, events: &Receiver<Event>) -> io::Result<()> {
+fn write(blank: Blank, mut digester: Option<Digester>, events: &Receiver<Event>) -> io::Result<()> {
+    // a run whose first word is that it failed has not begun
+    let first = match events.recv() {
+        Ok(Event { kind: EventKind::Failed { .. }, .. }) | Err(_) => return blank.give_up(),
+        Ok(first) => first,
+    };
+    let mut sink = blank.begin()?;
+    let mut next = Some(first);
     let mut unflushed: Option<Instant> = None;
     let mut line = Vec::new();
     loop {
@@ -165,7 +199,8 @@ fn write(mut sink: Sink, mut digester: Option<Digester>, events: &Receiver<Event
             unflushed = None;
             continue;
         }
-        match left.map_or_else(|| events.recv().map_err(Into::into), |left| events.recv_timeout(left)) {
+        let come = || left.map_or_else(|| events.recv().map_err(Into::into), |left| events.recv_timeout(left));
+        match next.take().map_or_else(come, Ok) {
             Ok(event) => {
                 let told = match &mut digester {
                     Some(digester) => digester.digest(event),

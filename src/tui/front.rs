@@ -16,6 +16,7 @@ use ratatui::backend::CrosstermBackend;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::protocol::{Command, Event};
+use crate::session::text::printable;
 use crate::session::{Session, Timeline};
 use crate::stream::{FanOut, Source};
 
@@ -320,10 +321,10 @@ impl Front {
             self.apply(end);
         }
         for dropped in self.consumers.finish() {
-            eprintln!("draftscope: {dropped}");
+            eprintln!("draftscope: {}", printable(&dropped.to_string()));
         }
         if let Some(panic) = take_panic() {
-            eprintln!("draftscope: a thread {panic}");
+            eprintln!("draftscope: a thread {}", printable(&panic));
         }
     }
 }

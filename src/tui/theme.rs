@@ -118,6 +118,11 @@ pub(super) const BUNDLED: &[(&str, &str)] = &[
 ];
 
 impl Theme {
+    /// Names of the bundled themes.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUNDLED.iter().map(|(name, _)| *name)
+    }
+
     /// A bundled theme with the warnings of its file; none when there is no such theme.
     #[must_use]
     pub fn bundled(name: &str) -> Option<(Self, Vec<String>)> {

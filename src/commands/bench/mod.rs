@@ -35,10 +35,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
             bail!("{} exists already; choose another name or add --force to replace it", path.display());
         }
     }
+    // what is wrong with the last drafter is told before the first is measured
+    let plans: Vec<Plan> =
+        or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
     let mut samples = BTreeMap::new();
     let mut header = None;
-    for drafter in or(&args.drafters, &args.model.drafter) {
-        header = measure(args, &drafter, &suite, &mut samples)?.or(header);
+    for plan in &plans {
+        header = measure(args, plan, &suite, &mut samples)?.or(header);
     }
     let report = Report {
         suite_sha256: digest(&suite),
@@ -101,29 +104,42 @@ fn read(path: &Path) -> Result<Report> {
     serde_json::from_slice(&bytes).with_context(|| format!("{} was not written by bench --json", path.display()))
 }
 
-/// Runs all cases of one drafter. Repeats are the outermost loop, so that every case sees the machine
-/// in the same states.
-fn measure(
-    args: &BenchArgs,
-    drafter: &str,
-    suite: &[(String, String)],
-    samples: &mut BTreeMap<Case, Vec<Sample>>,
-) -> Result<Option<Header>> {
-    let model = ModelArgs { drafter: drafter.to_owned(), ..args.model.clone() };
+/// What is measured with one drafter.
+struct Plan {
+    model: ModelArgs,
+    settings: Settings,
+    /// Every rule × k.
+    cases: Vec<Settings>,
+}
+
+fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
+    let model = ModelArgs { drafter, ..args.model.clone() };
     super::nobody_to_ask(&model)?;
     let base = super::settings(&model, &args.decode, Baseline::Race)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
-    let mut driver = Driver::new(super::spawn(super::recipe(&model)?, settings)?);
     let (rules, ks) = (or(&args.rules, &args.decode.verify), or(&args.ks, &args.decode.k));
     let mut cases = Vec::new();
     for (rule, k) in rules.iter().flat_map(|rule| ks.iter().map(move |k| (rule, *k))) {
         let decode = DecodeArgs { verify: rule.clone(), k, ..args.decode.clone() };
         cases.push(super::settings(&model, &decode, Baseline::Race)?);
     }
+    Ok(Plan { model, settings, cases })
+}
+
+/// Runs all cases of one drafter. Repeats are the outermost loop, so that every case sees the machine
+/// in the same states.
+fn measure(
+    args: &BenchArgs,
+    plan: &Plan,
+    suite: &[(String, String)],
+    samples: &mut BTreeMap<Case, Vec<Sample>>,
+) -> Result<Option<Header>> {
+    let (drafter, mut told) = (plan.model.drafter.as_str(), 0);
+    let mut driver = Driver::new(super::spawn(super::recipe(&plan.model)?, plan.settings)?);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, args, warm_up)?;
     for repeat in 0..args.repeat {
-        for case in &cases {
+        for case in &plan.cases {
             let (rule, k) = (case.rule.to_string(), draft_len(case));
             eprintln!("draftscope: {drafter}, {rule}, k = {k}, repeat {} of {}", repeat + 1, args.repeat);
             driver.send(Command::SetRule { rule: case.rule });
@@ -133,6 +149,7 @@ fn measure(
             });
             for (category, prompt) in suite {
                 answer(&mut driver, args, prompt)?;
+                super::tell_new_notices(&driver, &mut told);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn);
                 let case =

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use draftscope::cli::{ExplainArgs, OutputArg};
+use draftscope::cli::{ExplainArgs, ReportArg};
 use draftscope::engine::measure::{self, CostCurve};
 use draftscope::headless::{Driver, Outcome, Spread};
 use draftscope::model::load::Recipe;
@@ -146,38 +146,34 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         return race::run(args, choices, recipe, settings, &suite);
     }
     let wanted = tree::settings(args, &settings)?;
-    say("timing passes");
+    super::say("timing passes");
     let cost = measure::measure(&recipe, args.at as usize, args.turns as usize)?;
     if args.costs_only {
         return write(args.output, &cost, text::cost);
     }
-    say("probing: a chain of drafts at every position");
+    super::say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let probed = answer(&recipe, probe, args, &suite)?;
     // the curve times the MTP module; others are told from their own rounds
     let cost = CostCurve { draft: cost.draft.filter(|_| settings.drafter == DrafterKind::Mtp), ..cost };
     let mut report = report(cost, &probed)?;
     if let Some(tree) = wanted {
-        say("probing: a tree of drafts at every position");
+        super::say("probing: a tree of drafts at every position");
         report.tree = Some(tree::played(&tree, &answer(&recipe, tree, args, &suite)?, &report)?);
     }
     if report.account.best > 0 {
         let k = report.account.best as u8;
-        say(&format!("racing plain decoding at k = {k}"));
+        super::say(&format!("racing plain decoding at k = {k}"));
         let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
         report.measured = Some(raced(k, &answer(&recipe, race, args, &suite)?, &report.cost)?);
     }
     write(args.output, &report, text::report)
 }
 
-fn say(what: &str) {
-    eprintln!("draftscope: {what}");
-}
-
-fn write<T: Serialize>(output: OutputArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
+fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
     match output {
-        OutputArg::Text => io::stdout().lock().write_all(as_text(value).as_bytes())?,
-        OutputArg::Summary | OutputArg::Jsonl => super::run::print_json(value)?,
+        ReportArg::Text => io::stdout().lock().write_all(as_text(value).as_bytes())?,
+        ReportArg::Summary => super::run::print_json(value)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
-use super::{Suite, prompt, say, write};
+use super::super::say;
+use super::{Suite, prompt, write};
 
 /// What the race gave.
 #[derive(Serialize)]

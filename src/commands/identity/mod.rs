@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use draftscope::cli::{DraftLenArg, IdentityArgs, OutputArg};
+use draftscope::cli::{DraftLenArg, IdentityArgs, ReportArg};
 use draftscope::engine;
 use draftscope::model::load::{Loaded, load};
 use draftscope::model::template::ChatTemplate;
@@ -55,10 +55,10 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
     write(args.output, &report, &text, report.divergence.count == 0)
 }
 
-fn write(output: OutputArg, report: &impl Serialize, text: &str, is_same: bool) -> Result<ExitCode> {
+fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) -> Result<ExitCode> {
     match output {
-        OutputArg::Text => io::stdout().lock().write_all(text.as_bytes())?,
-        OutputArg::Summary | OutputArg::Jsonl => super::run::print_json(report)?,
+        ReportArg::Text => io::stdout().lock().write_all(text.as_bytes())?,
+        ReportArg::Summary => super::run::print_json(report)?,
     }
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }
@@ -88,7 +88,7 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     let plain = Settings { draft_len: 0, ..settings };
     let plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
     let mut speculative = Decoder::new(target, Box::new(roster), &settings);
-    speculative.take_notices().iter().for_each(|notice| eprintln!("draftscope: {notice}"));
+    speculative.take_notices().iter().for_each(|notice| super::say(notice));
     Ok(Bench { plain, speculative, fresh, codec, template, drafters, settings })
 }
 
