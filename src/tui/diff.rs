@@ -17,7 +17,7 @@ use super::entry::Entry;
 use super::front::Stage as _;
 use super::keymap::Context;
 use super::options::TuiOptions;
-use super::terminal::{Guard, TuiError};
+use super::terminal::{Guard, TuiError, end_on_signals};
 use super::view;
 
 /// One of the two recordings.
@@ -202,6 +202,7 @@ impl Compared {
     /// # Errors
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
     pub fn run(mut self) -> Result<(), TuiError> {
+        end_on_signals()?;
         let mut guard = Guard::enter(!self.app.options.no_mouse)?;
         while !self.quits() {
             self.draw(&mut guard)?;

@@ -1,7 +1,7 @@
 //! The terminal itself: taken over, given back.
 //!
-//! Invariant: however the front end ends (quit, an error, a panic on any thread) the terminal is put
-//! back first. What is drawn and what keys mean is elsewhere.
+//! Invariant: however the front end ends (quit, an error, a panic on any thread, a signal that asks the
+//! process to end) the terminal is put back first. What is drawn and what keys mean is elsewhere.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,14 +152,76 @@ pub(super) fn take_panic() -> Option<String> {
 /// # Errors
 /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
 pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().enable_io().build()?;
     let mut front = Front::new(source, options, consumers);
-    runtime.block_on(async {
+    let signal = runtime.block_on(async {
+        let end = asked_to_end()?;
         let mut guard = Guard::enter(front.wants_mouse())?;
-        let shown = front.show(&mut guard, EventStream::new(), |_| false).await;
+        let shown = tokio::select! {
+            shown = front.show(&mut guard, EventStream::new(), |_| false) => shown.map(|()| None),
+            signal = end => Ok(Some(signal)),
+        };
         drop(guard);
         front.leave().await;
         shown
     })?;
+    signal.map_or(Ok(()), die_of)?;
     Ok(front.ended())
+}
+
+/// Signals that end a process.
+#[cfg(unix)]
+const ENDING: [i32; 3] = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT];
+
+/// The first signal that asks the process to end.
+#[cfg(unix)]
+fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut signals = Vec::new();
+    for number in ENDING {
+        signals.push((number, signal(SignalKind::from_raw(number))?));
+    }
+    Ok(async move {
+        std::future::poll_fn(|context| {
+            let mut each = signals.iter_mut();
+            let come = each.find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+            come.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+        })
+        .await
+    })
+}
+
+#[cfg(not(unix))]
+fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
+    Ok(std::future::pending())
+}
+
+/// Ends the process as the signal would have, so that whoever sent it sees that it was obeyed.
+#[cfg(unix)]
+fn die_of(signal: i32) -> io::Result<()> {
+    signal_hook::low_level::emulate_default_handler(signal)
+}
+
+#[cfg(not(unix))]
+fn die_of(_: i32) -> io::Result<()> {
+    Ok(())
+}
+
+/// For a screen without a loop of its own: puts the terminal back and ends when a signal asks for it.
+#[cfg(unix)]
+pub(super) fn end_on_signals() -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new(ENDING)?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            restore();
+            // there is nobody left to tell of an error
+            let _ = die_of(signal);
+        }
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(super) fn end_on_signals() -> io::Result<()> {
+    Ok(())
 }
