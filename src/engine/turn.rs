@@ -123,7 +123,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts settings in force in the lanes that still run; a rival that is no longer wanted ends.
+    /// Puts settings in force in the lanes that still run; a rival that is no longer wanted ends, and so does a lane
+    /// that has already put out all that it may.
     fn adopt(&mut self, lanes: &mut [Runner<'_>], settings: &Settings) -> Result<(), SpecError> {
         if settings.rival.is_none() {
             let rival = lanes.iter_mut().filter(|lane| lane.lane == Lane::Rival);
@@ -131,6 +132,12 @@ impl Turn<'_> {
         }
         for lane in lanes.iter_mut().filter(|lane| lane.finished.is_none()) {
             lane.set(settings);
+            if lane.output >= lane.limit {
+                // a pass more would take time and bring nothing
+                let is_whole = lane.output >= settings.max_tokens;
+                self.finish(lane, if is_whole { StopReason::MaxTokens } else { StopReason::Measured });
+                continue;
+            }
             self.help_drafter(lane, settings)?;
         }
         Ok(())

@@ -155,6 +155,9 @@ fn tokens_of(
             return Err(ModelError::Template(message.into()).into());
         }
     };
+    if tokens.is_empty() {
+        return Err(SpecError::EmptyPrompt); // a template may leave everything out
+    }
     let ctx_len = decoder.target().spec().ctx_len;
     if tokens.len() >= ctx_len {
         // one more position is needed for the first token of the answer

@@ -64,6 +64,7 @@ fn markup(text: &str) -> String {
 }
 
 fn page(session: &Session, recording: &Recording) -> Value {
+    let rounds: usize = session.turns().iter().map(|turn| turn.answer(Lane::Speculative).rounds.len()).sum();
     let mut left = MAX_ROUNDS;
     let turns: Vec<_> =
         session.turns().iter().map_while(|turn| (left > 0).then(|| self::turn(turn, &mut left))).collect();
@@ -71,7 +72,7 @@ fn page(session: &Session, recording: &Recording) -> Value {
     json!({
         "header": session.header(),
         "cut": recording.cut().map(ToString::to_string),
-        "left_out": (left == 0).then(|| format!("the first {MAX_ROUNDS} rounds are shown")),
+        "left_out": (rounds > MAX_ROUNDS).then(|| format!("the first {MAX_ROUNDS} of {rounds} rounds are shown")),
         "turns": turns,
         "summary": session.stats(Lane::Speculative).summary(),
         "plain": beside(Lane::Plain),

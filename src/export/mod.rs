@@ -161,7 +161,9 @@ enum Stop {
 pub fn export(recording: &Recording, format: Format, to: &Path, options: &ExportOptions) -> Result<(), ExportError> {
     match format {
         Format::GifFrames => place::folder(to, options.force, |folder| frames::write(recording, options, folder)),
-        Format::Specspecs => place::folder(to, options.force, |folder| specspecs::write(&fold(recording)?, folder)),
+        Format::Specspecs => {
+            place::folder(to, options.force, |folder| specspecs::write(recording, &fold(recording)?, folder))
+        }
         _ => place::file(to, options.force, |out| write(recording, format, options, out)),
     }
     .map_err(|stop| told(stop, to))

@@ -1,9 +1,10 @@
 //! Two Parquet tables in the shape of the Python package specspecs: `sequences` and `drafts`.
 //!
-//! Invariant: its reader skips the first entry of a round's draft as the token the round before had
+//! Times are when a prompt came and when a round committed. Invariant: its reader skips the first entry of a round's draft as the token the round before had
 //! emitted, so each round's draft begins with its anchor, and that entry counts as accepted: there,
 //! accepted ÷ drafted of draftscope is `(acceptance_length − 1) ÷ (k − 1)`.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -17,8 +18,9 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::protocol::{Lane, Outcome, TokenId};
+use crate::protocol::{EventKind, Lane, Outcome, TokenId};
 use crate::session::{Answer, Round, Session};
+use crate::trace::Recording;
 
 use super::Stop;
 
@@ -51,7 +53,36 @@ enum Column {
     Bools(Vec<Vec<bool>>),
 }
 
-pub(super) fn write(session: &Session, folder: &Path) -> Result<(), Stop> {
+/// When what happened, in µs from the start of the recording.
+#[derive(Default)]
+struct Moments {
+    /// By turn: its prompt came.
+    prompted: HashMap<u32, u64>,
+    /// By turn and round: it committed.
+    committed: HashMap<(u32, u32), u64>,
+}
+
+impl Moments {
+    fn of(recording: &Recording) -> Result<Self, Stop> {
+        let (mut moments, mut current) = (Self::default(), 0);
+        for event in recording.events()? {
+            let event = event?;
+            match event.kind {
+                EventKind::Prompted { turn, .. } => {
+                    current = turn;
+                    moments.prompted.insert(turn, event.at_us);
+                }
+                EventKind::Committed { round, .. } if event.lane == Lane::Speculative => {
+                    moments.committed.insert((current, round), event.at_us);
+                }
+                _ => {}
+            }
+        }
+        Ok(moments)
+    }
+}
+
+pub(super) fn write(recording: &Recording, session: &Session, folder: &Path) -> Result<(), Stop> {
     let answers: Vec<&Answer> = session.turns().iter().map(|turn| turn.answer(Lane::Speculative)).collect();
     let answers: Vec<&Answer> = answers.into_iter().filter(|answer| !answer.tokens.is_empty()).collect();
     if answers.is_empty() {
@@ -59,17 +90,20 @@ pub(super) fn write(session: &Session, folder: &Path) -> Result<(), Stop> {
     }
     let started_us = session.header().map_or(0, |header| header.started_unix_ms.saturating_mul(1000));
     let run = format!("draftscope-{}", started_us / 1000);
-    let time = |at_us: u64| i64::try_from(started_us.saturating_add(at_us)).unwrap_or(i64::MAX);
-    table(&folder.join("sequences-0-00000.parquet"), SEQUENCES, sequences(&answers, &run, time))?;
-    table(&folder.join("drafts-0-00000.parquet"), DRAFTS, drafts(&answers, &run, time))
+    let time = |at_us: &u64| i64::try_from(started_us.saturating_add(*at_us)).unwrap_or(i64::MAX);
+    let moments = Moments::of(recording)?;
+    let prompted = |turn: u32| moments.prompted.get(&turn).map_or(0, time);
+    let committed = |turn: u32, round: u32| moments.committed.get(&(turn, round)).map_or(0, time);
+    table(&folder.join("sequences-0-00000.parquet"), SEQUENCES, sequences(&answers, &run, prompted))?;
+    table(&folder.join("drafts-0-00000.parquet"), DRAFTS, drafts(&answers, &run, committed))
 }
 
-fn sequences(answers: &[&Answer], run: &str, time: impl Fn(u64) -> i64) -> Vec<Column> {
+fn sequences(answers: &[&Answer], run: &str, time: impl Fn(u32) -> i64) -> Vec<Column> {
     let ids = |answer: &&Answer| answer.prompt.iter().map(|id| i64::from(id.0)).collect();
     vec![
         Column::Text(answers.iter().map(|_| run.to_owned()).collect()),
         Column::Text(answers.iter().map(|answer| sequence(answer)).collect()),
-        Column::Long(answers.iter().map(|answer| time(answer.turn.into())).collect()),
+        Column::Long(answers.iter().map(|answer| time(answer.turn)).collect()),
         Column::Longs(answers.iter().map(ids).collect()),
         Column::Int(answers.iter().map(|answer| answer.prompt.len() as i32).collect()),
     ]
@@ -79,7 +113,7 @@ fn sequence(answer: &Answer) -> String {
     format!("turn-{}", answer.turn)
 }
 
-fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u64) -> i64) -> Vec<Column> {
+fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u32, u32) -> i64) -> Vec<Column> {
     let steps: Vec<(&Answer, usize, &Round)> = answers
         .iter()
         .flat_map(|answer| {
@@ -101,7 +135,7 @@ fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u64) -> i64) -> Vec<Colu
         Column::Text(steps.iter().map(|_| run.to_owned()).collect()),
         Column::Text(steps.iter().map(|(answer, _, _)| sequence(answer)).collect()),
         Column::Int(steps.iter().map(|(_, step, _)| *step as i32).collect()),
-        Column::Long(steps.iter().map(|(_, _, round)| time(round.clock_us)).collect()),
+        Column::Long(steps.iter().map(|(answer, _, round)| time(answer.turn, round.round)).collect()),
         Column::Longs(steps.iter().map(tokens).collect()),
         Column::Bools(steps.iter().map(|(_, _, round)| kept(round)).collect()),
         each_int(&|round| round.drafts.len() + 1),

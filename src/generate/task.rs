@@ -8,6 +8,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::GenerateError;
+use crate::protocol::LEAST_TEMPERATURE;
 
 /// Longest line that is read, in bytes.
 const MAX_LINE: u64 = 1 << 18;
@@ -58,8 +59,12 @@ impl Task {
         if self.turns.is_empty() {
             return Err("it has no turns".to_owned());
         }
-        if !(0.0..=10.0).contains(&self.temperature) {
-            return Err(format!("its temperature is {} and not between 0 and 10", self.temperature));
+        let least = if self.temperature == 0.0 { 0.0 } else { LEAST_TEMPERATURE };
+        if !(least..=10.0).contains(&f64::from(self.temperature)) {
+            return Err(format!(
+                "its temperature is {}; it must be 0, or lie between {LEAST_TEMPERATURE} and 10",
+                self.temperature
+            ));
         }
         Ok(())
     }

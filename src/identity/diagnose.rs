@@ -224,7 +224,7 @@ fn wide(fresh: &dyn Model, record: &Record, (round, index): (usize, usize)) -> R
     let round = &record.rounds[round];
     let (mut model, _) = read(fresh, record, round.first - 1)?;
     let mut rows = vec![record.tokens[round.first - 1]];
-    rows.extend(&round.drafts);
+    rows.extend(round.line());
     let out = model.forward(&rows, LogitRows::All)?;
     Ok(side(out.logits.row(index - round.first)))
 }

@@ -11,7 +11,6 @@ mod rate;
 
 use std::time::Duration;
 
-use crate::model::Model;
 use crate::protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
@@ -46,10 +45,30 @@ pub struct RoundRecord {
     pub rows: Vec<Prediction>,
     /// Drafts that were accepted.
     pub accepted: usize,
+    /// Their indices, each behind the one before: 0, 1, 2 … where a chain was drafted.
+    pub path: Vec<usize>,
     /// Whether a draft was discarded, so that the cache was rolled back.
     pub rolled_back: bool,
     /// How many tokens it committed.
     pub committed: usize,
+}
+
+impl RoundRecord {
+    /// The row from which committed token `index` was picked: the anchor's, then that of the accepted draft before it.
+    #[must_use]
+    pub fn row_of(&self, index: usize) -> Option<usize> {
+        if index == 0 { Some(0) } else { self.path.get(index - 1).map(|draft| draft + 1) }
+    }
+
+    /// Drafts to run behind the anchor so that row `i` is that of committed token `i`: all of a chain; of a tree
+    /// whose accepted path takes another way than straight ahead, that path.
+    fn line(&self) -> Vec<TokenId> {
+        let is_straight = self.path.iter().enumerate().all(|(at, index)| at == *index);
+        if is_straight {
+            return self.drafts.clone();
+        }
+        self.path.iter().filter_map(|index| self.drafts.get(*index).copied()).collect()
+    }
 }
 
 /// How long an answer may be, and where it ends by itself.
@@ -72,7 +91,10 @@ impl Record {
     #[must_use]
     pub fn row_of(&self, index: usize) -> Option<&Prediction> {
         match self.round_of(index) {
-            Some(round) => self.rounds[round].rows.get(index - self.rounds[round].first),
+            Some(round) => {
+                let round = &self.rounds[round];
+                round.rows.get(round.row_of(index - round.first)?)
+            }
             None => (index == 0).then_some(&self.first_row),
         }
     }
@@ -142,6 +164,8 @@ fn hear(round: &mut RoundRecord, event: EventKind) {
         EventKind::Scored { rows, .. } => round.rows = rows,
         EventKind::Verified { verdict, .. } => {
             round.accepted = verdict.accepted();
+            let judged = verdict.judgements.iter().enumerate();
+            round.path = judged.filter(|(_, j)| j.outcome == Outcome::Accepted).map(|(index, _)| index).collect();
             round.rolled_back = verdict.judgements.iter().any(|j| j.outcome != Outcome::Accepted);
         }
         _ => {}
@@ -169,12 +193,4 @@ pub fn sample(
         continuations.push(answer(decoder, prompt, ending, policy.as_deref_mut())?.tokens);
     }
     Ok(continuations)
-}
-
-/// A copy of a model that has run nothing, for computing a position again.
-///
-/// # Errors
-/// When the cache cannot be allocated.
-pub fn pristine(model: &dyn Model) -> Result<Box<dyn Model>, SpecError> {
-    Ok(model.fork()?)
 }

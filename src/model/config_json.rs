@@ -345,14 +345,18 @@ fn amplitude(factor: f64, scale: f64) -> f64 {
     if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
 
-fn size(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
+/// # Errors
+/// [`ModelError::Metadata`] when it is 0 or larger than any model has it.
+pub(super) fn size(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
     if (1..=most).contains(&size) {
         return Ok(size);
     }
     Err(ModelError::Metadata(format!("'{key}' is {size}, expected 1 to {most}")))
 }
 
-fn positive(key: &str, value: f64) -> Result<f64, ModelError> {
+/// # Errors
+/// [`ModelError::Metadata`] when it is not a positive number.
+pub(super) fn positive(key: &str, value: f64) -> Result<f64, ModelError> {
     if value.is_finite() && value > 0.0 {
         return Ok(value);
     }

@@ -14,6 +14,7 @@ use super::ModelError;
 use super::block::{Block, Linear, PairOrder, Place, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::config::LlamaConfig;
+use super::config_json;
 use super::fuse::Fuse;
 use super::llama::LlamaWeights;
 use super::mtp::{CandleMtp, MtpBlock, MtpParts, MtpShape, MtpShared};
@@ -76,8 +77,28 @@ impl MtpConfig {
                 config.hidden_layers.len()
             )));
         }
+        config.check_sizes()?;
         config.order()?;
         Ok(config)
+    }
+
+    /// Sizes that no module has would make products wrap round, and be allocated.
+    fn check_sizes(&self) -> Result<(), ModelError> {
+        let sizes = [
+            ("hidden_size", self.hidden_size, 1 << 16),
+            ("vocab_size", self.vocab_size, 1 << 24),
+            ("draft_vocab_size", self.draft_vocab_size, 1 << 24),
+            ("num_attention_heads", self.num_attention_heads, 1024),
+            ("num_key_value_heads", self.num_key_value_heads, 1024),
+            ("head_dim", self.head_dim, 1 << 12),
+            ("intermediate_size", self.intermediate_size, 1 << 20),
+        ];
+        for (key, size, most) in sizes {
+            config_json::size(key, size, most)?;
+        }
+        config_json::positive("rms_norm_eps", f64::from(self.rms_norm_eps))?;
+        config_json::positive("rope_theta", f64::from(self.rope_theta))?;
+        Ok(())
     }
 
     /// # Errors

@@ -58,7 +58,7 @@ pub enum Command {
         /// What the person thinks comes next, leading space included.
         text: String,
     },
-    /// Change how plain decoding is measured, from the next turn on.
+    /// Change how plain decoding is measured: at once where it runs beside the answer, else from the next turn on.
     SetBaseline {
         /// The new way.
         baseline: Baseline,

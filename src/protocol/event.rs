@@ -159,7 +159,7 @@ pub enum EventKind {
     },
     /// A round begins.
     RoundStarted {
-        /// 1, 2, 3 … per lane, over all turns.
+        /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
         round: u32,
         /// Positions in the target's cache.
         base_len: u32,

@@ -28,7 +28,9 @@ pub use mtp::{
     ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,
 };
 pub use rule::{Departure, Leniency, VerifyRule};
-pub use settings::{Baseline, DraftLenMode, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, Sampling, Settings, SettingsError};
+pub use settings::{
+    Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, Sampling, Settings, SettingsError,
+};
 pub use summary::RunSummary;
 pub use token::{Candidate, Piece, Prediction, TokenBytes, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};

@@ -28,6 +28,9 @@ pub struct Sampling {
     pub seed: u64,
 }
 
+/// Smallest temperature above 0.
+pub const LEAST_TEMPERATURE: f64 = 1e-3;
+
 impl Default for Sampling {
     fn default() -> Self {
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: 0 }
@@ -44,7 +47,9 @@ impl Sampling {
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        within("temperature", self.temperature.into(), 0.0, 100.0)?;
+        // below, 1 / T and what it is multiplied with leave the range of numbers
+        let least = if self.temperature == 0.0 { 0.0 } else { LEAST_TEMPERATURE };
+        within("temperature, where it is not 0,", self.temperature.into(), least, 100.0)?;
         within("top-p", self.top_p.into(), 0.0, 1.0)?;
         within("min-p", self.min_p.into(), 0.0, 1.0)
     }

@@ -71,11 +71,12 @@ pub struct Account {
     pub sentence: String,
 }
 
-/// `Π_{j ≤ i} a_j` for i = 1, 2, …: the share of rounds in which draft i was accepted.
+/// `Π_{j ≤ i} a_j` for i = 1, 2, …: of the rounds that were to draft i tokens, the share in which draft i was
+/// accepted. A round whose drafter had nothing to offer counts as one whose draft was rejected.
 #[must_use]
 pub fn reach(stats: &LaneStats) -> Vec<f64> {
-    let pairs = stats.accepted_per_pos().iter().zip(stats.offered_per_pos());
-    pairs.map(|(accepted, offered)| *accepted as f64 / (*offered).max(1) as f64).collect()
+    let pairs = stats.accepted_per_pos().iter().zip(stats.asked_per_pos());
+    pairs.map(|(accepted, asked)| *accepted as f64 / (*asked).max(1) as f64).collect()
 }
 
 /// `a_j` from the shares that were reached.

@@ -42,6 +42,8 @@ pub fn facts(round: &Round, index: usize) -> Facts {
         Some(cell) => judgement.map(|j| j.p).or_else(|| Some(row?.find(cell.piece.id)?.1)),
         None => of_added,
     };
+    // what the rule looked at: 1 for a draft that was picked, not drawn, whatever its probability
+    let judged_q = judgement.map(|j| j.q);
     let q = draft.and_then(|cell| cell.q);
     let choice = added.map(|piece| piece.id).or_else(|| match round.outcome(index) {
         Some(Outcome::Accepted) => draft.map(|cell| cell.piece.id),
@@ -54,7 +56,7 @@ pub fn facts(round: &Round, index: usize) -> Facts {
         q,
         acceptance: draft.and_then(|cell| {
             let is_best = cell.piece.id == row?.best()?.piece.id;
-            acceptance(round, row?, (is_best, is_later), (p?, q))
+            acceptance(round, row?, (is_best, is_later), (p?, judged_q.or(q)))
         }),
         u: judgement.and_then(|j| j.u),
         rank: choice.zip(listed).and_then(|(id, top)| top.find(id)).map(|(rank, _)| rank),
@@ -100,15 +102,18 @@ pub fn residual(round: &Round, index: usize) -> Option<Prediction> {
         return None;
     }
     let (row, draft) = (round.prediction(index)?, round.drafts.get(index)?);
+    // a draft that was picked, not drawn, is certain to the rule, whatever its probability was
+    let was_drawn = draft.q.is_some() && round.judgement(index).is_none_or(|judged| draft.q == Some(judged.q));
     let q = |candidate: &Candidate| {
-        let listed = draft.top.find(candidate.piece.id).map(|(_, q)| q);
-        let certain = draft.q.is_none() && candidate.piece.id == draft.piece.id;
-        listed.unwrap_or(if certain { 1.0 } else { 0.0 })
+        if was_drawn {
+            return draft.top.find(candidate.piece.id).map_or(0.0, |(_, q)| q);
+        }
+        f32::from(u8::from(candidate.piece.id == draft.piece.id))
     };
     let left = row.top.iter().map(|c| Candidate { piece: c.piece.clone(), prob: (c.prob - q(c)).max(0.0) });
     let mut top: Vec<_> = left.filter(|c| c.prob > 0.0).collect();
     top.sort_by(|a, b| b.prob.total_cmp(&a.prob));
-    let tail = (row.tail - draft.top.tail).max(0.0);
+    let tail = if was_drawn { (row.tail - draft.top.tail).max(0.0) } else { row.tail };
     let whole = top.iter().map(|c| c.prob).sum::<f32>() + tail;
     if whole <= 0.0 {
         return None;

@@ -39,7 +39,7 @@ pub struct Stopped {
 /// One draft + verify.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
-    /// 1, 2, 3 … per lane, over all turns.
+    /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
     pub round: u32,
     /// Number of the turn it belongs to.
     pub turn: u32,

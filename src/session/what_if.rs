@@ -202,7 +202,7 @@ impl Case<'_> {
             return Ok(ruling);
         }
         let row = self.round.rows.get(index).ok_or("the target has not scored this place")?;
-        if self.decides(row, Some(draft)) {
+        if self.decides(row, Some(draft)) && self.knows_q(index, draft) {
             let verdict = self.judge(index, &[self.drawn(index, draft)], row);
             return Ok(match verdict.judgements.first().map(|judgement| judgement.outcome) {
                 Some(Outcome::Accepted) => Ruling::Accept,
@@ -233,6 +233,14 @@ impl Case<'_> {
             VerifyRule::Threshold | VerifyRule::Confidence => same_temperature && is_listed,
             VerifyRule::Typical => is_whole,
         }
+    }
+
+    /// Whether what the rule looks at of the drafter's distribution is on record: all of it, since a rejection
+    /// draws from what it leaves of the target's.
+    fn knows_q(&self, index: usize, draft: &Piece) -> bool {
+        let looks = !self.sampling.is_greedy() && self.rule == VerifyRule::Rejection;
+        let cell = self.round.drafts.get(index).filter(|cell| looks && cell.piece.id == draft.id);
+        cell.is_none_or(|cell| cell.q.is_none() || cell.top.tail <= WHOLE)
     }
 
     /// A draft with the distribution that it was drawn from, if it was.

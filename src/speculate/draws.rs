@@ -25,7 +25,8 @@ pub trait Draws {
     /// The draw for the token at `position` of the context.
     fn uniform(&self, purpose: Purpose, position: usize) -> f32;
 
-    /// A draw that belongs to draft `index` of one round and never comes again. Rules need it that look
+    /// A draw that belongs to draft `index` of one round (rounds of the lanes beside count anew in each turn) and to no
+    /// position. Rules need it that look
     /// at draws behind the position they decide on: those draws are no longer uniform given the verdict.
     fn fresh(&self, purpose: Purpose, round: u32, index: usize) -> f32 {
         // no context is so long that a position lies here

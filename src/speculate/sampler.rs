@@ -87,10 +87,11 @@ impl Sampler {
     /// Where top-k, top-p and min-p cut: weights are relative to the best, which is 1.
     fn smallest_kept(&self, weights: &[f32], total: f64) -> Kept {
         let Sampling { top_k, top_p, min_p, .. } = self.sampling;
-        let mut kept = Kept { weight: min_p.max(f32::MIN_POSITIVE), index: usize::MAX };
+        let by_min_p = Kept { weight: min_p.max(f32::MIN_POSITIVE), index: usize::MAX };
         if top_k == 0 && top_p >= 1.0 {
-            return kept;
+            return by_min_p;
         }
+        let mut kept = Kept { weight: f32::MIN_POSITIVE, index: usize::MAX };
         let mut order: Vec<usize> = (0..weights.len()).filter(|i| weights[*i] >= kept.weight).collect();
         let best_first = |a: &usize, b: &usize| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b));
         let k = if top_k == 0 { order.len() } else { (top_k as usize).min(order.len()) };
@@ -109,7 +110,7 @@ impl Sampler {
                 break;
             }
         }
-        kept
+        if kept.weight < by_min_p.weight { by_min_p } else { kept }
     }
 }
 

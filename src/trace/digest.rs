@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::protocol::{Event, EventKind, Lane, Piece, Prediction, TokenId};
+use crate::protocol::{Event, EventKind, Lane, Piece, Prediction, StopReason, TokenId};
 
 /// First number given, well apart from control tokens.
 const FIRST: u32 = 1_000_000;
@@ -31,6 +31,7 @@ impl Digester {
         match &mut event.kind {
             EventKind::Prompted { text, .. } => {
                 *text = format!("sha256:{}", hex(Sha256::digest(text.as_bytes()).as_slice()));
+                self.answers = Default::default(); // of a prompt that is refused there is none
             }
             EventKind::Prefilled { prompt, first, row, .. } => {
                 self.answers[answer] = Sha256::new();
@@ -63,7 +64,7 @@ impl Digester {
                     self.piece(token);
                 }
             }
-            EventKind::Finished { .. } => {
+            EventKind::Finished { reason } if *reason != StopReason::Refused => {
                 let sha256 = hex(self.answers[answer].clone().finalize().as_slice());
                 let told = Event { kind: EventKind::TextDigest { sha256 }, ..event.clone() };
                 self.added += 1;
@@ -73,6 +74,7 @@ impl Digester {
             // listed, so that whoever adds a kind decides whether it carries text
             EventKind::Loading { .. }
             | EventKind::Started { .. }
+            | EventKind::Finished { .. }
             | EventKind::RoundStarted { .. }
             | EventKind::DraftAsked { .. }
             | EventKind::CostsKnown { .. }

@@ -53,7 +53,7 @@ pub enum TraceError {
         version: u64,
     },
     /// A line in the middle cannot be read.
-    #[error("{name} is damaged at line {line}: {why}; what stands before can be saved with: head -n {} FILE", line - 1)]
+    #[error("{name} is damaged at line {line}: {why}; what stands before can be saved with: {} | head -n {} > NEW", shown(name), line - 1)]
     Damaged {
         /// Which file.
         name: String,
@@ -63,13 +63,21 @@ pub enum TraceError {
         why: String,
     },
     /// A line that no writer makes.
-    #[error("{name} is damaged at line {line}: it is longer than {} MiB", MAX_LINE_BYTES >> 20)]
+    #[error(
+        "{name} is damaged at line {line}: it is longer than {} MiB; what stands before can be saved with: {} | head -n {} > NEW",
+        MAX_LINE_BYTES >> 20, shown(name), line - 1
+    )]
     TooLong {
         /// Which file.
         name: String,
         /// Counted from 1.
         line: u64,
     },
+}
+
+/// The command that writes the lines of a recording.
+fn shown(name: &str) -> &'static str {
+    if name.ends_with(".zst") { "zstdcat FILE" } else { "cat FILE" }
 }
 
 /// Where a recording stops short of its end.

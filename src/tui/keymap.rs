@@ -100,6 +100,18 @@ impl Chord {
         if let (Some(c), None) = (chars.next(), chars.next()) {
             return Some(Self { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE });
         }
+        // as terminals report them: Shift shows in the character, and Ctrl makes it a small one
+        let reported = |c: char, modifiers: &mut KeyModifiers| {
+            let is_shifted = modifiers.contains(KeyModifiers::SHIFT);
+            *modifiers -= KeyModifiers::SHIFT;
+            match (modifiers.contains(KeyModifiers::CONTROL), is_shifted) {
+                (true, false) => Some(c.to_ascii_lowercase()),
+                (true, true) => None, // no terminal tells it from Ctrl alone
+                (false, true) if c.is_alphabetic() => c.to_uppercase().next(),
+                (false, true) => None, // which character that is depends on the keyboard
+                (false, false) => Some(c),
+            }
+        };
         let mut rest = text.strip_prefix('<')?.strip_suffix('>')?;
         let mut modifiers = KeyModifiers::NONE;
         while let Some((prefix, tail)) = rest.split_once('-').filter(|(_, tail)| !tail.is_empty()) {
@@ -113,7 +125,7 @@ impl Chord {
         }
         let mut chars = rest.chars();
         let code = match (chars.next(), chars.next()) {
-            (Some(c), None) => KeyCode::Char(c),
+            (Some(c), None) => KeyCode::Char(reported(c, &mut modifiers)?),
             _ => NAMED.iter().find(|(name, ..)| *name == rest)?.1,
         };
         Some(Self { code, modifiers })
@@ -235,8 +247,11 @@ impl Keymap {
         let (mut keymap, warnings) = Self::parse(text);
         let mut warnings: Vec<_> = warnings.into_iter().map(|warning| format!("keymap: {warning}")).collect();
         let bundled = Self::bundled();
+        let own = keymap.clone();
         for mut binding in bundled.bindings {
-            binding.on.retain(|chord| keymap.bound(binding.context, *chord).is_none());
+            // a key of the user's [global] holds everywhere
+            let taken = |context, chord| own.bound(context, chord).is_some();
+            binding.on.retain(|chord| !taken(binding.context, *chord) && !taken(Context::Global, *chord));
             if !binding.on.is_empty() {
                 keymap.bindings.push(binding);
             }
@@ -262,8 +277,14 @@ impl Keymap {
                 warnings.push(format!("unknown table '{key}'; nearest is '{near}'"));
                 continue;
             };
-            let list = value.get("keymap").and_then(toml::Value::as_array);
-            for line in list.into_iter().flatten() {
+            let Some(list) = value.get("keymap").and_then(toml::Value::as_array) else {
+                warnings.push(format!("[{key}] holds no list called keymap"));
+                continue;
+            };
+            for other in value.as_table().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "keymap") {
+                warnings.push(format!("[{key}] unknown entry '{other}'; only keymap is read"));
+            }
+            for line in list {
                 if let Err(warning) = keymap.add(context, line) {
                     warnings.push(format!("[{key}] {warning}"));
                 }

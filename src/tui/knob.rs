@@ -94,7 +94,7 @@ impl Knob {
             Self::MinP => "keep what has this share of the best; 0 keeps all",
             Self::Seed => "of every draw",
             Self::MaxTokens => "longest answer",
-            Self::Baseline => "measured beside, from the next turn on",
+            Self::Baseline => "measured beside; one that does not run begins with the next turn",
             Self::Mtp(Convention::Feed) => "expert: the target's state that a slot reads",
             Self::Mtp(Convention::Recycle) => "expert: the module's state that deeper drafts read",
             Self::Mtp(Convention::Order) => "expert: halves of the projection's input",

@@ -1,7 +1,8 @@
 //! A screen without box, block and braille glyphs, for terminals and fonts that lack them.
 //!
 //! Invariant: every glyph that this program draws by itself has a counterpart in ASCII of the same
-//! width; text of the user and of the model is left as it is.
+//! width. The whole screen is gone over, so the same glyphs in the text of the user and of the model
+//! become ASCII too; every other character of it is left as it is, and recordings hold the text itself.
 
 use ratatui::buffer::Buffer;
 

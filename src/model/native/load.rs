@@ -57,10 +57,13 @@ fn block_shape(config: &LlamaConfig) -> BlockShape {
 /// What the kernels ask of sizes.
 pub(super) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
     let BlockShape { d_model, heads, kv_heads, head_dim, d_ff, .. } = *shape;
-    if kv_heads == 0 || heads % kv_heads != 0 {
+    if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
         return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
     }
-    if head_dim == 0 || head_dim > MAX_HEAD_DIM || [d_model, head_dim, d_ff].iter().any(|len| len % BLOCK != 0) {
+    if head_dim == 0
+        || head_dim > MAX_HEAD_DIM
+        || [d_model, head_dim, d_ff].iter().any(|&len| len == 0 || len % BLOCK != 0)
+    {
         return Err(unsupported(format!("widths {d_model}, {d_ff} with heads of {head_dim}")));
     }
     Ok(())

@@ -66,6 +66,9 @@ impl<'a> MtpFile<'a> {
         let mut ids: Vec<_> = ids.collect();
         ids.sort_unstable();
         ids.dedup();
+        if ids.is_empty() {
+            return Err(ModelError::Unsupported(format!("tensor '{name}' holds no tokens to draft")));
+        }
         let token = |id: i64| {
             let inside = u32::try_from(id).ok().filter(|&id| (id as usize) < vocab);
             let token = inside.map(TokenId);

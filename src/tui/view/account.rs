@@ -50,9 +50,8 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
         return Some((tree(turn, &account, round)?, String::new()));
     }
     let mut rounds = answer.rounds.iter().filter(|round| round.is_complete);
-    let are_ended = rounds.any(|round| round.drafts.len() < round.draft_len.into());
-    if settings.draft_len_mode == DraftLenMode::Auto && are_ended {
-        return Some((ended(turn, &account)?, String::new()));
+    if rounds.any(|round| round.drafts.len() < round.draft_len.into()) {
+        return Some((ended(turn, &account, settings)?, String::new()));
     }
     let count = answer.stats().rounds();
     let mut text = match count {
@@ -79,18 +78,24 @@ fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
     ))
 }
 
-/// The account weighs drafts of one length; of drafts that end where they do not pay only what was measured
-/// is said.
-fn ended(turn: &Turn, account: &Account) -> Option<String> {
+/// The account weighs drafts of one length; of drafts that end earlier, or that the drafter does not have, only
+/// what was measured is said.
+fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> {
     let stats = turn.answer(Lane::Speculative).stats();
     let drafts = stats.drafted() as f64 / stats.rounds().max(1) as f64;
     let tokens = stats.mean_tokens_per_round()?;
     let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup:.2}× plain"));
     let one = account.costs.verify_us.first().filter(|us| **us > 0.0)?;
     let two = account.costs.verify_us.get(1).map_or(String::new(), |two| format!("two rows cost {:.2}×, ", two / one));
+    let why = match settings.draft_len_mode {
+        DraftLenMode::Auto => {
+            "The engine ends each draft where the drafter's probabilities promise less than another token costs"
+        }
+        DraftLenMode::Fixed => "Drafts are shorter than k where the drafter has nothing more to offer",
+    };
     Some(format!(
-        "A round drafts {drafts:.2} tokens on average and commits {tokens:.2}{speedup}. The engine ends each draft where \
-         the drafter's probabilities promise less than another token costs: of one row's time, {two}a draft {:.2}×.",
+        "A round drafts {drafts:.2} tokens on average and commits {tokens:.2}{speedup}. {why}: of one row's time, {two}\
+         a draft {:.2}×.",
         account.costs.draft_us / one
     ))
 }
