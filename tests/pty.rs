@@ -197,6 +197,26 @@ fn a_file_that_cannot_be_loaded_leaves_the_terminal_as_it_was() {
     assert_eq!(terminal.ends(), 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_signal_gives_the_terminal_back_and_the_recording_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = bundled("chat");
+    for (args, shown) in [
+        (vec!["replay", &recording, "--trace", "kept.jsonl"], "target"),
+        (vec!["diff", &recording, &recording, "--tui"], "diff"),
+    ] {
+        let mut terminal = Terminal::start_in(folder.path(), &args, &[]);
+        terminal.wait(shown, |screen| screen.alternate_screen() && !screen.contents().trim().is_empty());
+        let pid = terminal.child.process_id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert_ne!(terminal.ends(), 0, "who sent it sees that it was obeyed");
+        assert!(!terminal.screen.screen().alternate_screen(), "{args:?}");
+    }
+    let kept = std::fs::read_to_string(folder.path().join("kept.jsonl")).unwrap();
+    assert!(kept.lines().last().unwrap().contains("\"ended\""), "{kept:.200}");
+}
+
 #[test]
 fn a_dumb_terminal_gets_plain_text() {
     let files = common::tiny::Tiny::new(3);

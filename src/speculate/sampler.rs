@@ -298,6 +298,10 @@ mod tests {
         assert_eq!(kept(Sampling { top_p: 0.8, ..all }), [0, 4]);
         assert_eq!(kept(Sampling { min_p: 0.2, ..all }), [0, 2, 4]);
         assert_eq!(kept(Sampling { top_k: 1, top_p: 0.1, min_p: 0.9, ..all }), [0]);
+        // min-p comes last: what it drops counts in top-p's mass, with a top-k that keeps all as without
+        assert_eq!(kept(Sampling { top_p: 0.6, min_p: 0.4, ..all }), [0, 4]);
+        assert_eq!(kept(Sampling { top_k: 5, top_p: 0.6, min_p: 0.4, ..all }), [0, 4]);
+        assert_eq!(kept(Sampling { top_k: 5, top_p: 0.99, min_p: 0.2, ..all }), [0, 2, 4]);
     }
 
     #[test]

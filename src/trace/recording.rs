@@ -4,6 +4,8 @@
 //! no matter; its lines are checked there, so that a damaged one is told before anything is shown
 //! (beyond the first `CHECKED` lines only the head of each).
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ const WATCHED: u64 = 4096;
 /// the payload of a later one is told when it is reached, so that a long recording opens at once.
 const CHECKED: u64 = 200_000;
 
+/// Most that is taken from a pipe, in bytes: it is kept, since a recording is read more than once.
+const PIPED: u64 = 1 << 30;
+
 /// More than what stands before the payload of a line.
 const HEAD_BYTES: usize = 128;
 
@@ -28,6 +33,22 @@ const HEAD_BYTES: usize = 128;
 enum Origin {
     File(PathBuf),
     Memory { name: Arc<str>, bytes: Arc<[u8]> },
+}
+
+impl Origin {
+    /// What a path names: a file, or a pipe (`-` is standard input), which is read to its end.
+    fn at(path: &Path) -> Result<Self, TraceError> {
+        let failed = |source| TraceError::Read { name: path.display().to_string(), source };
+        let mut bytes = Vec::new();
+        if path == Path::new("-") {
+            std::io::stdin().lock().take(PIPED).read_to_end(&mut bytes).map_err(failed)?;
+        } else if std::fs::metadata(path).is_ok_and(|known| !known.is_file() && !known.is_dir()) {
+            File::open(path).and_then(|pipe| pipe.take(PIPED).read_to_end(&mut bytes)).map_err(failed)?;
+        } else {
+            return Ok(Self::File(path.to_owned()));
+        }
+        Ok(Self::Memory { name: path.to_string_lossy().into(), bytes: bytes.into() })
+    }
 }
 
 /// A recording that can be read from its start, again and again.
@@ -46,7 +67,7 @@ impl Recording {
     /// # Errors
     /// When it cannot be read, is no trace, is damaged or was written in a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::of(Origin::File(path.to_owned()), |_| ())
+        Self::of(Origin::at(path)?, |_| ())
     }
 
     /// The same, telling now and then which share of the file has been read, 0 to 1.
@@ -54,7 +75,7 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn open_watched(path: &Path, watch: impl FnMut(f64)) -> Result<Self, TraceError> {
-        Self::of(Origin::File(path.to_owned()), watch)
+        Self::of(Origin::at(path)?, watch)
     }
 
     /// Looks over a recording that is in memory.

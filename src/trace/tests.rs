@@ -153,6 +153,28 @@ fn digests_stand_in_place_of_text_and_all_comparisons_hold() {
 }
 
 #[test]
+fn a_refused_prompt_has_no_digest_of_an_answer() {
+    let place = Place::new();
+    let mut events = run();
+    let last = events.last().unwrap().clone();
+    let kinds = [
+        EventKind::Prompted { turn: 9, text: "too long".into(), branch: None },
+        EventKind::Finished { reason: StopReason::Refused },
+    ];
+    let refused = (1..).zip(kinds).map(|(at, kind)| Event {
+        seq: last.seq + at,
+        at_us: last.at_us,
+        lane: Lane::Speculative,
+        kind,
+    });
+    events.extend(refused);
+    let path = place.record("digest.jsonl", &events, TextPolicy::Digest);
+    let told = |events: &[Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TextDigest { .. })).count();
+    let answers = events.iter().filter(|e| matches!(e.kind, EventKind::Finished { .. })).count() - 1;
+    assert_eq!(told(&read(&path).unwrap()), answers);
+}
+
+#[test]
 fn a_recording_is_never_overwritten_unasked() {
     let place = Place::new();
     let path = place.record("a.jsonl", &run(), TextPolicy::Full);
@@ -161,7 +183,7 @@ fn a_recording_is_never_overwritten_unasked() {
     assert!(refused.contains("--force"), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), before);
     drop(Recorder::create(&path, RecordOptions { force: true, ..RecordOptions::default() }).unwrap());
-    assert_eq!(fs::read(&path).unwrap(), b"");
+    assert_eq!(fs::read(&path).unwrap(), before, "nothing came, so nothing is replaced");
     let nowhere = Recorder::create(&place.path("no/such"), RecordOptions::default());
     assert!(matches!(nowhere, Err(RecordError::Write { .. })));
 }
@@ -180,6 +202,44 @@ fn what_was_taken_is_in_the_file_within_a_second() {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(Recording::open(&path).unwrap().cut(), Some(&cut_of(name, 20)));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_as_often_as_a_file() {
+    let place = Place::new();
+    let whole = fs::read(place.record("a.jsonl.zst", &run(), TextPolicy::Full)).unwrap();
+    let pipe = place.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let to = pipe.clone();
+    let writer = std::thread::spawn(move || fs::write(to, whole).unwrap());
+    let recording = Recording::open(&pipe).unwrap();
+    writer.join().unwrap();
+    let events = || recording.events().unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+    assert_eq!((events(), events()), (run(), run()));
+}
+
+#[test]
+fn a_run_that_never_began_leaves_what_was_there() {
+    let place = Place::new();
+    let failed = Event { kind: EventKind::Failed { message: "no model".into() }, ..run()[0].clone() };
+    for name in ["a.jsonl", "a.jsonl.zst"] {
+        let path = place.path(name);
+        let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+        recorder.event(&failed).unwrap();
+        recorder.finish().unwrap();
+        assert!(!path.exists(), "the name is free for the next try");
+        fs::write(&path, "an old recording").unwrap();
+        let options = RecordOptions { force: true, ..RecordOptions::default() };
+        let mut recorder = Recorder::create(&path, options).unwrap();
+        recorder.event(&failed).unwrap();
+        recorder.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"an old recording");
+        let mut recorder = Recorder::create(&path, options).unwrap();
+        run().iter().for_each(|event| recorder.event(event).unwrap());
+        recorder.finish().unwrap();
+        assert_eq!(read(&path).unwrap(), run(), "and a run that began takes its place");
     }
 }
 

@@ -554,4 +554,21 @@ mod tests {
         let error = MtpConfig::from_json(many.as_bytes()).unwrap_err().to_string();
         assert!(error.contains("'hidden_layers' names 9 states"), "{error}");
     }
+
+    #[test]
+    fn sizes_that_no_module_has_are_refused() {
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(mtp_path("config.json")).unwrap()).unwrap();
+        let refused = |key: &str, value: serde_json::Value| {
+            let mut json = json.clone();
+            json[key] = value;
+            let error = MtpConfig::from_json(json.to_string().as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        };
+        // 2³¹ heads of 2³³ make a width of 0
+        refused("num_attention_heads", (1u64 << 31).into());
+        refused("head_dim", (1u64 << 33).into());
+        for key in ["num_key_value_heads", "intermediate_size", "draft_vocab_size", "hidden_size", "rope_theta"] {
+            refused(key, 0.into());
+        }
+    }
 }
