@@ -11,10 +11,10 @@ use super::{DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs,
 #[command(next_help_heading = "Playing")]
 pub struct PlayArgs {
     /// Multiple of the recorded pace, 0.25 to 16 [default: 1; for the demo 0.25]
-    #[arg(long, value_name = "X", value_parser = parse_speed)]
+    #[arg(long, value_name = "X", value_parser = parse_speed, allow_negative_numbers = true)]
     pub speed: Option<f32>,
     /// Longest wait between two events, in seconds of the recording
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub idle_limit: f64,
     /// Begin again at the end
     #[arg(long = "loop")]
@@ -68,7 +68,7 @@ pub struct ExportArgs {
     #[arg(long)]
     pub force: bool,
     /// Moment that svg shows, in seconds of the recording [default: the end]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub at: Option<f64>,
     /// Size of the screen that cast, svg and gif-frames show
     #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = parse_size)]
