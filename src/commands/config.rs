@@ -8,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use draftscope::cli::{Cli, ConfigAction};
 use draftscope::config::{self, KEYS, TEMPLATE, UserFiles};
+use draftscope::session::text::{one_line, printable};
 
 /// What was typed, and what the user's files say.
 pub(crate) struct Parsed {
@@ -29,7 +30,7 @@ pub(crate) fn parse() -> Parsed {
 pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
     let path = config::path().context("this user has no configuration folder; set DRAFTSCOPE_CONFIG to a file")?;
     match action {
-        ConfigAction::Path => println!("{}", path.display()),
+        ConfigAction::Path => super::print(printable(&path.display().to_string()))?,
         ConfigAction::Show => show(parsed)?,
         ConfigAction::Init => {
             let folder = path.parent().unwrap_or(std::path::Path::new("."));
@@ -40,7 +41,7 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
             file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
-            println!("wrote {}", path.display());
+            super::print(printable(&format!("wrote {}", path.display())))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -60,7 +61,8 @@ fn show(parsed: &Parsed) -> Result<()> {
             Some(_) if in_file => "file",
             _ => "default",
         };
-        println!("{key:<12} = {:<12} # {source}", if value.is_empty() { "–".to_owned() } else { value.join(" ") });
+        let value = if value.is_empty() { "–".to_owned() } else { value.join(" ") };
+        super::print(one_line(&format!("{key:<12} = {value:<12} # {source}")))?;
     }
     for warning in &parsed.files.warnings {
         super::say(warning);
@@ -78,6 +80,6 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 
 /// The manual page, on standard output.
 pub(crate) fn man() -> Result<ExitCode> {
-    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?;
+    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)
 }

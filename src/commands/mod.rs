@@ -18,7 +18,8 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod train;
 
-use std::io::Read;
+use std::fmt::Display;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use draftscope::cli::{
     Threads, TraceArgs, TraceTextArg,
 };
 use draftscope::engine::{self, EngineConfig};
-use draftscope::headless::{Driver, Outcome};
+use draftscope::headless::{Driver, Outcome, Summary};
 use draftscope::model::eagle::EagleConfig;
 use draftscope::model::gemma4::assistant::AssistantConfig;
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
@@ -357,9 +358,27 @@ pub(crate) fn tell_new_notices(driver: &Driver, told: &mut u64) {
     *told = session.notices_seen();
 }
 
+/// What a rule that is not lossless did to the text; none under a lossless one.
+pub(crate) fn departures(run: &Summary) -> Option<String> {
+    let first = run.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
+    let (count, tokens) = (run.departures, run.output_tokens);
+    let told =
+        format!("not lossless: {count} of {tokens} tokens accepted that the target would not have picked{first}");
+    (!run.lossless).then_some(told)
+}
+
+/// Lines on standard output. A reader that has enough is an error that `main` knows, and a full disk one
+/// that it tells.
+pub(crate) fn print(text: impl Display) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
 /// A line on standard error; text of files and models is in it only as what a terminal does not obey.
 pub(crate) fn say(what: &str) {
-    eprintln!("draftscope: {}", printable(what));
+    // nobody is left to tell where this cannot be told
+    let _ = writeln!(std::io::stderr(), "draftscope: {}", printable(what));
 }
 
 /// A consumer that failed is an error at the end of a run: its output is not whole.
