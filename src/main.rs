@@ -11,6 +11,7 @@ use draftscope::session::text::printable;
 fn main() -> ExitCode {
     let parsed = commands::config::parse();
     let files = &parsed.files;
+    commands::config::warn(&parsed);
     let result = match &parsed.cli.command {
         None => commands::chat::run(&parsed.cli.chat, files),
         Some(Action::Chat(args)) => commands::chat::run(args, files),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use draftscope::cli::{Cli, ConfigAction};
+use draftscope::cli::{Action, Cli, ConfigAction};
 use draftscope::config::{self, KEYS, TEMPLATE, UserFiles};
 use draftscope::session::text::{one_line, printable};
 
@@ -24,6 +24,21 @@ pub(crate) fn parse() -> Parsed {
     let matches = command.get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     Parsed { cli, files }
+}
+
+/// Says what of the files was not understood, where neither the screen nor the command itself does.
+pub(crate) fn warn(parsed: &Parsed) {
+    let on_screen = super::chat::can_draw();
+    let is_told = match &parsed.cli.command {
+        None | Some(Action::Chat(_) | Action::Replay(_)) => on_screen,
+        Some(Action::Demo(args)) => on_screen && !args.list,
+        Some(Action::Diff(args)) => on_screen && args.tui,
+        Some(Action::Config { action: ConfigAction::Show }) => true,
+        Some(_) => false,
+    };
+    if !is_told {
+        parsed.files.warnings.iter().for_each(|warning| super::say(warning));
+    }
 }
 
 /// `draftscope config …`.
@@ -55,7 +70,8 @@ fn show(parsed: &Parsed) -> Result<()> {
         let id = if id == "draft_len" { "k" } else { id.as_str() };
         let found = matches.try_get_raw(id).ok().flatten();
         let value: Vec<_> = found.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect();
-        let in_file = parsed.files.entries.iter().any(|(known, _)| known == key);
+        let is_taken = |entry| config::with_defaults(Cli::command(), std::slice::from_ref(entry)).1.is_empty();
+        let in_file = parsed.files.entries.iter().filter(|(known, _)| known == key).any(is_taken);
         let source = match matches.value_source(id) {
             Some(ValueSource::EnvVariable) => "environment",
             Some(_) if in_file => "file",
