@@ -53,20 +53,14 @@ fn report(summary: &CompareSummary) -> String {
         line(format!("speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}", summary.repeats));
     }
     let s = &summary.speculative;
-    if let (Some(length), Some(rate)) = (s.run.mean_acceptance_length, s.run.draft_acceptance_rate) {
+    if let (Some(length), Some(rate)) = (s.tokens_per_round, s.run.draft_acceptance_rate) {
         line(format!("acceptance   {:.0} % of drafts, {length:.2} tokens per round (bonus included)", rate * 100.0));
         let by_position = s.run.offered_per_pos.iter().zip(&s.run.accepted_per_pos);
         let shares: Vec<String> =
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
         line(format!("by position  {}", shares.join("  ")));
     }
-    if let (false, tokens) = (s.lossless, s.output_tokens) {
-        let first = s.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
-        line(format!(
-            "rule         not lossless: {} of {tokens} tokens accepted that the target would not have picked{first}",
-            s.departures
-        ));
-    }
+    super::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
     match &summary.first_divergence {
         None => line(format!("identical    yes, {} tokens", s.output_tokens)),
         Some(d) => {
