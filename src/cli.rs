@@ -25,9 +25,14 @@ pub use values::{
     BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, ReportArg, RollbackArg, Threads, TraceTextArg,
 };
 
+/// What the program says by how it ends.
+const STATUS: &str = "Exit status: 0 when all went well; 1 when what was compared or measured differs where it must \
+    not; 2 on an error; 130 or 143 when a signal stopped an answer.";
+
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
 #[command(name = "draftscope", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(after_help = STATUS)]
 pub struct Cli {
     /// What to do; without one, chat.
     #[command(subcommand)]

@@ -9,6 +9,8 @@ use draftscope::cli::{CompareArgs, OutputArg};
 use draftscope::headless::{CompareSummary, Driver, Jsonl, Outcome, Spread, Summary};
 use draftscope::protocol::Baseline;
 
+use super::stop::Stop;
+
 /// Exit status when greedy outputs differ under a lossless rule.
 const DIFFERENT: u8 = 1;
 
@@ -17,6 +19,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Race)?);
+    let stop = Stop::listen()?;
+    stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
@@ -30,6 +34,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     super::complete(driver.finish())?;
     if let Outcome::Failed(message) = outcome {
         bail!(message);
+    }
+    if outcome == Outcome::Stopped {
+        bail!(stop.stopped());
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
     match args.output {

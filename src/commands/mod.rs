@@ -16,6 +16,7 @@ pub(crate) mod models;
 mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod stop;
 pub(crate) mod train;
 
 use std::fmt::Display;
