@@ -25,9 +25,14 @@ pub use values::{
     BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, ReportArg, RollbackArg, Threads, TraceTextArg,
 };
 
+/// What the program says by how it ends.
+const STATUS: &str = "Exit status: 0 when all went well; 1 when what was compared or measured differs where it must \
+    not; 2 on an error; 130 or 143 when a signal stopped an answer.";
+
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
 #[command(name = "draftscope", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(after_help = STATUS)]
 pub struct Cli {
     /// What to do; without one, chat.
     #[command(subcommand)]
@@ -144,7 +149,7 @@ pub struct ModelArgs {
 pub struct DecodeArgs {
     /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s, ending
     /// each draft where another token would not pay
-    #[arg(short, long = "draft-len", value_name = "auto|K", default_value = "2", value_parser = parse_draft_len)]
+    #[arg(short, long = "draft-len", value_name = "auto|K", default_value = "2", value_parser = parse_draft_len, allow_negative_numbers = true)]
     pub k: DraftLenArg,
     /// How drafts are judged; exact, rejection and block are lossless, the others change the text
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules())]
@@ -153,19 +158,19 @@ pub struct DecodeArgs {
     #[allow(missing_docs)]
     pub lab: LabArgs,
     /// 0 takes the most probable token
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u32,
     /// Keep the smallest set of tokens whose probabilities add up to P
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Keep tokens of at least P times the best one's probability
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub min_p: f32,
     /// Seed of all draws
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Longest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -300,7 +305,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE")]
     pub suite: Option<PathBuf>,
     /// Positions in the cache while passes are timed
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub at: u32,
     /// Turns in which every width is timed once; one more runs first and is dropped
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
@@ -379,5 +384,17 @@ mod tests {
         assert_eq!(cli.chat.decode.k, DraftLenArg::Auto);
         assert!(Cli::try_parse_from(["draftscope", "run", "-"]).is_ok());
         assert!(Cli::try_parse_from(["draftscope", "run", "a", "--prompt", "b"]).is_err(), "one prompt");
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_told_by_its_range() {
+        let told = |args: &[&str]| Cli::try_parse_from(args).map_err(|error| error.to_string());
+        for option in ["--seed", "--top-k", "-k", "--tree", "--ngram-max", "--exit-layers"] {
+            let error = told(&["draftscope", "run", "a", option, "-1"]).unwrap_err();
+            assert!(error.contains("invalid value '-1'"), "{option}: {error}");
+        }
+        let error = told(&["draftscope", "export", "a", "--to", "svg", "--at", "-1"]).unwrap_err();
+        assert!(error.contains("0 or more"), "{error}");
+        assert_eq!(told(&["draftscope", "--temperature", "-1"]).unwrap().chat.decode.temperature, -1.0);
     }
 }

@@ -6,11 +6,14 @@ mod commands;
 use std::process::ExitCode;
 
 use draftscope::cli::Action;
-use draftscope::session::text::printable;
+
+/// Exit status of an error; 1 says that what was compared differs.
+const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     let parsed = commands::config::parse();
     let files = &parsed.files;
+    commands::config::warn(&parsed);
     let result = match &parsed.cli.command {
         None => commands::chat::run(&parsed.cli.chat, files),
         Some(Action::Chat(args)) => commands::chat::run(args, files),
@@ -34,9 +37,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // a path or a model's template may have been written by somebody else
-            eprintln!("draftscope: {}", printable(&told(&error)));
-            ExitCode::FAILURE
+            commands::say(&told(&error));
+            error.downcast_ref::<commands::stop::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
         }
     }
 }

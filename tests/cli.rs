@@ -62,7 +62,7 @@ fn refuses(command: &mut Command, what: &str) {
     let one_line = predicate::function(|text: &str| text.trim_end().lines().count() == 1);
     command
         .assert()
-        .failure()
+        .code(2)
         .stdout("")
         .stderr(predicate::str::starts_with("draftscope: ").and(predicate::str::contains(what)).and(one_line));
 }
@@ -226,7 +226,7 @@ fn damaged_and_foreign_files_get_one_line() {
         fs::write(&cut, &bent).unwrap();
         let out =
             draftscope().args(["run", "--prompt", "a", "--max-tokens", "2", "--model"]).arg(&cut).output().unwrap();
-        assert!(out.status.code().is_some_and(|code| code < 2), "byte {at}: {out:?}");
+        assert!(out.status.code().is_some_and(|code| code <= 2), "byte {at}: {out:?}");
         assert!(!String::from_utf8_lossy(&out.stderr).contains("internal error"), "byte {at}: {out:?}");
     }
 }
@@ -415,4 +415,92 @@ fn a_tree_is_accounted_for_or_declined() {
     assert!(told["tree"]["point"]["counts"]["drafted"].as_u64().unwrap() > 0);
     assert!(json(&mut explain(&[]))["tree"].is_null());
     refuses(&mut explain(&["--tree", "4", "--drafter", "ngram"]), "only the MTP module drafts trees");
+}
+
+#[test]
+fn options_that_make_no_sense_are_told() {
+    let files = Files::new();
+    refuses(files.run().args(["--ngram-min", "6", "--ngram-max", "3"]), "--ngram-min is 6 and --ngram-max 3");
+    files.run().args(["--ngram-min", "6"]).assert().success();
+    refuses(files.run().args(["--draft-model", "/no/such.gguf"]), "check what --draft-model names");
+    refuses(files.run().args(["--temperature", "-1"]), "temperature");
+    let told = |options: &[&str], what: &'static str| {
+        files.run().args(options).assert().success().stderr(predicate::str::contains(what));
+    };
+    told(&["--drafter", "early-exit", "--exit-layers", "99"], "--exit-layers 99 is no early exit");
+    told(&["--verify", "threshold", "--threshold", "0"], "not lossless: ");
+}
+
+#[test]
+fn an_export_goes_to_standard_output_and_spares_folders() {
+    let files = Files::new();
+    let path = files.path("a.dscope.jsonl");
+    files.run().arg("--trace").arg(&path).assert().success();
+    let export = |options: &[&str]| {
+        let mut command = draftscope();
+        command.arg("export").arg(&path).args(options);
+        command
+    };
+    let shown = export(&["--to", "csv", "-o", "-", "--size", "80x24"]).assert().success();
+    shown
+        .stdout(predicate::str::starts_with("turn,").and(predicate::str::contains(".csv").not()))
+        .stderr(predicate::str::contains("--size does nothing here"));
+    refuses(&mut export(&["--to", "specspecs", "-o", "-"]), "makes a folder");
+    let around = files.tiny.folder.path().to_string_lossy().into_owned();
+    refuses(&mut export(&["--to", "gif-frames", "-o", &around, "--force"]), "holds the recording itself");
+    assert!(path.exists() && files.tiny.target.exists());
+}
+
+#[test]
+fn warnings_about_the_configuration_are_told_once() {
+    let files = Files::new();
+    let path = files.path("config.toml");
+    fs::write(&path, "draft-len = 99\nseed = 7\n").unwrap();
+    let with = |mut command: Command| {
+        let out = command.env("DRAFTSCOPE_CONFIG", &path).assert().success().get_output().clone();
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    let (_, told) = with(files.run());
+    assert_eq!(told.matches("config: draft-len").count(), 1, "{told}");
+    let mut show = draftscope();
+    show.args(["config", "show"]);
+    let (shown, told) = with(show);
+    assert_eq!(told.matches("config: draft-len").count(), 1, "{told}");
+    let source = |key: &str| shown.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
+    assert!(source("draft-len").ends_with("# default") && source("seed").ends_with("# file"), "{shown}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_no_crash() {
+    for args in [&["demo", "--list"][..], &["config", "show"], &["config", "path"], &["models", "list"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_draftscope"));
+        let out = command.args(args).stdout(full).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {out:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_stops_an_answer_and_its_recording_gets_its_end() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+    let files = Files::new();
+    let path = files.path("a.dscope.jsonl");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+    command.arg("run").arg("--model").arg(&files.tiny.target).arg("--mtp").arg(files.path("mtp"));
+    command.args(["--prompt", "the inn", "--max-tokens", "400", "--output", "jsonl", "--trace"]).arg(&path);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // its pipe is soon full and it has to wait, so that the signal finds it at work
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    out.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let trace = fs::read_to_string(&path).unwrap();
+    assert!(trace.lines().last().unwrap().contains("\"ended\""), "{trace}");
 }

@@ -20,13 +20,13 @@ pub struct IdentityArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
     /// Draft lengths to try; auto lets the engine's policy choose, round by round
-    #[arg(short, long = "draft-len", value_name = "K,…|auto", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = parse_drafting_len)]
+    #[arg(short, long = "draft-len", value_name = "K,…|auto", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = parse_drafting_len, allow_negative_numbers = true)]
     pub k: Vec<DraftLenArg>,
     /// Drafters to try; all takes every one that is there [default: the one of --drafter]
     #[arg(long, value_name = "NAME,…|all", value_delimiter = ',')]
     pub drafters: Vec<String>,
     /// Draft trees of at most N nodes, -k deep, where the drafter can
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15), allow_negative_numbers = true)]
     pub tree: Option<u8>,
     /// Rule to prove: exact, rejection or block
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = ["exact", "rejection", "block"])]
@@ -38,13 +38,13 @@ pub struct IdentityArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub max_tokens: u32,
     /// Above 0, compare the laws of sampled tokens instead of greedy texts
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub temperature: f32,
     /// Keep the smallest set of tokens whose probabilities add up to P
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Keep the K most probable tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 0)]
+    #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u32,
     /// Continuations drawn in each of the two modes, for each prompt, drafter and k
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(20..=1_000_000))]

@@ -8,41 +8,41 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 #[command(next_help_heading = "Lab")]
 pub struct LabArgs {
     /// Draft a tree of at most N nodes, -k deep, instead of a chain (MTP module only)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15), allow_negative_numbers = true)]
     pub tree: Option<u8>,
     /// How a drafter picks at a temperature
     #[arg(long, value_name = "HOW", default_value = "sample", value_parser = picks())]
     pub draft_pick: String,
     /// Stop drafting where the drafter's largest probability falls below P
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub p_min: f32,
     /// Shortest n-gram that is looked up
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64), allow_negative_numbers = true)]
     pub ngram_min: u8,
-    /// Longest n-gram that is looked up
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub ngram_max: u8,
+    /// Longest n-gram that is looked up [default: 5, or the shortest if that is longer]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), allow_negative_numbers = true)]
+    pub ngram_max: Option<u8>,
     /// Layers of the target that early-exit drafts with; 0 takes a third of them
-    #[arg(long, value_name = "L", default_value_t = 0)]
+    #[arg(long, value_name = "L", default_value_t = 0, allow_negative_numbers = true)]
     pub exit_layers: u16,
     /// Expert: run the MTP module by other conventions than it was made for, e.g. feed=pre-norm,order=hidden-first;
     /// the text stays the same, the acceptance tells. Keys: feed, recycle, order, pairing, position, slot0, norm
     #[arg(long, value_name = "KEY=VALUE,…", default_value = "", hide_default_value = true)]
     pub mtp_spec: String,
     /// typical: accept drafts of p above this …
-    #[arg(long, value_name = "P", default_value_t = 0.3)]
+    #[arg(long, value_name = "P", default_value_t = 0.3, allow_negative_numbers = true)]
     pub epsilon: f32,
     /// … or above this times e^(-entropy of p)
-    #[arg(long, value_name = "X", default_value_t = 0.3)]
+    #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true)]
     pub delta: f32,
     /// top-k: accept drafts among so many best tokens of the target
-    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10))]
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10), allow_negative_numbers = true)]
     pub lenient_top_k: u8,
     /// threshold: accept drafts of at least this p
-    #[arg(long, value_name = "P", default_value_t = 0.1)]
+    #[arg(long, value_name = "P", default_value_t = 0.1, allow_negative_numbers = true)]
     pub threshold: f32,
     /// confidence: accept drafts of at least this q unverified
-    #[arg(long, value_name = "Q", default_value_t = 0.6)]
+    #[arg(long, value_name = "Q", default_value_t = 0.6, allow_negative_numbers = true)]
     pub confidence: f32,
 }
 

@@ -11,10 +11,10 @@ use super::{DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs,
 #[command(next_help_heading = "Playing")]
 pub struct PlayArgs {
     /// Multiple of the recorded pace, 0.25 to 16 [default: 1; for the demo 0.25]
-    #[arg(long, value_name = "X", value_parser = parse_speed)]
+    #[arg(long, value_name = "X", value_parser = parse_speed, allow_negative_numbers = true)]
     pub speed: Option<f32>,
     /// Longest wait between two events, in seconds of the recording
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub idle_limit: f64,
     /// Begin again at the end
     #[arg(long = "loop")]
@@ -61,24 +61,24 @@ pub struct ExportArgs {
     /// What to make of it
     #[arg(long, value_enum)]
     pub to: FormatArg,
-    /// Where to; a folder for gif-frames and specspecs [default: beside the recording]
+    /// Where to; a folder for gif-frames and specspecs, - for standard output [default: beside the recording]
     #[arg(long, short, value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// Replace what is there
+    /// Replace what is there; of a folder only what such an export made
     #[arg(long)]
     pub force: bool,
     /// Moment that svg shows, in seconds of the recording [default: the end]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub at: Option<f64>,
-    /// Size of the screen that cast, svg and gif-frames show
-    #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = parse_size)]
-    pub size: (u16, u16),
-    /// Colours of the screen, a bundled theme
+    /// Size of the screen that cast, svg and gif-frames show [default: 120x40]
+    #[arg(long, value_name = "COLSxROWS", value_parser = parse_size)]
+    pub size: Option<(u16, u16)>,
+    /// Colours of that screen, a bundled theme
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
-    /// Longest wait between two frames of cast and gif-frames, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
-    pub idle_limit: f64,
+    /// Longest wait between two frames of cast and gif-frames, in seconds [default: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub idle_limit: Option<f64>,
 }
 
 /// `--to`.

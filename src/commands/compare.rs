@@ -9,6 +9,8 @@ use draftscope::cli::{CompareArgs, OutputArg};
 use draftscope::headless::{CompareSummary, Driver, Jsonl, Outcome, Spread, Summary};
 use draftscope::protocol::Baseline;
 
+use super::stop::Stop;
+
 /// Exit status when greedy outputs differ under a lossless rule.
 const DIFFERENT: u8 = 1;
 
@@ -17,6 +19,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Race)?);
+    let stop = Stop::listen()?;
+    stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
@@ -30,6 +34,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     super::complete(driver.finish())?;
     if let Outcome::Failed(message) = outcome {
         bail!(message);
+    }
+    if outcome == Outcome::Stopped {
+        bail!(stop.stopped());
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
     match args.output {
@@ -53,20 +60,14 @@ fn report(summary: &CompareSummary) -> String {
         line(format!("speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}", summary.repeats));
     }
     let s = &summary.speculative;
-    if let (Some(length), Some(rate)) = (s.run.mean_acceptance_length, s.run.draft_acceptance_rate) {
+    if let (Some(length), Some(rate)) = (s.tokens_per_round, s.run.draft_acceptance_rate) {
         line(format!("acceptance   {:.0} % of drafts, {length:.2} tokens per round (bonus included)", rate * 100.0));
         let by_position = s.run.offered_per_pos.iter().zip(&s.run.accepted_per_pos);
         let shares: Vec<String> =
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
         line(format!("by position  {}", shares.join("  ")));
     }
-    if let (false, tokens) = (s.lossless, s.output_tokens) {
-        let first = s.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
-        line(format!(
-            "rule         not lossless: {} of {tokens} tokens accepted that the target would not have picked{first}",
-            s.departures
-        ));
-    }
+    super::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
     match &summary.first_divergence {
         None => line(format!("identical    yes, {} tokens", s.output_tokens)),
         Some(d) => {

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use draftscope::cli::{Cli, ConfigAction};
+use draftscope::cli::{Action, Cli, ConfigAction};
 use draftscope::config::{self, KEYS, TEMPLATE, UserFiles};
+use draftscope::session::text::{one_line, printable};
 
 /// What was typed, and what the user's files say.
 pub(crate) struct Parsed {
@@ -25,11 +26,26 @@ pub(crate) fn parse() -> Parsed {
     Parsed { cli, files }
 }
 
+/// Says what of the files was not understood, where neither the screen nor the command itself does.
+pub(crate) fn warn(parsed: &Parsed) {
+    let on_screen = super::chat::can_draw();
+    let is_told = match &parsed.cli.command {
+        None | Some(Action::Chat(_) | Action::Replay(_)) => on_screen,
+        Some(Action::Demo(args)) => on_screen && !args.list,
+        Some(Action::Diff(args)) => on_screen && args.tui,
+        Some(Action::Config { action: ConfigAction::Show }) => true,
+        Some(_) => false,
+    };
+    if !is_told {
+        parsed.files.warnings.iter().for_each(|warning| super::say(warning));
+    }
+}
+
 /// `draftscope config …`.
 pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
     let path = config::path().context("this user has no configuration folder; set DRAFTSCOPE_CONFIG to a file")?;
     match action {
-        ConfigAction::Path => println!("{}", path.display()),
+        ConfigAction::Path => super::print(printable(&path.display().to_string()))?,
         ConfigAction::Show => show(parsed)?,
         ConfigAction::Init => {
             let folder = path.parent().unwrap_or(std::path::Path::new("."));
@@ -40,7 +56,7 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
             file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
-            println!("wrote {}", path.display());
+            super::print(printable(&format!("wrote {}", path.display())))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -54,13 +70,15 @@ fn show(parsed: &Parsed) -> Result<()> {
         let id = if id == "draft_len" { "k" } else { id.as_str() };
         let found = matches.try_get_raw(id).ok().flatten();
         let value: Vec<_> = found.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect();
-        let in_file = parsed.files.entries.iter().any(|(known, _)| known == key);
+        let is_taken = |entry| config::with_defaults(Cli::command(), std::slice::from_ref(entry)).1.is_empty();
+        let in_file = parsed.files.entries.iter().filter(|(known, _)| known == key).any(is_taken);
         let source = match matches.value_source(id) {
             Some(ValueSource::EnvVariable) => "environment",
             Some(_) if in_file => "file",
             _ => "default",
         };
-        println!("{key:<12} = {:<12} # {source}", if value.is_empty() { "–".to_owned() } else { value.join(" ") });
+        let value = if value.is_empty() { "–".to_owned() } else { value.join(" ") };
+        super::print(one_line(&format!("{key:<12} = {value:<12} # {source}")))?;
     }
     for warning in &parsed.files.warnings {
         super::say(warning);
@@ -78,6 +96,6 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 
 /// The manual page, on standard output.
 pub(crate) fn man() -> Result<ExitCode> {
-    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?;
+    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout().lock())?;
     Ok(ExitCode::SUCCESS)
 }

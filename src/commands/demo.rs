@@ -61,7 +61,9 @@ pub(crate) fn lessons() -> Recordings {
 
 pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
     if args.list {
-        DEMOS.iter().for_each(|(name, about, _)| println!("{name:<10} {about}"));
+        for (name, about, _) in DEMOS {
+            super::print(format_args!("{name:<10} {about}"))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let chosen: Vec<&Demo> = DEMOS.iter().filter(|demo| args.name.as_deref().is_none_or(|n| n == demo.0)).collect();

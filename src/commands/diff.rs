@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::DiffArgs;
 use draftscope::config::UserFiles;
-use draftscope::protocol::RunSummary;
 use draftscope::session::text::{one_line, quoted};
 use draftscope::session::{Diff, Parting, Session, Side, TurnDiff};
 use draftscope::trace::Events;
@@ -16,8 +15,8 @@ use draftscope::tui::{Compared, Recorded};
 
 use super::progress::Progress;
 
-/// Reads a figure off a run.
-type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
+/// Reads a figure off the first or the second.
+type Figure<'a> = &'a dyn Fn(usize) -> String;
 
 /// Exit status when tokens differ.
 const DIFFERENT: u8 = 1;
@@ -66,14 +65,16 @@ fn report(diff: &Diff) -> String {
     }
     line(format!("{:<22} {:<24} second", "", "first"));
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
-    let rows: [(&str, Figure); 4] = [
-        ("rounds", &|run| run.num_spec_steps.to_string()),
-        ("accepted ÷ drafted", &|run| number(run.draft_acceptance_rate, 3)),
-        ("tokens per round", &|run| number(run.mean_acceptance_length, 2)),
-        ("tokens per second", &|run| number(run.tokens_per_second, 1)),
+    let rows: [(&str, Figure); 5] = [
+        ("rule is lossless", &|i| if diff.lossless[i] { "yes".into() } else { "no".into() }),
+        ("rounds", &|i| diff.runs[i].num_spec_steps.to_string()),
+        ("accepted ÷ drafted", &|i| number(diff.runs[i].draft_acceptance_rate, 3)),
+        ("tokens per round", &|i| number(diff.tokens_per_round[i], 2)),
+        ("tokens per second", &|i| number(diff.runs[i].tokens_per_second, 1)),
     ];
-    for (name, value) in rows {
-        line(format!("{name:<22} {:<24} {}", value(&diff.runs[0]), value(&diff.runs[1])));
+    let shown = if diff.lossless == [true; 2] { &rows[1..] } else { &rows };
+    for (name, value) in shown {
+        line(format!("{name:<22} {:<24} {}", value(0), value(1)));
     }
     if let Some(ratio) = diff.speed_ratio {
         line(format!("second ÷ first         {ratio:.2}× in tokens per second"));

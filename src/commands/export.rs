@@ -1,5 +1,6 @@
 //! `draftscope export`: a recording as a page, a cast, a picture, a table or a report.
 
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use draftscope::cli::{ExportArgs, FormatArg};
 use draftscope::export::{self, ExportOptions, Format};
+use draftscope::session::text::printable;
 use draftscope::tui::Theme;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
@@ -15,21 +17,56 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     if super::same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
     }
+    if format.is_folder() && holds(&out, &args.file) {
+        bail!("{} holds the recording itself; name another folder with --out", out.display());
+    }
     if let Some(name) = args.theme.as_deref().filter(|name| !Theme::names().any(|known| known == *name)) {
         let known: Vec<&str> = Theme::names().collect();
         bail!("there is no theme '{name}'; there are: {}", known.join(", "));
     }
     let recording = super::progress::open(&args.file)?;
-    let options = ExportOptions {
+    ignored(args, format).iter().for_each(|said| super::say(said));
+    let options = options(args);
+    if out.as_os_str() == "-" {
+        export::export_to(&recording, format, &mut BufWriter::new(io::stdout().lock()), &options)?;
+    } else {
+        export::export(&recording, format, &out, &options)?;
+        super::print(printable(&out.display().to_string()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &ExportArgs) -> ExportOptions {
+    let usual = ExportOptions::default();
+    ExportOptions {
         force: args.force,
         at: args.at.map(Duration::from_secs_f64),
-        size: args.size,
+        size: args.size.unwrap_or(usual.size),
         theme: args.theme.clone(),
-        idle_limit: Duration::from_secs_f64(args.idle_limit),
-    };
-    export::export(&recording, format, &out, &options)?;
-    println!("{}", out.display());
-    Ok(ExitCode::SUCCESS)
+        idle_limit: args.idle_limit.map_or(usual.idle_limit, Duration::from_secs_f64),
+    }
+}
+
+/// What was asked for and means nothing to this format.
+fn ignored(args: &ExportArgs, format: Format) -> Vec<String> {
+    let is_film = matches!(format, Format::Cast | Format::GifFrames);
+    let is_screen = is_film || format == Format::Svg;
+    let asked = [
+        ("--at", args.at.is_some(), format == Format::Svg),
+        ("--size", args.size.is_some(), is_screen),
+        ("--theme", args.theme.is_some(), is_screen),
+        ("--idle-limit", args.idle_limit.is_some(), is_film),
+    ];
+    let idle = asked.into_iter().filter(|(_, is_given, counts)| *is_given && !*counts);
+    idle.map(|(name, ..)| format!("{name} does nothing here: no screen is shown for it in this format")).collect()
+}
+
+/// Whether a file lies in a folder, however deep.
+fn holds(folder: &Path, file: &Path) -> bool {
+    match (folder.canonicalize(), file.canonicalize()) {
+        (Ok(folder), Ok(file)) => file.starts_with(folder),
+        _ => false,
+    }
 }
 
 pub(crate) fn format(arg: FormatArg) -> Format {

@@ -16,19 +16,21 @@ pub(crate) mod models;
 mod progress;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod stop;
 pub(crate) mod train;
 
-use std::io::Read;
+use std::fmt::Display;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{
     BackendArg, DecodeArgs, DeviceArg, DraftLenArg, DtypeArg, LabArgs, ModelArgs, PromptArgs, RivalArgs, RollbackArg,
     Threads, TraceArgs, TraceTextArg,
 };
 use draftscope::engine::{self, EngineConfig};
-use draftscope::headless::{Driver, Outcome};
+use draftscope::headless::{Driver, Outcome, Summary};
 use draftscope::model::eagle::EagleConfig;
 use draftscope::model::gemma4::assistant::AssistantConfig;
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
@@ -39,7 +41,7 @@ use draftscope::protocol::{
     TokenId,
 };
 use draftscope::session::text::printable;
-use draftscope::store::{Store, Terminal};
+use draftscope::store::{Store, StoreError, Terminal};
 use draftscope::stream::{Dropped, Source};
 use draftscope::trace::{RecordOptions, Recorder, TextPolicy};
 use sha2::{Digest, Sha256};
@@ -128,11 +130,16 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
 }
 
 fn drafting(lab: &LabArgs) -> Result<Drafting> {
+    let (shortest, usual) = (lab.ngram_min, Drafting::default().ngram_max);
+    let longest = lab.ngram_max.unwrap_or(usual.max(shortest));
+    if shortest > longest {
+        bail!("--ngram-min is {shortest} and --ngram-max {longest}; the shortest n-gram must not be the longer one");
+    }
     Ok(Drafting {
         pick: lab.draft_pick.parse()?,
         p_min: lab.p_min,
-        ngram_min: lab.ngram_min,
-        ngram_max: lab.ngram_max.max(lab.ngram_min),
+        ngram_min: shortest,
+        ngram_max: longest,
         exit_layers: lab.exit_layers,
         tree: lab.tree,
         mtp: lab.mtp_spec.parse()?,
@@ -192,7 +199,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
         ctx_len: args.ctx.map(|ctx| ctx as usize),
         mtp,
         draft_model: match &args.draft_model {
-            Some(model) => Some(store.resolve(Some(model), &mut Terminal::default())?),
+            Some(model) => Some(drafter(&store, model)?),
             None => None,
         },
         rollback: match args.rollback {
@@ -200,6 +207,16 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
             RollbackArg::Replay => Rollback::Replay,
         },
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
+    })
+}
+
+/// The second model; the store's own words are about the target.
+fn drafter(store: &Store, model: &Path) -> Result<PathBuf> {
+    store.resolve(Some(model), &mut Terminal::default()).map_err(|error| match error {
+        StoreError::Read { path, source } => {
+            anyhow!("cannot read the draft model {}: {source}; check what --draft-model names", path.display())
+        }
+        error => error.into(),
     })
 }
 
@@ -314,6 +331,22 @@ pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
             say(notice);
         }
     }
+    tell_early_exit(driver);
+}
+
+/// Drafting with every layer of the target is no early exit.
+fn tell_early_exit(driver: &Driver) {
+    let settings = driver.session().settings();
+    let (asked, drafts) = (u32::from(settings.drafting.exit_layers), settings.drafter.chain());
+    let Some(header) = driver.session().header().filter(|_| drafts.contains(&DrafterKind::EarlyExit)) else {
+        return;
+    };
+    if asked >= header.model.layers {
+        say(&format!(
+            "--exit-layers {asked} is no early exit: the target has {} layers, and a draft cost as much as a pass",
+            header.model.layers
+        ));
+    }
 }
 
 /// Says those notices that are new since `told` were seen.
@@ -326,9 +359,27 @@ pub(crate) fn tell_new_notices(driver: &Driver, told: &mut u64) {
     *told = session.notices_seen();
 }
 
+/// What a rule that is not lossless did to the text; none under a lossless one.
+pub(crate) fn departures(run: &Summary) -> Option<String> {
+    let first = run.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
+    let (count, tokens) = (run.departures, run.output_tokens);
+    let told =
+        format!("not lossless: {count} of {tokens} tokens accepted that the target would not have picked{first}");
+    (!run.lossless).then_some(told)
+}
+
+/// Lines on standard output. A reader that has enough is an error that `main` knows, and a full disk one
+/// that it tells.
+pub(crate) fn print(text: impl Display) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
 /// A line on standard error; text of files and models is in it only as what a terminal does not obey.
 pub(crate) fn say(what: &str) {
-    eprintln!("draftscope: {}", printable(what));
+    // nobody is left to tell where this cannot be told
+    let _ = writeln!(std::io::stderr(), "draftscope: {}", printable(what));
 }
 
 /// A consumer that failed is an error at the end of a run: its output is not whole.

@@ -23,9 +23,9 @@ pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
             show(&pulled, json)?;
         }
         ModelsAction::List { json: true } => super::run::print_json(&store.list()?)?,
-        ModelsAction::List { json: false } => println!("{}", ModelTable(&store.list()?)),
+        ModelsAction::List { json: false } => super::print(ModelTable(&store.list()?))?,
         ModelsAction::Info { name, json } => show(&Info::of(store.info(&name, progress)?), json)?,
-        ModelsAction::Rm { name } => println!("{}", store.remove(&name, progress)?),
+        ModelsAction::Rm { name } => super::print(store.remove(&name, progress)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -99,6 +99,5 @@ fn show<T: Display + Serialize>(value: &T, json: bool) -> Result<()> {
     if json {
         return super::run::print_json(value);
     }
-    println!("{value}");
-    Ok(())
+    super::print(value)
 }

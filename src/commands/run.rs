@@ -9,6 +9,8 @@ use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text, write_json_pre
 use draftscope::protocol::{Baseline, Lane};
 use serde::Serialize;
 
+use super::stop::Stop;
+
 /// The run in numbers, and what raced beside it.
 #[derive(Serialize)]
 struct Raced {
@@ -23,6 +25,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let prompt = super::prompt(&args.prompt, &args.decode)?;
     let recorder = super::recorder(&args.trace)?;
     let mut driver = Driver::new(super::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
+    let stop = Stop::listen()?;
+    stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
@@ -44,8 +48,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if let Outcome::Failed(message) = outcome {
         bail!(message);
     }
-    if let (OutputArg::Summary, Some(summary)) = (args.output, summary) {
-        print_json(&summary)?;
+    match (args.output, summary) {
+        (OutputArg::Summary, Some(summary)) => print_json(&summary)?,
+        (OutputArg::Text, Some(summary)) => super::departures(&summary.own).iter().for_each(|told| super::say(told)),
+        _ => {}
+    }
+    if outcome == Outcome::Stopped {
+        bail!(stop.stopped());
     }
     Ok(ExitCode::SUCCESS)
 }

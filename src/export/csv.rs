@@ -6,8 +6,8 @@
 use crate::protocol::{Lane, Outcome, Piece};
 use crate::session::{Round, Session, Turn};
 
-use super::Stop;
 use super::place::Out;
+use super::{Stop, escaped};
 
 const COLUMNS: [&str; 21] = [
     "turn",
@@ -88,5 +88,5 @@ fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COL
 }
 
 fn text(piece: &Piece) -> String {
-    serde_json::Value::from(piece.lossy().into_owned()).to_string()
+    escaped(&serde_json::Value::from(piece.lossy().into_owned()).to_string())
 }

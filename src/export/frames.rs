@@ -12,6 +12,15 @@ use super::screen::{self, LAST};
 use super::svg;
 use super::{ExportOptions, Stop};
 
+/// The list of all frames.
+const LIST: &str = "frames.txt";
+
+/// Whether a file of this name may be one of a folder made before.
+pub(super) fn is_own(name: &str) -> bool {
+    let number = name.strip_prefix("frame-").and_then(|rest| rest.strip_suffix(".svg"));
+    name == LIST || number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 pub(super) fn write(recording: &Recording, options: &ExportOptions, folder: &Path) -> Result<(), Stop> {
     let mut list = String::from("ffconcat version 1.0\n");
     let mut shown = None::<(String, Duration)>;
@@ -32,5 +41,5 @@ pub(super) fn write(recording: &Recording, options: &ExportOptions, folder: &Pat
     if let Some((name, at)) = shown {
         line(Some((name, at)), at + LAST);
     }
-    Ok(fs::write(folder.join("frames.txt"), list)?)
+    Ok(fs::write(folder.join(LIST), list)?)
 }

@@ -29,7 +29,9 @@ const MAX_ROUNDS: usize = 4000;
 const SPEED_WINDOW: u64 = 16;
 
 pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> io::Result<()> {
-    let data = serde_json::to_string(&page(session, recording))?;
+    let mut page = page(session, recording);
+    picture(&mut page);
+    let data = serde_json::to_string(&page)?;
     let data: String = data.chars().map(inert).collect();
     let title = session.header().map_or("", |header| header.model.name.as_str());
     let page = PAGE
@@ -43,6 +45,16 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
     out.write_all(before.as_bytes())?;
     out.write_all(data.as_bytes())?;
     out.write_all(after.as_bytes())
+}
+
+/// Has every text show what a terminal or a page would obey as pictures: not all of it comes through `text`.
+fn picture(value: &mut Value) {
+    match value {
+        Value::String(shown) => *shown = text::printable(shown).into_owned(),
+        Value::Array(values) => values.iter_mut().for_each(picture),
+        Value::Object(fields) => fields.values_mut().for_each(picture),
+        _ => {}
+    }
 }
 
 /// As a content security policy names an inline block.
@@ -68,13 +80,13 @@ fn page(session: &Session, recording: &Recording) -> Value {
     let mut left = MAX_ROUNDS;
     let turns: Vec<_> =
         session.turns().iter().map_while(|turn| (left > 0).then(|| self::turn(turn, &mut left))).collect();
-    let beside = |lane| Some(session.stats(lane).summary()).filter(|run| run.num_spec_steps > 0);
+    let beside = |lane| (session.stats(lane).rounds() > 0).then(|| summary(session, lane));
     json!({
         "header": session.header(),
         "cut": recording.cut().map(ToString::to_string),
         "left_out": (rounds > MAX_ROUNDS).then(|| format!("the first {MAX_ROUNDS} of {rounds} rounds are shown")),
         "turns": turns,
-        "summary": session.stats(Lane::Speculative).summary(),
+        "summary": summary(session, Lane::Speculative),
         "plain": beside(Lane::Plain),
         "rival": beside(Lane::Rival),
         "rival_settings": text::one_line(&rivals(session)),
@@ -85,6 +97,14 @@ fn page(session: &Session, recording: &Recording) -> Value {
             "place": mark.place.map(|place| place.to_string()), "bookmark": mark.is_bookmark, "text": text::one_line(&mark.text),
         })).collect::<Vec<_>>(),
     })
+}
+
+/// A lane in numbers; tokens per round are those that were put out.
+fn summary(session: &Session, lane: Lane) -> Value {
+    let stats = session.stats(lane);
+    let mut summary = json!(stats.summary());
+    summary["tokens_per_round"] = json!(stats.mean_tokens_per_round());
+    summary
 }
 
 fn turn(turn: &Turn, left: &mut usize) -> Value {

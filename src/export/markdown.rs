@@ -29,7 +29,10 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
             ("drafter sha256", sha(header.drafter.as_ref().and_then(|d| d.sha256.as_ref()))),
             ("device", format!("{}, {}, {} threads", header.device, header.backend, header.threads)),
             ("dtype", header.dtype.clone()),
-            ("k, rule", format!("{}, {}", s.draft_len, s.rule)),
+            (
+                "k, rule",
+                format!("{}, {}{}", s.draft_len, s.rule, if s.rule.is_lossless() { "" } else { " (not lossless)" }),
+            ),
             ("temperature, seed", format!("{}, {}", s.sampling.temperature, s.sampling.seed)),
         ];
         writeln!(out, "| | |\n|---|---|")?;
@@ -42,6 +45,7 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
     }
     writeln!(out, "\n## In numbers\n")?;
     numbers(session, out)?;
+    lenient(session, out)?;
     for turn in session.turns() {
         self::turn(turn, out)?;
     }
@@ -74,6 +78,20 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     if has_rival {
         writeln!(out, "| against the rival | {} |{blank}", number(session.speedup_over(Lane::Rival), 2))?;
         writeln!(out, "\nThe rival: {}.", cell(&rivals(session)))?;
+    }
+    Ok(())
+}
+
+/// What rules that are not lossless did to the text.
+fn lenient(session: &Session, out: Out<'_>) -> io::Result<()> {
+    let answers = || session.turns().iter().map(|turn| turn.answer(Lane::Speculative)).filter(|a| !a.is_lossless());
+    let tokens: usize = answers().map(|answer| answer.tokens.len()).sum();
+    let departures: usize = answers().map(|answer| answer.departures().count()).sum();
+    if tokens > 0 {
+        writeln!(
+            out,
+            "\nThe rule was not lossless: {departures} of {tokens} tokens are not what the target would have picked."
+        )?;
     }
     Ok(())
 }

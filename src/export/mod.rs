@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::protocol::{Event, EventKind, Lane};
-use crate::session::Session;
+use crate::session::{Session, text};
 use crate::trace::{Recording, TraceError};
 
 /// What raced beside the run: its settings, those in which its rounds differed all told.
@@ -82,6 +82,12 @@ impl Format {
         Self::Jsonl,
     ];
 
+    /// Whether it is a folder of files.
+    #[must_use]
+    pub const fn is_folder(self) -> bool {
+        matches!(self, Self::GifFrames | Self::Specspecs)
+    }
+
     /// How a name of this format ends.
     #[must_use]
     pub const fn ending(self) -> &'static str {
@@ -138,6 +144,17 @@ pub enum ExportError {
     /// The recording cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// What is there is not this program's to replace; it was not touched.
+    #[error("{} is not replaced, because {why}; choose another name with --out", path.display())]
+    InTheWay {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Many files, where only one can go.
+    #[error("this format makes a folder, and only a file can go to standard output; name a folder with --out")]
+    Folder,
     /// There is nothing in the recording that the format shows.
     #[error("the recording holds no {0}, so there is nothing to export")]
     Nothing(&'static str),
@@ -150,6 +167,8 @@ enum Stop {
     Io(#[from] io::Error),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error("{0}")]
+    InTheWay(String),
     #[error("nothing")]
     Nothing(&'static str),
 }
@@ -160,13 +179,32 @@ enum Stop {
 /// When the recording cannot be read, there is something of that name, or it cannot be written.
 pub fn export(recording: &Recording, format: Format, to: &Path, options: &ExportOptions) -> Result<(), ExportError> {
     match format {
-        Format::GifFrames => place::folder(to, options.force, |folder| frames::write(recording, options, folder)),
-        Format::Specspecs => {
-            place::folder(to, options.force, |folder| specspecs::write(recording, &fold(recording)?, folder))
+        Format::GifFrames => {
+            place::folder(to, options.force, frames::is_own, |folder| frames::write(recording, options, folder))
         }
+        Format::Specspecs => place::folder(to, options.force, specspecs::is_own, |folder| {
+            specspecs::write(recording, &fold(recording)?, folder)
+        }),
         _ => place::file(to, options.force, |out| write(recording, format, options, out)),
     }
     .map_err(|stop| told(stop, to))
+}
+
+/// Writes a recording in another format to where it is wanted at once, such as standard output.
+///
+/// # Errors
+/// When the recording cannot be read, the format makes a folder, or nothing can be written.
+pub fn export_to(
+    recording: &Recording,
+    format: Format,
+    out: &mut dyn Write,
+    options: &ExportOptions,
+) -> Result<(), ExportError> {
+    if format.is_folder() {
+        return Err(ExportError::Folder);
+    }
+    let done = write(recording, format, options, out).and_then(|()| Ok(out.flush()?));
+    done.map_err(|stop| told(stop, Path::new("standard output")))
 }
 
 /// Writes a file that appears whole or not at all.
@@ -182,6 +220,7 @@ fn told(stop: Stop, to: &Path) -> ExportError {
         Stop::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),
         Stop::Io(source) => ExportError::Write { path: to.to_owned(), source },
         Stop::Trace(error) => ExportError::Trace(error),
+        Stop::InTheWay(why) => ExportError::InTheWay { path: to.to_owned(), why },
         Stop::Nothing(what) => ExportError::Nothing(what),
     }
 }
@@ -220,6 +259,17 @@ fn as_replayed(mut event: Event, recording: &Recording) -> Event {
 
 /// Writes a JSON value and a newline.
 fn write_json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
-    out.write_all(b"\n")
+    writeln!(out, "{}", escaped(&serde_json::to_string(value)?))
+}
+
+/// JSON of one line with its characters that a terminal would obey escaped: serde_json escapes those
+/// below U+0020 alone.
+fn escaped(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut out, c| {
+        match text::picture(c) {
+            Some(_) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            None => out.push(c),
+        }
+        out
+    })
 }

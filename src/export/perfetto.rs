@@ -9,8 +9,8 @@ use crate::protocol::{Event, EventKind, Lane, Outcome};
 use crate::session::text::quoted;
 use crate::trace::Recording;
 
-use super::Stop;
 use super::place::Out;
+use super::{Stop, escaped};
 
 const DRAFTER: u32 = 1;
 const TARGET: u32 = 2;
@@ -26,7 +26,7 @@ pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
     });
     for value in named.chain(slices) {
         out.write_all(separator)?;
-        serde_json::to_writer(&mut *out, &value?).map_err(std::io::Error::from)?;
+        out.write_all(escaped(&serde_json::to_string(&value?).map_err(std::io::Error::from)?).as_bytes())?;
         separator = b",\n";
     }
     out.write_all(b"\n]}\n")?;

@@ -44,6 +44,14 @@ const DRAFTS: &str = "message schema {
   optional int32 emitted_token;
 }";
 
+/// The tables, by name.
+const FILES: [&str; 2] = ["sequences-0-00000.parquet", "drafts-0-00000.parquet"];
+
+/// Whether a file of this name may be one of a folder made before.
+pub(super) fn is_own(name: &str) -> bool {
+    FILES.contains(&name)
+}
+
 /// One column's values; every row has one, and lists have any number of them.
 enum Column {
     Text(Vec<String>),
@@ -94,8 +102,8 @@ pub(super) fn write(recording: &Recording, session: &Session, folder: &Path) -> 
     let moments = Moments::of(recording)?;
     let prompted = |turn: u32| moments.prompted.get(&turn).map_or(0, time);
     let committed = |turn: u32, round: u32| moments.committed.get(&(turn, round)).map_or(0, time);
-    table(&folder.join("sequences-0-00000.parquet"), SEQUENCES, sequences(&answers, &run, prompted))?;
-    table(&folder.join("drafts-0-00000.parquet"), DRAFTS, drafts(&answers, &run, committed))
+    table(&folder.join(FILES[0]), SEQUENCES, sequences(&answers, &run, prompted))?;
+    table(&folder.join(FILES[1]), DRAFTS, drafts(&answers, &run, committed))
 }
 
 fn sequences(answers: &[&Answer], run: &str, time: impl Fn(u32) -> i64) -> Vec<Column> {

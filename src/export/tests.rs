@@ -14,7 +14,8 @@ use crate::stream::Consumer;
 use crate::trace::{RecordOptions, Recorder};
 
 /// Ends a script block, sets a clipboard, clears a screen, and names a template's hole.
-const HARM: &str = "</script><script>alert(1)</script>\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{202e}{{script}}\u{2028}";
+const HARM: &str =
+    "</script><script>alert(1)</script>\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{202e}{{script}}\u{2028}\u{9b}\u{85}\u{2066}";
 
 fn script() -> Script {
     let mut script = first_turn();
@@ -65,6 +66,10 @@ impl Place {
         serde_json::from_str(&self.text(format)).unwrap()
     }
 
+    fn session(&self) -> Session {
+        fold(&self.recording).unwrap()
+    }
+
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect()
@@ -83,6 +88,53 @@ fn every_format_is_written_once_and_nothing_is_left_behind() {
     assert_eq!(place.names().len(), Format::ALL.len() + 1, "{:?}", place.names());
     let nowhere = export(&place.recording, Format::Csv, Path::new("/no/such/x.csv"), &ExportOptions::default());
     assert!(nowhere.unwrap_err().to_string().contains("cannot write /no/such/x.csv"));
+}
+
+#[test]
+fn only_what_an_export_made_is_replaced() {
+    let place = Place::new();
+    let force = ExportOptions { force: true, ..ExportOptions::default() };
+    for format in [Format::GifFrames, Format::Specspecs] {
+        let to = place.export(format);
+        let notes = to.join("notes.txt");
+        fs::write(&notes, "mine").unwrap();
+        let refused = export(&place.recording, format, &to, &force).unwrap_err().to_string();
+        assert!(refused.contains("it holds notes.txt"), "{refused}");
+        assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
+        fs::remove_file(&notes).unwrap();
+        export(&place.recording, format, &to, &force).unwrap();
+        let file = place.folder.path().join("a.dscope.jsonl");
+        let refused = export(&place.recording, format, &file, &force).unwrap_err().to_string();
+        assert!(refused.contains("it is no folder") && file.is_file(), "{refused}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_stay_and_devices_are_written_through() {
+    let place = Place::new();
+    let path = |name: &str| place.folder.path().join(name);
+    let force = ExportOptions { force: true, ..ExportOptions::default() };
+    fs::write(path("real.csv"), "old").unwrap();
+    for (name, target) in
+        [("link.csv", path("real.csv")), ("null.csv", "/dev/null".into()), ("dangling.csv", path("new.csv"))]
+    {
+        std::os::unix::fs::symlink(&target, path(name)).unwrap();
+        export(&place.recording, Format::Csv, &path(name), &force).unwrap();
+        assert!(path(name).symlink_metadata().unwrap().is_symlink(), "{name}");
+    }
+    let whole = fs::read_to_string(path("real.csv")).unwrap();
+    assert!(whole.starts_with("turn,") && fs::read_to_string(path("new.csv")).unwrap() == whole);
+    let mut out = Vec::new();
+    export_to(&place.recording, Format::Csv, &mut out, &force).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), whole);
+    let refused = export_to(&place.recording, Format::Specspecs, &mut Vec::new(), &force).unwrap_err();
+    assert!(refused.to_string().contains("makes a folder"), "{refused}");
+}
+
+/// Whether a terminal would obey nothing of it.
+fn is_tame(text: &str) -> bool {
+    text.chars().all(|c| c == '\n' || text::picture(c).is_none())
 }
 
 #[test]
@@ -113,11 +165,13 @@ fn the_page_holds_the_recording_as_data_that_cannot_act() {
     assert!(!page.contains("{{style}}") && !page.contains("src="), "nothing is loaded");
     let (_, data) = page.split_once("type=\"application/json\">").unwrap();
     let (data, _) = data.split_once("</script>").unwrap();
-    assert!(!data.contains('<') && !data.contains('\u{2028}'));
+    assert!(!data.contains('<') && is_tame(data) && !data.contains("\\u001b"), "control characters are pictures");
     let data: Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["turns"].as_array().unwrap().len(), 2);
     assert!(data["turns"][1]["typed"].as_str().unwrap().starts_with("</script>"), "shown, as text");
     assert_eq!(data["summary"]["num_spec_steps"], 8);
+    let mean = place.session().stats(Lane::Speculative).mean_tokens_per_round();
+    assert_eq!(data["summary"]["tokens_per_round"].as_f64(), mean);
     let first = &data["turns"][0];
     let text: String = first["strands"].as_array().unwrap().iter().map(|s| s[0].as_str().unwrap()).collect();
     assert!(text.starts_with("The·color·of·the sky is blue because of·the"), "{text}");
@@ -217,6 +271,7 @@ fn the_table_has_a_row_per_draft_and_no_formula() {
     let text = place.text(Format::Csv);
     let mut table = ::csv::Reader::from_reader(text.as_bytes());
     let rows: Vec<::csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    assert!(is_tame(&text), "{text}");
     assert_eq!(rows.len(), 7 * 3 + 2);
     for row in &rows {
         let token: String = serde_json::from_str(&row[7]).unwrap();
@@ -266,6 +321,8 @@ fn a_rival_stands_where_plain_decoding_stands() {
 fn vllms_numbers_add_up() {
     let requests = Place::new().json(Format::VllmJson);
     for request in requests.as_array().unwrap() {
+        assert!(request["created"].is_u64());
+        assert!(["stop", "length"].contains(&request["choices"][0]["finish_reason"].as_str().unwrap()), "{request}");
         let run = &request["metrics"]["speculative_decoding"];
         let sum = |name: &str| run[name].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum::<u64>();
         assert_eq!(sum("per_step_accepted"), run["num_accepted_draft_tokens"]);
@@ -311,6 +368,19 @@ fn a_report_keeps_text_between_its_fences() {
     assert!(report.contains("```````text\n") && report.contains("rejections, the first of them"));
     assert!(!report.contains('\u{1b}') && report.contains("SmolLM2-135M-Instruct"));
     assert!(report.contains("- round 1: &lt;/script>"), "{report}");
+}
+
+#[test]
+fn a_report_says_that_a_rule_was_not_lossless() {
+    let mut script = first_turn();
+    assert!(!Place::of(&script.events).text(Format::Markdown).contains("not lossless"));
+    for event in &mut script.events {
+        if let EventKind::Verified { verdict, .. } = &mut event.kind {
+            verdict.lossless = false;
+        }
+    }
+    let report = Place::of(&script.events).text(Format::Markdown);
+    assert!(report.contains("The rule was not lossless: 0 of "), "{report}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::protocol::Lane;
+use crate::protocol::{Lane, StopReason};
 use crate::session::{Session, Turn};
 
 use super::place::Out;
@@ -14,19 +14,29 @@ pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
     if answered.is_empty() {
         return Err(Stop::Nothing("answer"));
     }
-    let model = session.header().map_or("", |header| header.model.name.as_str());
-    Ok(write_json(out, &answered.into_iter().map(|turn| request(turn, model)).collect::<Vec<_>>())?)
+    let run = session.header().map_or(("", 0), |header| (header.model.name.as_str(), header.started_unix_ms / 1000));
+    Ok(write_json(out, &answered.into_iter().map(|turn| request(turn, run)).collect::<Vec<_>>())?)
 }
 
-fn request(turn: &Turn, model: &str) -> Value {
+/// The reason in the API's words, which has none for an answer that somebody stopped.
+fn reason(finished: Option<StopReason>) -> Option<&'static str> {
+    match finished? {
+        StopReason::Eos => Some("stop"),
+        StopReason::MaxTokens | StopReason::ContextFull => Some("length"),
+        StopReason::Stopped | StopReason::Measured | StopReason::Refused => None,
+    }
+}
+
+fn request(turn: &Turn, (model, created): (&str, u64)) -> Value {
     let answer = turn.answer(Lane::Speculative);
     let run = answer.stats().summary();
     let complete = || answer.rounds.iter().filter(|round| round.is_complete);
     json!({
         "id": format!("turn-{}", turn.number),
         "object": "text_completion",
+        "created": created,
         "model": model,
-        "choices": [{ "index": 0, "text": answer.text(), "finish_reason": answer.finished }],
+        "choices": [{ "index": 0, "text": answer.text(), "finish_reason": reason(answer.finished) }],
         "usage": {
             "prompt_tokens": answer.prompt.len(),
             "completion_tokens": answer.tokens.len(),

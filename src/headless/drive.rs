@@ -1,5 +1,8 @@
 //! Runs a source without a screen: sends a prompt, hands events on until every lane has finished.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::protocol::{Baseline, Command, EventKind, Lane, Prompt, Settings, StopReason};
 use crate::session::Session;
 use crate::stream::{Consumer, Dropped, FanOut, Source};
@@ -9,6 +12,8 @@ use crate::stream::{Consumer, Dropped, FanOut, Source};
 pub enum Outcome {
     /// All lanes finished.
     Answered,
+    /// Somebody asked to stop before that; what came until then was handed on.
+    Stopped,
     /// The source refused the prompt or failed: one sentence.
     Failed(String),
 }
@@ -19,13 +24,20 @@ pub struct Driver {
     consumers: FanOut,
     session: Session,
     dropped: Vec<Dropped>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Driver {
     /// Drives this source.
     #[must_use]
     pub fn new(source: Source) -> Self {
-        Self { source, consumers: FanOut::default(), session: Session::new(), dropped: Vec::new() }
+        Self {
+            source,
+            consumers: FanOut::default(),
+            session: Session::new(),
+            dropped: Vec::new(),
+            stop: Arc::default(),
+        }
     }
 
     /// Adds a consumer.
@@ -45,17 +57,36 @@ impl Driver {
         let _ = self.source.commands.send(command);
     }
 
-    /// Sends a prompt and waits until its answer is complete.
+    /// Once this is set, by a signal say, the answer under way is stopped and no other is begun.
+    pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = flag;
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Sends a prompt and waits until its answer is complete, or stopped.
     pub fn answer(&mut self, prompt: Prompt) -> Outcome {
+        if self.is_to_stop() {
+            return Outcome::Stopped;
+        }
         // a source that is gone says why in its last event
         let _ = self.source.commands.send(Command::Generate { prompt });
         let mut open = vec![Lane::Speculative];
+        let (mut has_begun, mut is_told) = (false, false);
         while !open.is_empty() {
             let Some(event) = self.source.events.blocking_recv() else {
                 return Outcome::Failed("the engine ended without a word; please report this".into());
             };
             self.dropped.extend(self.consumers.event(&event));
             self.session.apply(&event);
+            // earlier it would take the prompt back, and nothing would say that it ended
+            has_begun |= matches!(event.kind, EventKind::Prompted { .. });
+            if has_begun && !is_told && self.is_to_stop() {
+                is_told = true;
+                self.send(Command::Stop);
+            }
             match event.kind {
                 EventKind::Failed { message } => return Outcome::Failed(message),
                 EventKind::Finished { reason: StopReason::Refused } => {
@@ -69,7 +100,7 @@ impl Driver {
                 _ => {}
             }
         }
-        Outcome::Answered
+        if self.is_to_stop() { Outcome::Stopped } else { Outcome::Answered }
     }
 
     /// Ends the run: consumers are finished, and those that failed on the way are returned.
@@ -87,4 +118,37 @@ impl Driver {
 fn beside(settings: &Settings) -> impl Iterator<Item = Lane> {
     let plain = (settings.baseline != Baseline::Off).then_some(Lane::Plain);
     plain.into_iter().chain(settings.rival.map(|_| Lane::Rival))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::protocol::Event;
+
+    #[test]
+    fn an_answer_under_way_is_stopped_and_no_other_is_begun() {
+        let (commands, inbox) = mpsc::channel();
+        let (events, feed) = tokio::sync::mpsc::unbounded_channel();
+        let flag = Arc::new(AtomicBool::new(false));
+        let signal = Arc::clone(&flag);
+        let source = std::thread::spawn(move || {
+            let tell = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
+            assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
+            signal.store(true, Ordering::Relaxed);
+            tell(EventKind::Loading { stage: "weights".into(), done: 0, total: 1 });
+            tell(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
+            assert_eq!(inbox.recv().unwrap(), Command::Stop);
+            tell(EventKind::Finished { reason: StopReason::Stopped });
+            inbox
+        });
+        let mut driver = Driver::new(Source { commands, events: feed.into() });
+        driver.stop_on(flag);
+        assert_eq!(driver.answer(Prompt::Raw("x".into())), Outcome::Stopped);
+        assert_eq!(driver.answer(Prompt::Raw("y".into())), Outcome::Stopped);
+        let inbox = source.join().unwrap();
+        driver.finish();
+        assert_eq!(inbox.try_iter().collect::<Vec<_>>(), [Command::Shutdown]);
+    }
 }

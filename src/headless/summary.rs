@@ -19,6 +19,8 @@ pub struct Summary {
     /// Rounds, drafts and times.
     #[serde(flatten)]
     pub run: RunSummary,
+    /// Tokens committed in rounds ÷ rounds: what a stop rule cut off does not count.
+    pub tokens_per_round: Option<f64>,
     /// Whether every rule that judged drafts is lossless.
     pub lossless: bool,
     /// Output tokens that a lossless rule would not have committed behind the same tokens.
@@ -38,6 +40,7 @@ impl Summary {
             output_token_ids: answer.tokens.iter().map(|t| t.piece.id.0).collect(),
             text: answer.text(),
             run: answer.stats().summary(),
+            tokens_per_round: answer.stats().mean_tokens_per_round(),
             lossless: answer.is_lossless(),
             departures: answer.departures().count() as u64,
             first_departure: answer.departures().next(),
@@ -170,6 +173,7 @@ mod tests {
         turn(&mut session, 1, [(Lane::Speculative, same), (Lane::Plain, same)]);
         turn(&mut session, 2, [(Lane::Speculative, same), (Lane::Plain, same)]);
         let summary = CompareSummary::of(session.turns()).unwrap();
+        assert_eq!(summary.speculative.tokens_per_round, Some(1.0));
         assert!(summary.identical && summary.repeats == 1 && summary.speedup == Some(1.0), "{summary:?}");
         turn(&mut session, 3, [(Lane::Speculative, &[7, 6, 9]), (Lane::Plain, same)]);
         let summary = CompareSummary::of(session.turns()).unwrap();

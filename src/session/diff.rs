@@ -20,6 +20,10 @@ pub struct Diff {
     pub unpaired_turns: usize,
     /// The speculative lanes in numbers, over all turns.
     pub runs: [RunSummary; 2],
+    /// Tokens committed in rounds ÷ rounds.
+    pub tokens_per_round: [Option<f64>; 2],
+    /// Whether every rule that judged drafts is lossless.
+    pub lossless: [bool; 2],
     /// Tokens per second, second ÷ first.
     pub speed_ratio: Option<f64>,
 }
@@ -46,7 +50,8 @@ pub struct Parting {
     pub index: usize,
     /// What each side says.
     pub sides: [Side; 2],
-    /// Whether either side's two best candidates were closer than [`NEAR_TIE`].
+    /// Whether either side's two best candidates were closer than [`NEAR_TIE`], and nothing but such a tie
+    /// can have parted them: same prompt, both greedy, both rules lossless.
     pub near_tie: bool,
 }
 
@@ -72,14 +77,17 @@ impl Diff {
     /// Compares the speculative lanes of two runs.
     #[must_use]
     pub fn of(a: &Session, b: &Session) -> Self {
-        let pair = |turn: &Turn| Some((turn.clone(), b.turns().iter().find(|other| other.number == turn.number)?));
-        let turns: Vec<_> = a.turns().iter().filter_map(pair).map(|(a, b)| TurnDiff::of(&a, b)).collect();
+        let other = |turn: &Turn| b.turns().iter().find(|other| other.number == turn.number);
+        let pairs = a.turns().iter().filter_map(|turn| Some((turn, other(turn)?)));
+        let turns: Vec<_> = pairs.map(|turns| TurnDiff::of((a, b), turns)).collect();
         let runs = [a, b].map(|session| session.stats(Lane::Speculative).summary());
         let speed = |run: &RunSummary| run.tokens_per_second;
         Self {
             differs_in: differs_in(a, b),
             unpaired_turns: a.turns().len() + b.turns().len() - 2 * turns.len(),
             turns,
+            tokens_per_round: [a, b].map(|session| session.stats(Lane::Speculative).mean_tokens_per_round()),
+            lossless: [a, b].map(|s| s.turns().iter().all(|turn| turn.answer(Lane::Speculative).is_lossless())),
             speed_ratio: speed(&runs[1]).zip(speed(&runs[0])).map(|(b, a)| b / a),
             runs,
         }
@@ -93,16 +101,19 @@ impl Diff {
 }
 
 impl TurnDiff {
-    fn of(a: &Turn, b: &Turn) -> Self {
+    fn of(sessions: (&Session, &Session), (a, b): (&Turn, &Turn)) -> Self {
         let answers = [a.answer(Lane::Speculative), b.answer(Lane::Speculative)];
         let pairs = answers[0].tokens.iter().zip(&answers[1].tokens);
         let identical = pairs.take_while(|(a, b)| a.piece.id == b.piece.id).count();
+        let same_prompt = answers[0].prompt == answers[1].prompt;
+        let is_greedy = is_greedy(sessions.0, answers[0]) && is_greedy(sessions.1, answers[1]);
+        let can_tie = same_prompt && is_greedy && answers.iter().all(|answer| answer.is_lossless());
         Self {
             turn: a.number,
-            same_prompt: answers[0].prompt == answers[1].prompt,
+            same_prompt,
             identical,
             tokens: answers.map(|answer| answer.tokens.len()),
-            divergence: Parting::at(answers, identical),
+            divergence: Parting::at(answers, identical, can_tie),
         }
     }
 
@@ -114,9 +125,9 @@ impl TurnDiff {
 }
 
 impl Parting {
-    fn at(answers: [&Answer; 2], index: usize) -> Option<Self> {
+    fn at(answers: [&Answer; 2], index: usize, can_tie: bool) -> Option<Self> {
         let sides = [Side::at(answers[0], index)?, Side::at(answers[1], index)?];
-        let near_tie = sides.iter().any(|side| side.margin.is_some_and(|margin| margin < NEAR_TIE));
+        let near_tie = can_tie && sides.iter().any(|side| side.margin.is_some_and(|margin| margin < NEAR_TIE));
         Some(Self { index, sides, near_tie })
     }
 }
@@ -132,6 +143,14 @@ impl Side {
         let prob = row.and_then(|row| row.find(token.piece.id)).map(|found| found.1);
         let provenance = token.provenance;
         Some(Self { token: token.piece.clone(), round: token.round, top, margin, prob, provenance })
+    }
+}
+
+/// Whether every token was the most probable one.
+fn is_greedy(session: &Session, answer: &Answer) -> bool {
+    match answer.rounds.as_slice() {
+        [] => session.settings().sampling.temperature <= 0.0,
+        rounds => rounds.iter().all(|round| round.sampling.temperature <= 0.0),
     }
 }
 
@@ -200,7 +219,42 @@ mod tests {
         assert_eq!(parting.sides[0].top[0].piece, piece(" a"));
         assert!((parting.sides[0].margin.unwrap() - (0.48 - 0.52 * 0.6)).abs() < 1e-6);
         assert!(!diff.is_same() && !parting.near_tie);
+        assert_eq!(diff.tokens_per_round, [a.stats(Lane::Speculative).mean_tokens_per_round(); 2]);
         let empty = Diff::of(&a, &Session::new());
         assert_eq!((empty.unpaired_turns, empty.is_same()), (1, false));
+    }
+
+    #[test]
+    fn only_alike_greedy_lossless_runs_part_by_a_tie() {
+        let part = |change: &dyn Fn(&mut EventKind)| {
+            let mut b = first_turn();
+            for event in &mut b.events {
+                match &mut event.kind {
+                    EventKind::Committed { round: 3, tokens, .. } => tokens[0] = piece(" an"),
+                    EventKind::Scored { round: 3, rows, .. } => {
+                        rows.iter_mut().for_each(|row| row.top[1].prob = row.top[0].prob - 0.01);
+                    }
+                    _ => {}
+                }
+                change(&mut event.kind);
+            }
+            Diff::of(&fold(&first_turn().events), &fold(&b.events)).turns[0].divergence.clone().unwrap().near_tie
+        };
+        assert!(part(&|_| {}));
+        assert!(!part(&|kind| {
+            if let EventKind::Started { header } = kind {
+                header.settings.sampling.temperature = 0.7;
+            }
+        }));
+        assert!(!part(&|kind| {
+            if let EventKind::Verified { verdict, .. } = kind {
+                verdict.lossless = false;
+            }
+        }));
+        assert!(!part(&|kind| {
+            if let EventKind::Prefilled { prompt, .. } = kind {
+                prompt.push(piece("!"));
+            }
+        }));
     }
 }

@@ -16,6 +16,7 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{Baseline, Command, DraftLenMode, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
 
+use super::stop::Stop;
 use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
 
 /// Longest answer to a prompt.
@@ -39,9 +40,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let plans: Vec<Plan> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
     let mut samples = BTreeMap::new();
-    let mut header = None;
+    let (mut header, stop) = (None, Stop::listen()?);
     for plan in &plans {
-        header = measure(args, plan, &suite, &mut samples)?.or(header);
+        header = measure((args, &stop), plan, &suite, &mut samples)?.or(header);
     }
     let report = Report {
         suite_sha256: digest(&suite),
@@ -129,15 +130,16 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
 /// Runs all cases of one drafter. Repeats are the outermost loop, so that every case sees the machine
 /// in the same states.
 fn measure(
-    args: &BenchArgs,
+    (args, stop): (&BenchArgs, &Stop),
     plan: &Plan,
     suite: &[(String, String)],
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Option<Header>> {
     let (drafter, mut told) = (plan.model.drafter.as_str(), 0);
     let mut driver = Driver::new(super::spawn(super::recipe(&plan.model)?, plan.settings)?);
+    stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
-    answer(&mut driver, args, warm_up)?;
+    answer(&mut driver, (args, stop), warm_up)?;
     for repeat in 0..args.repeat {
         for case in &plan.cases {
             let (rule, k) = (case.rule.to_string(), draft_len(case));
@@ -148,7 +150,7 @@ fn measure(
                 DraftLenMode::Auto => Command::SetAutoDraftLen,
             });
             for (category, prompt) in suite {
-                answer(&mut driver, args, prompt)?;
+                answer(&mut driver, (args, stop), prompt)?;
                 super::tell_new_notices(&driver, &mut told);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn);
@@ -171,7 +173,7 @@ fn draft_len(settings: &Settings) -> String {
     }
 }
 
-fn answer(driver: &mut Driver, args: &BenchArgs, prompt: &str) -> Result<()> {
+fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &Stop), prompt: &str) -> Result<()> {
     let prompt = if args.decode.raw {
         Prompt::Raw(prompt.to_owned())
     } else {
@@ -179,6 +181,7 @@ fn answer(driver: &mut Driver, args: &BenchArgs, prompt: &str) -> Result<()> {
     };
     match driver.answer(prompt) {
         Outcome::Answered => Ok(()),
+        Outcome::Stopped => bail!(stop.stopped()),
         Outcome::Failed(message) => bail!(message),
     }
 }

@@ -3,6 +3,7 @@
 //! Invariant: only what was measured beside it on the same engine is judged between reports, because a
 //! machine is not as fast today as it was then; what else differs between them is told.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::Result;
@@ -125,7 +126,11 @@ impl Row {
 impl Row {
     /// Whether greedy answers differ from plain ones where they must not.
     pub(super) fn differs(&self) -> bool {
-        self.identical < self.answers && self.case.rule.parse().is_ok_and(|rule: VerifyRule| rule.is_lossless())
+        self.identical < self.answers && self.is_lossless()
+    }
+
+    fn is_lossless(&self) -> bool {
+        self.case.rule.parse().is_ok_and(|rule: VerifyRule| rule.is_lossless())
     }
 }
 
@@ -148,6 +153,11 @@ pub(super) fn table(rows: &[Row]) -> String {
             out,
             "{drafter:<8} {rule:<9} {k:>4}  {category:<12}  {speedup:<17}  {speed:<17}  {rounds:<17}  {rate:<8}  {same}"
         ); // writing to a String cannot fail
+    }
+    let lenient: BTreeSet<&str> =
+        rows.iter().filter(|row| !row.is_lossless()).map(|row| row.case.rule.as_str()).collect();
+    for rule in lenient {
+        let _ = writeln!(out, "{rule} is not lossless: its answers need not be the plain ones");
     }
     out
 }
@@ -330,5 +340,7 @@ mod tests {
         assert!(row.differs());
         row.case.rule = "typical".into();
         assert!(!row.differs() && !report(1.2, 5).rows[0].differs());
+        assert!(table(&[row]).contains("typical is not lossless"));
+        assert!(!table(&report(1.2, 4).rows).contains("not lossless"));
     }
 }

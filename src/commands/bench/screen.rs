@@ -117,11 +117,11 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
 fn report(ratios: Vec<f64>, speeds: [Vec<f64>; 2], frames: Vec<f64>) -> Result<ExitCode> {
     let of = |values: Vec<f64>| Quantiles::of(values.into_iter()).context("nothing was measured; please report this");
     let ([seen, unseen], frames, ratio) = (speeds.map(of), of(frames)?, of(ratios)?);
-    println!("without the screen  {:.1} tokens/s, median over answers", unseen?.median);
-    println!(
-        "with the screen     {:.1} tokens/s, {:.0} frames/s of {} × {}",
-        seen?.median, frames.median, SIZE.0, SIZE.1
-    );
-    println!("with ÷ without      {:.3} ({:.3}–{:.3}); at least {LEAST} is asked", ratio.median, ratio.p10, ratio.p90);
+    super::super::print(format_args!(
+        "without the screen  {:.1} tokens/s, median over answers\n\
+         with the screen     {:.1} tokens/s, {:.0} frames/s of {} × {}\n\
+         with ÷ without      {:.3} ({:.3}–{:.3}); at least {LEAST} is asked",
+        unseen?.median, seen?.median, frames.median, SIZE.0, SIZE.1, ratio.median, ratio.p10, ratio.p90
+    ))?;
     Ok(if ratio.median < LEAST { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

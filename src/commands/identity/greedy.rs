@@ -36,7 +36,7 @@ struct Group {
     drafter: DrafterKind,
     draft_len: DraftLenArg,
     divergence: Rate,
-    /// Committed in rounds ÷ rounds: shows that drafts really were accepted and discarded.
+    /// Output tokens of rounds ÷ rounds: shows that drafts really were accepted and discarded.
     tokens_per_round: f64,
     rounds: u64,
     rollbacks: u64,
@@ -130,7 +130,8 @@ impl Group {
     fn count(&mut self, record: &Record) {
         self.rounds += record.rounds.len() as u64;
         self.rollbacks += record.rounds.iter().filter(|round| round.rolled_back).count() as u64;
-        self.committed += record.rounds.iter().map(|round| round.committed as u64).sum::<u64>();
+        // without the prompt's token, and without what stood behind the answer's end
+        self.committed += record.tokens.len().saturating_sub(1) as u64;
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
         command.env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "20000000000");
         watch(&mut command, &step, args.json)?;
     }
-    println!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display());
+    super::print(format_args!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,7 +99,7 @@ fn watch(command: &mut Command, step: &Step, json: bool) -> Result<()> {
     for line in lines {
         match (board.take(&line), &shown) {
             (true, Some(bar)) => bar.set_message(board.text()),
-            (true, None) if json => println!("{line}"),
+            (true, None) if json => super::print(&line)?,
             (true, None) => eprintln!("{}", board.brief()),
             (false, _) => last = if line.trim().is_empty() { last } else { line },
         }

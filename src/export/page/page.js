@@ -48,7 +48,7 @@
   if (header.started_unix_ms) at("about").append(" · " + new Date(header.started_unix_ms).toISOString().slice(0, 10));
   const keys = [
     [data.speedup ? number(data.speedup, 2) + "×" : null, "as fast as plain decoding"],
-    [number(data.summary.mean_acceptance_length, 2), "tokens per pass of the target"],
+    [number(data.summary.tokens_per_round, 2), "tokens per pass of the target"],
     [percent(data.summary.draft_acceptance_rate), "of the drafts accepted"],
     [number(data.summary.tokens_per_second, 0), "tokens per second"],
   ];
@@ -249,7 +249,7 @@
   line("", "speculative", ...(data.plain ? ["plain"] : []), ...(data.rival ? ["rival"] : []));
   line("rounds", ...lanes.map((lane) => lane.num_spec_steps));
   line("accepted ÷ drafted", ...lanes.map((lane) => percent(lane.draft_acceptance_rate)));
-  line("tokens per round (bonus included)", ...lanes.map((lane) => number(lane.mean_acceptance_length, 2)));
+  line("tokens per round (bonus included)", ...lanes.map((lane) => number(lane.tokens_per_round, 2)));
   line("tokens per second", ...lanes.map((lane) => number(lane.tokens_per_second, 1)));
   const share = (lane, seconds) => percent(lane.decode_seconds ? seconds / lane.decode_seconds : null);
   line("of the time: drafter", ...lanes.map((lane) => share(lane, lane.draft_seconds)));
