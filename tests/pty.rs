@@ -311,8 +311,7 @@ fn a_live_engine_is_held_stepped_rewound_questioned_and_goes_on() {
     terminal.wait_for("paused"); // behind the reply
     terminal.press("u");
     terminal.wait_for("goes on from turn 1 again");
-    terminal.press(" ");
-    terminal.wait_for("ready");
+    terminal.wait_for("ready"); // the branch that was held has ended
     terminal.press("ts");
     terminal.wait_for("saved as draftscope-");
     terminal.press("e\r");

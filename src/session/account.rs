@@ -242,9 +242,9 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
     let drafts = format!("a drafted token costs {:.0} % of it", costs.draft_us / plain * 100.0);
     let accepted = format!("position 1 is accepted {:.0} %", first * 100.0);
     let end = if best.speedup < 1.0 {
-        format!("no k pays here, k = {k} comes closest with {:.2}×: use plain decoding", best.speedup)
+        format!("no k is predicted to pay here, k = {k} comes closest with {:.2}×: use plain decoding", best.speedup)
     } else {
-        format!("k = {k} is best here, {:.2}× plain", best.speedup)
+        format!("k = {k} is predicted to be best here, {:.2}× plain", best.speedup)
     };
     let halved = limit.speedup_if_halved;
     let what = match limit.factor {
@@ -285,7 +285,7 @@ mod tests {
     fn the_sentence_names_the_best_k_and_the_limit() {
         let account = Account::new(costs(), acceptance(&[0.6, 0.3, 0.1]));
         let text = &account.sentence;
-        assert!(text.contains("k = 2 is best here, 1.51× plain"), "{text}");
+        assert!(text.contains("k = 2 is predicted to be best here, 1.51× plain"), "{text}");
         assert_eq!((account.best, account.limit.unwrap().factor), (2, Factor::Acceptance { position: 1 }));
         assert!(text.contains("what limits it most is acceptance at position 1"), "{text}");
         let never = Account::new(costs(), vec![0.01, 0.0, 0.0]);
@@ -298,7 +298,10 @@ mod tests {
         let account = Account::new(costs(), acceptance(&[0.6, 0.3, 0.1]));
         let known = Worth { speedup: 1.42, ..*account.worth(1).unwrap() };
         let text = account.clone().with_best(known).sentence;
-        assert!(text.contains("verifying 2 rows") && text.contains("k = 1 is best here, 1.42× plain"), "{text}");
+        assert!(
+            text.contains("verifying 2 rows") && text.contains("k = 1 is predicted to be best here, 1.42× plain"),
+            "{text}"
+        );
         let lost = account.with_best(Worth { speedup: 0.9, ..known });
         assert!(lost.sentence.contains("k = 1 comes closest with 0.90×") && lost.best == 0, "{}", lost.sentence);
     }

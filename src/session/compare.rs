@@ -63,8 +63,8 @@ impl Turn {
         Some(own / self.answer(lane).stats().tokens_per_second()?)
     }
 
-    /// Places at which the own answer and the plain one do not hold the same token; none while one of them
-    /// has written nothing.
+    /// Places at which the own answer and the plain one do not hold the same token: those that both wrote, and
+    /// those behind the end of one that ended by itself. None while one of them has written nothing.
     #[must_use]
     pub fn differing_tokens(&self) -> Option<usize> {
         self.differing_from(Lane::Plain)
@@ -77,8 +77,10 @@ impl Turn {
         if fast.tokens.is_empty() || plain.tokens.is_empty() {
             return None;
         }
-        let same = fast.tokens.iter().zip(&plain.tokens).filter(|(a, b)| a.piece.id == b.piece.id).count();
-        Some(fast.tokens.len().max(plain.tokens.len()) - same)
+        let differing = fast.tokens.iter().zip(&plain.tokens).filter(|(a, b)| a.piece.id != b.piece.id).count();
+        let (shorter, longer) = if fast.tokens.len() < plain.tokens.len() { (fast, plain) } else { (plain, fast) };
+        let behind = if ended(shorter) { longer.tokens.len() - shorter.tokens.len() } else { 0 };
+        Some(differing + behind)
     }
 
     /// How far the plain lane wrote the same; none while one of them has written nothing.
@@ -114,4 +116,33 @@ impl Turn {
 /// Whether an answer ended by itself, so that its length means something.
 fn ended(answer: &Answer) -> bool {
     matches!(answer.finished, Some(StopReason::Eos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::first_turn;
+    use super::super::tests::fold;
+    use super::*;
+    use crate::protocol::EventKind;
+
+    #[test]
+    fn only_places_that_both_were_to_write_can_differ() {
+        let turn = |reason| {
+            let mut script = first_turn();
+            for event in &mut script.events {
+                if let EventKind::Finished { reason: told, .. } = &mut event.kind
+                    && event.lane == Lane::Plain
+                {
+                    *told = reason;
+                }
+            }
+            fold(&script.events).turns()[0].clone()
+        };
+        let counts = |turn: &Turn| [Lane::Speculative, Lane::Plain].map(|lane| turn.answer(lane).tokens.len());
+        let measured = turn(StopReason::Measured);
+        let [own, plain] = counts(&measured);
+        assert!(own > plain && measured.agreement().unwrap().divergence.is_none());
+        assert_eq!(measured.differing_tokens(), Some(0), "plain decoding was asked for no more");
+        assert_eq!(turn(StopReason::Eos).differing_tokens(), Some(own - plain), "its answer ends there");
+    }
 }

@@ -165,6 +165,14 @@ impl Round {
         departures.iter().find(|departure| usize::from(departure.index) == index).map(|departure| departure.instead)
     }
 
+    /// The same with its text, where the events told it.
+    #[must_use]
+    pub fn own_piece(&self, index: usize) -> Option<Piece> {
+        let id = self.departure(index)?;
+        let listed = self.prediction(index).and_then(|row| row.top.iter().find(|c| c.piece.id == id));
+        Some(listed.map_or_else(|| Piece::new(id, Vec::new()), |candidate| candidate.piece.clone()))
+    }
+
     /// Column of the `index`-th committed token.
     #[must_use]
     pub fn column_of(&self, index: usize) -> usize {
@@ -235,12 +243,14 @@ impl Round {
         }
     }
 
-    /// Forgets candidates beyond what the round table shows: the best two and the token judged.
+    /// Forgets candidates beyond what the round table shows: the best two, the token judged, and what a
+    /// lossless rule would have committed in its place.
     pub(super) fn shrink(&mut self) {
-        let drafts: Vec<_> = self.drafts.iter().map(|d| d.piece.id).collect();
-        let judged: Vec<usize> = (0..drafts.len()).map(|index| self.row_of(index)).collect();
+        let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.piece.id));
+        let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));
+        let shown: Vec<_> = judged.chain(own).collect();
         for (number, row) in self.rows.iter_mut().enumerate() {
-            let here = judged.iter().zip(&drafts).filter(|(row, _)| **row == number).map(|(_, draft)| *draft);
+            let here = shown.iter().filter(|(row, _)| *row == number).map(|(_, token)| *token);
             keep_best(row, &here.collect::<Vec<_>>());
         }
         for cell in &mut self.drafts {

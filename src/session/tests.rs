@@ -228,12 +228,14 @@ fn the_drafter_at_work_is_one_that_is_there() {
 }
 
 #[test]
-fn places_that_differ_are_counted_to_the_longer_end() {
+fn places_that_differ_are_counted_behind_an_end_only() {
     let mut script = Script::started();
     script.prompt("hi", "Hello");
     script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
     script.plain(" you");
-    assert_eq!(fold(&script.events).turns()[0].differing_tokens(), Some(2));
+    assert_eq!(fold(&script.events).turns()[0].differing_tokens(), Some(1), "plain decoding is not there yet");
+    script.push(Lane::Plain, EventKind::Finished { reason: crate::protocol::StopReason::Eos });
+    assert_eq!(fold(&script.events).turns()[0].differing_tokens(), Some(2), "its answer ends before that place");
 }
 
 #[test]

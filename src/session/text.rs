@@ -109,7 +109,7 @@ pub fn inline(piece: &Piece) -> String {
     if piece.bytes.is_empty() {
         return format!("#{}", piece.id);
     }
-    let text = piece.lossy();
+    let text = legible(&piece.bytes);
     let text = one_line(&text);
     let lead = text.len() - text.trim_start_matches(' ').len();
     let inner = text.trim_matches(' ');
@@ -123,7 +123,30 @@ pub fn quoted(piece: &Piece) -> String {
     if piece.bytes.is_empty() {
         return format!("token {}", piece.id);
     }
-    format!("'{}'", one_line(&piece.lossy()))
+    format!("'{}'", one_line(&legible(&piece.bytes)))
+}
+
+/// Text in which bytes that are no whole character stand as hex, `<F0 9F>`: tokens that each hold a part of
+/// one can be told apart.
+fn legible(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let (mut text, mut part) = (String::new(), Vec::new());
+    for chunk in bytes.utf8_chunks() {
+        if !chunk.valid().is_empty() {
+            text.push_str(&hex(&std::mem::take(&mut part)));
+            text.push_str(chunk.valid());
+        }
+        part.extend_from_slice(chunk.invalid());
+    }
+    text.push_str(&hex(&part));
+    Cow::Owned(text)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    if digits.is_empty() { String::new() } else { format!("<{}>", digits.join(" ")) }
 }
 
 #[cfg(test)]
@@ -161,6 +184,14 @@ mod tests {
         assert_eq!(inline(&Piece::new(TokenId(1), " the ")), "·the·");
         assert_eq!(inline(&Piece::new(TokenId(1), "  ")), "··");
         assert_eq!(inline(&Piece::new(TokenId(7), "")), "#7");
+    }
+
+    #[test]
+    fn parts_of_a_character_can_be_told_apart() {
+        let piece = |bytes: &[u8]| Piece::new(TokenId(1), bytes);
+        assert_eq!(inline(&piece(b" \xf0\x9f")), "·<F0 9F>");
+        assert_eq!(quoted(&piece(b"\x98\x80!\xe2")), "'<98 80>!<E2>'");
+        assert_eq!(quoted(&piece("🦀".as_bytes())), "'🦀'");
     }
 
     proptest! {

@@ -71,6 +71,8 @@ pub struct Strand<'a> {
     pub round: u32,
     /// Its column in the round.
     pub column: usize,
+    /// Whether it is output that a lossless rule would not have committed there.
+    pub departs: bool,
 }
 
 /// A prompt and the answers to it.
@@ -320,13 +322,15 @@ impl Answer {
                 fate: draft_fate(round, column),
                 round: round.round,
                 column,
+                departs: false,
             }))
             .chain(after.iter().map(|token| strand(token, round.column_of(round.accepted()))))
     }
 }
 
 fn strand(token: &Token, column: usize) -> Strand<'_> {
-    Strand { piece: &token.piece, fate: Fate::Committed(token.provenance), round: token.round, column }
+    let (fate, departs) = (Fate::Committed(token.provenance), token.instead.is_some());
+    Strand { piece: &token.piece, fate, round: token.round, column, departs }
 }
 
 fn draft_fate(round: &Round, index: usize) -> Fate {

@@ -6,9 +6,10 @@
 //! and the engine must be asked. Rows behind a rejection were made from the drafts before them, so
 //! they serve when that rejection is overruled.
 
+mod known;
 mod together;
 
-use crate::protocol::{Outcome, Piece, Prediction, Sampling, TokenId, VerifyRule};
+use crate::protocol::{Outcome, Piece, Prediction, Sampling, TokenId, Verification, VerifyRule};
 use crate::speculate::distribution::Distribution;
 use crate::speculate::draws::SeededDraws;
 use crate::speculate::verify::{Draft, RoundCtx, verifier};
@@ -96,28 +97,31 @@ impl Case<'_> {
             open: None,
             is_lossless: self.rule.is_lossless() && self.wish.overrule.is_none_or(|index| index >= wanted),
         };
+        self.walk(wanted, &mut reply);
+        reply.is_lossless |= self.is_own(&reply.committed, 0..);
+        reply
+    }
+
+    /// Judges one draft after the other.
+    fn walk(&self, wanted: usize, reply: &mut Reply) {
         for index in 0..wanted {
             let Some(draft) = self.draft(index) else {
                 reply.open = Some(format!("draft {} was never made: the drafter must be asked", index + 1));
-                return reply;
+                return;
             };
             match self.ruling(index, &draft) {
                 Err(missing) => {
                     reply.open = Some(missing);
-                    return reply;
+                    return;
                 }
                 Ok(Ruling::Accept) => {
                     reply.judged.push((draft.clone(), Outcome::Accepted));
                     reply.committed.push(draft);
                 }
-                Ok(Ruling::Reject(next)) => {
-                    self.reject(index, draft, next, &mut reply);
-                    return reply;
-                }
+                Ok(Ruling::Reject(next)) => return self.reject(index, draft, next, reply),
             }
         }
-        self.bonus(wanted, &mut reply);
-        reply
+        self.bonus(wanted, reply);
     }
 
     /// Ends the round at a rejected draft.
@@ -142,7 +146,10 @@ impl Case<'_> {
         }
         match self.own(index) {
             Some(token) => reply.committed.push(self.piece(index, token)),
-            None => reply.open = Some("the bonus token is drawn from more than was recorded".to_owned()),
+            None => {
+                let says = || "the bonus token is drawn from more than was recorded".to_owned();
+                reply.open = Some(self.undrawable().unwrap_or_else(says));
+            }
         }
     }
 
@@ -202,21 +209,30 @@ impl Case<'_> {
             return Ok(ruling);
         }
         let row = self.round.rows.get(index).ok_or("the target has not scored this place")?;
-        if self.decides(row, Some(draft)) && self.knows_q(index, draft) {
-            let verdict = self.judge(index, &[self.drawn(index, draft)], row);
+        let told = self.by_number(index, draft, row);
+        let whole = || {
+            let knows = self.decides(row, Some(draft)) && self.knows_q(index, draft);
+            knows.then(|| self.judge(index, &[self.drawn(index, draft)], row))
+        };
+        if let Some(verdict) = told.or_else(whole) {
             return Ok(match verdict.judgements.first().map(|judgement| judgement.outcome) {
                 Some(Outcome::Accepted) => Ruling::Accept,
                 _ => Ruling::Reject(Some(verdict.next)),
             });
         }
-        self.by_ratio(index, draft)
-            .ok_or_else(|| format!("place {} was recorded with its best {} candidates only", index + 1, row.top.len()))
+        let count = row.top.len();
+        let cut = || format!("place {} was recorded with its best {count} candidates only", index + 1);
+        self.by_ratio(index, draft).ok_or_else(|| self.undrawable().unwrap_or_else(cut))
     }
 
     /// Whether a row holds all that the rule looks at, be the drafts judged together or one by one.
     fn has(&self, row: &Prediction, draft: Option<&Piece>) -> bool {
         let same_temperature = self.sampling.temperature == self.round.sampling.temperature;
-        if self.sampling.is_greedy() { self.decides(row, draft) } else { same_temperature && row.tail <= WHOLE }
+        if self.sampling.is_greedy() {
+            self.decides(row, draft)
+        } else {
+            same_temperature && row.tail <= WHOLE && !self.is_digest()
+        }
     }
 
     /// Whether a row holds all that the rule looks at when it judges one draft after the other.
@@ -225,7 +241,7 @@ impl Case<'_> {
         let is_whole = same_temperature && row.tail <= WHOLE;
         let is_listed = draft.is_none_or(|draft| row.find(draft.id).is_some());
         match self.rule {
-            _ if !self.sampling.is_greedy() => is_whole && self.rule != VerifyRule::Block,
+            _ if !self.sampling.is_greedy() => is_whole && self.rule != VerifyRule::Block && !self.is_digest(),
             VerifyRule::Exact | VerifyRule::Rejection | VerifyRule::Block => true,
             // the target's own token is the most probable one, whoever judges drafts
             _ if draft.is_none() => true,
@@ -297,11 +313,11 @@ impl Case<'_> {
         self.decides(row, None).then(|| self.judge(index, &[], row).next)
     }
 
-    fn judge(&self, index: usize, drafts: &[Draft], row: &Prediction) -> crate::protocol::Verification {
+    fn judge(&self, index: usize, drafts: &[Draft], row: &Prediction) -> Verification {
         self.judge_by(index, drafts, &distribution(row))
     }
 
-    fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> crate::protocol::Verification {
+    fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> Verification {
         let ctx = RoundCtx {
             round: self.round.round,
             position: self.round.base_len as usize + 1 + index,

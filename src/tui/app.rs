@@ -4,11 +4,12 @@
 //! another one put in its place) without losing the user's place; indices into a session are
 //! checked wherever they are used. Changing it is `update`, showing it is `view`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::protocol::{Lane, Settings};
 use crate::session::{Place, Round, Session, Timeline};
 
+use super::action::Action;
 use super::editor::Editor;
 use super::entry::Entry;
 use super::filter::Filter;
@@ -107,6 +108,8 @@ pub struct App {
     pub(super) conversations: Vec<usize>,
     /// Numbers of branches that were returned from.
     pub(super) abandoned: HashSet<u32>,
+    /// What a branch set, by the index of its turn: the settings before, and those it was given.
+    pub(super) lent: HashMap<usize, (Settings, Settings)>,
     pub(super) lesson: super::lesson::Study,
     /// The source's own run, while a lesson's recording is on show in its place, and what of this state
     /// goes with it.
@@ -163,6 +166,7 @@ impl App {
             holds: false,
             conversations: vec![0],
             abandoned: HashSet::new(),
+            lent: HashMap::new(),
             lesson: super::lesson::Study::default(),
             aside: None,
             aside_places: Default::default(),
@@ -307,6 +311,12 @@ impl App {
 
     pub(super) fn await_answer(&mut self, session: &Session, text: String) {
         self.awaiting = Some(Awaiting { text, turns: session.turns().len(), notices: session.notices_seen() });
+    }
+
+    /// The key of an action, as hints name it: one that works where the user types, if there is one.
+    pub(super) fn key(&self, action: Action) -> String {
+        let typing = if self.is_typing() { self.keymap.binding(Context::Prompt, action) } else { None };
+        self.keymap.label(typing.map_or(Context::Browse, |_| Context::Prompt), action)
     }
 
     /// Settings as the user wants them: as they are, or as asked for and not yet in force.

@@ -170,6 +170,8 @@ impl Compared {
             Action::Down => (top + 1).min(last),
             Action::PageUp => top.saturating_sub(page),
             Action::PageDown => (top + page).min(last),
+            Action::Top => 0,
+            Action::Follow => last,
             _ => top,
         };
         self.app.overlay = Some(Overlay::Help(top));

@@ -3,7 +3,7 @@
 //! Invariant: a paste only ever inserts (its line breaks are lines, never a send), and no control
 //! character gets in. When to send is `update.rs`, how the box looks is `view/prompt.rs`.
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_textarea::{TextArea, WrapMode};
 
 use super::theme::{Role, Theme};
@@ -36,6 +36,15 @@ fn blank(lines: Vec<String>) -> TextArea<'static> {
 const PROMPT: &str = "Type a prompt and press Enter";
 const DRAFT: &str = "Type what comes next (a space first for a new word), Enter hands it in";
 
+/// Keys of the editor itself, which no binding names, and what they do.
+pub(super) const KEYS: &[(&str, &str)] = &[
+    ("Ctrl+W", "Delete the word before the cursor"),
+    ("Ctrl+U", "Delete to the start of the line"),
+    ("Ctrl+K", "Delete to the end of the line"),
+    ("Ctrl+A Ctrl+E", "Go to the start, to the end of the line"),
+    ("Ctrl+_ Ctrl+R", "Undo, redo"),
+];
+
 impl Editor {
     /// For rendering.
     pub(super) fn area(&self) -> &TextArea<'static> {
@@ -55,9 +64,16 @@ impl Editor {
         self.is_empty() || self.recalled.is_some()
     }
 
-    /// Edits with a key that no binding took.
+    /// Edits with a key that no binding took; Ctrl+U and Ctrl+_ as in a shell.
     pub(super) fn input(&mut self, key: KeyEvent) {
-        if self.area.input(key) {
+        let is_control = key.modifiers == KeyModifiers::CONTROL;
+        let changed = match key.code {
+            KeyCode::Char('u') if is_control => self.area.delete_line_by_head(),
+            // how terminals report Ctrl+_ differs
+            KeyCode::Char('_' | '/' | '7') if is_control => self.area.undo(),
+            _ => self.area.input(key),
+        };
+        if changed {
             self.recalled = None;
         }
     }
@@ -134,5 +150,25 @@ impl Editor {
         self.area.set_cursor_line_style(theme[Role::Text]);
         self.area.set_placeholder_style(theme[Role::TextDim]);
         self.look = Some(theme.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_edit_as_in_a_shell() {
+        let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+        let mut editor = Editor::default();
+        editor.paste("first\nsecond line");
+        editor.input(control('w'));
+        assert_eq!(editor.text(), "first\nsecond ");
+        editor.input(control('u'));
+        assert_eq!(editor.text(), "first\n");
+        editor.input(control('7'));
+        assert_eq!(editor.text(), "first\nsecond ");
+        editor.input(control('r'));
+        assert_eq!(editor.text(), "first\n");
     }
 }

@@ -1,7 +1,8 @@
 //! How a token's fate looks: one style role and one mark each.
 //!
 //! Invariant: no two fates share both mark and style, so that the transcript reads in monochrome
-//! and on a terminal that ignores strike-through. What the fates mean is the session's business.
+//! and on a terminal that ignores strike-through; a draft accepted against the target's own choice has
+//! a mark of its own. What the fates mean is the session's business.
 
 use crate::session::{Fate, Provenance};
 
@@ -15,6 +16,13 @@ pub(super) const LEGEND: &[(Fate, [&str; 3])] = &[
     (Fate::Rejected, ["rejected", "reject.", "rej"]),
     (Fate::NotReached, ["not reached", "not reached", "n.r."]),
 ];
+
+/// The mark of an accepted draft that the target would not have picked: only a rule that is not lossless
+/// accepts one.
+pub(super) const DEPARTED: &str = "≠";
+
+/// Name of that mark in the legends, long and short.
+pub(super) const DEPARTED_NAMES: [&str; 2] = ["accepted, not the target's own", "not its own"];
 
 /// The style of a fate.
 pub(super) const fn role(fate: Fate) -> Role {
@@ -75,6 +83,7 @@ mod tests {
                 let look = |fate: Fate| (mark(fate), theme[role(fate)].add_modifier);
                 assert_ne!(look(*a), look(*b), "{a:?} {b:?}");
             }
+            assert_ne!(mark(*a), DEPARTED);
         }
     }
 }

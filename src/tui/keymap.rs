@@ -327,6 +327,13 @@ impl Keymap {
         of(context).or_else(|| of(Context::Global))
     }
 
+    /// The first key of an action as seen from a context; where it has none, how the list of actions names it.
+    #[must_use]
+    pub fn label(&self, context: Context, action: Action) -> String {
+        let key = self.binding(context, action).and_then(|binding| binding.on.first());
+        key.map_or_else(|| format!("'{}'", action.name().replace('_', " ")), Chord::label)
+    }
+
     /// The table as Markdown, for the README.
     #[must_use]
     pub fn to_markdown(&self) -> String {

@@ -45,6 +45,8 @@ roles! {
     TokenKept = "token.kept",
     /// Accepted draft.
     TokenAccepted = "token.accepted",
+    /// Accepted draft that the target would not have picked.
+    TokenDeparted = "token.accepted.departed",
     /// The target's token in place of a rejected draft.
     TokenRecovered = "token.recovered",
     /// The target's token after all drafts.

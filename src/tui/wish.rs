@@ -91,11 +91,21 @@ impl Wishes {
         }
     }
 
+    /// k: where the drafter had less to offer than it was asked for, both.
+    fn draft_len(&self, round: &Round) -> String {
+        let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
+        match self.wish.draft_len {
+            Some(k) => k.to_string(),
+            None if drafts < asked && !round.is_tree() => format!("{drafts} ({asked} asked for)"),
+            None => drafts.to_string(),
+        }
+    }
+
     /// Name and value of a row.
     pub(super) fn shown(&self, row: Row, round: &Round) -> (&'static str, String) {
         let place = |place: Option<usize>| place.map_or_else(|| "–".to_owned(), |at| format!("{}", at + 1));
         match row {
-            Row::DraftLen => ("k", self.wish.draft_len.unwrap_or(round.drafts.len()).to_string()),
+            Row::DraftLen => ("k", self.draft_len(round)),
             Row::Rule => ("rule", self.wish.rule.unwrap_or(round.rule).to_string()),
             Row::Temperature => {
                 ("temperature", format!("{:.1}", self.wish.temperature.unwrap_or(round.sampling.temperature)))

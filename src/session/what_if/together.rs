@@ -35,6 +35,9 @@ pub(super) fn together(case: &Case) -> Reply {
 /// What the record lacks.
 fn missing(case: &Case) -> Option<String> {
     let round = case.round;
+    if let Some(says) = case.undrawable() {
+        return Some(says);
+    }
     if let Some((index, _)) = &case.wish.replace {
         return Some(format!("with another draft at place {} the target has to read again", index + 1));
     }
@@ -148,7 +151,7 @@ fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification
 
 fn tell(case: &Case, verdict: &Verification, reply: &mut Reply) {
     let drafts = &case.round.drafts;
-    let mut row = 0;
+    let mut rows = vec![0];
     for (index, (cell, judgement)) in drafts.iter().zip(&verdict.judgements).enumerate() {
         if !is_made(case, index) {
             continue;
@@ -156,15 +159,16 @@ fn tell(case: &Case, verdict: &Verification, reply: &mut Reply) {
         reply.judged.push((cell.piece.clone(), judgement.outcome));
         if judgement.outcome == Outcome::Accepted {
             reply.committed.push(cell.piece.clone());
-            row = index + 1;
+            rows.push(index + 1);
         }
     }
     if verdict.next == TokenId(u32::MAX) {
         reply.open = Some("the token in its place is drawn from more than was recorded".to_owned());
         return;
     }
-    let next: Piece = case.piece(row, verdict.next);
+    let next: Piece = case.piece(rows.last().copied().unwrap_or(0), verdict.next);
     reply.committed.push(next);
+    reply.is_lossless |= case.is_own(&reply.committed, rows);
 }
 
 #[cfg(test)]

@@ -181,6 +181,33 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
 }
 
 #[test]
+fn a_draft_that_the_target_would_not_have_picked_is_marked() {
+    let mut script = first_turn();
+    for event in &mut script.events {
+        if let EventKind::Verified { round: 2, verdict } = &mut event.kind
+            && event.lane == Lane::Speculative
+        {
+            let instead = crate::session::fixture::piece(" not").id;
+            verdict.departures = vec![crate::protocol::Departure { index: 1, instead }];
+            verdict.lossless = false;
+        }
+    }
+    let mut stage = browse(&script);
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("is ≠blue") && screen.contains("≠not its own"), "{screen}");
+    for _ in 0..5 {
+        stage.press("<S-Left>");
+    }
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("≠ accepted") && screen.contains("·not 0."), "its own token with p: {screen}");
+    stage.press("2");
+    assert!(stage.screen(120, 40).contains("≠·blue"));
+    stage.press("?<End>");
+    assert!(stage.screen(120, 40).contains("≠  accepted, not the target's own"));
+    assert!(!browse(&first_turn()).screen(120, 40).contains('≠'), "none, no mark");
+}
+
+#[test]
 fn formats_are_chosen_and_asked_of_the_caller() {
     let formats = [("html", "a page"), ("csv", "a table")].map(|(name, about)| (name.to_owned(), about.to_owned()));
     fn write(_: usize, _: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {

@@ -199,3 +199,18 @@ fn a_click_on_the_line_goes_to_that_time() {
     );
     assert!(matches!(commands[..], [.., Command::SkipTo { .. }]), "{commands:?}");
 }
+
+#[test]
+fn a_recording_is_judged_again_and_not_asked() {
+    let mut stage = recorded(70);
+    stage.press("w<Right><Right>");
+    let screen = stage.screen(80, 24);
+    assert!(
+        screen.contains("What if") && !screen.contains("Enter asks") && !screen.contains("Enter goes on"),
+        "{screen}"
+    );
+    stage.press("<Enter>");
+    assert!(stage.app.overlay.is_some(), "what was wished for stays");
+    assert!(stage.screen(80, 24).contains("it cannot be asked"));
+    assert!(stage.sent.is_empty());
+}

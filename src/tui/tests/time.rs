@@ -176,6 +176,48 @@ fn what_if_asks_the_engine_to_go_on_as_wished() {
 }
 
 #[test]
+fn what_was_set_for_a_what_if_is_set_back_on_return() {
+    let mut stage = browse(&first_turn());
+    let own = *stage.time.live().settings();
+    stage.press("w<Down><Right><Enter>");
+    assert!(stage.sent.contains(&Command::SetRule { rule: VerifyRule::Rejection }), "{:?}", stage.sent);
+    let settings = crate::protocol::Settings { rule: VerifyRule::Rejection, ..own };
+    stage.apply(EventKind::SettingsChanged { settings });
+    let branch = Some(crate::protocol::Branch { turn: 1, kept: 3, forced: false });
+    stage.apply(EventKind::Prompted { turn: 2, text: "again".to_owned(), branch });
+    stage.sent.clear();
+    stage.press("u");
+    assert_eq!(stage.sent.first(), Some(&Command::Stop), "the branch is under way");
+    assert!(stage.sent.contains(&Command::SetRule { rule: own.rule }), "{:?}", stage.sent);
+    stage.sent.clear();
+    stage.press("u");
+    assert!(stage.sent.is_empty(), "there is nothing more to return from");
+}
+
+#[test]
+fn what_the_panel_shows_is_what_is_asked_for() {
+    let mut stage = browse(&first_turn());
+    let own = *stage.time.live().settings();
+    let mut settings = crate::protocol::Settings { rule: VerifyRule::Typical, draft_len: 6, ..own };
+    settings.sampling.temperature = 0.7;
+    stage.apply(EventKind::SettingsChanged { settings });
+    stage.press("w<Down><Down><Down><Right><Enter>");
+    let wanted = [
+        Command::SetDraftLen { draft_len: 3 },
+        Command::SetRule { rule: own.rule },
+        Command::SetSampling { sampling: own.sampling },
+    ];
+    assert_eq!(stage.sent[..3], wanted, "as in the round, not as the run is set now");
+}
+
+#[test]
+fn leaving_where_there_is_nothing_to_leave_does_nothing() {
+    let mut stage = browse(&first_turn());
+    stage.press("2<Esc><Esc>");
+    assert_eq!((stage.app.page, stage.app.is_typing()), (Page::Rounds, false));
+}
+
+#[test]
 fn a_draft_of_the_user_is_judged() {
     let mut stage = browse(&first_turn());
     for _ in 0..6 {
@@ -426,7 +468,7 @@ fn a_recording_can_be_looked_at_but_not_changed() {
     stage.press("w<Right><Enter>");
     assert!(stage.screen(80, 24).contains("this is a recording"));
     assert!(stage.sent.is_empty());
-    stage.press("<");
+    stage.press("<Esc><");
     assert!(stage.time.is_past());
 }
 

@@ -1,8 +1,6 @@
 //! Keys in the lessons.
 
-use crate::protocol::{
-    Capabilities, Command, DraftLenMode, EventKind, Lane, Message, Outcome, Prompt, Rival, Settings, Speaker,
-};
+use crate::protocol::{Capabilities, Command, DraftLenMode, EventKind, Lane, Message, Outcome, Prompt, Rival, Speaker};
 use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, RoundAt, round_at, rounds};
@@ -104,7 +102,12 @@ fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
     let left = std::mem::replace(&mut app.lesson, Study { choice, ..Study::default() });
     app.end_recording(time);
     let mut commands = if left.holds { release(app, time) } else { Vec::new() };
-    commands.extend(give_back(app, time.live(), &left));
+    if let Some(lent) = left.lent
+        && let Some(back) = settings::give_back(app, time.live(), lent)
+    {
+        app.toast = Some("the settings from before the lesson are back".to_owned());
+        commands.extend(back);
+    }
     commands
 }
 
@@ -119,47 +122,6 @@ fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
         return vec![Command::Resume];
     }
     Vec::new()
-}
-
-/// Sets back what a lesson set, unless somebody has set something since.
-fn give_back(app: &mut App, live: &Session, left: &Study) -> Vec<Command> {
-    let now = app.settings(live);
-    match left.lent {
-        Some((before, lent)) if owned(&now) == owned(&lent) && owned(&now) != owned(&before) => {
-            let wanted = Settings {
-                draft_len: before.draft_len,
-                draft_len_mode: before.draft_len_mode,
-                rule: before.rule,
-                sampling: before.sampling,
-                rival: before.rival,
-                ..now
-            };
-            settings::want(app, live, wanted);
-            app.toast = Some("the settings from before the lesson are back".to_owned());
-            set(&wanted)
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// What a run of a lesson sets.
-fn owned(settings: &Settings) -> impl PartialEq + use<> {
-    let Settings { draft_len, draft_len_mode, rule, sampling, rival, .. } = *settings;
-    (draft_len, draft_len_mode, rule, sampling, rival)
-}
-
-/// The commands for that.
-fn set(settings: &Settings) -> Vec<Command> {
-    let draft_len = match settings.draft_len_mode {
-        DraftLenMode::Fixed => Command::SetDraftLen { draft_len: settings.draft_len },
-        DraftLenMode::Auto => Command::SetAutoDraftLen,
-    };
-    vec![
-        draft_len,
-        Command::SetRule { rule: settings.rule },
-        Command::SetSampling { sampling: settings.sampling },
-        Command::SetRival { rival: settings.rival },
-    ]
 }
 
 /// The right choice of a step, from 0.
@@ -216,10 +178,13 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     recording.go(recording.start());
     app.show_recording(time, recording);
     app.plays = !run.hold;
+    let key = |action| app.key(action);
     app.toast = Some(if run.hold {
-        "a recording of the real engine: . goes on by a phase, < goes back".to_owned()
+        let (on, back) = (key(Action::StepPhase), key(Action::BackRound));
+        format!("a recording of the real engine: {on} goes on by a phase, {back} goes back")
     } else {
-        "a recording of the real engine plays; Space holds it, End skips to its end".to_owned()
+        let (hold, end) = (key(Action::PauseResume), key(Action::Follow));
+        format!("a recording of the real engine plays; {hold} holds it, {end} skips to its end")
     });
 }
 
@@ -231,7 +196,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
         return Vec::new();
     }
     if let Some(refusal) = cannot_send(app, time.live()) {
-        app.toast = Some(refusal.to_owned());
+        app.toast = Some(refusal);
         app.lesson.is_revealed = false;
         return Vec::new();
     }
@@ -250,7 +215,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     app.await_answer(time.live(), run.prompt.clone());
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if app.options.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
-    let mut commands = set(&wanted);
+    let mut commands = settings::set(&wanted);
     if run.hold {
         app.plays = false;
         commands.push(Command::Pause);

@@ -32,7 +32,6 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::Zoom => app.is_zoomed = !app.is_zoomed && !app.is_typing(),
         Action::EditPrompt => edit_prompt(app),
         Action::NewConversation => new_conversation(app, session),
-        Action::ReturnBranch => return_branch(app, session),
         Action::NextFilter => app.filter = app.filter.next(),
         Action::ToggleDiscarded => app.hides_discarded = !app.hides_discarded,
         Action::NextTheme => {
@@ -58,7 +57,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         Action::Settings => Overlay::Settings(0),
         Action::Versus => Overlay::Versus(0),
         Action::Export if app.options.export.is_none() => {
-            app.toast = Some("this session cannot be exported from here; s saves it".to_owned());
+            app.toast = Some(format!("this session cannot be exported from here; {} saves it", app.key(Action::Save)));
             return true;
         }
         Action::Export => Overlay::Export(0),
@@ -160,14 +159,12 @@ fn leave(app: &mut App, session: &Session) {
         app.pane = app.page.home();
     } else if app.selected.is_some() || app.cell.is_some() {
         follow_live(app);
-    } else if !app.is_recording {
-        edit_prompt(app);
     }
 }
 
 fn new_conversation(app: &mut App, session: &Session) {
     if app.is_busy(session) {
-        app.toast = Some("still answering: Ctrl+C stops it".to_owned());
+        app.toast = Some(super::still_answering(app));
         return;
     }
     let start = session.turns().len();
@@ -177,18 +174,6 @@ fn new_conversation(app: &mut App, session: &Session) {
     follow_live(app);
     edit_prompt(app);
     app.toast = Some("new conversation".to_owned());
-}
-
-/// The branch on show is no longer part of the conversation.
-fn return_branch(app: &mut App, session: &Session) {
-    let branch = session.turns().iter().rev().find(|t| t.branch.is_some() && !app.abandoned.contains(&t.number));
-    let Some(branch) = branch else {
-        app.toast = Some("there is no branch to return from; g makes one".to_owned());
-        return;
-    };
-    app.abandoned.insert(branch.number);
-    let left = branch.branch.map_or(0, |b| b.turn);
-    app.toast = Some(format!("the conversation goes on from turn {left} again"));
 }
 
 pub(super) fn follow_live(app: &mut App) {

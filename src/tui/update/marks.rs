@@ -87,7 +87,8 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
 }
 
 fn none(app: &mut App) -> Vec<Command> {
-    app.toast = Some("there is no bookmark or note before; m and a make them".to_owned());
+    let (mark, note) = (app.key(Action::Bookmark), app.key(Action::Note));
+    app.toast = Some(format!("there is no bookmark or note before; {mark} and {note} make them"));
     Vec::new()
 }
 

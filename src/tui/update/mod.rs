@@ -83,6 +83,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::ToggleLossless => settings::hold_against(app, time),
         Action::ToggleSplit => toggle_split(app, time.live()),
         Action::ContinueHere => time::continue_here(app, time),
+        Action::ReturnBranch => time::return_branch(app, time),
         Action::Bookmark | Action::Note | Action::MarkPrevious | Action::MarkNext => marks::update(app, time, action),
         Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
         Action::RejectNext if seek::is_behind_all(app, time) => seek::reject(app, time),
@@ -151,14 +152,18 @@ fn refusal(session: &Session) -> Option<&'static str> {
 }
 
 /// Why a prompt cannot be sent now.
-fn cannot_send(app: &App, session: &Session) -> Option<&'static str> {
+fn cannot_send(app: &App, session: &Session) -> Option<String> {
     if app.is_busy(session) {
-        Some("still answering: Ctrl+C stops it")
+        Some(still_answering(app))
     } else if session.failure().is_some() || app.lost.is_some() {
-        Some("the engine has stopped; quit and start again")
+        Some("the engine has stopped; quit and start again".to_owned())
     } else {
-        refusal(session)
+        refusal(session).map(str::to_owned)
     }
+}
+
+fn still_answering(app: &App) -> String {
+    format!("still answering: {} stops it", app.key(Action::StopOrQuit))
 }
 
 fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
@@ -170,7 +175,7 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         return Vec::new();
     }
     if let Some(refusal) = cannot_send(app, time.live()) {
-        app.toast = Some(refusal.to_owned());
+        app.toast = Some(refusal);
         return Vec::new();
     }
     time.follow();
@@ -223,7 +228,7 @@ fn stop_or_quit(app: &mut App, session: &Session) -> Vec<Command> {
     if app.is_busy(session) && can_stop && !app.stop_sent {
         app.stop_sent = true;
         app.plays = false;
-        app.toast = Some("stopping after this round; Ctrl+C again quits".to_owned());
+        app.toast = Some(format!("stopping after this round; {} again quits", app.key(Action::StopOrQuit)));
         return vec![Command::Stop];
     }
     quit(app)

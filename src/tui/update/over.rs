@@ -2,7 +2,7 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Again, Command, Lane, Piece, Prompt, TokenId};
+use crate::protocol::{Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId};
 use crate::session::{Round, Session, Timeline, Wish, what_if};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay, RoundAt, round_at};
@@ -12,7 +12,7 @@ use crate::tui::knob::Knob;
 use crate::tui::search;
 use crate::tui::wish::{Row, Wishes};
 
-use super::{look, marks, seek, settings, time};
+use super::{can_generate, look, marks, seek, settings, time};
 
 /// What became of an action.
 pub(super) enum Done {
@@ -103,6 +103,8 @@ fn help(app: &mut App, top: usize, action: Action) -> Done {
         Action::Down => (top + 1).min(last),
         Action::PageUp => top.saturating_sub(page),
         Action::PageDown => (top + page).min(last),
+        Action::Top => 0,
+        Action::Follow => last,
         Action::Palette => return Done::Run(action),
         _ => return below(app, Overlay::Help(top), action),
     };
@@ -203,7 +205,10 @@ fn wish(app: &mut App, time: &mut Timeline, mut wishes: Box<Wishes>, action: Act
         Action::Down => wishes.row = (wishes.row + 1).min(Row::ALL.len() - 1),
         Action::Left => wishes.turn(round, false),
         Action::Right => wishes.turn(round, true),
-        Action::Confirm => return Done::Yes(ask_engine(app, time, &wishes)),
+        Action::Confirm if can_generate(time.live()) => return Done::Yes(ask_engine(app, time, &wishes)),
+        Action::Confirm => {
+            app.toast = Some("this is a recording: it is judged again here, it cannot be asked".to_owned())
+        }
         _ => return below(app, Overlay::WhatIf(wishes), action),
     }
     keep(app, Overlay::WhatIf(wishes))
@@ -217,11 +222,14 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
         return Vec::new();
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
+    let wanted = round_at(time.shown(), wishes.at)
+        .map(|round| wished_settings(round, &wishes.wish(), app.settings(time.live())));
     let sent = time::branch(app, time, prompt);
-    if sent.is_empty() {
+    let Some(wanted) = wanted.filter(|_| !sent.is_empty()) else {
         return sent; // refused: nothing is asked for
-    }
-    let mut commands = changed_settings(app, time.live(), wishes);
+    };
+    let index = time.live().turns().len();
+    let mut commands = changed_settings(app, time.live(), (wanted, index));
     let generate = sent.len() - 1;
     commands.splice(0..0, sent[..generate].iter().cloned());
     commands.extend_from_slice(&sent[generate..]);
@@ -229,7 +237,8 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
         // the reply is that one round
         commands.push(Command::StepRound);
         app.plays = false;
-        app.toast = Some("the engine was asked: this round is its reply; Space goes on, u returns".to_owned());
+        let (on, back) = (app.key(Action::PauseResume), app.key(Action::ReturnBranch));
+        app.toast = Some(format!("the engine was asked: this round is its reply; {on} goes on, {back} returns"));
     }
     commands
 }
@@ -280,24 +289,39 @@ fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<Prompt> {
     Some(conversation::branch(&Point { kept, added, forced: !reply.is_lossless, ..Point::of(turn) }))
 }
 
-fn changed_settings(app: &mut App, live: &Session, wishes: &Wishes) -> Vec<Command> {
-    let wish = wishes.wish();
-    let mut settings = app.settings(live);
+/// The settings that the panel shows, where the run has others; they hold until one returns from the branch.
+fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, usize)) -> Vec<Command> {
+    let before = app.settings(live);
     let mut commands = Vec::new();
-    if let Some(draft_len) = wish.draft_len {
-        settings.draft_len = draft_len.min(crate::protocol::MAX_DRAFT_LEN.into()) as u8;
-        commands.push(Command::SetDraftLen { draft_len: settings.draft_len });
+    if (wanted.draft_len, wanted.draft_len_mode) != (before.draft_len, before.draft_len_mode) {
+        commands.push(Command::SetDraftLen { draft_len: wanted.draft_len });
     }
-    if let Some(rule) = wish.rule {
-        settings.rule = rule;
-        commands.push(Command::SetRule { rule });
+    if wanted.rule != before.rule {
+        commands.push(Command::SetRule { rule: wanted.rule });
     }
-    if let Some(temperature) = wish.temperature {
-        settings.sampling.temperature = temperature;
-        commands.push(Command::SetSampling { sampling: settings.sampling });
+    if wanted.sampling != before.sampling {
+        commands.push(Command::SetSampling { sampling: wanted.sampling });
     }
     if !commands.is_empty() {
-        settings::want(app, live, settings);
+        settings::want(app, live, wanted);
+        app.lent.insert(index, (before, wanted));
     }
     commands
+}
+
+/// What was wished for; the rest as it was in the round. Where the engine chooses k, or drafts form a tree, the
+/// round has no k that could be asked for.
+fn wished_settings(round: &Round, wish: &Wish, mut settings: Settings) -> Settings {
+    let own = Some(usize::from(round.draft_len));
+    let has_own = round.round > 0 && !round.is_tree() && settings.draft_len_mode == DraftLenMode::Fixed;
+    if let Some(draft_len) = wish.draft_len.or(own.filter(|_| has_own)) {
+        settings.draft_len = draft_len.min(MAX_DRAFT_LEN.into()) as u8;
+        settings.draft_len_mode = DraftLenMode::Fixed;
+    }
+    settings.rule = wish.rule.unwrap_or(round.rule);
+    settings.sampling = round.sampling;
+    if let Some(temperature) = wish.temperature {
+        settings.sampling.temperature = temperature;
+    }
+    settings
 }

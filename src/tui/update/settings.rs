@@ -1,6 +1,6 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::protocol::{Baseline, Command, DrafterKind, Lane, Rival, Settings};
+use crate::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
 use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::App;
@@ -51,9 +51,9 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let when = match again {
         Some(prompt) => {
             commands.extend(super::time::branch(app, time, prompt));
-            "the newest prompt is answered again; u returns"
+            format!("the newest prompt is answered again; {} returns", app.key(Action::ReturnBranch))
         }
-        None => "from the next prompt on",
+        None => "from the next prompt on".to_owned(),
     };
     app.toast = Some(format!("{own} ({}) against {other} ({}): {when}", own.label(), other.label()));
     commands
@@ -114,4 +114,43 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
     want(app, session, settings);
     app.toast = Some("plain decoding runs beside the next turns, to their end".to_owned());
     vec![Command::SetBaseline { baseline: Baseline::Race }]
+}
+
+/// Sets back what was set for a while (the settings before, and those then), unless somebody has set something
+/// since; none where there is nothing to set back.
+pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings)) -> Option<Vec<Command>> {
+    let (now, (before, lent)) = (app.settings(live), lent);
+    if owned(&now) != owned(&lent) || owned(&now) == owned(&before) {
+        return None;
+    }
+    let wanted = Settings {
+        draft_len: before.draft_len,
+        draft_len_mode: before.draft_len_mode,
+        rule: before.rule,
+        sampling: before.sampling,
+        rival: before.rival,
+        ..now
+    };
+    want(app, live, wanted);
+    Some(set(&wanted))
+}
+
+/// What a lesson or a branch sets.
+fn owned(settings: &Settings) -> impl PartialEq + use<> {
+    let Settings { draft_len, draft_len_mode, rule, sampling, rival, .. } = *settings;
+    (draft_len, draft_len_mode, rule, sampling, rival)
+}
+
+/// The commands for that.
+pub(super) fn set(settings: &Settings) -> Vec<Command> {
+    let draft_len = match settings.draft_len_mode {
+        DraftLenMode::Fixed => Command::SetDraftLen { draft_len: settings.draft_len },
+        DraftLenMode::Auto => Command::SetAutoDraftLen,
+    };
+    vec![
+        draft_len,
+        Command::SetRule { rule: settings.rule },
+        Command::SetSampling { sampling: settings.sampling },
+        Command::SetRival { rival: settings.rival },
+    ]
 }

@@ -11,7 +11,7 @@ use crate::tui::action::Action;
 use crate::tui::app::{App, newest_token, round_at, rounds};
 use crate::tui::conversation::{self, Point};
 
-use super::{can_generate, cannot_send, look, watch};
+use super::{can_generate, cannot_send, look, settings, watch};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -65,7 +65,8 @@ fn forward(time: &mut Timeline, stop: Stop) {
 
 fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Command> {
     if app.aside.is_some() {
-        app.toast = Some("this is the end of the lesson's recording; < goes back".to_owned());
+        let back = app.key(Action::BackRound);
+        app.toast = Some(format!("this is the end of the lesson's recording; {back} goes back"));
         return Vec::new();
     }
     if app.is_busy(session) || session.is_paused() || !can_generate(session) {
@@ -202,19 +203,47 @@ fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a
     Some((session.turns().get(at.turn)?, round))
 }
 
+/// The branch on show is no longer part of the conversation: one under way ends, and the settings from before
+/// it hold again.
+pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
+    let turns = time.shown().turns();
+    let found = turns.iter().rposition(|turn| turn.branch.is_some() && !app.abandoned.contains(&turn.number));
+    let Some((index, branch)) = found.map(|index| (index, &turns[index])) else {
+        app.toast = Some(format!("there is no branch to return from; {} makes one", app.key(Action::ContinueHere)));
+        return Vec::new();
+    };
+    app.abandoned.insert(branch.number);
+    let left = branch.branch.map_or(0, |b| b.turn);
+    app.toast = Some(format!("the conversation goes on from turn {left} again"));
+    let live = time.live();
+    let is_under_way = app.is_busy(live) && live.turn().is_some_and(|turn| turn.number == branch.number);
+    let mut commands = Vec::new();
+    if is_under_way && can_generate(live) {
+        app.plays = false;
+        commands.push(Command::Stop);
+    }
+    if app.aside.is_none()
+        && let Some(lent) = app.lent.remove(&index)
+    {
+        commands.extend(settings::give_back(app, live, lent).unwrap_or_default());
+    }
+    commands
+}
+
 /// Sends a branch, unless nothing can be sent.
 pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: crate::protocol::Prompt) -> Vec<Command> {
     // an answer that is held can be left: it stops where it is
     let live = time.live();
     let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
     if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {
-        app.toast = Some(refusal.to_owned());
+        app.toast = Some(refusal);
         return Vec::new();
     }
     time.follow();
     watch(app, time.live());
     app.await_answer(time.live(), prompt.typed().to_owned());
-    app.toast = Some("a branch: the answer goes on from here; u returns".to_owned());
+    let back = app.key(Action::ReturnBranch);
+    app.toast = Some(format!("a branch: the answer goes on from here; {back} returns"));
     let generate = Command::Generate { prompt };
     if stops { vec![Command::Stop, generate] } else { vec![generate] }
 }

@@ -3,17 +3,18 @@
 //! Invariant: a difference is called an alarm only where the rules promise the same text.
 
 use ratatui::text::Line;
+use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::{Lane, VerifyRule};
 use crate::tui::theme::Role;
 
 use super::Screen;
 
-/// How far both lanes wrote the same, live.
-pub(super) fn meter(screen: Screen, beside: Lane) -> Option<Line<'static>> {
+/// How far both lanes wrote the same, live: where there is no room for the reason, the number alone.
+pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement_with(beside)?;
     let count = agreement.identical;
-    let (text, role) = match (agreement.divergence, promise(screen, beside)) {
+    let (text, role) = match (&agreement.divergence, promise(screen, beside)) {
         (None, _) => (format!(" identical so far: {count} tokens "), Role::Good),
         (Some(_), Promise::Lossy(rule)) => {
             (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
@@ -22,6 +23,9 @@ pub(super) fn meter(screen: Screen, beside: Lane) -> Option<Line<'static>> {
         (Some(_), Promise::Other) => (format!(" other temperature: differ after {count} tokens "), Role::TextDim),
         (Some(_), Promise::Text) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };
+    let fits = text.width() + 2 <= width.into();
+    let short = if agreement.divergence.is_some() { "differ after" } else { "identical:" };
+    let text = if fits { text } else { format!(" {short} {count} ") };
     Some(Line::styled(text, screen.theme[role]))
 }
 

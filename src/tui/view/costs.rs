@@ -1,6 +1,7 @@
 //! What passes cost in this session: T(m) ÷ T(1), and a drafted token.
 //!
-//! Invariant: T(m) are medians of rounds that happened, and only widths that happened are shown.
+//! Invariant: T(m) are medians of rounds that happened, and only widths that happened are shown; a draft's price
+//! is the one that the account beside it reckons with.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -8,6 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::session::Observed;
+use crate::session::account::Account;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::flow::wrapped;
@@ -32,12 +34,19 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let text = "Rounds with and without drafts are needed: plain decoding runs beside a turn as a probe or a race.";
         lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
     }
-    if let Some((draft, one)) = observed.draft.zip(observed.rows(1)) {
-        let text = format!("a drafted token: {:.2} of T(1)", draft.us / one.us);
-        lines.push(Line::styled(text, screen.theme[Role::Text]));
-    }
+    lines.extend(draft(screen, &observed).map(|text| Line::styled(text, screen.theme[Role::Text])));
     let over = lines.len().saturating_sub(inner.height.into());
     frame.render_widget(Paragraph::new(lines.split_off(over)), inner);
+}
+
+/// The price of a draft: that of the turn on show, which its account names too, else the session's.
+fn draft(screen: Screen, observed: &Observed) -> Option<String> {
+    if let Some(account) = screen.turn().and_then(Account::of_turn) {
+        let one = account.costs.verify_us.first().filter(|us| **us > 0.0)?;
+        return Some(format!("a draft, this turn: {:.2} of T(1)", account.costs.draft_us / one));
+    }
+    let (draft, one) = observed.draft.zip(observed.rows(1))?;
+    Some(format!("a drafted token: {:.2} of T(1)", draft.us / one.us))
 }
 
 /// A bar per width that occurred.

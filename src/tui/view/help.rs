@@ -9,6 +9,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
 use crate::session::{Fate, Provenance};
+use crate::tui::action::Action;
+use crate::tui::editor;
 use crate::tui::fate;
 use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
@@ -37,7 +39,8 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
     ("by position", "accepted ÷ offered at that place of the draft"),
     ("break-even", "the acceptance at which a k is as fast as plain decoding, at the costs measured"),
-    ("T(m)", "time of one target pass over m rows"),
+    ("T(m)", "time of one target pass over m rows; (16) behind it: the median of so many passes"),
+    ("@170", "position in the context, the prompt's tokens included"),
     ("residual", "max(0, p − q), normalised: what a rejected draft is redrawn from"),
     ("the past", "an earlier moment, folded again from the recorded events; the present waits or goes on"),
     ("rival", "the same target with other settings, raced beside on caches and a clock of its own"),
@@ -45,12 +48,17 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("near tie", "the target's two best candidates differ by less than 0.05"),
     ("lossless", "the output follows the target's own distribution, whatever the drafter says"),
     ("· ⏎ ⇥ ␛", "a space, line break, tab, control character in a token"),
+    ("<F0 9F>", "bytes of a token that are only a part of a character"),
 ];
 
 /// Draws the overlay from line `top`; returns the largest line that can be on top.
 pub(super) fn render(screen: Screen, top: usize, area: Rect, frame: &mut Frame) -> usize {
     let area = area.inner(Margin::new(area.width / 16, 1));
+    let key = |action| screen.app.keymap.label(Context::Help, action);
+    let (end, leave) = (key(Action::Follow), key(Action::Leave));
+    let keys = format!(" {end}: marks and words · {leave} closes ");
     let block = screen.panel(" Help ").border_style(screen.theme[Role::PanelFocused]);
+    let block = block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim]));
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
@@ -69,20 +77,38 @@ fn lines(screen: Screen, width: u16) -> Vec<Line<'static>> {
         for binding in screen.app.keymap.of(*context) {
             entry(screen, &binding.keys(), binding.run.describe(), width, &mut lines);
         }
+        if *context == Context::Prompt {
+            for (keys, meaning) in editor::KEYS {
+                entry(screen, keys, meaning, width, &mut lines);
+            }
+        }
         lines.push(Line::default());
     }
     lines.push(headline(screen, "Marks in the answer"));
-    let kept = (Fate::Committed(Provenance::Kept), ["taken over by a branch", "", ""]);
-    for (fate, [name, ..]) in fate::LEGEND.iter().chain([&kept]) {
-        let style = screen.theme[fate::role(*fate)];
-        let sign = Span::styled(fit(fate::sign(*fate), 3), screen.theme[Role::Key]);
-        lines.push(Line::from(vec![sign, Span::styled(*name, style)]));
-    }
+    lines.extend(marks(screen));
     lines.push(Line::default());
     lines.push(headline(screen, "Words and numbers"));
     for (word, meaning) in GLOSSARY {
         entry(screen, word, meaning, width, &mut lines);
     }
+    lines
+}
+
+/// Every mark of a token, as it looks in the answer or in a table.
+fn marks(screen: Screen) -> Vec<Line<'static>> {
+    let line = |sign, name, role| {
+        let sign = Span::styled(fit(sign, 3), screen.theme[Role::Key]);
+        Line::from(vec![sign, Span::styled(name, screen.theme[role])])
+    };
+    let more = [
+        (Fate::Pending, "drafted, not judged yet"),
+        (Fate::Committed(Provenance::Plain), "the first token, or one of a round without drafts (in tables)"),
+        (Fate::Committed(Provenance::Kept), "taken over by a branch (in tables)"),
+    ];
+    let named = fate::LEGEND.iter().map(|(fate, [name, ..])| (*fate, *name));
+    let mut lines: Vec<_> =
+        named.chain(more).map(|(fate, name)| line(fate::sign(fate), name, fate::role(fate))).collect();
+    lines.push(line(fate::DEPARTED, fate::DEPARTED_NAMES[0], Role::TokenDeparted));
     lines
 }
 

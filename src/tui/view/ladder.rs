@@ -11,13 +11,14 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::session::{Round, text};
+use crate::tui::action::Action;
 use crate::tui::app::{RoundAt, round_at, rounds};
 use crate::tui::filter::Filter;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, Seen, Target, round, sign};
+use super::{Screen, Seen, Target, round};
 
 /// Width of the round's number and verdict.
 const LABEL: usize = 9;
@@ -65,11 +66,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     }
     if all.is_empty() {
         let text = if count(screen) == 0 {
-            "No round yet. Send a prompt in Chat: each round becomes a row here."
+            "No round yet. Send a prompt in Chat: each round becomes a row here.".to_owned()
         } else {
-            "No round fits the filter; f takes the next one."
+            format!("No round fits the filter; {} takes the next one.", screen.app.key(Action::NextFilter))
         };
-        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     }
     let rows = (usize::from(inner.height) / ROW).max(1);
@@ -172,13 +173,13 @@ fn draft(screen: Screen, round: &Round, column: usize, width: usize) -> (String,
     match round.drafts.get(column) {
         Some(cell) if round.is_tree() => {
             // its place in the tree matters more here than q, which the round's own panel tells
-            let (role, mark) = sign(round::fate(round, column));
+            let (role, mark) = round::draft_sign(round, column);
             let parent = round.parent(column).map_or(String::new(), |parent| format!("↳{}", parent + 1));
             (format!("{mark}{}{parent} {}", column + 1, text::inline(&cell.piece)), screen.theme[role])
         }
         Some(_) => {
             let (text, style) = round::draft(screen, round, column, width - 2);
-            (format!("{}{text}", sign(round::fate(round, column)).1), style)
+            (format!("{}{text}", round::draft_sign(round, column).1), style)
         }
         None => {
             let (text, style) = round::draft(screen, round, column, width - 2);

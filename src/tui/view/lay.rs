@@ -1,19 +1,22 @@
 //! The lines of the transcript, turn by turn, in stretches of rounds that are laid out once and kept.
 //!
-//! Invariant: a stretch of complete rounds never looks different again, so a frame costs what is new,
-//! not what is old, however long the answer; only the stretch with the selected round, and the last,
-//! are laid out anew. The line that two stretches share is handed on from one to the next.
+//! Invariant: a stretch of complete rounds never looks different again, nor does the last of an answer that
+//! has ended, so a frame costs what is new, not what is old, however long the history; only the stretch with
+//! the selected round, and the last of an answer under way, are laid out anew. The line that two stretches
+//! share is handed on from one to the next; the caption, which other lanes have a say in, is no part of them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Fate, Provenance, Strand, Turn};
+use crate::session::{Answer, Fate, Provenance, Round, Strand, Turn};
+use crate::tui::action::Action;
 use crate::tui::fate;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
@@ -47,7 +50,11 @@ struct Pen {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     turn: usize,
+    /// The turn left, the tokens taken over, and whether the last of them is forced.
+    branch: Option<(u32, u32, bool)>,
     stretch: usize,
+    /// Rounds in it: the last stretch may have fewer.
+    rounds: usize,
     lane: Lane,
     width: u16,
     theme: String,
@@ -111,13 +118,13 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
 impl Work<'_> {
     fn turn(&self, turn: &Turn, laid: &mut Vec<Laid>) {
         let rounds = self.answer.rounds.len();
-        let mut pen = Rc::new(self.begin(turn));
+        let mut pen = None;
         for stretch in 0..rounds.div_ceil(STRETCH).max(1) {
-            let (lines, next) = self.stretch(stretch, &pen);
+            let (lines, next) = self.stretch(stretch, turn, pen.as_ref());
             laid.push(lines);
-            pen = next;
+            pen = Some(next);
         }
-        let mut pen = Rc::unwrap_or_clone(pen);
+        let mut pen = pen.map_or_else(|| self.begin(turn), Rc::unwrap_or_clone);
         pen.flow.push(&pen.joiner.finish(), self.screen.theme[Role::TokenPlain]);
         pen.flow.tag(0, 0);
         caption(self.screen, turn, self.lane, &mut pen.flow);
@@ -136,21 +143,30 @@ impl Work<'_> {
     }
 
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
-    fn stretch(&self, stretch: usize, pen: &Rc<Pen>) -> (Laid, Rc<Pen>) {
+    fn stretch(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> (Laid, Rc<Pen>) {
+        let rounds = &self.answer.rounds;
         let end = (stretch + 1) * STRETCH;
-        let is_whole = self.answer.rounds.get(end - 1).is_some_and(|round| round.is_complete);
+        let is_settled = |round: &Arc<Round>| round.is_complete && !round.is_partial;
+        let is_whole = match rounds.get(end - 1) {
+            Some(last) => is_settled(last),
+            None => self.answer.finished.is_some() && rounds.last().is_none_or(is_settled),
+        };
         // the line under way at its end is part of the next stretch
         let touched = self.selected.map(|round| round.unwrap_or(0) / STRETCH);
         let is_touched = touched.is_some_and(|at| at == stretch || at + 1 == stretch);
+        let lay = || match pen {
+            Some(pen) => self.lay(stretch, (**pen).clone()),
+            None => self.lay(stretch, self.begin(turn)),
+        };
         if !is_whole || is_touched {
-            return self.lay(stretch, pen);
+            return lay();
         }
         let cache = &self.screen.app.transcript.stretches;
-        let key = self.key(stretch);
+        let key = self.key(stretch, turn);
         if let Some(found) = cache.borrow().get(&key) {
             return found.clone();
         }
-        let laid = self.lay(stretch, pen);
+        let laid = lay();
         let mut cache = cache.borrow_mut();
         if cache.len() >= MAX_CACHED {
             cache.clear();
@@ -159,23 +175,23 @@ impl Work<'_> {
         laid
     }
 
-    fn key(&self, stretch: usize) -> Key {
+    fn key(&self, stretch: usize, turn: &Turn) -> Key {
         let app = self.screen.app;
-        let number = self.screen.session.turns().get(self.index).map(|turn| turn.number);
         Key {
             turn: self.index,
+            branch: turn.branch.map(|branch| (branch.turn, branch.kept, branch.forced)),
             stretch,
+            rounds: self.answer.rounds.len().min((stretch + 1) * STRETCH) - stretch * STRETCH,
             lane: self.lane,
             width: self.width,
             theme: self.screen.theme.name.clone(),
             hides_discarded: app.hides_discarded,
             starts_conversation: app.conversations.contains(&self.index),
-            is_abandoned: number.is_some_and(|number| app.abandoned.contains(&number)),
+            is_abandoned: app.abandoned.contains(&turn.number),
         }
     }
 
-    fn lay(&self, stretch: usize, pen: &Rc<Pen>) -> (Laid, Rc<Pen>) {
-        let mut pen = (**pen).clone();
+    fn lay(&self, stretch: usize, mut pen: Pen) -> (Laid, Rc<Pen>) {
         let number = self.selected.and_then(|at| match at {
             Some(at) => self.answer.rounds.get(at).map(|round| round.round),
             None => Some(PREFILL),
@@ -194,7 +210,8 @@ impl Work<'_> {
 
     fn strand(&self, strand: Strand, is_selected: bool, pen: &mut Pen) {
         let screen = self.screen;
-        let mut style = screen.theme[fate::role(strand.fate)];
+        let role = if strand.departs { Role::TokenDeparted } else { fate::role(strand.fate) };
+        let mut style = screen.theme[role];
         if is_selected {
             style = style.patch(screen.theme[Role::Selected]);
         }
@@ -225,7 +242,8 @@ fn rule(screen: Screen, flow: &mut Flow) {
 fn welcome(screen: Screen, flow: &mut Flow) {
     let dim = screen.theme[Role::TextDim];
     flow.push("A small drafter proposes tokens, the large target checks them all in one pass. ", dim);
-    flow.push("Type a prompt and watch which drafts are kept. ? or F1 shows every key.\n", dim);
+    let help = screen.app.key(Action::Help);
+    flow.push(&format!("Type a prompt and watch which drafts are kept. {help} shows every key.\n"), dim);
 }
 
 /// What the turn answers: a prompt, or the point of another turn that it goes on from.
@@ -254,7 +272,7 @@ fn user(screen: Screen, typed: &str, flow: &mut Flow) {
 }
 
 fn committed(screen: Screen, strand: Strand, (text, style): (&str, Style), flow: &mut Flow) {
-    let mark = fate::mark(strand.fate);
+    let mark = if strand.departs { fate::DEPARTED } else { fate::mark(strand.fate) };
     let inner = text.trim_start_matches(' ');
     flow.push(&text[..text.len() - inner.len()], style);
     // The mark is not part of the answer: it is neither underlined nor struck through.
@@ -316,4 +334,28 @@ fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> Stri
     };
     text.push_str(why);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Timeline;
+    use crate::session::fixture::{conversation, first_turn};
+    use crate::tui::app::App;
+    use crate::tui::options::TuiOptions;
+
+    #[test]
+    fn an_answer_that_has_ended_is_laid_out_once() {
+        for (script, ended) in [(first_turn(), 1), (conversation(), 1)] {
+            let mut time = Timeline::new();
+            script.events.into_iter().for_each(|event| time.apply(event));
+            let app = App::new(TuiOptions::default());
+            let screen = Screen { time: &time, session: time.shown(), app: &app, theme: app.theme() };
+            let [first, again] = [0; 2].map(|_| lay_out(screen, Lane::Speculative, 60));
+            assert_eq!(app.transcript.stretches.borrow().len(), ended, "one that is under way is not kept");
+            assert!(Rc::ptr_eq(&first[0].lines, &again[0].lines));
+            let all = |laid: &[Laid]| laid.iter().flat_map(|l| l.lines.to_vec()).collect::<Vec<_>>();
+            assert_eq!(all(&first), all(&again));
+        }
+    }
 }

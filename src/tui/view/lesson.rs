@@ -137,5 +137,27 @@ fn quiz(screen: Screen) -> (String, Vec<String>) {
 fn told(screen: Screen) -> String {
     let found =
         screen.app.lesson.quiz.and_then(|(at, index)| crate::session::explain(round_at(screen.session, at)?, index));
-    found.map_or(String::new(), |finding| format!("{}.", finding.text))
+    found.map_or(String::new(), |finding| format!("{}.", capital(&finding.text)))
+}
+
+/// With a capital letter, unless it begins with a symbol of one letter, such as u.
+fn capital(text: &str) -> String {
+    let word = text.split(' ').next().unwrap_or("");
+    let mut chars = text.chars();
+    match chars.next().filter(|_| word.chars().count() > 1) {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::capital;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_and_a_symbol_stays() {
+        assert_eq!(capital("the target agrees"), "The target agrees");
+        assert_eq!(capital("u 0.30 < p/q 0.80"), "u 0.30 < p/q 0.80");
+        assert_eq!(capital(""), "");
+    }
 }

@@ -40,10 +40,7 @@ fn end_us(screen: Screen) -> u64 {
 
 /// What stands in place of the prompt where a recording plays.
 fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
-    let key = |action| {
-        let binding = screen.app.keymap.binding(Context::Browse, action);
-        binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
-    };
+    let key = |action| screen.app.keymap.label(Context::Browse, action);
     let is_over = screen.time.live().is_paused() && screen.time.live().at_us() >= end_us(screen);
     let again = format!("The end. {} plays it again. ", key(Action::PauseResume));
     let text = format!(
@@ -90,7 +87,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let text = screen.app.editor.text();
     let asked = screen.time.live().draft_asked().is_some();
     let shown = match text.is_empty() {
-        true if asked => "the engine waits for your draft: come back here with Tab".to_owned(),
+        true if asked => {
+            format!("the engine waits for your draft: come back here with {}", screen.app.key(Action::FocusNext))
+        }
         true => "…".to_owned(),
         false => text,
     };

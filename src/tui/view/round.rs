@@ -13,6 +13,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::{NextKind, Outcome};
 use crate::session::{Fate, Place, Provenance, Round, explain, text};
+use crate::tui::fate as looks;
 use crate::tui::theme::Role;
 use crate::tui::update::marks_of;
 use crate::tui::widgets::cell::{cut, fit};
@@ -234,7 +235,7 @@ pub(super) fn token(name: &str, prob: Option<f32>, width: usize) -> String {
 pub(super) fn draft(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     match round.drafts.get(index) {
         Some(draft) => {
-            let (role, _) = sign(fate(round, index));
+            let (role, _) = draft_sign(round, index);
             (token(&text::inline(&draft.piece), draft.q, width), screen.theme[role])
         }
         None if index < round.draft_len.into() && round.rows.is_empty() => {
@@ -244,7 +245,8 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize, width: usize) -
     }
 }
 
-/// The target's own token: the one it added, the draft it agreed to, else its best.
+/// The target's own token: the one it added, the one that a lossless rule would have committed in place of
+/// an accepted draft, the draft it agreed to, else its best.
 pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let row = round.prediction(index);
     let added = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece());
@@ -253,6 +255,10 @@ pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) 
         let (role, sign) = sign(next_fate(round));
         let name = format!("{sign}{}", text::inline(&piece));
         return (token(&name, prob, width), screen.theme[role]);
+    }
+    if let Some(own) = round.own_piece(index) {
+        let p = row.and_then(|row| row.find(own.id)).map(|found| found.1);
+        return (token(&text::inline(&own), p, width), screen.theme[Role::Text]);
     }
     if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
         let p = round.judgement(index).map(|judgement| judgement.p);
@@ -280,7 +286,7 @@ fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String
         None if next => (next_fate(round), "bonus"),
         None => return (String::new(), screen.theme[Role::TextDim]),
     };
-    let (role, sign) = sign(fate);
+    let (role, sign) = if index < round.drafts.len() { draft_sign(round, index) } else { sign(fate) };
     let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
     let cut = if round.is_cut(index) { " (cut)" } else { "" };
     (format!("{sign} {word}{cut}"), style)
@@ -292,6 +298,14 @@ pub(super) fn fate(round: &Round, index: usize) -> Fate {
         Some(Outcome::Rejected) => Fate::Rejected,
         Some(Outcome::NotReached) => Fate::NotReached,
         None => Fate::Pending,
+    }
+}
+
+/// Role and sign of a draft, with those of its own for one that the target would not have picked.
+pub(super) fn draft_sign(round: &Round, index: usize) -> (Role, &'static str) {
+    match round.departure(index) {
+        Some(_) => (Role::TokenDeparted, looks::DEPARTED),
+        None => sign(fate(round, index)),
     }
 }
 

@@ -15,11 +15,14 @@ use super::{Screen, screens};
 
 /// Width of the names and of the values.
 const NAME: usize = 19;
-const VALUE: usize = 22;
+const VALUE: usize = 28;
+
+/// Width of the panel where there is room: hints are no longer than this leaves them.
+const WIDTH: u16 = 100;
 
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
     let height = Knob::ALL.len() as u16 + 4;
-    let area = screens::centre(area, area.width.min(76), height.min(area.height));
+    let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
     let block = screen.panel(" Settings ").border_style(screen.theme[Role::PanelFocused]);
     let block = block.title_bottom(Line::styled(" ↑↓ choose · ←→ change · Esc closes ", screen.theme[Role::TextDim]));
     let inner = block.inner(area);
@@ -55,4 +58,22 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     ));
     lines.push(Line::styled("  changes hold from the next round on", screen.theme[Role::TextDim]));
     frame.render_widget(Paragraph::new(lines), inner);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Settings, VerifyRule};
+
+    #[test]
+    fn values_end_before_the_hints_and_hints_are_whole() {
+        for rule in VerifyRule::ALL {
+            let settings = Settings { rule: *rule, ..Settings::default() };
+            assert!(Knob::Rule.value(&settings).chars().count() + 2 < VALUE, "{rule}");
+        }
+        let room = usize::from(WIDTH) - 2 - 2 - NAME - VALUE;
+        for knob in Knob::ALL {
+            assert!(knob.hint().chars().count() <= room, "{}", knob.hint());
+        }
+    }
 }

@@ -9,6 +9,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::protocol::{Lane, VerifyRule};
 use crate::session::{Turn, text};
+use crate::tui::action::Action;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
@@ -34,9 +35,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(turn) = screen.turn().filter(|_| !inner.is_empty()) else {
-        let text = "Send a prompt in Chat. c asks for the plain lane to run to its end beside the next turns, v for other \
-                    settings of your choice.";
-        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        let (race, versus) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::Versus));
+        let text = format!(
+            "Send a prompt in Chat. {race} asks for the plain lane to run to its end beside the next turns, {versus} \
+             for other settings of your choice."
+        );
+        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };
     let names = ["", "tokens", "tokens/s", "clock", "tok/round", "accepted", "prefill"];
@@ -92,9 +96,12 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
         lines.push(Line::styled(format!("{who} {speedup:.2}× as fast as {other}"), screen.theme[role]));
     }
     let Some(agreement) = turn.agreement_with(beside) else {
-        let text = "the plain lane has not run in this turn: c or b asks for it";
-        let text = if beside == Lane::Rival { "the rival has not begun in this turn" } else { text };
-        lines.extend(wrapped(text, width, screen.theme[Role::TextDim]));
+        let (race, baseline) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::NextBaseline));
+        let text = match beside {
+            Lane::Rival => "the rival has not begun in this turn".to_owned(),
+            _ => format!("the plain lane has not run in this turn: {race} or {baseline} asks for it"),
+        };
+        lines.extend(wrapped(&text, width, screen.theme[Role::TextDim]));
         return lines;
     };
     let count = agreement.identical;

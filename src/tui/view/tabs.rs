@@ -17,14 +17,22 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         return;
     }
     let context = if screen.app.is_typing() { Context::Prompt } else { Context::Browse };
-    let (mut spans, mut x) = (Vec::new(), area.x);
-    for page in Page::ALL {
+    let label = |page: &Page| {
         let binding = screen.app.keymap.binding(context, page.action());
-        let key = binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label());
+        binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
+    };
+    let keys: Vec<String> = Page::ALL.iter().map(label).collect();
+    let shared = shared(&keys, area.width.into());
+    let (mut spans, mut x) = (Vec::new(), area.x);
+    if !shared.is_empty() {
+        spans.push(Span::styled(format!(" {shared}"), screen.theme[Role::Key]));
+        x += shared.len() as u16 + 1;
+    }
+    for (page, key) in Page::ALL.iter().zip(&keys) {
+        let key = &key[shared.len()..];
         let is_on = screen.app.page == *page;
         let name = if is_on { format!("[{}]", page.name()) } else { format!(" {} ", page.name()) };
-        let key = key.replace("Alt+", "M-");
-        let width = (Span::raw(&key).width() + Span::raw(&name).width() + 1) as u16;
+        let width = (Span::raw(key).width() + Span::raw(&name).width() + 1) as u16;
         if x + width > area.right() {
             break;
         }
@@ -34,4 +42,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         spans.push(Span::styled(name, screen.theme[if is_on { Role::PanelTitle } else { Role::TextDim }]));
     }
     frame.render_widget(Line::from(spans), area);
+}
+
+/// What all keys begin with (`Alt+`), if there is no room to say it at each: it is said once then.
+fn shared(keys: &[String], width: usize) -> String {
+    let names: usize = Page::ALL.iter().map(|page| page.name().len() + 3).sum();
+    let whole: usize = keys.iter().map(|key| Span::raw(key).width()).sum();
+    let first = keys.first().and_then(|key| Some(&key[..=key.find('+')?])).unwrap_or("");
+    let is_shared = keys.iter().all(|key| key.starts_with(first) && key.len() > first.len());
+    if is_shared && names + whole > width { first.to_owned() } else { String::new() }
 }

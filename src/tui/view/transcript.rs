@@ -29,7 +29,7 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
     if lane == Lane::Speculative {
         block = block.title_bottom(legend(screen, area.width));
     }
-    if let Some(meter) = agreement::meter(screen, lane).filter(|_| is_beside && lane != Lane::Speculative) {
+    if let Some(meter) = agreement::meter(screen, lane, area.width).filter(|_| is_beside && lane != Lane::Speculative) {
         block = block.title_bottom(meter);
     }
     let inner = block.inner(area);
@@ -137,13 +137,20 @@ fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
 
 /// The marks with the longest names that fit.
 fn legend(screen: Screen, width: u16) -> Line<'static> {
+    // few answers hold one: its mark is explained where it stands
+    let departs = screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some());
     let at = |length: usize| {
         let entry = |(fate, names): &(Fate, [&'static str; 3])| {
             let style = screen.theme[fate::role(*fate)];
             let text = format!("{}{}", fate::sign(*fate), names[length]);
             [Span::styled(text, style), Span::raw(" ")]
         };
-        Line::from(fate::LEGEND.iter().flat_map(entry).collect::<Vec<_>>())
+        let mut spans: Vec<_> = fate::LEGEND.iter().flat_map(entry).collect();
+        if departs {
+            let text = format!("{}{}", fate::DEPARTED, fate::DEPARTED_NAMES[1]);
+            spans.extend([Span::styled(text, screen.theme[Role::TokenDeparted]), Span::raw(" ")]);
+        }
+        Line::from(spans)
     };
     let fits = |line: &Line| line.width() + 2 <= width.into();
     (0..2).map(at).find(fits).unwrap_or_else(|| at(2))

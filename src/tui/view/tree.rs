@@ -46,7 +46,7 @@ fn children(screen: Screen, round: &Round, parent: Option<usize>, before: &str, 
 
 fn node(screen: Screen, round: &Round, index: usize, branch: &str) -> Line<'static> {
     let cell = &round.drafts[index];
-    let (role, mark) = sign(round::fate(round, index));
+    let (role, mark) = round::draft_sign(round, index);
     let p = round.judgement(index).map(|judgement| judgement.p);
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let name = format!("{mark} {} {}", index + 1, text::inline(&cell.piece));

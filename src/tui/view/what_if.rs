@@ -28,7 +28,12 @@ pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Fr
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
     let block =
         screen.panel(format!(" What if: round {} ", round.round)).border_style(screen.theme[Role::PanelFocused]);
-    let keys = " ↑↓ choose · ←→ change · Enter goes on from there · Esc closes ";
+    // a recording can be judged again, not asked
+    let asks = screen.time.live().header().is_some_and(|header| header.capabilities.can_generate);
+    let keys = match asks {
+        true => " ↑↓ choose · ←→ change · Enter goes on from there · Esc closes ",
+        false => " ↑↓ choose · ←→ change · Esc closes ",
+    };
     let block = block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim]));
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
@@ -43,7 +48,7 @@ pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Fr
             let text = "Change something above: the round is judged again from what was recorded of it.";
             lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
         }
-        Some(reply) => lines.extend(answer(screen, &reply, inner.width)),
+        Some(reply) => lines.extend(answer(screen, &reply, asks, inner.width)),
         None => lines.extend(wrapped("The target has not run yet.", inner.width, screen.theme[Role::TextDim])),
     }
     frame.render_widget(Paragraph::new(lines), inner);
@@ -71,7 +76,7 @@ fn happened(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
     flow.finish()
 }
 
-fn answer(screen: Screen, reply: &Reply, width: u16) -> Vec<Line<'static>> {
+fn answer(screen: Screen, reply: &Reply, asks: bool, width: u16) -> Vec<Line<'static>> {
     let mut flow = Flow::new(width);
     flow.push("what if: ", screen.theme[Role::TextDim]);
     for (piece, outcome) in &reply.judged {
@@ -91,7 +96,8 @@ fn answer(screen: Screen, reply: &Reply, width: u16) -> Vec<Line<'static>> {
     flow.break_line();
     let (known, role) = match &reply.open {
         None => ("computed from the recorded distributions".to_owned(), Role::Good),
-        Some(open) => (format!("not known from the record: {open}; Enter asks the engine"), Role::Warning),
+        Some(open) if asks => (format!("not known from the record: {open}; Enter asks the engine"), Role::Warning),
+        Some(open) => (format!("not known from the record: {open}"), Role::Warning),
     };
     flow.push(&known, screen.theme[role]);
     flow.break_line();
