@@ -37,8 +37,8 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("quiz"),
 ];
 
-/// Slow enough to follow: the engine writes some hundred tokens a second.
-const SPEED: f32 = 0.25;
+/// Slow enough to follow: the engine makes some two hundred rounds a second.
+const SPEED: f32 = 0.05;
 
 /// In the order in which they play.
 const DEMOS: &[Demo] = &[

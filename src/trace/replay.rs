@@ -20,7 +20,7 @@ use super::recording::Recording;
 use super::stops::{Seek, ends_phase, ends_place, ends_round, is_held_by_engine, place_of};
 
 /// Slowest and fastest playback, as multiples of the recorded pace.
-pub const SPEEDS: (f32, f32) = (0.25, 16.0);
+pub const SPEEDS: (f32, f32) = (0.05, 16.0);
 
 /// How long the end of a recording stays before the next begins.
 const BETWEEN: Duration = Duration::from_secs(5);

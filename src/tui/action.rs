@@ -62,7 +62,7 @@ actions! {
     Note = "Write a note about the selected round, else about this moment",
     MarkPrevious = "Go to the bookmark or note before",
     MarkNext = "Go to the bookmark or note after; in a recording also to one that has not played yet",
-    Slower = "Slower: fewer phases a second; a recording plays at down to 0.25×",
+    Slower = "Slower: fewer phases a second; a recording plays at down to 0.05×",
     Faster = "Faster: more phases a second, at last as fast as it goes; a recording plays at up to 16×",
     WhatIf = "What if: judge the selected round again under other settings",
     ContinueHere = "Go on from the end of the selected round, as a branch of the answer",

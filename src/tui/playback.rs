@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 /// Multiples of the recorded pace, slowest first.
-const SPEEDS: [f32; 7] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
+const SPEEDS: [f32; 9] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 
 /// How a recording plays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Playback {
-    /// Multiple of the recorded pace, 0.25 to 16.
+    /// Multiple of the recorded pace, 0.05 to 16.
     pub speed: f32,
     /// Longest wait between two events, before `speed`.
     pub idle_limit: Duration,
@@ -59,7 +59,7 @@ mod tests {
         (0..9).for_each(|_| playback.turn(true));
         assert_eq!((playback.speed, playback.gap(Duration::from_secs(60))), (16.0, Duration::from_millis(125)));
         (0..9).for_each(|_| playback.turn(false));
-        assert_eq!((playback.speed, playback.gap(Duration::from_secs(1))), (0.25, Duration::from_secs(4)));
-        assert_eq!(playback.label(), "0.25× · waits ≤ 2 s");
+        assert_eq!((playback.speed, playback.gap(Duration::from_secs(1))), (0.05, Duration::from_secs(20)));
+        assert_eq!(playback.label(), "0.05× · waits ≤ 2 s");
     }
 }
