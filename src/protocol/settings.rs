@@ -47,9 +47,11 @@ impl Sampling {
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        // below, 1 / T and what it is multiplied with leave the range of numbers
-        let least = if self.temperature == 0.0 { 0.0 } else { LEAST_TEMPERATURE };
-        within("temperature, where it is not 0,", self.temperature.into(), least, 100.0)?;
+        within("temperature", self.temperature.into(), 0.0, 100.0)?;
+        if self.temperature > 0.0 {
+            // below, 1 / T and what it is multiplied with leave the range of numbers
+            within("a temperature above 0", self.temperature.into(), LEAST_TEMPERATURE, 100.0)?;
+        }
         within("top-p", self.top_p.into(), 0.0, 1.0)?;
         within("min-p", self.min_p.into(), 0.0, 1.0)
     }
@@ -344,6 +346,7 @@ mod tests {
             ("k", "the rival's k is ''; it must be a number"),
             ("k=16", "draft length k is 16; it must lie between 0 and 15"),
             ("temperature=NaN", "temperature is NaN; it must lie"),
+            ("temperature=1e-39", "a temperature above 0 is "),
             ("rule=best", "there is no verification rule 'best'"),
             ("seed=4", "there is no setting of a rival 'seed=4'; there are: k=…, drafter=…, rule=…, temperature=…"),
             ("drafter=human", "the rival's drafter cannot be human: nobody is asked there"),

@@ -207,7 +207,7 @@ fn wish(app: &mut App, time: &mut Timeline, mut wishes: Box<Wishes>, action: Act
         Action::Right => wishes.turn(round, true),
         Action::Confirm if can_generate(time.live()) => return Done::Yes(ask_engine(app, time, &wishes)),
         Action::Confirm => {
-            app.toast = Some("this is a recording: it is judged again here, it cannot be asked".to_owned())
+            app.toast = Some("this is a recording: it is judged again here, it cannot be asked".to_owned());
         }
         _ => return below(app, Overlay::WhatIf(wishes), action),
     }
