@@ -32,5 +32,5 @@ pub use settings::{
     Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, Sampling, Settings, SettingsError,
 };
 pub use summary::RunSummary;
-pub use token::{Candidate, Piece, Prediction, TokenBytes, TokenId};
+pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};

@@ -8,6 +8,10 @@ use std::ops::Deref;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Recordings that hold digests in place of text number tokens anew from here on, well apart from control tokens,
+/// which keep their ids.
+pub const FIRST_DIGESTED: TokenId = TokenId(1_000_000);
+
 /// Index of a token in the target's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -9,10 +9,7 @@ use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::protocol::{Event, EventKind, Lane, Piece, Prediction, StopReason, TokenId};
-
-/// First number given, well apart from control tokens.
-const FIRST: u32 = 1_000_000;
+use crate::protocol::{Event, EventKind, FIRST_DIGESTED, Lane, Piece, Prediction, StopReason, TokenId};
 
 /// What was given to whom so far.
 #[derive(Default)]
@@ -107,7 +104,7 @@ impl Digester {
     }
 
     fn number(&mut self, id: TokenId) -> TokenId {
-        let next = TokenId(FIRST + self.numbers.len() as u32);
+        let next = TokenId(FIRST_DIGESTED.0 + self.numbers.len() as u32);
         *self.numbers.entry(id).or_insert(next)
     }
 }

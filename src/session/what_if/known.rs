@@ -4,11 +4,8 @@
 //! Invariant: as in the whole module, nothing is guessed.
 
 use super::{Case, lone};
-use crate::protocol::{Candidate, Piece, Prediction, Verification, VerifyRule};
+use crate::protocol::{Candidate, FIRST_DIGESTED, Piece, Prediction, Verification, VerifyRule};
 use crate::speculate::verify::Draft;
-
-/// From this id on they are numbers that a recording of digests gave in place of a vocabulary's.
-const FIRST_GIVEN: u32 = 1_000_000;
 
 impl Case<'_> {
     /// Whether these tokens, each behind a row, are the target's own whatever the rule: its most probable
@@ -30,7 +27,7 @@ impl Case<'_> {
     /// Whether tokens carry numbers given anew, whose order is not the vocabulary's: a draw goes by it.
     pub(super) fn is_digest(&self) -> bool {
         let mut listed = self.round.rows.iter().flat_map(|row| &row.top);
-        listed.any(|c| c.piece.bytes.is_empty() && c.piece.id.0 >= FIRST_GIVEN)
+        listed.any(|c| c.piece.bytes.is_empty() && c.piece.id >= FIRST_DIGESTED)
     }
 
     /// Why nothing can be drawn again, if that is so.
@@ -108,7 +105,7 @@ mod tests {
         round.verdict = None;
         for (number, row) in round.rows.iter_mut().enumerate() {
             row.top.truncate(1);
-            row.top[0] = Candidate { piece: Piece::new(TokenId(FIRST_GIVEN + number as u32), ""), prob: 1.0 };
+            row.top[0] = Candidate { piece: Piece::new(TokenId(FIRST_DIGESTED.0 + number as u32), ""), prob: 1.0 };
             row.tail = 0.0;
         }
         let says = "the recording holds digests in place of text, so nothing can be drawn from it";
