@@ -161,7 +161,11 @@ impl Control {
             Command::Bookmark { round, turn, label } => {
                 outbox.send(Lane::Speculative, EventKind::Bookmarked { round, turn, label });
             }
-            Command::SetSpeed { .. } | Command::SkipTo { .. } | Command::SkipToNext { .. } => {} // for recordings
+            // for recordings
+            Command::SetSpeed { .. }
+            | Command::SkipTo { .. }
+            | Command::SkipToNext { .. }
+            | Command::PlayListed { .. } => {}
             Command::SetSampling { sampling } => self.change(outbox, |s| s.sampling = sampling),
             Command::SetRule { rule } => self.change(outbox, |s| s.rule = rule),
             Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),

@@ -94,7 +94,7 @@ pub enum Command {
     },
     /// A recording only: how fast it plays.
     SetSpeed {
-        /// 0.25 to 16 times its own pace.
+        /// 0.05 to 16 times its own pace.
         speed: f32,
     },
     /// A recording only: go on at once to the first event at or after this time. When that lies before
@@ -107,6 +107,11 @@ pub enum Command {
     SkipToNext {
         /// What to look for.
         landmark: Landmark,
+    },
+    /// Recordings only: play this one of them from its start.
+    PlayListed {
+        /// Its place, from 1.
+        number: u32,
     },
     /// End the turn after the round under way.
     Stop,

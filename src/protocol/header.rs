@@ -123,11 +123,25 @@ impl DrafterInfo {
 }
 
 /// What a source can do beyond sending events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// A live engine takes prompts; a replay does not.
     pub can_generate: bool,
     /// How long the run is, where that is known before its end: the last event's `at_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at_us: Option<u64>,
+    /// Which of several recordings this is, where they play one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listed: Option<Listed>,
+}
+
+/// A recording among those that play one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// What it is called.
+    pub name: String,
+    /// Its place, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
 }

@@ -22,7 +22,7 @@ pub use command::{Again, Command, Continuation, Landmark, Message, Prompt, Speak
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub use event::{Branch, Event, EventKind, Lane, ProbedDraft, StopReason};
-pub use header::{Capabilities, DrafterInfo, Header, ModelInfo, TRACE_VERSION};
+pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
 pub(crate) use line::Head;
 pub use mtp::{
     ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,

@@ -11,6 +11,7 @@ mod reader;
 mod recorder;
 mod recording;
 pub mod replay;
+mod replay_options;
 mod stops;
 #[cfg(test)]
 mod tests;

@@ -12,52 +12,19 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use crate::protocol::{Command, Event, EventKind, Lane};
+use crate::protocol::{Command, Event, EventKind, Lane, Listed};
 use crate::stream::{Gate, Source, Step};
 
 use super::error::TraceError;
 use super::recording::Recording;
+pub use super::replay_options::{ReplayOptions, SPEEDS};
 use super::stops::{Seek, ends_phase, ends_place, ends_round, is_held_by_engine, place_of};
-
-/// Slowest and fastest playback, as multiples of the recorded pace.
-pub const SPEEDS: (f32, f32) = (0.05, 16.0);
 
 /// How long the end of a recording stays before the next begins.
 const BETWEEN: Duration = Duration::from_secs(5);
 
 /// Events sent and not taken yet, at most: a long recording that is skipped through must not pile up.
 const AHEAD: usize = 4096;
-
-/// How to play.
-#[derive(Clone, Copy, Debug)]
-pub struct ReplayOptions {
-    /// Multiple of the recorded pace, within [`SPEEDS`]; none sends everything at once.
-    pub speed: Option<f32>,
-    /// Longest wait between two events, before `speed`.
-    pub idle_limit: Duration,
-    /// Begin again at the end.
-    pub loops: bool,
-    /// Hold before the first round.
-    pub is_held: bool,
-    /// Stay at the end, held, for marks and to play again; the line that ends the run is not sent.
-    /// Otherwise the events end.
-    pub stays: bool,
-    /// Never begin again: what is sent is being recorded.
-    pub once: bool,
-}
-
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self {
-            speed: Some(1.0),
-            idle_limit: Duration::from_secs(2),
-            loops: false,
-            is_held: false,
-            stays: false,
-            once: false,
-        }
-    }
-}
 
 /// Starts to play recordings, one after the other.
 ///
@@ -81,6 +48,7 @@ pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<S
         waits: false,
         marks: Vec::new(),
         playing: 0,
+        of: recordings.len(),
         told: 0,
         seq: 0,
         at_us: 0,
@@ -96,6 +64,8 @@ enum Halt {
     Left,
     /// The recording begins again, skipping to this time.
     Again(u64),
+    /// The recording of this index begins.
+    Other(usize),
     /// It cannot be read on.
     Broken(TraceError),
 }
@@ -124,8 +94,9 @@ struct Player {
     /// Whether this recording begins some time after the one before.
     waits: bool,
     marks: Vec<Made>,
-    /// Index of the recording that plays, and how many of its events were told.
+    /// Index of the recording that plays, of how many, and how many of its events were told.
     playing: usize,
+    of: usize,
     told: u64,
     seq: u64,
     /// Of the last event sent.
@@ -155,6 +126,7 @@ impl Player {
             };
             match flow {
                 ControlFlow::Break(Halt::Again(at_us)) => again = Some(at_us),
+                ControlFlow::Break(Halt::Other(index)) => (self.playing, again) = (index, Some(0)),
                 ControlFlow::Break(Halt::Broken(error)) => {
                     let _ = self.send(Lane::Speculative, EventKind::Failed { message: error.to_string() });
                     return;
@@ -186,6 +158,7 @@ impl Player {
             if let EventKind::Started { header } = &mut event.kind {
                 header.capabilities.can_generate = false;
                 header.capabilities.ends_at_us = Some(recording.ends_at_us());
+                header.capabilities.listed = self.listed(recording);
                 if is_first {
                     self.at_us = event.at_us; // loading is not waited for
                 }
@@ -207,6 +180,13 @@ impl Player {
             Some(cut) => self.send(Lane::Speculative, EventKind::Notice { message: cut.to_string() }),
             None => ControlFlow::Continue(()),
         }
+    }
+
+    /// Which of several this is.
+    fn listed(&self, recording: &Recording) -> Option<Listed> {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let listed = || Listed { name: recording.name(), number: number(self.playing + 1), of: number(self.of) };
+        (self.of > 1).then(listed)
     }
 
     /// Marks made when this recording played before, in the order in which they were made.
@@ -234,6 +214,10 @@ impl Player {
                 Ok(Command::Resume) if !self.options.once => {
                     self.gate.open();
                     return ControlFlow::Break(Halt::Again(0));
+                }
+                Ok(command @ Command::PlayListed { .. }) => {
+                    self.gate.open();
+                    self.obey(command)?;
                 }
                 Ok(Command::Resume | Command::SkipToNext { .. } | Command::StepPhase | Command::StepRound) => {
                     let message = "this is the end of the recording".to_owned();
@@ -344,6 +328,13 @@ impl Player {
                 self.seeks = Some(Seek::new(landmark));
                 ControlFlow::Continue(())
             }
+            Command::PlayListed { number } => match (number as usize).checked_sub(1).filter(|i| *i < self.of) {
+                Some(index) if !self.options.once => {
+                    self.seeks = None;
+                    ControlFlow::Break(Halt::Other(index))
+                }
+                _ => ControlFlow::Continue(()),
+            },
             Command::Note { text, round, turn } => self.mark(EventKind::Noted { text, round, turn }),
             Command::Bookmark { round, turn, label } => self.mark(EventKind::Bookmarked { round, turn, label }),
             Command::Stop | Command::Shutdown => ControlFlow::Break(Halt::Left),
@@ -509,6 +500,37 @@ mod tests {
         let mut source = spawn(vec![recording], options).unwrap();
         assert_eq!(until_held(&mut source).len(), 2, "its header, and that it is held");
         (source, events)
+    }
+
+    #[test]
+    fn of_several_recordings_each_is_named_and_can_be_asked_for() {
+        let (one, events) = recording(1_000_000);
+        let options = ReplayOptions { is_held: true, stays: true, ..options(Some(16.0)) };
+        let mut source = spawn(vec![one; 3], options).unwrap();
+        let number = |told: &[Event]| match &told[0].kind {
+            EventKind::Started { header } => header.capabilities.listed.as_ref().map(|l| (l.number, l.of)),
+            other => panic!("{other:?}"),
+        };
+        let held = until_held(&mut source);
+        assert_eq!(number(&held), Some((1, 3)));
+        for asked in [3, 2, 2] {
+            tell(&source, Command::PlayListed { number: asked });
+            let told = until_held(&mut source);
+            assert_eq!((number(&told), told.len()), (Some((asked, 3)), 2), "from its start, held as before");
+        }
+        for none in [0, 4, u32::MAX] {
+            tell(&source, Command::PlayListed { number: none });
+            assert_eq!(until_held(&mut source), []);
+        }
+        tell(&source, Command::PlayListed { number: 3 });
+        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        tell(&source, Command::Resume);
+        let told = until_held(&mut source);
+        assert!(told.len() > events.len() && matches!(told.last().unwrap().kind, EventKind::Paused), "the end");
+        tell(&source, Command::PlayListed { number: 1 });
+        let told = until_held(&mut source);
+        assert_eq!(number(&told), Some((1, 3)));
+        assert!(!told.iter().any(|event| matches!(event.kind, EventKind::Paused)), "from the end it plays");
     }
 
     fn rejects(event: &Event) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::protocol::Landmark;
+use crate::protocol::{Landmark, Listed};
 use crate::tui::page::Page;
 
 /// The first so many events of a conversation that was recorded.
@@ -11,7 +11,7 @@ fn recorded(events: usize) -> Stage {
     let mut script = conversation();
     let ends_at_us = script.events.last().map(|event| event.at_us + 40_000);
     let mut recorded = header();
-    recorded.capabilities = Capabilities { can_generate: false, ends_at_us };
+    recorded.capabilities = Capabilities { ends_at_us, ..Capabilities::default() };
     script.events[0].kind = EventKind::Started { header: Box::new(recorded) };
     let playback = Playback { speed: 0.5, idle_limit: Duration::from_millis(1500), loops: true };
     let options = TuiOptions { playback: Some(playback), ..TuiOptions::default() };
@@ -71,6 +71,33 @@ fn its_speed_is_the_source_s() {
     let gap = update::next_tick(&stage.app, &stage.time).unwrap();
     let recorded = Duration::from_micros(stage.time.gap_us(crate::session::Stop::Phase));
     assert_eq!(gap, recorded / 2, "at twice its pace");
+}
+
+#[test]
+fn several_recordings_are_named_and_gone_through() {
+    let mut stage = recorded(70);
+    assert!(!stage.screen(120, 40).contains(" p recording "));
+    let play = |stage: &mut Stage, number: u32| {
+        let mut header = stage.time.live().header().unwrap().clone();
+        header.capabilities.listed = Some(Listed { name: "list\u{1b}".to_owned(), number, of: 3 });
+        let kind = EventKind::Started { header: Box::new(header) };
+        stage.time.apply(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
+    };
+    play(&mut stage, 2);
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("list␛ 2/3 · ") && screen.contains(" p recording "), "{screen}");
+    stage.press("pP");
+    assert_eq!(stage.sent, [Command::PlayListed { number: 3 }, Command::PlayListed { number: 1 }]);
+    stage.sent.clear();
+    play(&mut stage, 3);
+    stage.press("p");
+    assert!(stage.sent.is_empty() && stage.screen(120, 40).contains("this is the last of 3 recordings"));
+    play(&mut stage, 1);
+    stage.press("P");
+    assert!(stage.sent.is_empty() && stage.screen(120, 40).contains("this is the first of 3 recordings"));
+    let mut alone = recorded(70);
+    alone.press("p");
+    assert!(alone.sent.is_empty() && alone.screen(120, 40).contains("one recording plays"));
 }
 
 #[test]

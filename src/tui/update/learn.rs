@@ -171,7 +171,7 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     let mut recording = Timeline::new();
     for mut event in events {
         if let EventKind::Started { header } = &mut event.kind {
-            header.capabilities = Capabilities { can_generate: false, ends_at_us };
+            header.capabilities = Capabilities { ends_at_us, ..Capabilities::default() };
         }
         recording.apply(event);
     }

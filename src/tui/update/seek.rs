@@ -165,6 +165,28 @@ pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec
     vec![Command::SkipToNext { landmark }]
 }
 
+/// Another of several recordings, from its start.
+pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
+    let listed = time.live().header().and_then(|header| header.capabilities.listed.as_ref());
+    let Some(listed) = listed.filter(|_| has_more(app)) else {
+        app.toast = Some("one recording plays; several do in draftscope demo".to_owned());
+        return Vec::new();
+    };
+    let (number, of) = (listed.number, listed.of);
+    let (other, end) = match action {
+        Action::RecordingPrevious => (number.checked_sub(1).filter(|n| *n > 0), "first"),
+        _ => (number.checked_add(1).filter(|n| *n <= of), "last"),
+    };
+    let Some(number) = other else {
+        app.toast = Some(format!("this is the {end} of {of} recordings"));
+        return Vec::new();
+    };
+    time.follow();
+    (app.plays, app.holds) = (false, false);
+    look::follow_live(app);
+    vec![Command::PlayListed { number }]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,7 +44,8 @@ fn message(screen: Screen) -> Option<String> {
 fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut spans = Vec::new();
     let mut used = 0;
-    for action in actions(context, screen) {
+    let is_listed = screen.session.header().is_some_and(|header| header.capabilities.listed.is_some());
+    for action in actions(context, screen).iter().filter(|a| **a != Action::RecordingNext || is_listed) {
         let Some(binding) = screen.app.keymap.binding(context, *action) else {
             continue;
         };
@@ -79,8 +80,9 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
         BackRound, BackToken, Bookmark, Confirm, ContinueHere, DivergenceNext, Down, DraftLenUp, EditPrompt, Faster,
         FocusNext, Follow, GoTo, Help, HistoryPrevious, Leave, Left, MarkNext, Newline, NextFilter, NextToken, Note,
-        Open, Palette, PauseResume, Quit, RejectNext, RejectPrevious, Right, Search, Send, Settings, Slower, StepPhase,
-        StepRound, StopOrQuit, ToggleSplit, TurnNext, Up, Versus, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
+        Open, Palette, PauseResume, Quit, RecordingNext, RejectNext, RejectPrevious, Right, Search, Send, Settings,
+        Slower, StepPhase, StepRound, StopOrQuit, ToggleSplit, TurnNext, Up, Versus, ViewChat, ViewLearn, ViewRounds,
+        WhatIf, Zoom,
     };
     match context {
         Context::Prompt => {
@@ -92,6 +94,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
         Context::Browse | Context::Global if screen.app.is_recording => &[
+            RecordingNext,
             PauseResume,
             StepPhase,
             BackRound,

@@ -10,6 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::protocol::{EventKind, Lane};
+use crate::session::text::one_line;
 use crate::session::{Mark, Place};
 use crate::tui::theme::Role;
 use crate::tui::update::mark_sign;
@@ -26,7 +27,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let origin_us = screen.time.origin_us();
     let len_us = end_us.saturating_sub(origin_us).max(1);
     let into = |at_us: u64| at_us.saturating_sub(origin_us).min(len_us);
-    let start = format!(" {} {} ", state(screen, end_us), clock(into(screen.time.at_us())));
+    let start = format!(" {}{} {} ", which(screen), state(screen, end_us), clock(into(screen.time.at_us())));
     let playback = screen.app.playback.label();
     let long = format!(" {} · {playback} ", clock(len_us));
     let short = format!(" {} · {}× ", clock(len_us), screen.app.playback.speed);
@@ -55,6 +56,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     }
     spans.push(Span::styled(end, strong));
     frame.render_widget(Line::from(spans), area);
+}
+
+/// Which of several recordings plays.
+fn which(screen: Screen) -> String {
+    let listed = screen.time.live().header().and_then(|header| header.capabilities.listed.as_ref());
+    listed.map_or_else(String::new, |l| format!("{} {}/{} · ", one_line(&l.name), l.number, l.of))
 }
 
 /// When what is marked happened: the end of the round that a mark is about, where it is kept.
