@@ -10,20 +10,24 @@ use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthChar;
 
 use crate::session::Place;
+use crate::tui::action::Action;
 use crate::tui::entry::Entry;
+use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::update::place as place_of;
 
-use super::Screen;
+use super::{LEAVE, Screen};
 
 pub(super) fn note(screen: Screen, entry: &Entry, about: Option<Place>, area: Rect, frame: &mut Frame) {
     let about = format!(" note on {}: ", place_of(about));
-    line(screen, (&about, "  Enter keeps it · Esc drops it"), entry, area, frame);
+    let hint = format!("  {}", screen.keys(Context::Entry, &[(&[Action::Confirm], "keeps it"), (LEAVE, "drops it")]));
+    line(screen, (&about, &hint), entry, area, frame);
 }
 
 pub(super) fn place(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
-    let hint = "  a round (12), a time (3.5s, 1:05), a share (40%) · Enter goes";
-    line(screen, (" go to: ", hint), entry, area, frame);
+    let goes = screen.keys(Context::Entry, &[(&[Action::Confirm], "goes")]);
+    let hint = format!("  a round (12), a time (3.5s, 1:05), a share (40%) · {goes}");
+    line(screen, (" go to: ", &hint), entry, area, frame);
 }
 
 fn line(screen: Screen, (title, hint): (&str, &str), entry: &Entry, area: Rect, frame: &mut Frame) {

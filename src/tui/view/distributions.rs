@@ -11,12 +11,14 @@ use ratatui::widgets::Paragraph;
 
 use crate::protocol::{Prediction, TokenId};
 use crate::session::{Round, residual, text};
+use crate::tui::action::Action;
+use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, position, round, sign, telling_column};
+use super::{CHANGE, Screen, position, round, sign, telling_column};
 
 /// Width of a token's name.
 const NAME: usize = 13;
@@ -26,9 +28,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let block = screen.panel(" Inspect ");
         let inner = block.inner(area);
         frame.render_widget(block, area);
-        let text =
-            "Nothing to inspect yet. Send a prompt in Chat, select a token with the arrows, and press Enter on it.";
-        frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);
+        let keys = screen.keys(Context::Browse, &[(CHANGE, "select a token"), (&[Action::Open], "opens it here")]);
+        let text = format!("Nothing to inspect yet. Send a prompt in Chat; there {keys}.");
+        frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };
     let column = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(round.columns() - 1);

@@ -7,10 +7,12 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
+use crate::tui::action::Action;
+use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{Screen, screens};
+use super::{CHOOSE, LEAVE, Screen, screens};
 
 /// Width of the names.
 const NAME: usize = 14;
@@ -22,8 +24,11 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let height = exporter.formats.len() as u16 + 2;
     let area = screens::centre(area, area.width.min(76), height.min(area.height));
     let block = screen.panel(" Export the session as ").border_style(screen.theme[Role::PanelFocused]);
-    let hint = " ↑↓ choose · Enter writes it into this folder · Esc closes ";
-    let block = block.title_bottom(Line::styled(hint, screen.theme[Role::TextDim]));
+    let hint = screen.keys(
+        Context::Panel,
+        &[(CHOOSE, "choose"), (&[Action::Confirm], "writes it into this folder"), (LEAVE, "closes")],
+    );
+    let block = block.title_bottom(Line::styled(format!(" {hint} "), screen.theme[Role::TextDim]));
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);

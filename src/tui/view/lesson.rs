@@ -8,13 +8,15 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::session::text;
+use crate::tui::action::Action;
 use crate::tui::app::round_at;
+use crate::tui::keymap::Context;
 use crate::tui::lesson::{BUNDLED, Lesson, Step, filled, lesson};
 use crate::tui::theme::Role;
 use crate::tui::update::{lead, right_choice};
 use crate::tui::widgets::flow::wrapped;
 
-use super::Screen;
+use super::{CHANGE, CHOOSE, LEAVE, Screen};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let study = &screen.app.lesson;
@@ -37,7 +39,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 fn list(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Lessons ");
-    let block = block.title_bottom(Line::styled(" ↑↓ choose · Enter begins ", screen.theme[Role::TextDim]));
+    let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);
+    let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let roomy = usize::from(inner.height) >= BUNDLED.len() * 2;
@@ -102,14 +105,16 @@ fn line(screen: Screen, index: usize, choice: &str, right: Option<usize>) -> Lin
 
 fn hint(screen: Screen, lesson: &Lesson, step: &Step, asks: bool) -> String {
     let study = &screen.app.lesson;
-    let enter = match () {
-        () if step.run.is_some() && !study.is_revealed => "Enter runs it",
-        () if asks && !study.is_revealed => "↑↓ choose · Enter answers",
-        () if step.quiz => "Enter asks the next one",
-        () if study.step + 1 == lesson.step.len() => "Enter ends the lesson",
-        () => "Enter goes on",
+    let opens = match () {
+        () if step.run.is_some() && !study.is_revealed => "runs it",
+        () if asks && !study.is_revealed => "answers",
+        () if step.quiz => "asks the next one",
+        () if study.step + 1 == lesson.step.len() => "ends the lesson",
+        () => "goes on",
     };
-    format!("{enter} · ←→ steps · Esc to the lessons")
+    let rest: [(&[Action], &str); 3] = [(&[Action::Open], opens), (CHANGE, "steps"), (LEAVE, "to the lessons")];
+    let chooses = step.run.is_none() && asks && !study.is_revealed;
+    screen.keys(Context::Browse, &if chooses { [&[(CHOOSE, "choose")], &rest[..]].concat() } else { rest.to_vec() })
 }
 
 /// The question of the quiz.
@@ -118,7 +123,10 @@ fn quiz(screen: Screen) -> (String, Vec<String>) {
         screen.app.lesson.quiz.and_then(|(at, index)| Some((at, round_at(screen.session, at)?.drafts.get(index)?)));
     let choices = vec!["accepted".to_owned(), "rejected".to_owned()];
     let Some((at, draft)) = found else {
-        return ("Enter asks about a draft of this session.".to_owned(), choices);
+        return (
+            format!("{}.", screen.keys(Context::Browse, &[(&[Action::Open], "asks about a draft of this session")])),
+            choices,
+        );
     };
     let index = screen.app.lesson.quiz.map_or(0, |(_, index)| index);
     let round = round_at(screen.session, at);

@@ -56,8 +56,10 @@ use ratatui::widgets::Block;
 use crate::protocol::Lane;
 use crate::session::{Fate, Session, Timeline, Turn};
 
+use super::action::Action;
 use super::app::{App, Overlay, RoundAt};
 use super::fate;
+use super::keymap::Context;
 use super::page::{Page, Pane};
 use super::plain_glyphs;
 use super::theme::{Role, Theme};
@@ -141,6 +143,16 @@ impl<'a> Screen<'a> {
         if races { Lane::Rival } else { Lane::Plain }
     }
 
+    /// What keys do in a context, by the first key that the keymap has for each: "↑↓ choose · Esc closes".
+    fn keys(&self, context: Context, hints: &[(&[Action], &str)]) -> String {
+        let hint = |(actions, does): &(&[Action], &str)| {
+            let labels: Vec<_> = actions.iter().map(|action| self.app.keymap.label(context, *action)).collect();
+            let are_signs = labels.iter().all(|label| label.chars().count() == 1);
+            format!("{} {does}", labels.join(if are_signs { "" } else { " " }))
+        };
+        hints.iter().map(hint).collect::<Vec<_>>().join(" · ")
+    }
+
     /// A panel's frame.
     fn panel<'b>(&self, title: impl Into<Line<'b>>) -> Block<'b> {
         Block::bordered()
@@ -148,6 +160,16 @@ impl<'a> Screen<'a> {
             .title_style(self.theme[Role::PanelTitle])
             .title(title)
     }
+}
+
+const CHOOSE: &[Action] = &[Action::Up, Action::Down];
+const CHANGE: &[Action] = &[Action::Left, Action::Right];
+const LEAVE: &[Action] = &[Action::Leave];
+
+/// The bottom of a panel of choices.
+fn keys_of_choices(screen: Screen) -> Line<'static> {
+    let keys = screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), (LEAVE, "closes")]);
+    Line::styled(format!(" {keys} "), screen.theme[Role::TextDim])
 }
 
 /// Draws one frame.

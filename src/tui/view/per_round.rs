@@ -1,6 +1,6 @@
 //! Tokens committed by each of the last rounds, as columns; and how many drafts rounds accepted.
 //!
-//! Invariant: the newest round is at the right edge; a full column is k + 1 tokens.
+//! Invariant: the newest round is at the right edge; a full column is one token more than the longest chain of drafts.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
 
 use crate::protocol::Lane;
+use crate::session::Round;
 use crate::tui::theme::Role;
 
 use crate::tui::widgets::bars::bar;
@@ -20,11 +21,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let mean = number(answer.and_then(|a| a.stats().mean_tokens_per_round()), 2);
-    let most = answer.map_or(1, |a| a.rounds.iter().map(|r| r.drafts.len() as u64).max().unwrap_or(0) + 1);
+    let longest = |round: &Round| (0..round.drafts.len()).map(|index| round.depth(index) as u64 + 1).max();
+    let most = answer.map_or(1, |a| a.rounds.iter().filter_map(|round| longest(round)).max().unwrap_or(0) + 1);
     let block = screen.panel(if area.width < 42 {
         format!(" Tokens per round: {mean} ")
     } else {
-        format!(" Tokens per round: mean {mean}, most {most} ")
+        format!(" Tokens per round: mean {mean}, at most {most} ")
     });
     let inner = block.inner(area);
     frame.render_widget(block, area);

@@ -7,16 +7,24 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
+use crate::tui::action::Action;
 use crate::tui::entry::Entry;
+use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 
-use super::Screen;
+use super::{LEAVE, Screen};
 
 pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
     let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };
     let hint = match &screen.app.toast {
         Some(toast) => format!("  {toast}"),
-        None => "  Enter ↓ next · ↑ before · Esc closes".to_owned(),
+        None => {
+            let next: &[Action] = &[Action::Confirm, Action::Down];
+            format!(
+                "  {}",
+                screen.keys(Context::Entry, &[(next, "next"), (&[Action::Up], "before"), (LEAVE, "closes")])
+            )
+        }
     };
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);

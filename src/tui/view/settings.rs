@@ -11,7 +11,7 @@ use crate::tui::knob::Knob;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{Screen, screens};
+use super::{Screen, keys_of_choices, screens};
 
 /// Width of the names and of the values.
 const NAME: usize = 19;
@@ -24,7 +24,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let height = Knob::ALL.len() as u16 + 4;
     let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
     let block = screen.panel(" Settings ").border_style(screen.theme[Role::PanelFocused]);
-    let block = block.title_bottom(Line::styled(" ↑↓ choose · ←→ change · Esc closes ", screen.theme[Role::TextDim]));
+    let block = block.title_bottom(keys_of_choices(screen));
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);

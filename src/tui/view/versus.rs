@@ -14,7 +14,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, screens};
+use super::{Screen, keys_of_choices, screens};
 
 /// Width of the names and of the values.
 const NAME: usize = 19;
@@ -23,7 +23,7 @@ const VALUE: usize = 24;
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
     let area = screens::centre(area, area.width.min(76), 14.min(area.height));
     let block = screen.panel(" Versus: race other settings beside ").border_style(screen.theme[Role::PanelFocused]);
-    let block = block.title_bottom(Line::styled(" ↑↓ choose · ←→ change · Esc closes ", screen.theme[Role::TextDim]));
+    let block = block.title_bottom(keys_of_choices(screen));
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);

@@ -10,13 +10,15 @@ use ratatui::widgets::{Clear, Paragraph};
 
 use crate::protocol::{Outcome, Piece};
 use crate::session::{Fate, Provenance, Reply, Round, text, what_if};
+use crate::tui::action::Action;
 use crate::tui::app::round_at;
+use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::{Flow, wrapped};
 use crate::tui::wish::{Row, Wishes};
 
-use super::{Screen, screens, sign};
+use super::{CHANGE, CHOOSE, LEAVE, Screen, screens, sign};
 
 /// Width of the names.
 const NAME: usize = 17;
@@ -30,11 +32,12 @@ pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Fr
         screen.panel(format!(" What if: round {} ", round.round)).border_style(screen.theme[Role::PanelFocused]);
     // a recording can be judged again, not asked
     let asks = screen.time.live().header().is_some_and(|header| header.capabilities.can_generate);
+    let goes: (&[Action], _) = (&[Action::Confirm], "goes on from there");
     let keys = match asks {
-        true => " ↑↓ choose · ←→ change · Enter goes on from there · Esc closes ",
-        false => " ↑↓ choose · ←→ change · Esc closes ",
+        true => screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), goes, (LEAVE, "closes")]),
+        false => screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), (LEAVE, "closes")]),
     };
-    let block = block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim]));
+    let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
     let inner = block.inner(area);
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
@@ -96,7 +99,10 @@ fn answer(screen: Screen, reply: &Reply, asks: bool, width: u16) -> Vec<Line<'st
     flow.break_line();
     let (known, role) = match &reply.open {
         None => ("computed from the recorded distributions".to_owned(), Role::Good),
-        Some(open) if asks => (format!("not known from the record: {open}; Enter asks the engine"), Role::Warning),
+        Some(open) if asks => {
+            let asks = screen.keys(Context::Panel, &[(&[Action::Confirm], "asks the engine")]);
+            (format!("not known from the record: {open}; {asks}"), Role::Warning)
+        }
         Some(open) => (format!("not known from the record: {open}"), Role::Warning),
     };
     flow.push(&known, screen.theme[role]);
