@@ -45,7 +45,7 @@ const DEMOS: &[Demo] = &[
     demo!("chat", "two turns of a conversation, k = 2"),
     demo!("code", "a Python function, k = 4, raced to the end against plain decoding"),
     demo!("story", "a story, k = 3, with a look at plain decoding beside it"),
-    demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u; speculation loses here"),
+    demo!("sampling", "temperature 1, speculative sampling: p, q and the draws u"),
     demo!("lenient", "a rule that is not lossless (top-k): where the text leaves the lossless path"),
 ];
 

@@ -335,7 +335,7 @@ pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
 }
 
 /// Drafting with every layer of the target is no early exit.
-fn tell_early_exit(driver: &Driver) {
+pub(crate) fn tell_early_exit(driver: &Driver) {
     let settings = driver.session().settings();
     let (asked, drafts) = (u32::from(settings.drafting.exit_layers), settings.drafter.chain());
     let Some(header) = driver.session().header().filter(|_| drafts.contains(&DrafterKind::EarlyExit)) else {
@@ -368,11 +368,11 @@ pub(crate) fn departures(run: &Summary) -> Option<String> {
     (!run.lossless).then_some(told)
 }
 
-/// Lines on standard output. A reader that has enough is an error that `main` knows, and a full disk one
+/// Lines on standard output, with nothing that a terminal obeys. A reader that has enough is an error that `main` knows, and a full disk one
 /// that it tells.
 pub(crate) fn print(text: impl Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
+    writeln!(out, "{}", printable(&text.to_string()))?;
     Ok(out.flush()?)
 }
 

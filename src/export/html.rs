@@ -149,7 +149,7 @@ fn strands(answer: &Answer, before: u32) -> Vec<Value> {
                 left = found.map_or(Vec::new(), |_| columns(&answer.rounds[at])).into_iter();
             }
             let column = left.next().unwrap_or(0);
-            let fate = name(strand.fate);
+            let fate = if strand.departs { DEPARTED } else { name(strand.fate) };
             let (shown, is_committed) = match strand.fate {
                 Fate::Committed(_) if strand.piece.special => (text::inline(strand.piece), true),
                 Fate::Committed(_) => (text::printable(&joiner.push(strand.piece.text_bytes())).into_owned(), true),
@@ -169,6 +169,9 @@ fn columns(round: &Round) -> Vec<usize> {
     let kept = round.path().take(if round.is_complete { round.committed.len() } else { 0 });
     kept.chain((0..round.drafts.len()).filter(|i| !is_out(i))).chain(round.next_index()).collect()
 }
+
+/// An accepted draft that the target would not have picked.
+const DEPARTED: &str = "accepted departed";
 
 fn name(fate: Fate) -> &'static str {
     match fate {

@@ -64,7 +64,7 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     let rows: [(&str, Figure); 6] = [
         ("rounds", &|s| s.num_spec_steps.to_string()),
         ("acceptance rate (accepted ÷ drafted)", &|s| percent(s.draft_acceptance_rate)),
-        ("mean acceptance length (bonus or recovered included)", &|s| number(s.mean_acceptance_length, 2)),
+        ("mean acceptance length (vLLM: 1 + accepted ÷ rounds)", &|s| number(s.mean_acceptance_length, 2)),
         ("tokens per second", &|s| number(s.tokens_per_second, 1)),
         ("drafter's share of the time", &|s| percent(share(s.draft_seconds, s))),
         ("target's share of the time", &|s| percent(share(s.verify_seconds, s))),
@@ -73,6 +73,8 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
         let values = runs.iter().map(|run| format!(" {} |", value(run))).collect::<String>();
         writeln!(out, "| {name} |{values}")?;
     }
+    let per_round = |lane: &Lane| format!(" {} |", number(session.stats(*lane).mean_tokens_per_round(), 2));
+    writeln!(out, "| tokens per round (committed ÷ rounds) |{}", lanes.iter().map(per_round).collect::<String>())?;
     let blank = " |".repeat(lanes.len() - 1);
     writeln!(out, "| speedup | {} |{blank}", number(session.speedup(), 2))?;
     if has_rival {

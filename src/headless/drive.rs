@@ -81,6 +81,9 @@ impl Driver {
             };
             self.dropped.extend(self.consumers.event(&event));
             self.session.apply(&event);
+            if self.is_to_stop() && self.session.header().is_none() {
+                return Outcome::Stopped; // it still loads: nothing has begun that needs an end
+            }
             // earlier it would take the prompt back, and nothing would say that it ended
             has_begun |= matches!(event.kind, EventKind::Prompted { .. });
             if has_begun && !is_told && self.is_to_stop() {
@@ -126,6 +129,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::Event;
+    use crate::session::fixture::header;
 
     #[test]
     fn an_answer_under_way_is_stopped_and_no_other_is_begun() {
@@ -136,8 +140,9 @@ mod tests {
         let source = std::thread::spawn(move || {
             let tell = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
             assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
-            signal.store(true, Ordering::Relaxed);
             tell(EventKind::Loading { stage: "weights".into(), done: 0, total: 1 });
+            tell(EventKind::Started { header: Box::new(header()) });
+            signal.store(true, Ordering::Relaxed);
             tell(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
             assert_eq!(inbox.recv().unwrap(), Command::Stop);
             tell(EventKind::Finished { reason: StopReason::Stopped });
@@ -150,5 +155,26 @@ mod tests {
         let inbox = source.join().unwrap();
         driver.finish();
         assert_eq!(inbox.try_iter().collect::<Vec<_>>(), [Command::Shutdown]);
+    }
+
+    #[test]
+    fn what_still_loads_is_not_waited_for() {
+        let (commands, _inbox) = mpsc::channel();
+        let (events, feed) = tokio::sync::mpsc::unbounded_channel();
+        let flag = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&flag);
+        let answer = std::thread::spawn(move || {
+            let mut driver = Driver::new(Source { commands, events: feed.into() });
+            driver.stop_on(stop);
+            driver.answer(Prompt::Raw("x".into()))
+        });
+        let loads = |done| {
+            let kind = EventKind::Loading { stage: "weights".into(), done, total: 3 };
+            events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
+        };
+        loads(0);
+        flag.store(true, Ordering::Relaxed);
+        loads(1);
+        assert_eq!(answer.join().unwrap(), Outcome::Stopped, "no further word of the source was needed");
     }
 }

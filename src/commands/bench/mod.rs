@@ -140,6 +140,7 @@ fn measure(
     stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), warm_up)?;
+    super::tell_early_exit(&driver);
     for repeat in 0..args.repeat {
         for case in &plan.cases {
             let (rule, k) = (case.rule.to_string(), draft_len(case));

@@ -45,7 +45,8 @@
     header.device + ", " + header.dtype,
     header.program,
   ].join(" · ");
-  if (header.started_unix_ms) at("about").append(" · " + new Date(header.started_unix_ms).toISOString().slice(0, 10));
+  const began = new Date(header.started_unix_ms);
+  if (header.started_unix_ms && Number.isFinite(began.getTime())) at("about").append(" · " + began.toISOString().slice(0, 10));
   const keys = [
     [data.speedup ? number(data.speedup, 2) + "×" : null, "as fast as plain decoding"],
     [number(data.summary.tokens_per_round, 2), "tokens per pass of the target"],
@@ -64,7 +65,8 @@
     at("warning").textContent = warnings.join("; ");
   }
 
-  // transcript
+  // transcript; of accepted drafts, those that the target would not have picked
+  const DEPARTED = "accepted departed";
   const pressable = (element, round, column, turn) => {
     element.tabIndex = 0;
     element.setAttribute("role", "button");
@@ -81,7 +83,7 @@
     const answer = make("div", null, "answer");
     for (const [text, fate, round, column] of turn.strands) {
       const element = make("span", text, "t " + fate);
-      element.setAttribute("aria-label", (text.trim() || "blank") + ", " + fate.replace("_", " "));
+      element.setAttribute("aria-label", (text.trim() || "blank") + ", " + (fate === DEPARTED ? "accepted, not the target's own" : fate.replace("_", " ")));
       element.dataset.at = index.has(round) ? index.get(round) : -1;
       if (round === 0) element.dataset.at = index.size && turn.rounds.length ? index.get(turn.rounds[0].round) - 0.5 : -1;
       answer.append(pressable(element, round, column, turn));
@@ -89,6 +91,7 @@
     at("transcript").append(answer);
   }
   const transcriptTokens = tokens.length;
+  at("departed").hidden = !data.turns.some((turn) => turn.strands.some((strand) => strand[1] === DEPARTED));
 
   // what people left in the recording
   const noted = new Map();
