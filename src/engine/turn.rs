@@ -53,7 +53,9 @@ impl Turn<'_> {
         self.auto.begin_answer();
         let mut beside = Vec::new();
         if settings.baseline != Baseline::Off {
-            beside.push((Lane::Plain, decoder.fork_plain()?, as_copy(&prefilled)));
+            let is_copied = settings.drafter == DrafterKind::Human; // who types may copy what the plain lane writes
+            let plain = if is_copied { decoder.fork_aside()? } else { decoder.fork_plain()? };
+            beside.push((Lane::Plain, plain, as_copy(&prefilled)));
         }
         if settings.rival.is_some() {
             let (rival, begun) = self.rival(decoder, task, &prefilled)?;
@@ -164,7 +166,7 @@ impl Turn<'_> {
         if settings.drafter != DrafterKind::Oracle || is_plain || lane.finished.is_some() {
             return Ok(());
         }
-        let mut plain = lane.decoder.fork_plain()?;
+        let mut plain = lane.decoder.fork_aside()?;
         let goal = plain.committed().len() + lane.limit.saturating_sub(lane.output) as usize;
         while plain.has_room() && plain.committed().len() < goal && !self.control.is_stopped_now(self.outbox) {
             let committed = plain.round(&mut |_| Duration::ZERO)?;

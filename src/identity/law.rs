@@ -78,7 +78,7 @@ pub fn compare(a: &[Vec<TokenId>], b: &[Vec<TokenId>]) -> Comparison {
     Comparison {
         samples: [a.len(), b.len()],
         consistent: tests.iter().all(|test| test.corrected >= LEVEL),
-        power: widest.map(|cells| power(cells, a.len(), &mut rng)).unwrap_or_default(),
+        power: widest.map(|cells| power(cells, a.len(), tests.len(), &mut rng)).unwrap_or_default(),
         tests,
     }
 }
@@ -144,11 +144,12 @@ fn holm(tests: &mut [Test]) {
 }
 
 /// Redraws both samples many times, the second from a law that has `shift` of its mass moved from the
-/// most frequent outcome to a new one, and counts how often the test notices.
-fn power(cells: &[usize], n: usize, rng: &mut ChaCha8Rng) -> Vec<Power> {
+/// most frequent outcome to a new one, and counts how often the test, as the first of so many, notices.
+fn power(cells: &[usize], n: usize, tests: usize, rng: &mut ChaCha8Rng) -> Vec<Power> {
     let mut null = null(cells, n, rng, SHUFFLES);
     null.sort_unstable_by(f64::total_cmp);
-    let limit = null[((1.0 - LEVEL) * null.len() as f64) as usize];
+    let level = LEVEL / tests.max(1) as f64;
+    let limit = null[(((1.0 - level) * null.len() as f64) as usize).min(null.len() - 1)];
     let most = most_frequent(cells);
     let mass = cells.iter().filter(|cell| **cell == most).count() as f64 / cells.len() as f64;
     let new = cells.iter().max().map_or(0, |cell| cell + 1);

@@ -11,7 +11,7 @@ mod rate;
 
 use std::time::Duration;
 
-use crate::protocol::{EventKind, Outcome, Prediction, Settings, TokenId};
+use crate::protocol::{DrafterKind, EventKind, Outcome, Prediction, Settings, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 use crate::speculate::policy::{Policy, Seen};
@@ -158,6 +158,17 @@ fn choose(decoder: &mut Decoder, policy: Option<&mut Policy>) {
     decoder.set_guide(guide);
 }
 
+/// Works out a plain answer for the oracle, as the engine does.
+fn offer_plain(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> Result<(), SpecError> {
+    decoder.prefill(1, prompt)?;
+    let mut plain = decoder.fork_aside()?;
+    while plain.has_room() && plain.committed().len() < prompt.len() + len {
+        plain.round(&mut |_| Duration::ZERO)?;
+    }
+    decoder.offer(plain.committed());
+    Ok(())
+}
+
 fn hear(round: &mut RoundRecord, event: EventKind) {
     match event {
         EventKind::Drafted { token, .. } => round.drafts.push(token.id),
@@ -190,6 +201,9 @@ pub fn sample(
         let mut seeded = *settings;
         seeded.sampling.seed = seed;
         decoder.set(&seeded);
+        if settings.drafter == DrafterKind::Oracle {
+            offer_plain(decoder, prompt, len)?;
+        }
         continuations.push(answer(decoder, prompt, ending, policy.as_deref_mut())?.tokens);
     }
     Ok(continuations)

@@ -222,6 +222,12 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Whether the form of a draft depends on tokens that were drafted: in a tree, and where the engine chooses k.
+    #[must_use]
+    pub fn shapes_drafts(&self) -> bool {
+        self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto
+    }
+
     /// The settings of a lane.
     #[must_use]
     pub fn of_lane(&self, lane: Lane) -> Self {

@@ -45,7 +45,8 @@ pub fn facts(round: &Round, index: usize) -> Facts {
     // what the rule looked at: 1 for a draft that was picked, not drawn, whatever its probability
     let judged_q = judgement.map(|j| j.q);
     let q = draft.and_then(|cell| cell.q);
-    let choice = added.map(|piece| piece.id).or_else(|| match round.outcome(index) {
+    // where a rule accepted a draft against the target, its choice is what it would have picked
+    let choice = added.map(|piece| piece.id).or(round.departure(index)).or_else(|| match round.outcome(index) {
         Some(Outcome::Accepted) => draft.map(|cell| cell.piece.id),
         _ => row.and_then(Prediction::best).map(|best| best.piece.id),
     });

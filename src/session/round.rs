@@ -53,6 +53,9 @@ pub struct Round {
     pub sampling: Sampling,
     /// Where a lenient rule drew the line when it began.
     pub leniency: Leniency,
+    /// Whether the form of a draft depended on tokens that were drafted (a tree, an automatic k): its draws then
+    /// belong to the round.
+    pub shapes_drafts: bool,
     /// Proposals so far.
     pub drafts: Vec<DraftCell>,
     /// Where p-min ended the draft, if it did.

@@ -12,7 +12,7 @@ mod together;
 use crate::protocol::{Outcome, Piece, Prediction, Sampling, TokenId, Verification, VerifyRule};
 use crate::speculate::distribution::Distribution;
 use crate::speculate::draws::SeededDraws;
-use crate::speculate::verify::{Draft, RoundCtx, verifier};
+use crate::speculate::verify::{Draft, OfRound, RoundCtx, verifier};
 
 use super::{Round, text::quoted};
 use together::together;
@@ -318,12 +318,12 @@ impl Case<'_> {
     }
 
     fn judge_by(&self, index: usize, drafts: &[Draft], row: &Distribution) -> Verification {
+        let start = self.round.base_len as usize + 1;
         let ctx = RoundCtx {
-            round: self.round.round,
-            position: self.round.base_len as usize + 1 + index,
+            position: start + index,
             draft_len: drafts.len(),
             greedy: self.sampling.is_greedy(),
-            fresh: false,
+            fresh: self.round.shapes_drafts.then_some(OfRound { start, first: index }),
             leniency: self.round.leniency,
             draws: &self.draws,
         };

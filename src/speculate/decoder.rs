@@ -20,7 +20,7 @@ use super::draws::SeededDraws;
 use super::policy::{Course, Guide};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
-use super::verify::{Draft, RoundCtx, verifier};
+use super::verify::{Draft, OfRound, RoundCtx, verifier};
 use crate::model::{Checkpoint, Forward, LogitRows, MAX_TREE_ROWS, Model};
 use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Verification, VerifyRule};
 
@@ -79,7 +79,7 @@ impl Decoder {
     pub fn set(&mut self, settings: &Settings) {
         let before = std::mem::replace(&mut self.settings, *settings);
         if before.sampling.seed != settings.sampling.seed {
-            self.draws = SeededDraws::new(settings.sampling.seed);
+            self.draws = self.draws.seeded(settings.sampling.seed);
         }
         self.sampler.sampling = settings.sampling;
         self.configure(Some(&before));
@@ -257,7 +257,7 @@ impl Decoder {
     }
 
     fn round_ctx(&self, draft_len: usize) -> RoundCtx<'_> {
-        round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len))
+        round_ctx(&self.settings, &self.draws, (self.committed.len(), draft_len))
     }
 
     /// Asks the drafter. One that fails is replaced by nobody, with a notice.
@@ -293,7 +293,7 @@ impl Decoder {
         limit: usize,
         tell: &mut dyn FnMut(usize, &Draft),
     ) -> (Vec<Draft>, Option<Stopped>) {
-        let round_ctx = round_ctx(&self.settings, &self.draws, (self.round, self.committed.len(), draft_len));
+        let round_ctx = round_ctx(&self.settings, &self.draws, (self.committed.len(), draft_len));
         let mut ctx = DraftCtx {
             round: round_ctx,
             drafting: self.settings.drafting,
@@ -358,17 +358,13 @@ impl Decoder {
     }
 }
 
-fn round_ctx<'a>(
-    settings: &Settings,
-    draws: &'a SeededDraws,
-    (round, position, draft_len): (u32, usize, usize),
-) -> RoundCtx<'a> {
+fn round_ctx<'a>(settings: &Settings, draws: &'a SeededDraws, (position, draft_len): (usize, usize)) -> RoundCtx<'a> {
+    let is_fresh = settings.rule == VerifyRule::Block || settings.shapes_drafts();
     RoundCtx {
-        round,
         position,
         draft_len,
         greedy: settings.sampling.is_greedy(),
-        fresh: settings.rule == VerifyRule::Block || settings.drafting.tree.is_some(),
+        fresh: is_fresh.then_some(OfRound { start: position, first: 0 }),
         leniency: settings.leniency,
         draws,
     }

@@ -25,12 +25,12 @@ pub trait Draws {
     /// The draw for the token at `position` of the context.
     fn uniform(&self, purpose: Purpose, position: usize) -> f32;
 
-    /// A draw that belongs to draft `index` of one round (rounds of the lanes beside count anew in each turn) and to no
-    /// position. Rules need it that look
-    /// at draws behind the position they decide on: those draws are no longer uniform given the verdict.
-    fn fresh(&self, purpose: Purpose, round: u32, index: usize) -> f32 {
+    /// A draw that belongs to draft `index` of the round whose first draft stands at `start` (no other round of the
+    /// lane begins there) and to no position. It is needed where draws behind a position decide on that position:
+    /// those draws are no longer uniform given the verdict, and must not come again.
+    fn fresh(&self, purpose: Purpose, start: usize, index: usize) -> f32 {
         // no context is so long that a position lies here
-        let address = 1 << (usize::BITS - 1) | (round as usize) << 8 | index & 0xff;
+        let address = 1 << (usize::BITS - 1) | start << 8 | index & 0xff;
         self.uniform(purpose, address)
     }
 }
@@ -39,20 +39,34 @@ pub trait Draws {
 #[derive(Clone, Debug)]
 pub struct SeededDraws {
     base: ChaCha8Rng,
+    /// 0 for the run's own; those aside read other streams of the cipher.
+    aside: u64,
 }
 
 impl SeededDraws {
     /// The draws of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { base: ChaCha8Rng::seed_from_u64(seed) }
+        Self { base: ChaCha8Rng::seed_from_u64(seed), aside: 0 }
+    }
+
+    /// The same of another seed.
+    #[must_use]
+    pub fn seeded(&self, seed: u64) -> Self {
+        Self { aside: self.aside, ..Self::new(seed) }
+    }
+
+    /// Others that have nothing to do with these.
+    #[must_use]
+    pub fn aside(&self) -> Self {
+        Self { base: self.base.clone(), aside: self.aside + 1 }
     }
 }
 
 impl Draws for SeededDraws {
     fn uniform(&self, purpose: Purpose, position: usize) -> f32 {
         let mut rng = self.base.clone();
-        rng.set_stream(purpose as u64);
+        rng.set_stream(self.aside << 8 | purpose as u64);
         rng.set_word_pos(position as u128);
         // 24 bits: every f32 in [0, 1) that is a multiple of 2⁻²⁴, none of them 1
         (rng.next_u32() >> 8) as f32 / (1u32 << 24) as f32
@@ -69,6 +83,8 @@ mod tests {
         assert_eq!(draws.uniform(Purpose::Next, 12), SeededDraws::new(7).uniform(Purpose::Next, 12));
         assert_ne!(draws.uniform(Purpose::Next, 12), draws.uniform(Purpose::Accept, 12));
         assert_ne!(draws.uniform(Purpose::Next, 12), SeededDraws::new(8).uniform(Purpose::Next, 12));
+        assert_ne!(draws.uniform(Purpose::Next, 12), draws.aside().uniform(Purpose::Next, 12));
+        assert_ne!(draws.fresh(Purpose::Draft, 12, 1), draws.fresh(Purpose::Draft, 13, 0));
         let (n, bins) = (100_000usize, 50usize);
         let mut counts = vec![0u32; bins];
         for position in 0..n {

@@ -1,7 +1,7 @@
 //! From logits to the distribution a token is picked from.
 //!
-//! Order: temperature, then top-k, top-p and min-p on the tempered probabilities (as vLLM and
-//! Hugging Face do); the rest is renormalised. At temperature 0 the largest logit is taken, the
+//! Order: temperature, then top-k, top-p and min-p on the tempered probabilities (as Hugging Face
+//! does; vLLM has min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the
 //! first of equal ones, and the probabilities are those at temperature 1, for display only.
 
 use super::distribution::Distribution;
@@ -27,6 +27,16 @@ impl<'a> LogitRow<'a> {
     #[must_use]
     pub fn of(out: &'a Forward, index: usize, vocab: Option<&'a [TokenId]>) -> Self {
         Self { logits: out.logits.row(index), vocab, stats: out.stats.get(index) }
+    }
+
+    /// The same without what stands behind the first `vocab` tokens: padding of a larger head.
+    #[must_use]
+    pub fn within(self, vocab: u32) -> Self {
+        let vocab = vocab as usize;
+        if self.vocab.is_some() || self.logits.len() <= vocab {
+            return self;
+        }
+        Self { logits: &self.logits[..vocab], vocab: None, stats: None }
     }
 
     fn token(&self, index: usize) -> TokenId {

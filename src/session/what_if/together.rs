@@ -6,7 +6,7 @@
 
 use super::{Case, Reply, WHOLE};
 use crate::protocol::{Outcome, Piece, TokenId, Verification, VerifyRule};
-use crate::speculate::verify::{Draft, RoundCtx, verifier};
+use crate::speculate::verify::{Draft, OfRound, RoundCtx, verifier};
 
 /// Judges a round as a whole.
 pub(super) fn together(case: &Case) -> Reply {
@@ -100,12 +100,13 @@ fn judge(case: &Case, root: usize) -> Verification {
         .filter_map(|row| round.rows.get(row).map(super::distribution))
         .collect();
     let depth = root.checked_sub(1).map_or(0, |index| round.depth(index) + 1);
+    let start = round.base_len as usize + 1;
+    let is_fresh = round.is_tree() || round.shapes_drafts || case.rule == VerifyRule::Block;
     let ctx = RoundCtx {
-        round: round.round,
-        position: round.base_len as usize + 1 + depth,
+        position: start + depth,
         draft_len: drafts.len(),
         greedy: case.sampling.is_greedy(),
-        fresh: round.is_tree() || case.rule == VerifyRule::Block,
+        fresh: is_fresh.then_some(OfRound { start, first: root }),
         leniency: round.leniency,
         draws: &case.draws,
     };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Decoder;
-use crate::protocol::Settings;
+use crate::protocol::{Settings, VerifyRule};
 use crate::speculate::SpecError;
 use crate::speculate::drafter::{Drafter, NoDrafter};
 
@@ -16,6 +16,19 @@ impl Decoder {
     pub fn fork_plain(&self) -> Result<Self, SpecError> {
         let settings = Settings { draft_len: 0, probe_depth: 0, ..self.settings };
         self.fork_with(Box::new(NoDrafter), settings)
+    }
+
+    /// A plain one whose tokens are to be proposed as drafts. Under a rule that draws it has draws of its own: the
+    /// verdict on a draft must not meet those that chose it.
+    ///
+    /// # Errors
+    /// When the cache cannot be copied.
+    pub fn fork_aside(&self) -> Result<Self, SpecError> {
+        let mut fork = self.fork_plain()?;
+        if self.settings.rule != VerifyRule::Exact {
+            fork.draws = self.draws.aside();
+        }
+        Ok(fork)
     }
 
     /// One with a copy of the drafter, under other settings.

@@ -180,7 +180,9 @@ impl DraftCtx<'_> {
         depth: usize,
     ) -> Result<Option<Draft>, ModelError> {
         let position = self.round.position + depth;
-        let q = self.sampler.distribution(&LogitRow::of(out, 0, vocab), None, position)?;
+        // a token that the target lacks would be dropped when it is drawn, by its own value
+        let row = LogitRow::of(out, 0, vocab).within(self.target.spec().info.vocab);
+        let q = self.sampler.distribution(&row, None, position)?;
         // the largest probability, not the draft's own: that must not decide whether it is proposed
         let best = q.argmax();
         let (sure, p_min) = (q.prob(best), self.p_min());

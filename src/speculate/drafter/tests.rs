@@ -107,11 +107,10 @@ fn guided(
     let draws = SeededDraws::new(settings.sampling.seed);
     let mut target = idle();
     let round = RoundCtx {
-        round: 1,
         position: committed.len(),
         draft_len: k,
         greedy: settings.sampling.is_greedy(),
-        fresh: false,
+        fresh: None,
         leniency: settings.leniency,
         draws: &draws,
     };

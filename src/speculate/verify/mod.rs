@@ -73,20 +73,27 @@ impl Draft {
     }
 }
 
+/// Where the draws lie that belong to a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfRound {
+    /// Position of the round's first draft.
+    pub start: usize,
+    /// Index in the round of the first draft at hand: 0, but where the rest of a round is judged again.
+    pub first: usize,
+}
+
 /// What a round hands to drafter and verifier besides tokens.
 #[derive(Clone, Copy)]
 pub struct RoundCtx<'a> {
-    /// 1, 2, 3 …
-    pub round: u32,
     /// Position of the first draft in the context; it addresses the draws.
     pub position: usize,
     /// Most tokens the drafter may propose; in a tree, its depth.
     pub draft_len: usize,
     /// Whether the largest probability is taken instead of a draw (temperature 0).
     pub greedy: bool,
-    /// Whether drafts and acceptance take draws of their own in every round. Needed where a verdict on
-    /// one position depends on the draws of later ones: `block`, and trees.
-    pub fresh: bool,
+    /// Where drafts and acceptance take draws that belong to the round, not to a position. Needed where draws of
+    /// later positions decide on an earlier one: `block`, trees, and a k that follows from what was drafted.
+    pub fresh: Option<OfRound>,
     /// Where lenient rules draw the line.
     pub leniency: Leniency,
     /// The run's draws.
@@ -107,10 +114,10 @@ impl RoundCtx<'_> {
     /// The draw for draft `index` of the round.
     #[must_use]
     pub fn draw(&self, purpose: Purpose, index: usize) -> f32 {
-        if self.fresh {
-            return self.draws.fresh(purpose, self.round, index);
+        match self.fresh {
+            Some(OfRound { start, first }) => self.draws.fresh(purpose, start, first + index),
+            None => self.draws.uniform(purpose, self.position + index),
         }
-        self.draws.uniform(purpose, self.position + index)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::protocol::{Departure, NextKind, Outcome};
 
 fn ctx(draws: &dyn Draws, position: usize, greedy: bool) -> RoundCtx<'_> {
     let leniency = Leniency::default();
-    RoundCtx { round: position as u32 + 1, position, draft_len: 8, greedy, fresh: false, leniency, draws }
+    RoundCtx { position, draft_len: 8, greedy, fresh: None, leniency, draws }
 }
 
 fn draft(token: u32) -> Draft {
@@ -23,6 +23,27 @@ fn lossless() -> impl Iterator<Item = VerifyRule> {
 
 fn lenient() -> impl Iterator<Item = VerifyRule> {
     VerifyRule::ALL.iter().copied().filter(|rule| !rule.is_lossless())
+}
+
+#[test]
+fn a_draft_that_the_targets_own_draws_chose_is_judged_by_other_draws() {
+    // the oracle's: what plain decoding would pick, proposed as certain
+    let law = |is_aside: bool| {
+        let draws = SeededDraws::new(11);
+        let own = if is_aside { draws.aside() } else { draws.clone() };
+        let p = Distribution::from_weights(&[1.0, 1.0, 1.0]);
+        let mut counts = [0.0; 3];
+        for position in 0..30_000 {
+            let drafts = [draft(p.pick(own.uniform(Purpose::Next, position)).0)];
+            let verdict =
+                verifier(VerifyRule::Rejection).verify(&ctx(&draws, position, false), &drafts, &[p.clone(), p.clone()]);
+            let token = if verdict.accepted() == 1 { drafts[0].token } else { verdict.next };
+            counts[token.index()] += 1.0 / 30_000.0;
+        }
+        counts
+    };
+    assert!(law(true).iter().all(|share| (share - 1.0 / 3.0_f64).abs() < 0.01), "{:?}", law(true));
+    assert!(law(false).iter().any(|share| (share - 1.0 / 3.0_f64).abs() > 0.1), "{:?}", law(false));
 }
 
 #[test]
@@ -102,7 +123,8 @@ fn law_of_first_token(rule: VerifyRule, p: &Distribution, q: &Distribution, n: u
     let rows = [p.clone(), p.clone()];
     let mut counts = vec![0; 8];
     for position in 0..n {
-        let ctx = RoundCtx { fresh: rule == VerifyRule::Block, ..ctx(&draws, position, false) };
+        let fresh = (rule == VerifyRule::Block).then_some(OfRound { start: position, first: 0 });
+        let ctx = RoundCtx { fresh, ..ctx(&draws, position, false) };
         let token = q.pick(ctx.draw(Purpose::Draft, 0));
         let verdict = verifier(rule).verify(&ctx, &[Draft::drawn(token, q.clone())], &rows);
         let first = if verdict.accepted() == 1 { token } else { verdict.next };
@@ -211,7 +233,8 @@ fn write(rule: VerifyRule, shape: Shape, (seed, len): (u64, usize), fresh: bool)
     let draws = SeededDraws::new(seed);
     let (mut text, mut accepted) = (Vec::new(), 0);
     for round in 1.. {
-        let ctx = RoundCtx { round, fresh, ..ctx(&draws, text.len(), false) };
+        let fresh = fresh.then_some(OfRound { start: text.len(), first: 0 });
+        let ctx = RoundCtx { fresh, ..ctx(&draws, text.len(), false) };
         let (drafts, paths) = toy_drafts(shape, &ctx, &text);
         let rows: Vec<_> = paths.iter().map(|path| Toy::TARGET.next(path)).collect();
         let verdict = verifier(rule).verify(&ctx, &drafts, &rows);
@@ -274,7 +297,7 @@ fn the_papers_example_accepts_11_ninths_in_a_block_and_10_ninths_one_by_one() {
     let mean = |rule: VerifyRule| {
         let draws = SeededDraws::new(5);
         let accepted = (0..60_000usize).map(|trial| {
-            let ctx = RoundCtx { fresh: true, ..ctx(&draws, trial, false) };
+            let ctx = RoundCtx { fresh: Some(OfRound { start: trial, first: 0 }), ..ctx(&draws, trial, false) };
             let drafts = [0, 1].map(|i| Draft::drawn(q.pick(ctx.draw(Purpose::Draft, i)), q.clone()));
             verifier(rule).verify(&ctx, &drafts, &[p.clone(), p.clone(), p.clone()]).accepted()
         });
