@@ -71,12 +71,12 @@ pub struct Account {
     pub sentence: String,
 }
 
-/// `Π_{j ≤ i} a_j` for i = 1, 2, …: of the rounds that were to draft i tokens, the share in which draft i was
-/// accepted. A round whose drafter had nothing to offer counts as one whose draft was rejected.
+/// `a_j` for j = 1, 2, …: of the rounds that were to draft j tokens and accepted the first j − 1, the share in which draft
+/// j was accepted. A round whose drafter had nothing to offer counts as one whose draft was rejected.
 #[must_use]
-pub fn reach(stats: &LaneStats) -> Vec<f64> {
-    let pairs = stats.accepted_per_pos().iter().zip(stats.asked_per_pos());
-    pairs.map(|(accepted, asked)| *accepted as f64 / (*asked).max(1) as f64).collect()
+pub fn accepted(stats: &LaneStats) -> Vec<f64> {
+    let pairs = stats.accepted_per_pos().iter().zip(stats.reached_per_pos());
+    pairs.map(|(accepted, reached)| *accepted as f64 / (*reached).max(1) as f64).collect()
 }
 
 /// `a_j` from the shares that were reached.
@@ -133,7 +133,7 @@ impl Account {
             settle_us: 0.0, // contained in the drafts' own time
             overhead_us: stats.other_us() as f64 / stats.rounds().max(1) as f64,
         };
-        Some(Self::new(costs, acceptance(&reach(stats))))
+        Some(Self::new(costs, accepted(stats)))
     }
 
     /// The prediction for a k.
@@ -259,6 +259,8 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Judgement, NextKind, Outcome, Piece, Prediction, TokenId, Verification};
+    use crate::session::DraftCell;
 
     fn costs() -> Costs {
         Costs { verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0], draft_us: 240.0, settle_us: 0.0, overhead_us: 60.0 }
@@ -279,6 +281,28 @@ mod tests {
         let a = two.break_even.unwrap();
         assert!((1.0 + a + a * a - two.round_cost).abs() < 1e-9);
         assert_eq!(break_even(2, 3.5), None);
+    }
+
+    #[test]
+    fn positions_count_the_rounds_that_got_there() {
+        let piece = Piece::new(TokenId(1), "a");
+        let cell = DraftCell { piece, q: Some(0.5), top: Prediction::default(), row: None, took_us: 1 };
+        let round = |draft_len: u8, kept: usize| {
+            let outcome = |index| if index < kept { Outcome::Accepted } else { Outcome::Rejected };
+            let judgement = |index| Judgement { p: 0.5, q: 0.5, u: None, limit: None, outcome: outcome(index) };
+            let judgements = (0..usize::from(draft_len)).map(judgement).collect();
+            Round {
+                draft_len,
+                drafts: vec![cell.clone(); draft_len.into()],
+                verdict: Some(Verification::new(judgements, TokenId(1), NextKind::Bonus, None)),
+                ..Round::default()
+            }
+        };
+        let mut stats = LaneStats::default();
+        for (draft_len, kept) in [(1, 1), (1, 1), (2, 2), (2, 0)] {
+            stats.add(&round(draft_len, kept));
+        }
+        assert_eq!(accepted(&stats), [0.75, 1.0], "the second draft was accepted wherever the first was");
     }
 
     #[test]

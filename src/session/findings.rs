@@ -33,7 +33,7 @@ pub fn explain(round: &Round, index: usize) -> Option<Finding> {
     };
     if let Some(stopped) = round.stopped.as_ref().filter(|_| index == round.drafts.len()) {
         let (name, q, p_min) = (quoted(&stopped.piece), stopped.q, stopped.p_min);
-        text.push_str(&format!("; the drafter's {name} (q {q:.2}, below p-min {p_min:.2}) was left out"));
+        text.push_str(&format!("; the drafter's {name} (q {q:.2}, below the {p_min:.2} asked of it) was left out"));
     }
     if round.is_cut(index) {
         text.push_str("; cut off, the answer ends before it");

@@ -19,7 +19,7 @@ pub struct LaneStats {
     tested: u64,
     accepted: u64,
     committed: u64,
-    asked_per_pos: Vec<u64>,
+    reached_per_pos: Vec<u64>,
     offered_per_pos: Vec<u64>,
     accepted_per_pos: Vec<u64>,
     histogram: Vec<u64>,
@@ -75,7 +75,8 @@ impl LaneStats {
         self.sample_us = self.sample_us.saturating_add(round.sample_us);
         self.rollback_us = self.rollback_us.saturating_add(round.rollback_us);
         self.decode_us = self.decode_us.max(round.clock_us);
-        (0..round.draft_len.into()).for_each(|position| count(&mut self.asked_per_pos, position));
+        let reached = usize::from(round.draft_len).min(round.accepted() + 1);
+        (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));
         if drafted == 0 {
             return;
         }
@@ -118,7 +119,7 @@ impl LaneStats {
         for (sum, part) in sums {
             *sum = sum.saturating_add(part);
         }
-        merge_lists(&mut self.asked_per_pos, &other.asked_per_pos);
+        merge_lists(&mut self.reached_per_pos, &other.reached_per_pos);
         merge_lists(&mut self.offered_per_pos, &other.offered_per_pos);
         merge_lists(&mut self.accepted_per_pos, &other.accepted_per_pos);
         merge_lists(&mut self.histogram, &other.histogram);
@@ -191,10 +192,11 @@ impl LaneStats {
         &self.offered_per_pos
     }
 
-    /// Rounds whose draft length called for a token at position `i`, whether or not the drafter had one.
+    /// Rounds whose draft length called for a token at position `i` and that had accepted all before it, whether or not
+    /// the drafter had one.
     #[must_use]
-    pub fn asked_per_pos(&self) -> &[u64] {
-        &self.asked_per_pos
+    pub fn reached_per_pos(&self) -> &[u64] {
+        &self.reached_per_pos
     }
 
     /// Rounds that accepted the token at position `i`; as long as [`Self::offered_per_pos`].

@@ -84,6 +84,7 @@ fn statistics_follow_their_definitions() {
     assert_eq!((stats.committed(), stats.output_tokens()), (17, 18));
     assert_eq!(stats.offered_per_pos(), [7, 7, 7]);
     assert_eq!(stats.accepted_per_pos(), [4, 4, 2]);
+    assert_eq!(stats.reached_per_pos(), [7, 4, 4], "rounds in which all before was accepted");
     assert_eq!(stats.acceptance_histogram(), [3, 0, 2, 2]);
     assert_eq!(stats.draft_us(), 21 * 900);
     assert_eq!(stats.decode_us(), 7 * (2700 + 14_200));
@@ -146,7 +147,7 @@ fn a_draft_that_p_min_left_out_is_told_and_its_time_counts() {
     let answer = session.turns()[0].answer(Lane::Speculative);
     assert_eq!((answer.rounds[0].draft_us(), answer.stats().draft_us(), answer.stats().drafted()), (30, 30, 0));
     let why = explain(&answer.rounds[0], 0).unwrap().text;
-    assert!(why.ends_with("; the drafter's ' out' (q 0.12, below p-min 0.25) was left out"), "{why}");
+    assert!(why.ends_with("; the drafter's ' out' (q 0.12, below the 0.25 asked of it) was left out"), "{why}");
 }
 
 /// A tree: anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); a lenient rule took ' sea' for ' sky'.

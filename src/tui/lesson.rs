@@ -7,6 +7,7 @@
 use serde::Deserialize;
 
 use crate::protocol::{Lane, Settings};
+use crate::session::account::Account;
 use crate::session::{Observed, Session};
 
 use super::app::RoundAt;
@@ -125,8 +126,8 @@ impl Fact {
         match self {
             Self::VerifyRatio => Observed::of(session).ratio(answer.rounds.last()?.rows.len()),
             Self::DraftShare => {
-                let observed = Observed::of(session);
-                Some(observed.draft?.us / observed.rows(1)?.us)
+                let costs = Account::of_turn(turn)?.costs;
+                Some(costs.draft_us / costs.verify_us.first()?)
             }
             Self::FirstAccepted => {
                 let stats = answer.stats();

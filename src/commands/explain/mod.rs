@@ -295,10 +295,9 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
     })
 }
 
-/// The share of rounds in which each draft was accepted.
+/// The share of rounds in which each draft was accepted, those without one counted.
 fn reached(counts: &Simulated) -> Vec<f64> {
-    let shares = counts.accepted_per_pos.iter().zip(&counts.offered_per_pos);
-    shares.map(|(accepted, offered)| *accepted as f64 / (*offered).max(1) as f64).collect()
+    counts.accepted_per_pos.iter().map(|accepted| *accepted as f64 / counts.rounds.max(1) as f64).collect()
 }
 
 fn ranks(recordings: &[Recording]) -> Vec<RankTally> {
@@ -320,7 +319,8 @@ fn by_category(probed: &[(String, Turn)], costs: &Costs) -> Result<BTreeMap<Stri
         let curve = curve(&recordings, costs);
         let best = fastest(&curve);
         let first = ranks(&recordings);
-        let first_draft = first.first().map(|tally| tally.by_rank[0] as f64 / tally.reached.max(1) as f64);
+        let positions: usize = recordings.iter().map(Recording::positions).sum();
+        let first_draft = first.first().map(|tally| tally.by_rank[0] as f64 / positions.max(1) as f64);
         let tokens_per_round = best.and_then(|best| best.tokens_per_round);
         let in_category = InCategory {
             first_draft,
@@ -342,7 +342,6 @@ fn raced(k: u8, turns: &[(String, Turn)], cost: &CostCurve) -> Result<Measured> 
         settle_us: 0.0,
         overhead_us: fast.other_us() as f64 / fast.rounds().max(1) as f64,
     };
-    let predicted = Account::new(costs, acceptance(&draftscope::session::account::reach(&fast)));
     let (plain_speed, fast_speed) = (plain.tokens_per_second(), fast.tokens_per_second());
     let same = |turn: &&(String, Turn)| turn.1.agreement().is_some_and(|a| a.divergence.is_none());
     Ok(Measured {
@@ -353,11 +352,23 @@ fn raced(k: u8, turns: &[(String, Turn)], cost: &CostCurve) -> Result<Measured> 
         speedup: fast_speed.zip(plain_speed).map(|(fast, plain)| fast / plain),
         speedup_by_prompt: Spread::of(turns.iter().filter_map(|(_, turn)| turn.speedup()).collect()),
         tokens_per_round: fast.mean_tokens_per_round(),
-        predicted_speedup: predicted.worth(k.into()).map(|worth| worth.speedup),
+        predicted_speedup: predicted(&costs, &fast),
         waterfall: waterfall(&plain, &fast),
         overhead_share: fast.other_us() as f64 / fast.decode_us().max(1) as f64,
         identical: turns.iter().filter(same).count(),
     })
+}
+
+/// What rounds with so many drafts cost by the measured price of passes and drafts, against plain decoding.
+fn predicted(costs: &Costs, fast: &LaneStats) -> Option<f64> {
+    let with_drafts = |least: usize| match least {
+        0 => fast.rounds(),
+        _ => fast.offered_per_pos().get(least - 1).copied().unwrap_or(0),
+    };
+    let rounds = |drafts: usize| (with_drafts(drafts) - with_drafts(drafts + 1)) as f64;
+    let us = (0..=fast.offered_per_pos().len()).map(|drafts| Some(rounds(drafts) * costs.round_us(drafts)?));
+    let tokens = (fast.rounds() + fast.accepted()) as f64;
+    Some(tokens * costs.round_us(0)? / us.sum::<Option<f64>>().filter(|us| *us > 0.0)?)
 }
 
 fn waterfall(plain: &LaneStats, fast: &LaneStats) -> Waterfall {
