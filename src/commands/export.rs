@@ -1,6 +1,6 @@
 //! `draftscope export`: a recording as a page, a cast, a picture, a table or a report.
 
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,6 +28,9 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     ignored(args, format).iter().for_each(|said| super::say(said));
     let options = options(args);
     if out.as_os_str() == "-" {
+        if format == Format::Jsonl && io::stdout().is_terminal() {
+            bail!("jsonl is the recording as it stands, which no terminal should be sent; use a pipe, or --out FILE");
+        }
         export::export_to(&recording, format, &mut BufWriter::new(io::stdout().lock()), &options)?;
     } else {
         export::export(&recording, format, &out, &options)?;

@@ -43,9 +43,11 @@ pub(super) fn file(path: &Path, force: bool, write: impl FnOnce(Out<'_>) -> Resu
         let mut there = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
         return fill(&mut there, is_packed, write);
     }
-    let mut file = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(parent(path))?;
+    let mut file = like_others(0o666).tempfile_in(parent(path))?;
+    if let Ok(there) = path.metadata() {
+        file.as_file().set_permissions(there.permissions())?;
+    }
     fill(file.as_file_mut(), is_packed, write)?;
-    readable(file.path(), 0o644)?;
     let done = if force { file.persist(path) } else { file.persist_noclobber(path) };
     done.map(drop).map_err(|error| error.error.into())
 }
@@ -73,9 +75,8 @@ pub(super) fn folder(
     refuse(path, force)?;
     let path = &followed(path);
     spare(path, is_own)?;
-    let folder = tempfile::Builder::new().prefix(".draftscope-").tempdir_in(parent(path))?;
+    let folder = like_others(0o777).tempdir_in(parent(path))?;
     write(folder.path())?;
-    readable(folder.path(), 0o755)?;
     let old = tempfile::Builder::new().prefix(".draftscope-").tempdir_in(parent(path))?;
     let had_one = path.symlink_metadata().is_ok();
     if had_one {
@@ -110,14 +111,18 @@ fn spare(path: &Path, is_own: fn(&str) -> bool) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Temporary files are the owner's alone; what comes of them is like any other file.
+/// Temporary files are the owner's alone; what comes of these is like any other file, as the umask says.
 #[cfg(unix)]
-fn readable(path: &Path, mode: u32) -> io::Result<()> {
+fn like_others(mode: u32) -> tempfile::Builder<'static, 'static> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".draftscope-").permissions(fs::Permissions::from_mode(mode));
+    builder
 }
 
 #[cfg(not(unix))]
-fn readable(_path: &Path, _mode: u32) -> io::Result<()> {
-    Ok(())
+fn like_others(_mode: u32) -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".draftscope-");
+    builder
 }

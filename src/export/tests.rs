@@ -90,6 +90,18 @@ fn every_format_is_written_once_and_nothing_is_left_behind() {
     assert!(nowhere.unwrap_err().to_string().contains("cannot write /no/such/x.csv"));
 }
 
+#[cfg(unix)]
+#[test]
+fn what_only_the_owner_may_read_stays_so() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let to = place.export(Format::Markdown);
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
+    let force = ExportOptions { force: true, ..ExportOptions::default() };
+    export(&place.recording, Format::Markdown, &to, &force).unwrap();
+    assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
 #[test]
 fn only_what_an_export_made_is_replaced() {
     let place = Place::new();
@@ -188,13 +200,35 @@ fn the_page_holds_the_recording_as_data_that_cannot_act() {
     }
 }
 
+/// What a page shows.
+fn shown(place: &Place) -> Value {
+    let page = place.text(Format::Html);
+    let (_, data) = page.split_once("type=\"application/json\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn a_page_marks_what_was_accepted_against_the_target() {
+    let mut script = first_turn();
+    for event in &mut script.events {
+        if let EventKind::Verified { round: 2, verdict } = &mut event.kind
+            && event.lane == Lane::Speculative
+        {
+            let instead = crate::session::fixture::piece(" not").id;
+            verdict.departures = vec![crate::protocol::Departure { index: 1, instead }];
+            verdict.lossless = false;
+        }
+    }
+    let page = shown(&Place::of(&script.events));
+    let strands = page["turns"][0]["strands"].as_array().unwrap();
+    let departed: Vec<_> = strands.iter().filter(|strand| strand[1] == "accepted departed").collect();
+    assert!(matches!(departed[..], [strand] if strand[2] == 2 && strand[3] == 1), "{departed:?}");
+    assert!(!shown(&Place::new()).to_string().contains("departed"));
+}
+
 #[test]
 fn columns_of_strands_point_into_their_round() {
-    let data: Value = {
-        let page = Place::new().text(Format::Html);
-        let (_, data) = page.split_once("type=\"application/json\">").unwrap();
-        serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
-    };
+    let data = shown(&Place::new());
     let turn = &data["turns"][0];
     for strand in turn["strands"].as_array().unwrap() {
         let (text, fate) = (strand[0].as_str().unwrap(), strand[1].as_str().unwrap());

@@ -12,11 +12,15 @@ use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 
 use super::ModelError;
+use super::guard::guarded;
 use super::mapped::Mapped;
 use super::source::Stored;
 
 /// Longest table of contents, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;
+
+/// Most values in it, of which each takes 32 bytes in memory: those vocabularies have some 2 million with their lengths.
+const MAX_READS: u32 = 20_000_000;
 
 /// How much of the key `general.alignment` has been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,19 +30,30 @@ enum Alignment {
     Type,
 }
 
+fn without_nuls(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
 /// A table of contents that is refused where it would have the reader divide by 0: candle takes an
 /// alignment as it stands, and reads key, type and value one by one.
 struct Head<'a> {
     bytes: Cursor<&'a [u8]>,
     alignment: Alignment,
+    reads: u32,
 }
 
 impl Read for Head<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.reads += 1;
+        if self.reads > MAX_READS {
+            return Err(io::Error::other("it holds more values than any model has"));
+        }
         let len = self.bytes.read(into)?;
         let read = &into[..len];
         self.alignment = match self.alignment {
-            _ if read == b"general.alignment" => Alignment::Key,
+            // candle drops what a key has of NULs at its end
+            _ if without_nuls(read) == b"general.alignment" => Alignment::Key,
             Alignment::Key => Alignment::Type,
             Alignment::Type if read.iter().all(|byte| *byte == 0) => {
                 return Err(io::Error::other("'general.alignment' is 0"));
@@ -70,8 +85,10 @@ impl GgufFile {
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
-        let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen };
-        let content = Content::read(&mut head).map_err(|error| unreadable(path, &error))?;
+        let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0 };
+        let broken =
+            |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its table of contents: {why}") };
+        let content = guarded(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
         let gguf = Self { path: path.to_owned(), content, file };
         gguf.check_extent()?;
         Ok(gguf)

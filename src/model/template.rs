@@ -1,13 +1,15 @@
 //! The chat template a model file carries: messages in, prompt text out.
 //!
-//! A template is Jinja code from an untrusted file, so it runs with a fuel limit and sees nothing
-//! but the messages and the names of two tokens.
+//! A template is Jinja code from an untrusted file, so it runs with a fuel limit, has no way to ask for
+//! text of any width, and sees nothing but the messages and the names of two tokens. What it puts
+//! together from text and text again is not bounded before it comes out.
 
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, Value, context};
+use minijinja::value::{Kwargs, Serde, StringInput};
+use minijinja::{Environment, Error, ErrorKind, State, Value, context, filters};
+use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::ModelError;
 use crate::protocol::Message;
@@ -17,6 +19,9 @@ const FUEL: u64 = 2_000_000;
 
 /// Bytes that may come out: far beyond the longest context.
 const MAX_OUTPUT: usize = 16 << 20;
+
+/// Widest indentation.
+const MAX_INDENT: usize = 256;
 
 /// Longest template.
 const MAX_SOURCE: usize = 1 << 20;
@@ -58,7 +63,9 @@ impl ChatTemplate {
         let mut environment = Environment::new();
         environment.set_syntax(syntax()?);
         environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_unknown_method_callback(method);
+        environment.remove_filter("format");
+        environment.add_filter("indent", indent);
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
@@ -77,6 +84,29 @@ impl ChatTemplate {
         template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
         String::from_utf8(out.0).map_err(|_| ModelError::Template("it writes something else than text".to_owned()))
     }
+}
+
+/// Methods of Python's strings, lists and dictionaries, but for `format`, which pads to any width.
+fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if name == "format" {
+        return Err(Error::new(ErrorKind::UnknownMethod, "format is not supported in chat templates"));
+    }
+    unknown_method_callback(state, value, name, args)
+}
+
+/// The filter of that name, to a width that a template can mean.
+fn indent(
+    value: StringInput<'_>,
+    width: Option<usize>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    options: Kwargs,
+) -> Result<Value, Error> {
+    let asked = options.peek::<usize>("width").ok().or(width);
+    if asked.is_some_and(|width| width > MAX_INDENT) {
+        return Err(Error::new(ErrorKind::InvalidOperation, "indents by more than any text needs"));
+    }
+    filters::indent(value, width, first, blank, options)
 }
 
 /// Block tags take no room of their own, as Hugging Face renders templates.
@@ -118,5 +148,16 @@ mod tests {
         let error = ChatTemplate::new(long, String::new(), String::new()).unwrap().render(&user("x")).unwrap_err();
         assert!(error.to_string().contains("writes more than 16 MiB"), "{error}");
         assert!(ChatTemplate::new("{% if %}", String::new(), String::new()).is_err());
+        for wide in [
+            "{{ 'x'|indent(99999999999999) }}",
+            "{{ 'x'|indent(width=99999999999999) }}",
+            "{{ '{:9999}'.format('x') }}",
+            "{{ '%9999s'|format('x') }}",
+        ] {
+            let template = ChatTemplate::new(wide, String::new(), String::new());
+            assert!(template.and_then(|template| template.render(&user("x"))).is_err(), "{wide}");
+        }
+        let indented = ChatTemplate::new("{{ 'a\nb'|indent(2) }}", String::new(), String::new()).unwrap();
+        assert_eq!(indented.render(&user("x")).unwrap(), "a\n  b");
     }
 }

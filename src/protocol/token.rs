@@ -184,8 +184,18 @@ struct Read {
     bytes: Option<Vec<u8>>,
     #[serde(default)]
     special: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "finite")]
     prob: Option<f32>,
+}
+
+/// A number that can be written again: one beyond all `f32` is none.
+fn finite<'de, D: Deserializer<'de>>(json: D) -> Result<Option<f32>, D::Error> {
+    Ok(Option::<f32>::deserialize(json)?.filter(|number| number.is_finite()))
+}
+
+/// The same where a number must be: one that none can write is refused.
+pub(super) fn written<'de, D: Deserializer<'de>>(json: D) -> Result<f32, D::Error> {
+    finite(json)?.ok_or_else(|| serde::de::Error::custom("a number beyond all bounds"))
 }
 
 /// Text of JSON, as bytes.
@@ -268,6 +278,7 @@ pub struct Prediction {
     /// Most probable first.
     pub top: Vec<Candidate>,
     /// Probability outside `top`, 0 to 1.
+    #[serde(deserialize_with = "written")]
     pub tail: f32,
 }
 

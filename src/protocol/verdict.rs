@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::token::written;
 use super::{Departure, TokenId};
 
 /// What became of one draft token.
@@ -30,8 +31,10 @@ pub enum NextKind {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Target's probability of the draft token, 0 to 1.
+    #[serde(deserialize_with = "written")]
     pub p: f32,
     /// Drafter's probability of it, 0 to 1; 1 when the drafter is certain.
+    #[serde(deserialize_with = "written")]
     pub q: f32,
     /// The uniform draw `p / q` was compared with; none when nothing was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,6 +40,10 @@ pub use timeline::{Moment, Stop, Timeline};
 pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
 pub use what_if::{Reply, Wish, what_if};
 
+/// Turns of a run that are kept, and bytes of their prompts: far more than people type, and than a suite has.
+const MAX_TURNS: usize = 1 << 16;
+const MAX_TYPED: usize = 64 << 20;
+
 /// Notices kept; older ones are forgotten.
 pub const MAX_NOTICES: usize = 64;
 
@@ -99,6 +103,8 @@ pub struct Session {
     header: Option<Box<Header>>,
     settings: Settings,
     turns: Vec<Turn>,
+    /// Of all prompts.
+    typed_bytes: usize,
     lanes: [LaneState; Lane::ALL.len()],
     paused: bool,
     loading: Option<Loading>,
@@ -196,13 +202,16 @@ impl Session {
         }
         match kind {
             EventKind::Prompted { turn, text, branch } => {
-                let index = self.turn_index(*turn);
-                self.turns[index].typed.clone_from(text);
+                let Some(index) = self.turn_index(*turn) else { return };
+                self.typed_bytes = self.typed_bytes.saturating_add(text.len());
+                if self.typed_bytes <= MAX_TYPED {
+                    self.turns[index].typed.clone_from(text);
+                }
                 self.turns[index].branch = *branch;
                 self.lanes[lane.index()] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
             }
             EventKind::Prefilled { turn, .. } => {
-                let index = self.turn_index(*turn);
+                let Some(index) = self.turn_index(*turn) else { return };
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
                 let answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
@@ -233,13 +242,15 @@ impl Session {
         self.turns.get_mut(index).map(|turn| Arc::make_mut(&mut turn.answers[lane.index()]))
     }
 
-    /// Index of the turn with this number, opened when it is new.
-    fn turn_index(&mut self, number: u32) -> usize {
+    /// Index of the turn with this number, opened when it is new and there are not too many.
+    fn turn_index(&mut self, number: u32) -> Option<usize> {
         if let Some(index) = self.turns.iter().rposition(|turn| turn.number == number) {
-            return index;
+            return Some(index);
         }
-        self.turns.push(Turn::new(number));
-        self.turns.len() - 1
+        (self.turns.len() < MAX_TURNS).then(|| {
+            self.turns.push(Turn::new(number));
+            self.turns.len() - 1
+        })
     }
 
     fn note(&mut self, message: String) {

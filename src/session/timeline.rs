@@ -7,13 +7,16 @@
 
 use std::collections::VecDeque;
 
-use crate::protocol::{Event, EventKind, Lane};
+use crate::protocol::{Event, EventKind, Lane, Piece};
 
 use super::Session;
 
 /// Rounds between two snapshots. Each snapshot has the tokens of a running answer to itself, so that few
 /// of them keep a long one small; folding so many rounds takes some milliseconds.
 const ROUNDS_PER_SNAPSHOT: usize = 512;
+
+/// Events kept per snapshot even where no round ends, long texts counted as several.
+const WEIGHT_PER_SNAPSHOT: usize = 1 << 17;
 
 /// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, some 4,000 rounds can be gone back.
 const MAX_SNAPSHOTS: usize = 8;
@@ -64,6 +67,18 @@ fn tokens_of(event: &Event) -> usize {
     }
 }
 
+/// What keeping an event amounts to: some hundred bytes each.
+fn weight(event: &Event) -> usize {
+    let text = match &event.kind {
+        EventKind::Prompted { text, .. } | EventKind::Noted { text, .. } => text.len(),
+        EventKind::Notice { message } | EventKind::Failed { message } => message.len(),
+        EventKind::Bookmarked { label, .. } => label.len(),
+        EventKind::Prefilled { prompt, .. } => prompt.len() * size_of::<Piece>(),
+        _ => 0,
+    };
+    1 + text / 256
+}
+
 /// The session as it was after so many events.
 struct Snapshot {
     at: u64,
@@ -89,6 +104,8 @@ pub struct Timeline {
     /// Oldest first; the oldest stands at `first`, unless the run is whole.
     snapshots: VecDeque<Snapshot>,
     rounds: usize,
+    /// Of the events since the newest snapshot.
+    weight: usize,
     /// `at_us` of the first event of the run.
     origin_us: u64,
 }
@@ -112,12 +129,12 @@ impl Timeline {
         }
         self.live.apply(&event);
         let ends_round = matches!(event.kind, EventKind::Committed { .. });
+        self.weight += weight(&event);
         self.events.push_back(event);
-        if ends_round {
-            self.rounds += 1;
-            if self.rounds.is_multiple_of(ROUNDS_PER_SNAPSHOT) {
-                self.snapshot();
-            }
+        self.rounds += usize::from(ends_round);
+        if (ends_round && self.rounds.is_multiple_of(ROUNDS_PER_SNAPSHOT)) || self.weight > WEIGHT_PER_SNAPSHOT {
+            self.weight = 0;
+            self.snapshot();
         }
     }
 
@@ -127,7 +144,7 @@ impl Timeline {
         self.events.clear();
         self.snapshots.clear();
         self.past = None;
-        self.rounds = 0;
+        (self.rounds, self.weight) = (0, 0);
     }
 
     fn snapshot(&mut self) {

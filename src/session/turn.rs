@@ -14,6 +14,9 @@ use crate::protocol::{
 use super::round::Stopped;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
+/// Rows of a pass, at most, and so what a round has of anything: drafts are numbered in a byte.
+const MOST_ROWS: usize = 257;
+
 /// Where an output token came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Provenance {
@@ -176,6 +179,7 @@ impl Answer {
                 rule: settings.rule,
                 sampling: settings.sampling,
                 leniency: settings.leniency,
+                shapes_drafts: settings.shapes_drafts(),
                 ..Round::default()
             })),
             EventKind::Drafted { round, index, token, q, top, row, took_us } => {
@@ -192,19 +196,22 @@ impl Answer {
             }
             EventKind::Probed { round, drafts, took_us } => {
                 let round = self.round_mut(*round)?;
-                round.probed.clone_from(drafts);
+                round.probed = drafts.iter().take(MOST_ROWS).cloned().collect();
                 round.probe_us = *took_us;
                 Some(Phase::Verifying)
             }
             EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let round = self.round_mut(*round)?;
-                round.rows.clone_from(rows);
+                round.rows = rows.iter().take(MOST_ROWS).cloned().collect();
                 round.verify_us = *verify_us;
                 round.sample_us = *sample_us;
                 Some(Phase::Judging)
             }
             EventKind::Verified { round, verdict } => {
-                self.round_mut(*round)?.verdict = Some(verdict.clone());
+                let mut verdict = verdict.clone();
+                verdict.judgements.truncate(MOST_ROWS);
+                verdict.departures.truncate(MOST_ROWS);
+                self.round_mut(*round)?.verdict = Some(verdict);
                 Some(Phase::Committing)
             }
             EventKind::Committed { .. } => self.commit(kind),
@@ -232,8 +239,9 @@ impl Answer {
             return None;
         };
         let first_token = self.tokens.len();
+        let tokens = &tokens[..tokens.len().min(MOST_ROWS)];
         let round = self.round_mut(*number)?;
-        round.committed.clone_from(tokens);
+        round.committed = tokens.to_vec();
         round.first_token = first_token;
         round.rollback_us = *rollback_us;
         round.clock_us = *clock_us;

@@ -226,6 +226,9 @@ impl hf_hub::api::Progress for Teller {
 
 /// Asks what the file is before anything is written: `hf-hub` makes paths of what a server calls a file
 /// and a commit, takes what lies under a name for that file, and cannot go on behind a part's end.
+/// Largest file beside the weights that is fetched; those that are read are smaller.
+const MAX_SIDE_FILE: u64 = 256 << 20;
+
 fn load(what: Wanted, endpoint: String, teller: Teller) -> Result<PathBuf, String> {
     let Wanted { repo, file, cache, token } = what;
     let builder = ApiBuilder::from_cache(cache.clone()).with_token(token).with_endpoint(endpoint);
@@ -236,6 +239,10 @@ fn load(what: Wanted, endpoint: String, teller: Teller) -> Result<PathBuf, Strin
         got.is_ok_and(|got| got == sha256)
     };
     let meta = described(&api, &repo, &file)?;
+    let is_weights = [".safetensors", ".gguf", ".bin"].iter().any(|ending| file.ends_with(ending));
+    if !is_weights && meta.size() as u64 > MAX_SIDE_FILE {
+        return Err(format!("{file} has {} bytes, which no such file needs", meta.size()));
+    }
     let kept = cache.repo(repo.clone());
     let (blob, place) = (kept.blob_path(meta.etag()), kept.pointer_path(meta.commit_hash()).join(&file));
     let same_size = |path: &Path| fs::metadata(path).is_ok_and(|there| there.len() == meta.size() as u64);

@@ -41,11 +41,15 @@ impl Origin {
         let failed = |source| TraceError::Read { name: path.display().to_string(), source };
         let mut bytes = Vec::new();
         if path == Path::new("-") {
-            std::io::stdin().lock().take(PIPED).read_to_end(&mut bytes).map_err(failed)?;
+            std::io::stdin().lock().take(PIPED + 1).read_to_end(&mut bytes).map_err(failed)?;
         } else if std::fs::metadata(path).is_ok_and(|known| !known.is_file() && !known.is_dir()) {
-            File::open(path).and_then(|pipe| pipe.take(PIPED).read_to_end(&mut bytes)).map_err(failed)?;
+            File::open(path).and_then(|pipe| pipe.take(PIPED + 1).read_to_end(&mut bytes)).map_err(failed)?;
         } else {
             return Ok(Self::File(path.to_owned()));
+        }
+        if bytes.len() as u64 > PIPED {
+            let text = format!("more than {} MiB came through a pipe; write it to a file first", PIPED >> 20);
+            return Err(failed(std::io::Error::other(text)));
         }
         Ok(Self::Memory { name: path.to_string_lossy().into(), bytes: bytes.into() })
     }

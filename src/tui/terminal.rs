@@ -162,6 +162,7 @@ pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<End
             signal = end => Ok(Some(signal)),
         };
         drop(guard);
+        end_at_once()?; // a consumer may wait for a disk or a reader for ever
         front.leave().await;
         shown
     })?;
@@ -194,6 +195,20 @@ fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
 #[cfg(not(unix))]
 fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
     Ok(std::future::pending())
+}
+
+/// From here on a signal ends the process as if nobody had listened.
+#[cfg(unix)]
+fn end_at_once() -> io::Result<()> {
+    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    ENDING.iter().try_for_each(|signal| {
+        signal_hook::flag::register_conditional_default(*signal, std::sync::Arc::clone(&always)).map(drop)
+    })
+}
+
+#[cfg(not(unix))]
+fn end_at_once() -> io::Result<()> {
+    Ok(())
 }
 
 /// Ends the process as the signal would have, so that whoever sent it sees that it was obeyed.

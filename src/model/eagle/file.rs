@@ -61,8 +61,12 @@ impl EagleFile {
             Self::Shards(shards) => shards.iter().map(|shard| shard.metadata.data_len() as u64).sum(),
             Self::Torch(_, tensors) => tensors
                 .values()
-                .map(|info| (info.layout.shape().elem_count() * info.dtype.size_in_bytes()) as u64)
-                .sum(),
+                .map(|info| {
+                    let sizes = info.layout.shape().dims().iter();
+                    let count = sizes.fold(1u64, |count, size| count.saturating_mul(*size as u64));
+                    count.saturating_mul(info.dtype.size_in_bytes() as u64)
+                })
+                .fold(0, u64::saturating_add),
         }
     }
 

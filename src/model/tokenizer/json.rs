@@ -31,6 +31,39 @@ struct TokenizerConfig {
     add_bos_token: Option<bool>,
 }
 
+/// The steps of a `tokenizer.json` that can make a text longer.
+#[derive(Deserialize)]
+struct Steps {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    decoder: Value,
+}
+
+/// How many times as long a text may become: real ones put three bytes for a space.
+const MAX_GROWTH: usize = 256;
+
+impl Steps {
+    /// The product over all replacements of what each puts for a character.
+    fn growth(&self) -> usize {
+        let steps = [&self.normalizer, &self.pre_tokenizer, &self.decoder];
+        steps.into_iter().fold(1, |growth, step| growth.saturating_mul(growth_of(step)))
+    }
+}
+
+fn growth_of(step: &Value) -> usize {
+    let parts: Box<dyn Iterator<Item = &Value>> = match step {
+        Value::Array(parts) => Box::new(parts.iter()),
+        Value::Object(fields) => Box::new(fields.values()),
+        _ => return 1,
+    };
+    let put = ["content", "prepend"].iter().filter_map(|name| step.get(name)?.as_str());
+    let own = put.map(|text| text.len().max(1)).fold(1, usize::saturating_mul);
+    parts.fold(own, |growth, part| growth.saturating_mul(growth_of(part)))
+}
+
 /// `generation_config.json`, and `config.json` where that one is not there.
 #[derive(Default, Deserialize)]
 struct Generation {
@@ -49,6 +82,10 @@ pub(super) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelError> {
     let failed = |name: &str, error: &dyn std::fmt::Display| {
         ModelError::Tokenizer(format!("{name}: {}", clean(&error.to_string())))
     };
+    let steps: Steps = serde_json::from_slice(&text).map_err(|error| failed("tokenizer.json", &error))?;
+    if steps.growth() > MAX_GROWTH {
+        return Err(ModelError::Unsupported("tokenizer.json makes a text hundreds of times as long".to_owned()));
+    }
     let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
     // both are settings of a training run that the file kept; a prompt is neither cut nor filled up
     tokenizer.with_padding(None);
@@ -195,6 +232,16 @@ mod tests {
                       "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
                       "vocab": vocab, "merges": ["▁ h", "▁h i"]}
         })
+    }
+
+    #[test]
+    fn steps_that_make_a_text_very_long_are_told() {
+        let growth = |json: Value| serde_json::from_value::<Steps>(json).unwrap().growth();
+        assert!(growth(sentence_piece_like()) <= 9);
+        let mut bomb = sentence_piece_like();
+        let step = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(20)});
+        bomb["normalizer"] = json!({"type": "Sequence", "normalizers": [step, step]});
+        assert!(growth(bomb) > MAX_GROWTH);
     }
 
     #[test]

@@ -149,6 +149,44 @@ fn a_long_answer_looks_the_same_laid_out_anew() {
 }
 
 #[test]
+fn times_beyond_all_bounds_are_drawn() {
+    let mut script = conversation();
+    for event in &mut script.events {
+        match &mut event.kind {
+            EventKind::Drafted { took_us, .. } => *took_us = u64::MAX,
+            EventKind::Committed { rollback_us, .. } => *rollback_us = 2,
+            _ => {}
+        }
+    }
+    let mut stage = Stage::of(&script);
+    stage.press("<Tab>");
+    for page in ["1", "2", "3", "4", "5"] {
+        stage.press(page);
+        for width in [80, 100, 200] {
+            assert!(!stage.screen(width, 50).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_second_run_does_not_show_the_text_of_the_first() {
+    let mut script = conversation();
+    script.events.retain(|event| !matches!(event.kind, EventKind::Loading { .. }));
+    let mut stage = Stage::of(&script);
+    stage.press("<Tab>");
+    assert!(stage.screen(120, 40).contains("Why is the sky blue?"));
+    for event in &mut script.events {
+        if let EventKind::Prompted { text, .. } = &mut event.kind {
+            *text = "Another question".to_owned();
+        }
+        stage.time.apply(event.clone());
+    }
+    stage.press("<Home>");
+    let screen = stage.screen(120, 40);
+    assert!(screen.contains("Another question") && !screen.contains("Why is the sky blue?"), "{screen}");
+}
+
+#[test]
 fn words_run_on_between_stretches() {
     let mut stage = Stage::of(&long());
     stage.press("<Tab>d<Home>");

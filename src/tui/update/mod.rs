@@ -86,6 +86,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::ReturnBranch => time::return_branch(app, time),
         Action::Bookmark | Action::Note | Action::MarkPrevious | Action::MarkNext => marks::update(app, time, action),
         Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
+        Action::RecordingPrevious | Action::RecordingNext => seek::recording(app, time, action),
         Action::RejectNext if seek::is_behind_all(app, time) => seek::reject(app, time),
         Action::DivergencePrevious | Action::DivergenceNext | Action::TurnPrevious | Action::TurnNext => {
             app.toast = Some("for two recordings: draftscope diff A B --tui".to_owned());
@@ -251,5 +252,7 @@ fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
 fn copied(app: &App, session: &Session) -> Option<String> {
     let turn = app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
     let text = turn.answer(crate::protocol::Lane::Speculative).text();
+    // a terminal into which it is pasted would obey the others
+    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     (!text.is_empty()).then_some(text)
 }

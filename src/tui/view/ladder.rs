@@ -204,8 +204,8 @@ fn target(screen: Screen, round: &Round, column: usize, width: usize) -> (String
 
 /// Draft, verify and the rest as a bar.
 fn times(screen: Screen, round: &Round) -> Span<'static> {
-    let parts = [round.draft_us(), round.verify_us, round.sample_us + round.rollback_us];
-    let whole = parts.iter().sum::<u64>().max(1) as f64;
+    let parts = [round.draft_us(), round.verify_us, round.sample_us.saturating_add(round.rollback_us)];
+    let whole = parts.iter().map(|us| *us as f64).sum::<f64>().max(1.0);
     let room = TIMES - 1;
     let [draft, _, rest] = parts.map(|us| ((us as f64 / whole) * room as f64).round() as usize);
     let verify = if parts[1] == 0 { 0 } else { room.saturating_sub(draft + rest) };
@@ -214,6 +214,7 @@ fn times(screen: Screen, round: &Round) -> Span<'static> {
 }
 
 fn took(round: &Round) -> String {
-    let us = round.draft_us() + round.verify_us + round.sample_us + round.rollback_us;
+    let parts = [round.draft_us(), round.verify_us, round.sample_us, round.rollback_us];
+    let us = parts.into_iter().fold(0, u64::saturating_add);
     if us == 0 { String::new() } else { format!("{:.1} ms", us as f64 / 1e3) }
 }

@@ -49,6 +49,8 @@ struct Pen {
 /// What the lines of a whole stretch depend on, beside its events.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
+    /// The first event that is kept: another one in every run.
+    from: u64,
     turn: usize,
     /// The turn left, the tokens taken over, and whether the last of them is forced.
     branch: Option<(u32, u32, bool)>,
@@ -178,6 +180,7 @@ impl Work<'_> {
     fn key(&self, stretch: usize, turn: &Turn) -> Key {
         let app = self.screen.app;
         Key {
+            from: self.screen.time.first(),
             turn: self.index,
             branch: turn.branch.map(|branch| (branch.turn, branch.kept, branch.forced)),
             stretch,

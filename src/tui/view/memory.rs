@@ -103,7 +103,7 @@ fn short(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
     let caches = drafter.map_or(String::new(), |d| format!(" + {}", own(d.kv_bytes_per_token)));
     vec![
         ("weights", format!("{}{weights}", bytes(header.model.weight_bytes))),
-        ("KV caches", format!("{}{caches}", bytes(header.model.kv_bytes_per_token * positions))),
+        ("KV caches", format!("{}{caches}", bytes(header.model.kv_bytes_per_token.saturating_mul(positions)))),
     ]
 }
 

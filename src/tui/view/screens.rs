@@ -44,7 +44,7 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let quit = screen.app.keymap.binding(crate::tui::Context::Browse, Action::StopOrQuit);
     let keys = quit.map_or(String::new(), |binding| binding.keys());
     lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));
-    let height = (lines.len() as u16 + 2).min(area.height);
+    let height = lines.len().saturating_add(2).min(area.height.into()) as u16;
     let area = centre(area, width, height);
     let block = screen
         .panel(" The engine has stopped ")
