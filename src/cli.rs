@@ -54,6 +54,9 @@ pub enum Action {
     /// The exit status is 1 when greedy outputs differ under a lossless rule.
     Compare(CompareArgs),
     /// Account for the speed: what passes cost here, what drafts are worth, which k is best
+    ///
+    /// Answers are greedy, by the rule exact, and at most 128 tokens long; -k counts only as the depth of
+    /// --tree, --verify and --p-min have no effect.
     Explain(ExplainArgs),
     /// Prove that speculation changes nothing: texts or laws compared, differences explained
     ///
@@ -70,6 +73,8 @@ pub enum Action {
     /// The exit status is 1 when their tokens differ.
     Diff(DiffArgs),
     /// Run a suite of prompts over draft lengths, rules and drafters, each beside plain decoding
+    ///
+    /// Answers are at most 128 tokens long, whatever --max-tokens says.
     ///
     /// The exit status is 1 when greedy answers under a lossless rule differ from plain ones, or when a
     /// case is slower than the baseline beyond both spreads and both runs are alike.
@@ -122,7 +127,8 @@ pub struct ModelArgs {
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// Who proposes draft tokens; whoever does, a lossless rule gives the same text
+    /// Who proposes draft tokens; whoever does, a lossless rule keeps what the target would write (greedily and by
+    /// exact the very text, else its distribution)
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
     pub drafter: String,
     /// A second, smaller model with the same tokenizer, named as --model, for the drafter draft-model; or the
@@ -347,7 +353,7 @@ pub enum ModelsAction {
         #[arg(long)]
         json: bool,
     },
-    /// Say what is known of a model, and check its file
+    /// Say what is known of a model, and check its file; a repository is fetched first
     Info {
         /// Name, file, folder or repository
         name: String,

@@ -54,7 +54,7 @@ pub enum ViewArg {
 pub enum ConfigAction {
     /// Say where the configuration file is read from
     Path,
-    /// Write a configuration file with every setting and its default, all commented out
+    /// Write a configuration file with the settings that it may hold and their defaults, all commented out
     Init,
     /// Say what is in force and where it comes from: default, file or environment
     Show,

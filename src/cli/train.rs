@@ -10,7 +10,7 @@ pub struct TrainArgs {
     /// GGUF file, or name of a known model, to train a draft module for; without it the default model
     #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL")]
     pub model: Option<PathBuf>,
-    /// Folder for the finished module, which --mtp reads
+    /// Folder for the finished module: --mtp reads its subfolder fp8 (or bf16)
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Folder for data, checkpoints and logs: gigabytes; a run that was stopped goes on from here
