@@ -49,7 +49,7 @@ use sha2::{Digest, Sha256};
 /// The module that comes with the program; made for the default model.
 const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8.safetensors");
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
-const MTP_NAME: &str = "smollm2-135m-mtp-5 (fp8)";
+const MTP_NAME: &str = "smollm2-135m-mtp-6 (fp8)";
 
 /// Largest prompt that is read from a file: far more than any context holds.
 const MAX_PROMPT_BYTES: u64 = 16 << 20;
