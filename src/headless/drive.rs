@@ -140,7 +140,6 @@ mod tests {
         let source = std::thread::spawn(move || {
             let tell = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
             assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
-            tell(EventKind::Loading { stage: "weights".into(), done: 0, total: 1 });
             tell(EventKind::Started { header: Box::new(header()) });
             signal.store(true, Ordering::Relaxed);
             tell(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
