@@ -368,8 +368,8 @@ pub(crate) fn departures(run: &Summary) -> Option<String> {
     (!run.lossless).then_some(told)
 }
 
-/// Lines on standard output, with nothing that a terminal obeys. A reader that has enough is an error that `main` knows, and a full disk one
-/// that it tells.
+/// Lines on standard output, with nothing that a terminal obeys. A reader that has enough is an error that
+/// `main` knows, and a full disk one that it tells.
 pub(crate) fn print(text: impl Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", printable(&text.to_string()))?;

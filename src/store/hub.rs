@@ -224,11 +224,11 @@ impl hf_hub::api::Progress for Teller {
     fn finish(&mut self) {}
 }
 
-/// Asks what the file is before anything is written: `hf-hub` makes paths of what a server calls a file
-/// and a commit, takes what lies under a name for that file, and cannot go on behind a part's end.
 /// Largest file beside the weights that is fetched; those that are read are smaller.
 const MAX_SIDE_FILE: u64 = 256 << 20;
 
+/// Asks what the file is before anything is written: `hf-hub` makes paths of what a server calls a file
+/// and a commit, takes what lies under a name for that file, and cannot go on behind a part's end.
 fn load(what: Wanted, endpoint: String, teller: Teller) -> Result<PathBuf, String> {
     let Wanted { repo, file, cache, token } = what;
     let builder = ApiBuilder::from_cache(cache.clone()).with_token(token).with_endpoint(endpoint);
