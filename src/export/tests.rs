@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::protocol::{DrafterKind, Lane, Rival, Settings, StopReason};
-use crate::session::fixture::{Script, first_turn};
+use crate::session::fixture::{Script, departing, first_turn};
 use crate::stream::Consumer;
 use crate::trace::{RecordOptions, Recorder};
 
@@ -209,17 +209,7 @@ fn shown(place: &Place) -> Value {
 
 #[test]
 fn a_page_marks_what_was_accepted_against_the_target() {
-    let mut script = first_turn();
-    for event in &mut script.events {
-        if let EventKind::Verified { round: 2, verdict } = &mut event.kind
-            && event.lane == Lane::Speculative
-        {
-            let instead = crate::session::fixture::piece(" not").id;
-            verdict.departures = vec![crate::protocol::Departure { index: 1, instead }];
-            verdict.lossless = false;
-        }
-    }
-    let page = shown(&Place::of(&script.events));
+    let page = shown(&Place::of(&departing().events));
     let strands = page["turns"][0]["strands"].as_array().unwrap();
     let departed: Vec<_> = strands.iter().filter(|strand| strand[1] == "accepted departed").collect();
     assert!(matches!(departed[..], [strand] if strand[2] == 2 && strand[3] == 1), "{departed:?}");

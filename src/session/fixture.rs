@@ -3,8 +3,8 @@
 //! Verdicts follow the `exact` rule from the rows given, times are made up but plausible.
 
 use crate::protocol::{
-    Baseline, Candidate, Capabilities, DrafterInfo, DrafterKind, Event, EventKind, Header, Judgement, Lane, ModelInfo,
-    NextKind, Outcome, Piece, Prediction, Settings, StopReason, TRACE_VERSION, TokenId, Verification,
+    Baseline, Candidate, Capabilities, Departure, DrafterInfo, DrafterKind, Event, EventKind, Header, Judgement, Lane,
+    ModelInfo, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TRACE_VERSION, TokenId, Verification,
 };
 
 /// A header as the default model gives it.
@@ -184,6 +184,20 @@ impl Script {
     pub(crate) fn finish(&mut self, lane: Lane, reason: StopReason) {
         self.push(lane, EventKind::Finished { reason });
     }
+}
+
+/// [`first_turn`], whose second round accepts a draft that the target would not have picked.
+pub(crate) fn departing() -> Script {
+    let mut script = first_turn();
+    for event in &mut script.events {
+        if let EventKind::Verified { round: 2, verdict } = &mut event.kind
+            && event.lane == Lane::Speculative
+        {
+            verdict.departures = vec![Departure { index: 1, instead: piece(" not").id }];
+            verdict.lossless = false;
+        }
+    }
+    script
 }
 
 /// A finished first turn: accepted, rejected, recovered, bonus, wide and broken characters.

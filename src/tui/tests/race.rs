@@ -182,17 +182,7 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
 
 #[test]
 fn a_draft_that_the_target_would_not_have_picked_is_marked() {
-    let mut script = first_turn();
-    for event in &mut script.events {
-        if let EventKind::Verified { round: 2, verdict } = &mut event.kind
-            && event.lane == Lane::Speculative
-        {
-            let instead = crate::session::fixture::piece(" not").id;
-            verdict.departures = vec![crate::protocol::Departure { index: 1, instead }];
-            verdict.lossless = false;
-        }
-    }
-    let mut stage = browse(&script);
+    let mut stage = browse(&crate::session::fixture::departing());
     let screen = stage.screen(120, 40);
     assert!(screen.contains("is ≠blue") && screen.contains("≠not its own"), "{screen}");
     for _ in 0..5 {
