@@ -1,0 +1,139 @@
+//! From typed arguments to what the engine loads: the target, the module that drafts, a second model.
+//!
+//! Invariant: everything that can be refused without loading weights is refused here, before the engine starts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use draftscope::cli::{BackendArg, DeviceArg, DtypeArg, ModelArgs, RollbackArg, Threads};
+use draftscope::model::eagle::EagleConfig;
+use draftscope::model::gemma4::assistant::AssistantConfig;
+use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
+use draftscope::model::qwen35::DraftVocab;
+use draftscope::model::side_files::SideFiles;
+use draftscope::protocol::{DrafterKind, TokenId};
+use draftscope::store::{Store, StoreError, Terminal};
+use sha2::{Digest, Sha256};
+
+/// The module that comes with the program; made for the default model.
+const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8.safetensors");
+const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
+const MTP_NAME: &str = "smollm2-135m-mtp-6 (fp8)";
+
+pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
+    // loaded whoever drafts, so that it can be switched to
+    let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
+    let store = store()?;
+    let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    Ok(Recipe {
+        sha256: remembered_sha256(&store, &target),
+        target,
+        dtype: match args.dtype {
+            DtypeArg::Auto => Dtype::Auto,
+            DtypeArg::Q4_1 => Dtype::Q4_1,
+            DtypeArg::Stored => Dtype::Stored,
+            DtypeArg::F32 => Dtype::F32,
+            DtypeArg::Bf16 => Dtype::Bf16,
+        },
+        device: match args.device {
+            DeviceArg::Auto => DeviceChoice::Auto,
+            DeviceArg::Cpu => DeviceChoice::Cpu,
+            DeviceArg::Cuda => DeviceChoice::Cuda,
+            DeviceArg::Metal => DeviceChoice::Metal,
+        },
+        backend: match args.backend {
+            BackendArg::Auto => Backend::Auto,
+            BackendArg::Candle => Backend::Candle,
+            BackendArg::Native => Backend::Native,
+        },
+        threads: match args.threads {
+            Threads::Auto => None,
+            Threads::Count(count) => Some(count.into()),
+        },
+        ctx_len: args.ctx.map(|ctx| ctx as usize),
+        mtp,
+        draft_model: match &args.draft_model {
+            Some(model) => Some(drafter(&store, model)?),
+            None => None,
+        },
+        rollback: match args.rollback {
+            RollbackArg::Snapshots => Rollback::Snapshots,
+            RollbackArg::Replay => Rollback::Replay,
+        },
+        draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
+    })
+}
+
+/// The second model; the store's own words are about the target.
+fn drafter(store: &Store, model: &Path) -> Result<PathBuf> {
+    store.resolve(Some(model), &mut Terminal::default()).map_err(|error| match error {
+        StoreError::Read { path, source } => {
+            anyhow!("cannot read the draft model {}: {source}; check what --draft-model names", path.display())
+        }
+        error => error.into(),
+    })
+}
+
+/// The store, which fetches no weights of what does not run.
+pub(crate) fn store() -> Result<Store> {
+    let preflight = |folder: &Path| SideFiles::of(folder).preflight().map_err(|error| error.to_string());
+    Ok(Store::from_env()?.with_preflight(preflight))
+}
+
+/// A number of tokens, all of them, or a file that lists them.
+fn draft_vocab(text: &str) -> Result<DraftVocab> {
+    if let Ok(count) = text.parse() {
+        return Ok(DraftVocab::First(count));
+    }
+    if text == "all" {
+        return Ok(DraftVocab::All);
+    }
+    const MOST: u64 = 16 << 20;
+    let size = std::fs::metadata(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?.len();
+    if size > MOST {
+        bail!("--draft-vocab: {text} is {size} bytes long; a list of token ids takes at most {MOST}");
+    }
+    let list = std::fs::read_to_string(text).with_context(|| format!("--draft-vocab: cannot read {text}"))?;
+    let ids = list.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(|(at, line)| {
+        line.trim()
+            .parse()
+            .map(TokenId)
+            .with_context(|| format!("--draft-vocab: line {} of {text} is no token id", at + 1))
+    });
+    Ok(DraftVocab::Tokens(ids.collect::<Result<_>>()?))
+}
+
+/// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.
+pub(crate) fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
+    let entries = store.list().ok()?;
+    entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
+}
+
+pub(super) fn mtp_recipe(folder: Option<&Path>) -> Result<MtpRecipe> {
+    let (name, weights, config): (_, Arc<[u8]>, Arc<[u8]>) = match folder {
+        None => (MTP_NAME.to_owned(), MTP_WEIGHTS.into(), MTP_CONFIG.into()),
+        Some(folder) => {
+            let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
+            let config = read(folder.join("config.json"))?;
+            if EagleConfig::is_one(&config) {
+                bail!("{} holds an EAGLE-3 head; name it with --draft-model", folder.display());
+            }
+            if AssistantConfig::is_one(&config) {
+                bail!("{} holds an assistant of Gemma 4; name it with --draft-model", folder.display());
+            }
+            let weights = read(weights_in(folder)?)?;
+            (folder.display().to_string(), weights.into(), config.into())
+        }
+    };
+    let sha256 = Some(Sha256::digest(&weights).iter().map(|byte| format!("{byte:02x}")).collect());
+    Ok(MtpRecipe { name, weights, config, sha256, required: folder.is_some() })
+}
+
+/// The first `.safetensors` file of a folder, by name.
+fn weights_in(folder: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let weights = paths.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).min();
+    weights.with_context(|| format!("{} holds no .safetensors file", folder.display()))
+}

@@ -1,0 +1,96 @@
+//! What commands say, on standard output and standard error.
+//!
+//! Invariant: text of models, files and paths leaves as what a terminal does not obey.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use anyhow::Result;
+use draftscope::headless::{Driver, Outcome, Summary};
+use draftscope::protocol::{DrafterKind, Lane};
+use draftscope::session::text::printable;
+use draftscope::stream::Dropped;
+
+/// Says on standard error how the newest race went.
+pub(crate) fn tell_rival(driver: &Driver) {
+    let Some(turn) = driver.session().turn().filter(|turn| !turn.answer(Lane::Rival).tokens.is_empty()) else {
+        return;
+    };
+    let speed = |lane| turn.answer(lane).stats().tokens_per_second();
+    if let (Some(own), Some(other)) = (speed(Lane::Speculative), speed(Lane::Rival)) {
+        eprintln!("draftscope: {own:.1} tokens/s, the rival {other:.1}: {:.2}× as fast as the rival", own / other);
+    }
+    match turn.agreement_with(Lane::Rival) {
+        Some(told) if told.divergence.is_none() => {
+            eprintln!("draftscope: both wrote the same {} tokens", told.identical);
+        }
+        Some(told) => eprintln!("draftscope: they differ after {} identical tokens", told.identical),
+        None => {}
+    }
+}
+
+/// Says on standard error what the user should know, but for what is told as the outcome.
+pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
+    for notice in driver.session().notices() {
+        if !matches!(outcome, Outcome::Failed(message) if message == notice) {
+            say(notice);
+        }
+    }
+    tell_early_exit(driver);
+}
+
+/// Drafting with every layer of the target is no early exit.
+pub(crate) fn tell_early_exit(driver: &Driver) {
+    let settings = driver.session().settings();
+    let (asked, drafts) = (u32::from(settings.drafting.exit_layers), settings.drafter.chain());
+    let Some(header) = driver.session().header().filter(|_| drafts.contains(&DrafterKind::EarlyExit)) else {
+        return;
+    };
+    if asked >= header.model.layers {
+        say(&format!(
+            "--exit-layers {asked} is no early exit: the target has {} layers, and a draft cost as much as a pass",
+            header.model.layers
+        ));
+    }
+}
+
+/// Says those notices that are new since `told` were seen.
+pub(crate) fn tell_new_notices(driver: &Driver, told: &mut u64) {
+    let session = driver.session();
+    let new = session.notices_seen().saturating_sub(*told);
+    let kept: Vec<_> = session.notices().collect();
+    let first = kept.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
+    kept[first..].iter().for_each(|notice| say(notice));
+    *told = session.notices_seen();
+}
+
+/// What a rule that is not lossless did to the text; none under a lossless one.
+pub(crate) fn departures(run: &Summary) -> Option<String> {
+    let first = run.first_departure.map_or(String::new(), |at| format!(", the first at token {}", at + 1));
+    let (count, tokens) = (run.departures, run.output_tokens);
+    let told =
+        format!("not lossless: {count} of {tokens} tokens accepted that the target would not have picked{first}");
+    (!run.lossless).then_some(told)
+}
+
+/// Lines on standard output, with nothing that a terminal obeys. A reader that has enough is an error that
+/// `main` knows, and a full disk one that it tells.
+pub(crate) fn print(text: impl Display) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", printable(&text.to_string()))?;
+    Ok(out.flush()?)
+}
+
+/// A line on standard error; text of files and models is in it only as what a terminal does not obey.
+pub(crate) fn say(what: &str) {
+    // nobody is left to tell where this cannot be told
+    let _ = writeln!(std::io::stderr(), "draftscope: {}", printable(what));
+}
+
+/// A consumer that failed is an error at the end of a run: its output is not whole.
+pub(crate) fn complete(dropped: Vec<Dropped>) -> Result<()> {
+    match dropped.into_iter().next() {
+        Some(Dropped { name, error }) => Err(anyhow::Error::new(error).context(format!("{name} is not complete"))),
+        None => Ok(()),
+    }
+}
