@@ -25,6 +25,8 @@ pub struct MtpDrafter {
     made_for: MtpSpec,
     /// What is in force.
     spec: MtpSpec,
+    /// Wanted, and not to be had from these modules: told once.
+    refused: Option<MtpSpec>,
     is_stale: bool,
     notice: Option<String>,
     /// The token before the observed ones.
@@ -53,6 +55,7 @@ impl MtpDrafter {
             stages,
             made_for: spec,
             spec,
+            refused: None,
             is_stale: false,
             notice: None,
             first: None,
@@ -280,6 +283,7 @@ impl Drafter for MtpDrafter {
             stages,
             made_for: self.made_for,
             spec: self.spec,
+            refused: self.refused,
             is_stale: self.is_stale,
             notice: None,
             first: self.first,
@@ -295,7 +299,7 @@ impl Drafter for MtpDrafter {
 
     fn configure(&mut self, settings: &Settings) {
         let wanted = settings.drafting.mtp.apply(self.made_for);
-        if wanted == self.spec {
+        if wanted == self.spec || self.refused == Some(wanted) {
             return;
         }
         let tap = self.tap();
@@ -303,6 +307,7 @@ impl Drafter for MtpDrafter {
         match taken {
             Ok(()) => self.spec = wanted,
             Err(error) => {
+                self.refused = Some(wanted);
                 let back = self.spec;
                 let undone = self.stages.iter_mut().try_for_each(|stage| stage.module.set_spec(&back));
                 self.notice = Some(match undone {
