@@ -7,12 +7,14 @@ mod common;
 
 use std::time::Duration;
 
+use candle_core::quantized::gguf_file::Value;
 use common::tiny::{self, Tiny};
-use draftscope::model::load::Loaded;
+use draftscope::model::load::{Backend, Loaded, Recipe};
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
 use draftscope::protocol::{
     Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
 };
+use draftscope::speculate::SpecError;
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{
     DraftCtx, Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster,
@@ -568,6 +570,14 @@ fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_
     }
 }
 
+fn drafts_of(events: &[EventKind]) -> Vec<TokenId> {
+    let drafted = |event: &EventKind| match event {
+        EventKind::Drafted { token, .. } => Some(token.id),
+        _ => None,
+    };
+    events.iter().filter_map(drafted).collect()
+}
+
 #[test]
 fn a_second_turn_reuses_the_cache_and_changes_nothing() {
     let files = Tiny::new(3);
@@ -588,28 +598,60 @@ fn a_second_turn_reuses_the_cache_and_changes_nothing() {
         let mut drafted = Vec::new();
         for _ in 0..6 {
             let round = decoder.round(&mut |event| {
-                if let EventKind::Drafted { token, .. } = event {
-                    drafted.push(token.id);
-                }
+                drafted.extend(drafts_of(std::slice::from_ref(&event)));
                 Duration::ZERO
             });
             got.extend(round.unwrap());
         }
         let (want, events) = decode(target.fork().unwrap(), drafter(), &settings, &prompt, got.len());
         assert_eq!(got, want, "shared {shared}, more {more}, cached {cached}");
-        let fresh: Vec<_> = events
-            .iter()
-            .filter_map(|e| match e {
-                EventKind::Drafted { token, .. } => Some(token.id),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(drafted, fresh[..drafted.len()], "the drafter's cache follows too");
+        assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter's cache follows too");
         assert!(cached as usize <= shared);
         if (shared, more) == (20, 8) {
             assert_eq!(cached, 19, "all that is shared but the token that must be run");
         }
     }
+}
+
+#[test]
+fn a_long_prompt_can_be_given_up_and_what_was_read_of_it_is_not_read_again() {
+    let long = Value::U32(4096);
+    let files = Tiny::with(3, |parts| {
+        parts
+            .metadata
+            .iter_mut()
+            .filter(|(key, _)| key.ends_with("context_length"))
+            .for_each(|(_, n)| *n = long.clone());
+    });
+    let recipe = Recipe { backend: Backend::Native, ..files.recipe() };
+    let load = || draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap();
+    let settings = Settings { draft_len: 3, ..Settings::default() };
+    let drafter = || Box::new(MtpDrafter::new(load().mtp.unwrap().0));
+    let mut decoder = Decoder::new(load().target, drafter(), &settings);
+    let prompt = tokens(3, 1500);
+    let mut asked = 0;
+    let mut twice = || {
+        asked += 1;
+        asked < 2
+    };
+    let stopped = decoder.prefill_to(1, &prompt, None, &mut twice);
+    assert!(matches!(stopped, Err(SpecError::Stopped)), "{stopped:?}");
+    let read = decoder.target().len();
+    assert!(read > 0 && read < prompt.len() && asked == 2, "{read} {asked}");
+    assert_eq!(decoder.committed(), &prompt[..=read], "as between two rounds");
+    let EventKind::Prefilled { cached, first, .. } = decoder.prefill(2, &prompt).unwrap() else { panic!() };
+    assert_eq!(cached as usize, read);
+    let (mut got, mut drafted) = (vec![first.id], Vec::new());
+    while got.len() < 20 {
+        let round = decoder.round(&mut |event| {
+            drafted.extend(drafts_of(std::slice::from_ref(&event)));
+            Duration::ZERO
+        });
+        got.extend(round.unwrap());
+    }
+    let (want, events) = decode(load().target, drafter(), &settings, &prompt, got.len());
+    assert_eq!(got, want);
+    assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter has seen all of it once");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Settings, VerifyRule};
-use crate::speculate::decoder::{Decoder, MeasuredCosts, TIMING};
+use crate::speculate::decoder::{Decoder, MeasuredCosts, TIMED_ROWS, TIMING};
 use crate::speculate::policy::{Choice, Policy, Seen};
 
 use super::control::Control;
@@ -29,6 +29,8 @@ pub(super) struct Auto {
     key: CostKey,
     policy: Option<Policy>,
     costs: Option<Costs>,
+    /// The context had no room to time all widths: another answer may have.
+    is_narrow: bool,
     /// Drafter and rule that the policy has seen.
     learnt_of: Option<(DrafterKind, Drafting, VerifyRule)>,
     /// Whether the engine chooses k at present.
@@ -47,6 +49,7 @@ impl Auto {
             key: CostKey::of(header),
             policy: None,
             costs: None,
+            is_narrow: false,
             learnt_of: None,
             active: false,
             told_idle: false,
@@ -69,6 +72,7 @@ impl Auto {
         self.untold = Some(match recalled.or_else(|| self.measure(decoder, in_rounds)) {
             Some(costs) => {
                 self.policy = Some(Policy::new(costs.clone(), from.into()));
+                self.is_narrow = costs.verify_us.len() < TIMED_ROWS;
                 self.costs = Some(costs.clone());
                 EventKind::CostsKnown { costs, remembered }
             }
@@ -96,6 +100,9 @@ impl Auto {
     /// Another answer begins.
     pub(super) fn begin_answer(&mut self) {
         self.clock_us = 0;
+        if std::mem::take(&mut self.is_narrow) {
+            (self.policy, self.costs) = (None, None);
+        }
         if let Some(policy) = &mut self.policy {
             policy.begin_answer();
         }

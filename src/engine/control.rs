@@ -87,14 +87,19 @@ impl Control {
         self.is_stopped()
     }
 
+    /// Forgets the steps that an answer which is over had no use for any more.
+    pub(super) fn end_answer(&mut self) {
+        self.gate.forget();
+    }
+
     /// Between two phases of a lane: takes waiting commands and, when paused, holds. Returns the time
-    /// held. A step is one of the run's own lane; the others go on beside until it is done.
-    pub(super) fn between_phases(&mut self, lane: Lane, end_of_round: bool, outbox: &mut Outbox) -> Duration {
+    /// held. A step is one of the lane that `leads`, the run's own until it is done; the others go on beside.
+    pub(super) fn between_phases(&mut self, leads: bool, end_of_round: bool, outbox: &mut Outbox) -> Duration {
         self.poll(outbox);
         if self.is_stopped() {
             return Duration::ZERO; // a step that was asked for is the next answer's
         }
-        if lane == Lane::Speculative {
+        if leads {
             self.gate.end(|step| step == Step::Phase || end_of_round);
         }
         if !self.gate.is_closed() {
@@ -221,9 +226,9 @@ mod tests {
         for command in [Command::Pause, Command::StepRound, Command::StepPhase] {
             commands.send(command).unwrap();
         }
-        for (lane, end_of_round) in [(Lane::Plain, true), (Lane::Speculative, false), (Lane::Speculative, true)] {
-            control.between_phases(lane, end_of_round, &mut outbox);
-            assert!(!control.gate.is_closed() && !control.gate.is_open(), "{lane:?} {end_of_round}");
+        for (leads, end_of_round) in [(false, true), (true, false), (true, true)] {
+            control.between_phases(leads, end_of_round, &mut outbox);
+            assert!(!control.gate.is_closed() && !control.gate.is_open(), "{leads} {end_of_round}");
         }
         let wait = Duration::from_millis(50);
         let later = std::thread::spawn(move || {
@@ -231,7 +236,7 @@ mod tests {
             commands.send(Command::Resume).unwrap();
             commands
         });
-        assert!(control.between_phases(Lane::Speculative, false, &mut outbox) > wait / 2, "both steps are taken");
+        assert!(control.between_phases(true, false, &mut outbox) > wait / 2, "both steps are taken");
         later.join().unwrap();
         let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).map(|event| event.kind).collect();
         assert_eq!(told, [EventKind::Paused, EventKind::Resumed]);

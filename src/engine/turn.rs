@@ -4,6 +4,7 @@
 //! Fairness: each lane has its own clock of measured time and the lane that is behind runs next, so
 //! both advance at their true relative speed; a probe gets less. Stop rules live here and nowhere else.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::model::tokenizer::TextCodec;
@@ -17,10 +18,36 @@ use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
 
+/// The run's own decoder, or one that a lane beside has for one answer.
+enum Held<'a> {
+    Own(&'a mut Decoder),
+    Beside(Box<Decoder>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Decoder;
+
+    fn deref(&self) -> &Decoder {
+        match self {
+            Self::Own(decoder) => decoder,
+            Self::Beside(decoder) => decoder,
+        }
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Decoder {
+        match self {
+            Self::Own(decoder) => decoder,
+            Self::Beside(decoder) => decoder,
+        }
+    }
+}
+
 /// A decoder at work on an answer.
 struct Runner<'a> {
     lane: Lane,
-    decoder: &'a mut Decoder,
+    decoder: Held<'a>,
     output: u32,
     limit: u32,
     finished: Option<StopReason>,
@@ -45,38 +72,69 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Answers a prompt on all lanes.
+    /// Answers a prompt on all lanes. A prompt that cannot be read is refused: the next one may be another.
     pub(super) fn run(&mut self, decoder: &mut Decoder, task: &Task) -> Result<(), SpecError> {
         let settings = self.control.settings();
         decoder.set(&settings);
-        let prefilled = decoder.prefill_to(self.number, &task.prompt, task.anchor)?;
+        let (control, outbox) = (&mut *self.control, &mut *self.outbox);
+        let mut go_on = || !control.is_stopped_now(outbox);
+        let prefilled = match decoder.prefill_to(self.number, &task.prompt, task.anchor, &mut go_on) {
+            Ok(prefilled) => prefilled,
+            Err(SpecError::Stopped) => {
+                self.outbox.send(Lane::Speculative, EventKind::Finished { reason: StopReason::Stopped });
+                return Ok(());
+            }
+            Err(error) => {
+                refuse(self.outbox, &error);
+                return Ok(());
+            }
+        };
         self.auto.begin_answer();
-        let mut beside = Vec::new();
-        if settings.baseline != Baseline::Off {
-            let is_copied = settings.drafter == DrafterKind::Human; // who types may copy what the plain lane writes
-            let plain = if is_copied { decoder.fork_aside()? } else { decoder.fork_plain()? };
-            beside.push((Lane::Plain, plain, as_copy(&prefilled)));
-        }
-        if settings.rival.is_some() {
-            let (rival, begun) = self.rival(decoder, task, &prefilled)?;
-            beside.push((Lane::Rival, rival, begun));
-        }
+        let beside = self.beside(decoder, task, &prefilled);
         let mut firsts = vec![first_of(&prefilled)];
         self.outbox.send(Lane::Speculative, prefilled);
-        for (lane, _, begun) in &beside {
-            firsts.push(first_of(begun));
-            self.outbox.send(*lane, begun.clone());
-        }
         if let Some(drafts) = &task.drafts {
             decoder.propose(drafts.clone());
         }
-        let mut lanes = vec![Runner::new(Lane::Speculative, decoder, settings.max_tokens)];
-        lanes.extend(beside.iter_mut().map(|(lane, decoder, _)| Runner::new(*lane, decoder, limit(*lane, &settings))));
+        let mut lanes = vec![Runner::new(Lane::Speculative, Held::Own(decoder), settings.max_tokens)];
+        for (lane, decoder, begun) in beside {
+            firsts.push(first_of(&begun));
+            self.outbox.send(lane, begun);
+            lanes.push(Runner::new(lane, Held::Beside(Box::new(decoder)), limit(lane, &settings)));
+        }
         for (lane, first) in lanes.iter_mut().zip(firsts) {
             self.commit(lane, &[first], settings.max_tokens);
             self.help_drafter(lane, &settings)?;
         }
-        self.race(&mut lanes, settings)
+        self.race(&mut lanes, settings)?;
+        self.control.end_answer();
+        Ok(())
+    }
+
+    /// The lanes that are wanted beside, each with what its answer begins with. One that finds no memory for a
+    /// copy of the cache is left out, with a notice.
+    fn beside(&mut self, decoder: &Decoder, task: &Task, prefilled: &EventKind) -> Vec<(Lane, Decoder, EventKind)> {
+        let settings = self.control.settings();
+        let mut lanes = Vec::new();
+        if settings.baseline != Baseline::Off {
+            let is_copied = settings.drafter == DrafterKind::Human; // who types may copy what the plain lane writes
+            let plain = if is_copied { decoder.fork_aside() } else { decoder.fork_plain() };
+            lanes.push((Lane::Plain, plain.map(|plain| (plain, as_copy(prefilled)))));
+        }
+        if settings.rival.is_some() {
+            lanes.push((Lane::Rival, self.rival(decoder, task, prefilled)));
+        }
+        let mut able = Vec::new();
+        for (lane, made) in lanes {
+            match made {
+                Ok((decoder, begun)) => able.push((lane, decoder, begun)),
+                Err(error) => {
+                    let message = format!("the {} lane does not run beside this answer: {error}", lane.name());
+                    self.outbox.send(Lane::Speculative, EventKind::Notice { message });
+                }
+            }
+        }
+        able
     }
 
     /// A copy under the rival's settings. Its first token is drawn as they say: where they sample otherwise,
@@ -93,8 +151,10 @@ impl Turn<'_> {
         Ok((rival, begun))
     }
 
-    fn race(&mut self, lanes: &mut [Runner<'_>], mut settings: Settings) -> Result<(), SpecError> {
+    fn race(&mut self, lanes: &mut Vec<Runner<'_>>, mut settings: Settings) -> Result<(), SpecError> {
         loop {
+            // a copy of the cache goes with its lane
+            lanes.retain(|lane| lane.lane == Lane::Speculative || lane.finished.is_none());
             if self.control.is_stopped() {
                 lanes.iter_mut().for_each(|lane| self.finish(lane, StopReason::Stopped));
             }
@@ -109,6 +169,7 @@ impl Turn<'_> {
                 let plain = lanes.iter_mut().filter(|lane| lane.lane == Lane::Plain);
                 plain.for_each(|lane| self.finish(lane, StopReason::Measured));
             }
+            let is_own_done = lanes[0].finished.is_some();
             let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
             match waiting.min_by_key(|lane| lane.due(probing)) {
                 Some(lane) => {
@@ -118,7 +179,7 @@ impl Turn<'_> {
                     {
                         continue; // stopped, or set otherwise
                     }
-                    self.round(lane, settings.max_tokens)?;
+                    self.round(lane, is_own_done, settings.max_tokens)?;
                 }
                 None => return Ok(()),
             }
@@ -178,15 +239,17 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn round(&mut self, lane: &mut Runner<'_>, max_tokens: u32) -> Result<(), SpecError> {
+    /// One round of a lane; steps are the run's own lane's until that is done.
+    fn round(&mut self, lane: &mut Runner<'_>, is_own_done: bool, max_tokens: u32) -> Result<(), SpecError> {
         if !lane.decoder.has_room() {
             self.finish(lane, StopReason::ContextFull);
             return Ok(());
         }
         let name = lane.lane;
         if name == Lane::Speculative {
-            self.auto.choose(lane.decoder, self.control, self.outbox);
+            self.auto.choose(&mut lane.decoder, self.control, self.outbox);
         }
+        let leads = is_own_done || name == Lane::Speculative;
         let left = lane.limit.min(max_tokens).saturating_sub(lane.output);
         let (codec, auto) = (self.codec, &mut *self.auto);
         let (control, outbox) = (&mut *self.control, &mut *self.outbox);
@@ -203,7 +266,7 @@ impl Turn<'_> {
             };
             auto.hear(name, &kind);
             outbox.send(name, kind);
-            if pause_here { control.between_phases(name, end, outbox) } else { Duration::ZERO }
+            if pause_here { control.between_phases(leads, end, outbox) } else { Duration::ZERO }
         })?;
         self.commit(lane, &committed, max_tokens);
         Ok(())
@@ -238,7 +301,7 @@ impl<'a> Runner<'a> {
         self.decoder.clock() * weight
     }
 
-    fn new(lane: Lane, decoder: &'a mut Decoder, limit: u32) -> Self {
+    fn new(lane: Lane, decoder: Held<'a>, limit: u32) -> Self {
         Self { lane, decoder, output: 0, limit, finished: None }
     }
 
@@ -247,6 +310,12 @@ impl<'a> Runner<'a> {
         self.limit = limit(self.lane, settings);
         self.decoder.set(&settings.of_lane(self.lane));
     }
+}
+
+/// A prompt that cannot be answered is no reason to end the run.
+pub(super) fn refuse(outbox: &mut Outbox, error: &SpecError) {
+    outbox.send(Lane::Speculative, EventKind::Notice { message: error.to_string() });
+    outbox.send(Lane::Speculative, EventKind::Finished { reason: StopReason::Refused });
 }
 
 /// How many of these tokens belong to the answer: up to the end token, and no more than `left`.

@@ -14,7 +14,7 @@ use crate::model::template::ChatTemplate;
 use crate::model::tokenizer::TextCodec;
 use crate::model::{ModelError, ModelSpec};
 use crate::protocol::{
-    Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt, StopReason,
+    Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt,
     TRACE_VERSION, TokenId,
 };
 use crate::speculate::SpecError;
@@ -24,7 +24,7 @@ use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster};
 use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
-use super::turn::{Task, Turn};
+use super::turn::{Task, Turn, refuse};
 use super::{CostMemory, EngineConfig};
 
 /// Runs the engine to its end.
@@ -130,12 +130,6 @@ pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
 
 const NO_MTP: &str = "no MTP module is loaded, decoding plainly: start again without --drafter none";
 const NO_DRAFT_MODEL: &str = "no draft model is loaded, decoding plainly: start again with --draft-model FILE";
-
-/// A prompt that cannot be answered is no reason to end the run.
-fn refuse(outbox: &mut Outbox, error: &SpecError) {
-    outbox.send(Lane::Speculative, EventKind::Notice { message: error.to_string() });
-    outbox.send(Lane::Speculative, EventKind::Finished { reason: StopReason::Refused });
-}
 
 fn tokens_of(
     prompt: &Prompt,

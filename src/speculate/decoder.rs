@@ -9,9 +9,10 @@ mod attune;
 mod calibrate;
 mod fork;
 mod notices;
+mod prefill;
 mod probe;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::SpecError;
 use super::distribution::Distribution;
@@ -21,10 +22,10 @@ use super::policy::{Course, Guide};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, OfRound, RoundCtx, verifier};
-use crate::model::{Checkpoint, Forward, LogitRows, MAX_TREE_ROWS, Model};
+use crate::model::{Forward, LogitRows, MAX_TREE_ROWS, Model};
 use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Verification, VerifyRule};
 
-pub use calibrate::{MeasuredCosts, TIMING};
+pub use calibrate::{MeasuredCosts, TIMED_ROWS, TIMING};
 
 /// Hears what happens. The answer is the time it held the round on purpose (a pause), which no
 /// clock counts.
@@ -35,6 +36,9 @@ pub struct Decoder {
     target: Box<dyn Model>,
     drafter: Box<dyn Drafter>,
     settings: Settings,
+    /// [`Settings::shapes_drafts`] of the settings as they were told: a tree that the target declines is not
+    /// among those in force, and who judges again knows only what was told.
+    shapes_drafts: bool,
     sampler: Sampler,
     draws: SeededDraws,
     committed: Vec<TokenId>,
@@ -60,6 +64,7 @@ impl Decoder {
             target,
             drafter,
             settings: *settings,
+            shapes_drafts: settings.shapes_drafts(),
             sampler: Sampler { sampling: settings.sampling },
             draws: SeededDraws::new(settings.sampling.seed),
             committed: Vec::new(),
@@ -78,6 +83,7 @@ impl Decoder {
     /// Takes new settings; in force from the next round on.
     pub fn set(&mut self, settings: &Settings) {
         let before = std::mem::replace(&mut self.settings, *settings);
+        self.shapes_drafts = settings.shapes_drafts();
         if before.sampling.seed != settings.sampling.seed {
             self.draws = self.draws.seeded(settings.sampling.seed);
         }
@@ -143,63 +149,6 @@ impl Decoder {
         self.target.len() < self.target.spec().ctx_len
     }
 
-    /// Reads a prompt, keeping what is cached of it, and commits the first token of the answer.
-    ///
-    /// # Errors
-    /// [`SpecError::EmptyPrompt`], or what the models report.
-    pub fn prefill(&mut self, turn: u32, prompt: &[TokenId]) -> Result<EventKind, SpecError> {
-        self.prefill_to(turn, prompt, None)
-    }
-
-    /// The same with a first token that is given, not picked.
-    ///
-    /// # Errors
-    /// As [`Self::prefill`].
-    pub fn prefill_to(
-        &mut self,
-        turn: u32,
-        prompt: &[TokenId],
-        given: Option<TokenId>,
-    ) -> Result<EventKind, SpecError> {
-        (self.proposal, self.told_short) = (None, false);
-        if prompt.is_empty() {
-            return Err(SpecError::EmptyPrompt);
-        }
-        let started = Instant::now();
-        let cached = self.rewind_to(prompt)?;
-        self.committed.truncate(cached);
-        let out = self.target.forward(&prompt[cached..], LogitRows::Last)?;
-        let p = self.sampler.distribution(&LogitRow::of(&out, 0, None), None, prompt.len() - 1)?;
-        self.committed.extend_from_slice(&prompt[cached..]);
-        let first = given.unwrap_or_else(|| self.round_ctx(0).pick(&p, 0).0);
-        self.committed.push(first);
-        // hidden row i stands at position cached + i and predicted the token behind it
-        let learnt = self.drafter.observe(&self.committed[cached + 1..], &out.hidden);
-        if let Err(error) = learnt.and_then(|()| self.drafter.settle(&self.committed)) {
-            self.dismiss(&error);
-        }
-        self.hear_drafter();
-        self.clock = Duration::ZERO;
-        Ok(EventKind::Prefilled {
-            turn,
-            prompt: prompt.iter().map(|id| bare(*id)).collect(),
-            cached: cached as u32,
-            first: bare(first),
-            row: prediction(&p),
-            took_us: micros(started.elapsed()),
-        })
-    }
-
-    /// Cuts both caches back to what the prompt shares with what is committed; at least the
-    /// prompt's last token stays to be run.
-    fn rewind_to(&mut self, prompt: &[TokenId]) -> Result<usize, SpecError> {
-        let shared = self.committed.iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let cached = self.target.rewindable(shared.saturating_sub(1).min(prompt.len() - 1));
-        self.target.truncate(cached, &Checkpoint { len: 0 })?;
-        self.drafter.rewind(cached)?;
-        Ok(cached)
-    }
-
     /// One round. Plain decoding is this with k = 0.
     ///
     /// # Errors
@@ -257,7 +206,7 @@ impl Decoder {
     }
 
     fn round_ctx(&self, draft_len: usize) -> RoundCtx<'_> {
-        round_ctx(&self.settings, &self.draws, (self.committed.len(), draft_len))
+        round_ctx(&self.settings, self.shapes_drafts, &self.draws, (self.committed.len(), draft_len))
     }
 
     /// Asks the drafter. One that fails is replaced by nobody, with a notice.
@@ -293,7 +242,8 @@ impl Decoder {
         limit: usize,
         tell: &mut dyn FnMut(usize, &Draft),
     ) -> (Vec<Draft>, Option<Stopped>) {
-        let round_ctx = round_ctx(&self.settings, &self.draws, (self.committed.len(), draft_len));
+        let at = (self.committed.len(), draft_len);
+        let round_ctx = round_ctx(&self.settings, self.shapes_drafts, &self.draws, at);
         let mut ctx = DraftCtx {
             round: round_ctx,
             drafting: self.settings.drafting,
@@ -358,8 +308,13 @@ impl Decoder {
     }
 }
 
-fn round_ctx<'a>(settings: &Settings, draws: &'a SeededDraws, (position, draft_len): (usize, usize)) -> RoundCtx<'a> {
-    let is_fresh = settings.rule == VerifyRule::Block || settings.shapes_drafts();
+fn round_ctx<'a>(
+    settings: &Settings,
+    shapes_drafts: bool,
+    draws: &'a SeededDraws,
+    (position, draft_len): (usize, usize),
+) -> RoundCtx<'a> {
+    let is_fresh = settings.rule == VerifyRule::Block || shapes_drafts;
     RoundCtx {
         position,
         draft_len,

@@ -26,6 +26,9 @@ pub enum SpecError {
     /// There is nothing to continue.
     #[error("the prompt is empty; type some text")]
     EmptyPrompt,
+    /// The prompt was given up before all of it was read.
+    #[error("stopped before the prompt was read")]
+    Stopped,
     /// A token that the target does not have.
     #[error("cannot go on from token {token}: this target has {vocab} tokens; choose a turn of this run")]
     UnknownToken {

@@ -75,6 +75,11 @@ impl Gate {
         }
     }
 
+    /// Forgets the steps that wait: what they were asked of is over.
+    pub fn forget(&mut self) {
+        self.waiting.clear();
+    }
+
     /// Whether it was open.
     fn set(&mut self, state: State) -> bool {
         self.waiting.clear();

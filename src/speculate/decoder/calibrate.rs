@@ -19,7 +19,7 @@ use crate::speculate::report::prediction;
 /// Longest that passes are timed before the first answer.
 pub const TIMING: Duration = Duration::from_millis(2_500);
 /// Most rows that are timed: drafts of 8.
-const ROWS: usize = 9;
+pub const TIMED_ROWS: usize = 9;
 /// Tokens of the prompt that is read for the purpose, when nothing is committed.
 const PROMPT: usize = 96;
 /// Turns at most; time runs out first on slow machines.
@@ -60,7 +60,7 @@ struct Took {
 /// Times of all turns, in microseconds.
 #[derive(Default)]
 struct Times {
-    verify: [Vec<f64>; ROWS],
+    verify: [Vec<f64>; TIMED_ROWS],
     draft: Vec<f64>,
     overhead: Vec<f64>,
     settle: f64,
@@ -83,7 +83,8 @@ impl Decoder {
 
     fn time_all(&mut self, is_new: bool, until: Instant) -> Result<Times, SpecError> {
         let vocab = self.target.spec().info.vocab;
-        let tokens: Vec<TokenId> = (0..PROMPT.max(ROWS)).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
+        let tokens: Vec<TokenId> =
+            (0..PROMPT.max(TIMED_ROWS)).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
         if is_new {
             self.prefill(0, &tokens[..PROMPT.min(self.target.spec().ctx_len / 4).max(1)])?;
         }
@@ -93,7 +94,7 @@ impl Decoder {
             if turn > 0 && Instant::now() >= until {
                 break;
             }
-            let reached = if is_new { self.time_rounds(turn, &mut times)? } else { [false; ROWS] };
+            let reached = if is_new { self.time_rounds(turn, &mut times)? } else { [false; TIMED_ROWS] };
             self.time_passes(target.as_mut(), &tokens, &reached, &mut times)?;
             if turn == 0 && Instant::now() < until {
                 times = Times::default(); // a warm-up, where there is time for another
@@ -106,10 +107,10 @@ impl Decoder {
     }
 
     /// Times a round of each k; the widths that came about.
-    fn time_rounds(&mut self, turn: usize, times: &mut Times) -> Result<[bool; ROWS], SpecError> {
-        let mut reached = [false; ROWS];
-        for index in 0..ROWS {
-            let draft_len = (index * STEPS[turn % STEPS.len()] + turn) % ROWS;
+    fn time_rounds(&mut self, turn: usize, times: &mut Times) -> Result<[bool; TIMED_ROWS], SpecError> {
+        let mut reached = [false; TIMED_ROWS];
+        for index in 0..TIMED_ROWS {
+            let draft_len = (index * STEPS[turn % STEPS.len()] + turn) % TIMED_ROWS;
             for run in 0..if draft_len == 0 { PLAIN_RUN } else { 1 } {
                 let took = self.time_round(draft_len as u8)?;
                 if took.rows != draft_len + 1 || (draft_len == 0 && run == 0) {
@@ -131,11 +132,11 @@ impl Decoder {
         &self,
         target: &mut dyn Model,
         tokens: &[TokenId],
-        reached: &[bool; ROWS],
+        reached: &[bool; TIMED_ROWS],
         times: &mut Times,
     ) -> Result<(), SpecError> {
         let since = target.checkpoint()?;
-        let widest = ROWS.min(target.spec().ctx_len.saturating_sub(since.len));
+        let widest = TIMED_ROWS.min(target.spec().ctx_len.saturating_sub(since.len));
         for rows in (1..=widest).filter(|rows| !reached[rows - 1]) {
             let started = Instant::now();
             let out = black_box(target.forward(&tokens[..rows], LogitRows::All)?);

@@ -46,6 +46,7 @@ impl Decoder {
             target: self.target.fork()?,
             drafter,
             settings,
+            shapes_drafts: self.shapes_drafts,
             sampler: self.sampler,
             draws: self.draws.clone(),
             committed: self.committed.clone(),
