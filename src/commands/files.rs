@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use draftscope::cli::FormatArg;
-use draftscope::export::{self, ExportOptions};
+use draftscope::export::{self, ExportOptions, Format};
 use draftscope::protocol::Event;
 use draftscope::session::Session;
 use draftscope::trace::Recording;
@@ -45,22 +45,24 @@ fn fresh_name() -> String {
 }
 
 fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String> {
-    let mut file = tempfile::NamedTempFile::new_in(".")?;
-    lines(events, file.as_file_mut())?;
     let name = format!("{}.dscope.jsonl", fresh_name());
-    file.persist_noclobber(&name)?;
+    written(Format::Jsonl, Path::new(&name), events)?;
     Ok(name)
 }
 
 fn write(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<PathBuf> {
     let format = *FormatArg::value_variants().get(index).context("there is no such format")?;
+    let format = super::export::format(format);
+    let path = Path::new(".").join(format!("{}{}", fresh_name(), format.ending()));
+    written(format, &path, events)?;
+    Ok(path)
+}
+
+fn written(format: Format, path: &Path, events: &mut dyn Iterator<Item = &Event>) -> Result<()> {
     let mut file = tempfile::Builder::new().suffix(".dscope.jsonl").tempfile()?;
     lines(events, file.as_file_mut())?;
     let recording = Recording::open(file.path())?;
-    let format = super::export::format(format);
-    let path = Path::new(".").join(format!("{}{}", fresh_name(), format.ending()));
-    export::export(&recording, format, &path, &ExportOptions::default())?;
-    Ok(path)
+    Ok(export::export(&recording, format, path, &ExportOptions::default())?)
 }
 
 /// A line for each event and, where the run has not said its end, one for that.

@@ -48,6 +48,7 @@ pub(super) fn file(path: &Path, force: bool, write: impl FnOnce(Out<'_>) -> Resu
         file.as_file().set_permissions(there.permissions())?;
     }
     fill(file.as_file_mut(), is_packed, write)?;
+    file.as_file().sync_all()?; // the name must not reach the disk before what it names
     let done = if force { file.persist(path) } else { file.persist_noclobber(path) };
     done.map(drop).map_err(|error| error.error.into())
 }
