@@ -39,6 +39,7 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
     match tui::run(source, options, consumers)? {
         Ended::Quit => Ok(ExitCode::SUCCESS),
         Ended::Failed(message) => bail!(message),
+        Ended::Incomplete(dropped) => super::complete(vec![dropped]).map(|()| ExitCode::SUCCESS),
     }
 }
 

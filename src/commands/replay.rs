@@ -57,6 +57,7 @@ pub(crate) fn play(
         return match tui::run(source, options, consumers)? {
             Ended::Quit => Ok(ExitCode::SUCCESS),
             Ended::Failed(message) => bail!("{}", one_line(&message)),
+            Ended::Incomplete(dropped) => super::complete(vec![dropped]).map(|()| ExitCode::SUCCESS),
         };
     }
     let mut consumers = consumers;

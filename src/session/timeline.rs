@@ -33,7 +33,7 @@ pub enum Stop {
 impl Stop {
     /// Whether a moment right after this event is one to stop at. Other lanes run beside: what happens
     /// there is seen at the stops of the run's own.
-    fn is_at(self, event: &Event) -> bool {
+    pub(crate) fn is_at(self, event: &Event) -> bool {
         if event.lane != Lane::Speculative {
             return false;
         }
@@ -101,6 +101,8 @@ pub struct Timeline {
     /// The first of them is event number `first`.
     events: VecDeque<Event>,
     first: u64,
+    /// Runs that have begun.
+    runs: u64,
     /// Oldest first; the oldest stands at `first`, unless the run is whole.
     snapshots: VecDeque<Snapshot>,
     rounds: usize,
@@ -140,6 +142,7 @@ impl Timeline {
 
     /// A run begins, also one that is played again: what was before is no part of it.
     fn begin(&mut self) {
+        self.runs += 1;
         self.first = self.end();
         self.events.clear();
         self.snapshots.clear();
@@ -189,6 +192,12 @@ impl Timeline {
     #[must_use]
     pub fn first(&self) -> u64 {
         self.first
+    }
+
+    /// How many runs have begun, a recording that is played again counted anew.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.runs
     }
 
     /// Number of events in all.

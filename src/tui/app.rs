@@ -104,6 +104,7 @@ pub struct App {
     pub(super) plays: bool,
     /// The engine holds because the user went back.
     pub(super) holds: bool,
+    pub(super) asked: super::asked::Asked,
     /// Index of the turn each conversation starts with.
     pub(super) conversations: Vec<usize>,
     /// Numbers of branches that were returned from.
@@ -143,7 +144,8 @@ impl App {
     /// A fresh view with the keymap and the themes of the binary and of the user.
     #[must_use]
     pub fn new(options: TuiOptions) -> Self {
-        let (keymap, mut toasts) = Keymap::with_user(options.keymap.as_deref());
+        let (mut keymap, mut toasts) = Keymap::with_user(options.keymap.as_deref());
+        keymap.is_ascii = options.ascii;
         let (shelf, warnings) = Shelf::new(&options);
         toasts.splice(0..0, options.warnings.iter().cloned());
         toasts.extend(warnings);
@@ -164,6 +166,7 @@ impl App {
             playback: options.playback.unwrap_or_default(),
             plays: false,
             holds: false,
+            asked: super::asked::Asked::default(),
             conversations: vec![0],
             abandoned: HashSet::new(),
             lent: HashMap::new(),

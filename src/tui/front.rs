@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::protocol::{Command, Event};
 use crate::session::text::printable;
 use crate::session::{Session, Timeline};
-use crate::stream::{FanOut, Source};
+use crate::stream::{Dropped, FanOut, Source};
 
 use super::action::Action;
 use super::app::{App, Ask};
@@ -73,6 +73,8 @@ pub(super) struct Front {
     is_behind: bool,
     /// Frames drawn.
     draws: u64,
+    /// Consumers that failed: what they made is not whole.
+    dropped: Vec<Dropped>,
 }
 
 impl Front {
@@ -87,6 +89,7 @@ impl Front {
             is_open: true,
             is_behind: false,
             draws: 0,
+            dropped: Vec::new(),
         }
     }
 
@@ -107,7 +110,8 @@ impl Front {
     /// How the run ended.
     pub(super) fn ended(self) -> Ended {
         let failure = self.own().live().failure().map(str::to_owned).or(self.app.lost);
-        failure.map_or(Ended::Quit, Ended::Failed)
+        let incomplete = || self.dropped.into_iter().next().map_or(Ended::Quit, Ended::Incomplete);
+        failure.map_or_else(incomplete, Ended::Failed)
     }
 
     /// Runs until the user quits, the keys end, or `is_done` says so.
@@ -255,6 +259,7 @@ impl Front {
         for command in commands {
             // what a lesson's recording is asked is not for the source
             if self.app.aside.is_none() || command == Command::Shutdown {
+                self.app.asked.note(&command);
                 // A source that is gone says so by closing its events.
                 let _ = self.source.commands.send(command);
             }
@@ -280,8 +285,11 @@ impl Front {
     fn apply(&mut self, event: Event) {
         for dropped in self.consumers.event(&event) {
             self.app.toast = Some(dropped.to_string());
+            self.dropped.push(dropped);
         }
-        self.app.aside.as_mut().unwrap_or(&mut self.time).apply(event);
+        let time = self.app.aside.as_mut().unwrap_or(&mut self.time);
+        time.apply(event.clone());
+        self.app.asked.hear(&event, time.live());
     }
 
     /// The source has closed its channel. A recording may end so; a live engine may not.
@@ -320,9 +328,7 @@ impl Front {
         if let Some(end) = self.own().live().end().filter(|_| self.app.lost.is_none()) {
             self.apply(end);
         }
-        for dropped in self.consumers.finish() {
-            eprintln!("draftscope: {}", printable(&dropped.to_string()));
-        }
+        self.dropped.extend(self.consumers.finish());
         if let Some(panic) = take_panic() {
             eprintln!("draftscope: a thread {}", printable(&panic));
         }

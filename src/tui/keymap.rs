@@ -214,6 +214,8 @@ impl Binding {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keymap {
     bindings: Vec<Binding>,
+    /// Labels name keys by ASCII alone.
+    pub(super) is_ascii: bool,
 }
 
 #[derive(Deserialize)]
@@ -331,7 +333,8 @@ impl Keymap {
     #[must_use]
     pub fn label(&self, context: Context, action: Action) -> String {
         let key = self.binding(context, action).and_then(|binding| binding.on.first());
-        key.map_or_else(|| format!("'{}'", action.name().replace('_', " ")), Chord::label)
+        let label = key.map_or_else(|| format!("'{}'", action.name().replace('_', " ")), Chord::label);
+        if self.is_ascii { spelled(&label) } else { label }
     }
 
     /// The table as Markdown, for the README.
@@ -353,6 +356,13 @@ impl Keymap {
     pub fn of(&self, context: Context) -> impl Iterator<Item = &Binding> {
         self.bindings.iter().filter(move |binding| binding.context == context)
     }
+}
+
+/// A label without arrows: their counterparts in ASCII are keys of their own.
+fn spelled(label: &str) -> String {
+    let arrows = [KeyCode::Up, KeyCode::Down, KeyCode::Left, KeyCode::Right];
+    let named = NAMED.iter().filter(|(_, code, _)| arrows.contains(code));
+    named.fold(label.to_owned(), |label, (name, _, sign)| label.replace(sign, name))
 }
 
 /// What is wrong with a line that does not fit the shape.

@@ -11,6 +11,7 @@
 
 mod action;
 mod app;
+mod asked;
 mod conversation;
 mod depth;
 mod diff;

@@ -18,18 +18,20 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
-use crate::stream::{FanOut, Source};
+use crate::stream::{Dropped, FanOut, Source};
 
 use super::front::{Front, Stage};
 use super::options::TuiOptions;
 
 /// How a run of the front end ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Ended {
     /// The user quit.
     Quit,
     /// The engine failed or vanished; the user has seen why.
     Failed(String),
+    /// The user quit, and a consumer had failed before: what it made is not whole.
+    Incomplete(Dropped),
 }
 
 /// Why the front end could not run.

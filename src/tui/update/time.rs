@@ -37,12 +37,11 @@ fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
     app.lesson.holds = false; // from here on it is the user's
     if time.is_past() || (!app.pace.is_full() && app.is_busy(time.live())) {
         app.plays = !app.plays;
-        // the steps of a slow pace that an engine still has before it are not taken
-        let ends = !app.plays && !time.is_past() && time.live().is_paused();
-        return if ends { vec![Command::Pause] } else { Vec::new() };
+        // the phase that a slow pace still has before it is not taken
+        return if app.plays || time.is_past() { Vec::new() } else { vec![Command::Pause] };
     }
     app.holds = false;
-    let held = time.live().is_paused();
+    let held = app.asked.is_held(time.live());
     when_running(app, time.live(), if held { Command::Resume } else { Command::Pause })
 }
 
@@ -103,7 +102,7 @@ fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command>
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
     let works = app.is_busy(live) || (app.is_recording && !app.has_ended);
-    if !works || app.aside.is_some() || live.is_paused() || app.holds {
+    if !works || app.aside.is_some() || app.asked.is_held(live) || app.holds {
         return Vec::new();
     }
     app.holds = true;
@@ -127,8 +126,7 @@ pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     time.follow();
     app.plays = false;
     look::follow_live(app);
-    let released = std::mem::take(&mut app.holds) && time.live().is_paused();
-    if released { vec![Command::Resume] } else { Vec::new() }
+    if std::mem::take(&mut app.holds) { vec![Command::Resume] } else { Vec::new() }
 }
 
 fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
@@ -143,10 +141,10 @@ fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
     let was_full = app.pace.is_full();
     app.pace = if faster { app.pace.faster() } else { app.pace.slower() };
     app.toast = Some(format!("speed: {}", app.pace.name()));
-    if was_full && !app.pace.is_full() && app.is_busy(live) && !live.is_paused() {
+    if was_full && !app.pace.is_full() && app.is_busy(live) && !app.asked.is_held(live) {
         app.plays = true;
     }
-    if !was_full && app.pace.is_full() && std::mem::take(&mut app.plays) && live.is_paused() {
+    if !was_full && app.pace.is_full() && std::mem::take(&mut app.plays) && app.asked.is_held(live) {
         return vec![Command::Resume];
     }
     Vec::new()
@@ -167,7 +165,8 @@ pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> 
 /// Time goes on by a phase.
 pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if !time.is_past() {
-        return vec![Command::StepPhase];
+        // a prompt's passes, and a person who drafts, take longer than the pace says
+        return if app.asked.awaits_phase() { Vec::new() } else { vec![Command::StepPhase] };
     }
     forward(time, Stop::Phase);
     if time.is_past() {
@@ -175,7 +174,7 @@ pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     }
     // the recording has caught up with the present
     let slow = !app.pace.is_full() && app.is_busy(time.live());
-    let released = std::mem::take(&mut app.holds) && time.live().is_paused() && !slow;
+    let released = std::mem::take(&mut app.holds) && !slow;
     app.plays = slow;
     if released { vec![Command::Resume] } else { Vec::new() }
 }

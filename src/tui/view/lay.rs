@@ -5,7 +5,7 @@
 //! the selected round, and the last of an answer under way, are laid out anew. The line that two stretches
 //! share is handed on from one to the next; the caption, which other lanes have a say in, is no part of them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,8 +26,11 @@ use super::{Screen, number};
 /// Rounds of a stretch.
 const STRETCH: usize = 128;
 
-/// Stretches kept; beyond that the cache starts anew.
-const MAX_CACHED: usize = 8192;
+/// Stretches from which on those go that the newest frames did not show.
+const MANY: usize = 256;
+
+/// Layouts, one a lane and frame, after which a stretch that was in none of them may go.
+const RECENT: u64 = 8;
 
 /// Lines of a stretch, whose tokens stand on them, and on which the selected round begins.
 #[derive(Clone, Default)]
@@ -49,8 +52,8 @@ struct Pen {
 /// What the lines of a whole stretch depend on, beside its events.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
-    /// The first event that is kept: another one in every run.
-    from: u64,
+    /// Which run: what was laid out for one is nothing to another.
+    run: u64,
     turn: usize,
     /// The turn left, the tokens taken over, and whether the last of them is forced.
     branch: Option<(u32, u32, bool)>,
@@ -68,7 +71,38 @@ struct Key {
 /// Stretches that cannot change any more.
 #[derive(Default)]
 pub(in crate::tui) struct Cache {
-    stretches: RefCell<HashMap<Key, (Laid, Rc<Pen>)>>,
+    stretches: RefCell<HashMap<Key, Kept>>,
+    /// Layouts so far.
+    layouts: Cell<u64>,
+}
+
+struct Kept {
+    laid: (Laid, Rc<Pen>),
+    /// The newest layout that it was part of.
+    used: u64,
+}
+
+impl Cache {
+    fn find(&self, key: &Key) -> Option<(Laid, Rc<Pen>)> {
+        let mut stretches = self.stretches.borrow_mut();
+        let kept = stretches.get_mut(key)?;
+        kept.used = self.layouts.get();
+        Some(kept.laid.clone())
+    }
+
+    fn keep(&self, key: Key, laid: (Laid, Rc<Pen>)) {
+        self.stretches.borrow_mut().insert(key, Kept { laid, used: self.layouts.get() });
+    }
+
+    /// Begins a layout: lets go of what lies about from other widths, themes and runs.
+    fn begin(&self) {
+        self.layouts.set(self.layouts.get() + 1);
+        let now = self.layouts.get();
+        let mut stretches = self.stretches.borrow_mut();
+        if now.is_multiple_of(RECENT) && stretches.len() > MANY {
+            stretches.retain(|_, kept| kept.used + RECENT >= now);
+        }
+    }
 }
 
 /// A turn in a lane, being laid out.
@@ -92,6 +126,7 @@ fn round_of(strand: &Strand) -> u32 {
 
 /// The transcript by stretches; the last is what no turn holds yet.
 pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
+    screen.app.transcript.begin();
     let turns = screen.session.turns();
     let mut laid = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
@@ -163,24 +198,19 @@ impl Work<'_> {
         if !is_whole || is_touched {
             return lay();
         }
-        let cache = &self.screen.app.transcript.stretches;
         let key = self.key(stretch, turn);
-        if let Some(found) = cache.borrow().get(&key) {
-            return found.clone();
+        if let Some(found) = self.screen.app.transcript.find(&key) {
+            return found;
         }
         let laid = lay();
-        let mut cache = cache.borrow_mut();
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
-        }
-        cache.insert(key, laid.clone());
+        self.screen.app.transcript.keep(key, laid.clone());
         laid
     }
 
     fn key(&self, stretch: usize, turn: &Turn) -> Key {
         let app = self.screen.app;
         Key {
-            from: self.screen.time.first(),
+            run: self.screen.time.runs(),
             turn: self.index,
             branch: turn.branch.map(|branch| (branch.turn, branch.kept, branch.forced)),
             stretch,
@@ -306,6 +336,9 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
     if answer.tokens.is_empty() {
         if answer.finished == Some(StopReason::Refused) {
             flow.push("└ the prompt was refused", screen.theme[Role::Warning]);
+            flow.end_line();
+        } else if answer.finished == Some(StopReason::Stopped) {
+            flow.push("└ stopped before the prompt was read", screen.theme[Role::TextDim]);
             flow.end_line();
         } else if lane != Lane::Speculative && turn.answer(Lane::Speculative).finished.is_some() {
             let text = if lane == Lane::Plain { "(plain decoding was not run)" } else { "(the rival was not run)" };

@@ -1,0 +1,94 @@
+//! What the engine was asked and has not answered yet: it listens between two phases only, and one may take long.
+//!
+//! Invariant: keys mean what they would mean if the engine had answered at once.
+
+use crate::protocol::{Command, Event, EventKind, Lane};
+use crate::session::{Session, Stop};
+
+/// Requests under way.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Whether it is to hold; none once it has said so.
+    holds: Option<bool>,
+    /// A phase of a slow pace has been asked for and has not ended.
+    phase: bool,
+}
+
+impl Asked {
+    /// Notes a command that is sent.
+    pub(super) fn note(&mut self, command: &Command) {
+        match command {
+            Command::Pause | Command::StepRound => self.holds = Some(true),
+            Command::StepPhase => (self.holds, self.phase) = (Some(true), true),
+            Command::Resume | Command::Stop => *self = Self { holds: Some(false), phase: false },
+            _ => {}
+        }
+    }
+
+    /// Takes what the engine says; `live` is the session with it.
+    pub(super) fn hear(&mut self, event: &Event, live: &Session) {
+        match event.kind {
+            EventKind::Started { .. } => *self = Self::default(),
+            EventKind::Paused | EventKind::Resumed => self.holds = None,
+            _ => {}
+        }
+        let is_over = live.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
+        self.phase &= !Stop::Phase.is_at(event) && !is_over;
+    }
+
+    /// Whether the engine holds, or will as soon as it listens.
+    pub(super) fn is_held(&self, live: &Session) -> bool {
+        self.holds.unwrap_or(live.is_paused())
+    }
+
+    /// Whether the phase that was asked for last is still under way.
+    pub(super) fn awaits_phase(&self) -> bool {
+        self.phase
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fixture::first_turn;
+
+    #[test]
+    fn a_phase_is_awaited_until_one_of_the_run_s_own_lane_ends() {
+        let (mut asked, mut session) = (Asked::default(), Session::new());
+        let (mut ended, mut beside) = (0, 0);
+        for event in first_turn().events {
+            session.apply(&event);
+            asked.note(&Command::StepPhase);
+            asked.hear(&event, &session);
+            let is_over = session.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
+            match (event.lane, &event.kind) {
+                _ if is_over => assert!(!asked.awaits_phase(), "nobody is left to end one"),
+                (Lane::Speculative, EventKind::Drafted { .. } | EventKind::Committed { .. }) => {
+                    assert!(!asked.awaits_phase());
+                    ended += 1;
+                }
+                (Lane::Plain, EventKind::Scored { .. }) => {
+                    assert!(asked.awaits_phase(), "another lane's phase is not the one that was asked for");
+                    beside += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(ended > 3 && beside > 0, "{ended} {beside}");
+    }
+
+    #[test]
+    fn what_was_asked_holds_until_the_engine_says_so_itself() {
+        let (mut asked, mut session) = (Asked::default(), Session::new());
+        assert!(!asked.is_held(&session));
+        asked.note(&Command::Pause);
+        assert!(asked.is_held(&session), "not yet, but soon");
+        asked.note(&Command::Resume);
+        assert!(!asked.is_held(&session));
+        asked.note(&Command::StepRound);
+        let paused = Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind: EventKind::Paused };
+        session.apply(&paused);
+        asked.hear(&paused, &session);
+        assert!(asked.holds.is_none() && asked.is_held(&session));
+    }
+}
