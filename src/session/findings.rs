@@ -79,7 +79,7 @@ fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
             format!("p {p:.2} ≥ q {q:.2}, so draft {name} is always accepted")
         }
         (VerifyRule::Rejection, Some(u)) => {
-            format!("u {u:.2} < p/q {:.2} ({p:.2}/{q:.2}); draft {name} accepted", over(p, q))
+            format!("u {u:.2} < p/q {:.2} ({}/{}); draft {name} accepted", over(p, q), small(p), small(q))
         }
         (_, Some(u)) => {
             format!("the target's own draw (u {u:.2}) is {name} {p:.2} too; draft accepted")
@@ -121,8 +121,10 @@ fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     }
     if let (VerifyRule::Rejection, Some(u)) = (round.rule, u) {
         return format!(
-            "u {u:.2} ≥ p/q {:.2} ({p:.2}/{q:.2}); draft {name} rejected, {chosen} drawn from max(0, p − q)",
-            over(p, q)
+            "u {u:.2} ≥ p/q {:.2} ({}/{}); draft {name} rejected, {chosen} drawn from max(0, p − q)",
+            over(p, q),
+            small(p),
+            small(q)
         );
     }
     let prob = prob_of(round, index, &next);
@@ -192,6 +194,11 @@ fn best(round: &Round, index: usize) -> Option<&Candidate> {
 
 fn prob_of(round: &Round, index: usize, piece: &Piece) -> Option<f32> {
     round.prediction(index)?.find(piece.id).map(|(_, prob)| prob)
+}
+
+/// A probability with two digits, and one so small that they would say nothing with its first digit.
+fn small(p: f32) -> String {
+    if p == 0.0 || p >= 0.01 { format!("{p:.2}") } else { format!("{p:.0e}") }
 }
 
 fn over(p: f32, q: f32) -> f32 {

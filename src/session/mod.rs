@@ -33,7 +33,7 @@ pub use diff::{Diff, Parting, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use marks::{MAX_MARKS, Mark, Place};
 pub use observed::{Median, Observed};
-pub use position::{Facts, facts, residual};
+pub use position::{Facts, Residual, facts, residual};
 pub use round::{DraftCell, Round};
 pub use stats::{LaneStats, SpeedPoint};
 pub use timeline::{Moment, Stop, Timeline};
@@ -208,6 +208,7 @@ impl Session {
                     self.turns[index].typed.clone_from(text);
                 }
                 self.turns[index].branch = *branch;
+                self.turns[index].begun = self.settings;
                 self.lanes[lane.index()] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
             }
             EventKind::Prefilled { turn, .. } => {

@@ -94,11 +94,21 @@ fn entropy(row: &Prediction) -> f32 {
     probs.filter(|p| *p > 0.0 && p.is_finite()).map(|p| -p * p.log2()).sum()
 }
 
-/// What a rejected draft of column `index` is drawn from: max(0, p − q) over the target's recorded
-/// candidates, normalised. A candidate that the drafter's list lacks counts with q = 0 although it may
-/// have had a little. None when nothing is left, or when the rule draws from no residual.
+/// max(0, p − q) where a rejected draft is drawn again, as far as it was recorded; not normalised, because the
+/// whole of it is not known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Residual {
+    /// By token, highest first; the tail is what p gives to all tokens that are not listed.
+    pub left: Prediction,
+    /// Whether the tail is only the most that can be left: what q takes of it is not known token by token.
+    pub is_bound: bool,
+}
+
+/// What a rejected draft of column `index` is drawn from, over the target's recorded candidates. A candidate that
+/// the drafter's list lacks counts with q = 0 although it may have had a little. None when nothing is left, or when
+/// the rule draws from no residual.
 #[must_use]
-pub fn residual(round: &Round, index: usize) -> Option<Prediction> {
+pub fn residual(round: &Round, index: usize) -> Option<Residual> {
     if round.rule != VerifyRule::Rejection || round.is_tree() || round.sampling.is_greedy() {
         return None;
     }
@@ -114,13 +124,8 @@ pub fn residual(round: &Round, index: usize) -> Option<Prediction> {
     let left = row.top.iter().map(|c| Candidate { piece: c.piece.clone(), prob: (c.prob - q(c)).max(0.0) });
     let mut top: Vec<_> = left.filter(|c| c.prob > 0.0).collect();
     top.sort_by(|a, b| b.prob.total_cmp(&a.prob));
-    let tail = if was_drawn { (row.tail - draft.top.tail).max(0.0) } else { row.tail };
-    let whole = top.iter().map(|c| c.prob).sum::<f32>() + tail;
-    if whole <= 0.0 {
-        return None;
-    }
-    top.iter_mut().for_each(|c| c.prob /= whole);
-    Some(Prediction { top, tail: tail / whole })
+    let is_bound = was_drawn && row.tail > 0.0;
+    (!top.is_empty() || row.tail > 0.0).then_some(Residual { left: Prediction { top, tail: row.tail }, is_bound })
 }
 
 #[cfg(test)]
@@ -164,11 +169,14 @@ mod tests {
         let mut round = round(0);
         round.rule = VerifyRule::Rejection;
         round.sampling.temperature = 1.0;
-        let left = residual(&round, 0).unwrap();
-        assert_eq!(left.best().unwrap().piece, piece(" sky"));
-        let mass = left.top.iter().map(|c| c.prob).sum::<f32>() + left.tail;
-        assert!((mass - 1.0).abs() < 1e-5);
+        let Residual { left, is_bound } = residual(&round, 0).unwrap();
+        let (best, row) = (left.best().unwrap(), &round.rows[0]);
+        assert_eq!(best.piece, piece(" sky"));
+        let (_, p) = row.find(best.piece.id).unwrap();
+        let q = round.drafts[0].top.find(best.piece.id).map_or(0.0, |(_, q)| q);
+        assert_eq!(best.prob, p - q, "not normalised");
         assert!(left.find(piece(" color").id).is_none(), "q was more than p");
+        assert_eq!((left.tail, is_bound), (row.tail, row.tail > 0.0), "at most: q of the rest is not known by token");
     }
 
     #[test]

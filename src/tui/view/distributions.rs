@@ -2,7 +2,7 @@
 //! what a rejected draft is replaced from.
 //!
 //! Invariant: bars are recorded probabilities, the last one is the mass of all tokens that are not
-//! listed. The residual is computed from what is listed and says so.
+//! listed. The residual is computed from what is listed, not normalised, and says where a mass is only a bound.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,18 +10,21 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::protocol::{Prediction, TokenId};
-use crate::session::{Round, residual, text};
+use crate::session::{Residual, Round, residual, text};
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
-use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
 use super::{CHANGE, Screen, position, round, sign, telling_column};
 
 /// Width of a token's name.
 const NAME: usize = 13;
+
+/// All tokens that are not listed.
+const REST: &str = "all others";
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session) else {
@@ -47,7 +50,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
     let lines = match cell {
         Some(cell) if !cell.top.top.is_empty() => {
             let role = sign(round::fate(round, column)).0;
-            bars(screen, &cell.top, &[(cell.piece.id, "draft", role)], inner)
+            bars(screen, &cell.top, &[(cell.piece.id, "draft", role)], REST, inner)
         }
         Some(cell) => {
             let name = text::quoted(&cell.piece);
@@ -86,15 +89,31 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     if let Some(piece) = round.next_piece().filter(|_| round.next_index() == Some(column)) {
         named.insert(0, (piece.id, "taken", sign(round::next_fate(round)).0));
     }
-    let mut lines = bars(screen, row, &named, inner);
+    let mut lines = bars(screen, row, &named, REST, inner);
     let left = usize::from(inner.height).saturating_sub(lines.len());
     if let Some(residual) = residual(round, column).filter(|_| left >= 4) {
         lines.push(Line::default());
-        lines.push(Line::styled("left over for a redraw: max(0, p − q)", screen.theme[Role::PanelTitle]));
-        let room = Rect { height: (left - 2) as u16, ..inner };
-        lines.extend(bars(screen, &residual, &[], room));
+        let room = Rect { height: (left - 1) as u16, ..inner };
+        lines.extend(redraw(screen, round, column, &residual, room));
     }
     frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// What is left of p for a redraw, and the token that was drawn from it.
+fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, area: Rect) -> Vec<Line<'static>> {
+    let title = "left over for a redraw: max(0, p − q), not normalised";
+    let mut lines = vec![Line::styled(cut(title, area.width.into()), screen.theme[Role::PanelTitle])];
+    let drawn = round.next_piece().filter(|_| round.next_index() == Some(column));
+    let named: Vec<_> = drawn.iter().map(|piece| (piece.id, "drawn", sign(round::next_fate(round)).0)).collect();
+    let is_listed = drawn.as_ref().is_none_or(|piece| residual.left.find(piece.id).is_some());
+    let note = drawn.filter(|_| !is_listed).map(|piece| {
+        let text = format!("{} was drawn from the others", text::quoted(&piece));
+        Line::styled(cut(&text, area.width.into()), screen.theme[Role::TextDim])
+    });
+    let room = Rect { height: area.height.saturating_sub(1 + note.iter().len() as u16), ..area };
+    lines.extend(bars(screen, &residual.left, &named, if residual.is_bound { "others, ≤" } else { REST }, room));
+    lines.extend(note);
+    lines
 }
 
 fn title(round: &Round, column: usize) -> String {
@@ -104,8 +123,14 @@ fn title(round: &Round, column: usize) -> String {
     }
 }
 
-/// A bar per candidate, and one for the tail.
-fn bars(screen: Screen, row: &Prediction, named: &[(TokenId, &str, Role)], area: Rect) -> Vec<Line<'static>> {
+/// A bar per candidate, and one for the tail, by the name `rest_name`.
+fn bars(
+    screen: Screen,
+    row: &Prediction,
+    named: &[(TokenId, &str, Role)],
+    rest_name: &str,
+    area: Rect,
+) -> Vec<Line<'static>> {
     let room = usize::from(area.width).saturating_sub(NAME + 7 + 6);
     let line = |name: &str, prob: f32, note: &str, role: Role| {
         let mut spans = vec![Span::styled(fit(name, NAME), screen.theme[role])];
@@ -124,6 +149,6 @@ fn bars(screen: Screen, row: &Prediction, named: &[(TokenId, &str, Role)], area:
             line(&text::inline(&candidate.piece), candidate.prob, note, role)
         })
         .collect();
-    lines.push(line("all others", rest, "", Role::TextDim));
+    lines.push(line(rest_name, rest, "", Role::TextDim));
     lines
 }

@@ -37,6 +37,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
+/// Height that shows all of what is on show, with its frame.
+pub(super) fn height(screen: Screen, width: u16) -> u16 {
+    let lines =
+        screen.app.lesson.at().map_or(0, |(lesson, step)| body(screen, &lesson, &step, width.saturating_sub(2)).len());
+    u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2)
+}
+
 fn list(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Lessons ");
     let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);
@@ -131,8 +138,9 @@ fn quiz(screen: Screen) -> (String, Vec<String>) {
     let index = screen.app.lesson.quiz.map_or(0, |(_, index)| index);
     let round = round_at(screen.session, at);
     let before = round.map_or(String::new(), |round| {
-        let drafts = round.drafts.iter().take(index);
-        drafts.map(|draft| draft.piece.lossy().into_owned()).collect()
+        let mut path: Vec<usize> = std::iter::successors(round.parent(index), |at| round.parent(*at)).collect();
+        path.reverse();
+        path.into_iter().map(|at| round.drafts[at].piece.lossy().into_owned()).collect()
     });
     let lead = lead(screen.session, at);
     let q = draft.q.map_or(String::new(), |q| format!(" with q = {q:.2}"));
@@ -149,7 +157,7 @@ fn told(screen: Screen) -> String {
 }
 
 /// With a capital letter, unless it begins with a symbol of one letter, such as u.
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let word = text.split(' ').next().unwrap_or("");
     let mut chars = text.chars();
     match chars.next().filter(|_| word.chars().count() > 1) {

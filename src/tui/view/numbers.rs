@@ -12,6 +12,7 @@ use crate::session::{Round, explain, facts};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, wrapped};
 
+use super::lesson::capital;
 use super::{Screen, telling_column};
 
 /// Height with its frame.
@@ -29,10 +30,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let column = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(round.columns() - 1);
     let mut lines = Vec::new();
     if let Some(finding) = explain(round, column) {
-        let mut sentence = finding.text;
-        if let Some(first) = sentence.get(..1).map(str::to_uppercase) {
-            sentence.replace_range(..1, &first);
-        }
+        let sentence = capital(&finding.text);
         let role = if finding.near_tie { Role::Warning } else { Role::TextStrong };
         lines.extend(wrapped(&format!("{sentence}."), inner.width, screen.theme[role]));
     }

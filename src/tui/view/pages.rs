@@ -138,17 +138,21 @@ fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
 }
 
 fn compare(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
-    let height = table::height(screen).min(area.height / 2);
+    let height = table::height(screen, area.width).min(area.height / 2);
     let [lanes, table] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     pane(screen, Pane::Lanes, lanes, (frame, seen));
     pane(screen, Pane::Table, table, (frame, seen));
 }
 
+/// Height of a round below a lesson.
+const ROUND: u16 = 7;
+
 fn learn(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     let has_round = screen.app.lesson.lesson.is_some() && screen.app.round(screen.session).is_some();
     // the round would tell the quiz's answer
     let hides = screen.app.lesson.quiz.is_some() && !screen.app.lesson.is_revealed;
-    let height = if has_round && !hides && area.height >= 20 { 7 } else { 0 };
+    let fits = area.height >= lesson::height(screen, area.width) + ROUND;
+    let height = if has_round && !hides && fits { ROUND } else { 0 };
     let [lesson, below] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     pane(screen, Pane::Lesson, lesson, (frame, seen));
     pane(screen, Pane::Round, below, (frame, seen));
