@@ -87,13 +87,15 @@ pub struct Turn {
     pub typed: String,
     /// The turn that this one goes on from, if it does not answer a new prompt.
     pub branch: Option<Branch>,
+    /// The settings in force when it began: a turn is explained by these, whatever was set since.
+    pub begun: Settings,
     /// Shared with copies of the session: going back in time keeps many.
     pub(super) answers: [Arc<Answer>; Lane::ALL.len()],
 }
 
 impl Turn {
     pub(super) fn new(number: u32) -> Self {
-        Self { number, typed: String::new(), branch: None, answers: Default::default() }
+        Self { number, typed: String::new(), branch: None, begun: Settings::default(), answers: Default::default() }
     }
 
     /// A lane's answer; empty when the lane did not run.

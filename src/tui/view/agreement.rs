@@ -5,7 +5,8 @@
 use ratatui::text::Line;
 use unicode_width::UnicodeWidthStr;
 
-use crate::protocol::{Lane, VerifyRule};
+use crate::protocol::{Lane, Settings, VerifyRule};
+use crate::session::Turn;
 use crate::tui::theme::Role;
 
 use super::Screen;
@@ -14,12 +15,12 @@ use super::Screen;
 pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement_with(beside)?;
     let count = agreement.identical;
-    let (text, role) = match (&agreement.divergence, promise(screen, beside)) {
+    let (text, role) = match (&agreement.divergence, promise(screen.turn()?, beside)) {
         (None, _) => (format!(" identical so far: {count} tokens "), Role::Good),
         (Some(_), Promise::Lossy(rule)) => {
             (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
         }
-        (Some(_), Promise::Law) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
+        (Some(_), Promise::Law | Promise::Rules) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
         (Some(_), Promise::Other) => (format!(" other temperature: differ after {count} tokens "), Role::TextDim),
         (Some(_), Promise::Text) => (format!(" differ after {count} identical tokens "), Role::Warning),
     };
@@ -34,26 +35,57 @@ pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'st
 pub(super) enum Promise {
     /// Every token.
     Text,
-    /// The distribution that tokens are drawn from.
+    /// The distribution that tokens are drawn from: drafts have a say in which draw meets which token.
     Law,
+    /// The same, under two rules.
+    Rules,
     /// Nothing: the temperatures differ.
     Other,
     /// Nothing: this rule is not lossless.
     Lossy(VerifyRule),
 }
 
-/// What the run's own lane and this one promise to have in common.
-pub(super) fn promise(screen: Screen, beside: Lane) -> Promise {
-    let settings = screen.session.settings();
-    let other = settings.of_lane(beside);
-    let rules = [Some(settings.rule), (other.draft_len > 0).then_some(other.rule)];
-    if let Some(rule) = rules.into_iter().flatten().find(|rule| !rule.is_lossless()) {
-        Promise::Lossy(rule)
-    } else if (settings.sampling.temperature - other.sampling.temperature).abs() > 1e-6 {
+/// What the run's own lane and this one promise to have in common, by what was in force in the turn.
+pub(super) fn promise(turn: &Turn, beside: Lane) -> Promise {
+    let settings = [turn.begun.of_lane(Lane::Speculative), turn.begun.of_lane(beside)];
+    let lossy = |lane| turn.answer(lane).rounds.iter().find(|r| r.verdict.as_ref().is_some_and(|v| !v.lossless));
+    if let Some(round) = lossy(Lane::Speculative).or_else(|| lossy(beside)) {
+        return Promise::Lossy(round.rule);
+    }
+    let sampling = [Lane::Speculative, beside].map(|lane| turn.answer(lane).rounds.last().map(|r| r.sampling));
+    let [own, other] = [0, 1].map(|i| sampling[i].unwrap_or(settings[i].sampling));
+    let newest = |lane, from: &Settings| turn.answer(lane).rounds.last().map_or(from.rule, |round| round.rule);
+    let rules = [newest(Lane::Speculative, &settings[0]), newest(beside, &settings[1])];
+    // a lane without drafts draws as `exact` does
+    let is_exact = |index: usize| settings[index].draft_len == 0 || rules[index] == VerifyRule::Exact;
+    if (own.temperature - other.temperature).abs() > 1e-6 {
         Promise::Other
-    } else if settings.sampling.is_greedy() || rules.iter().flatten().all(|rule| *rule == VerifyRule::Exact) {
+    } else if own.is_greedy() || (is_exact(0) && is_exact(1)) {
         Promise::Text
-    } else {
+    } else if rules[0] == rules[1] && settings[1].draft_len > 0 {
         Promise::Law
+    } else {
+        Promise::Rules
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Event, EventKind, Sampling};
+    use crate::session::Session;
+    use crate::session::fixture::first_turn;
+
+    #[test]
+    fn a_turn_promises_what_it_was_run_with_whatever_is_set_since() {
+        let mut session = Session::new();
+        first_turn().events.iter().for_each(|event| session.apply(event));
+        assert_eq!(promise(session.turn().unwrap(), Lane::Plain), Promise::Text);
+        let sampling = Sampling { temperature: 0.9, ..Sampling::default() };
+        let settings = Settings { sampling, rule: VerifyRule::Typical, ..*session.settings() };
+        let kind = EventKind::SettingsChanged { settings };
+        session.apply(&Event { seq: u64::MAX, at_us: 0, lane: Lane::Speculative, kind });
+        assert_eq!(session.settings().rule, VerifyRule::Typical);
+        assert_eq!(promise(session.turn().unwrap(), Lane::Plain), Promise::Text);
     }
 }

@@ -75,7 +75,11 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     if let Some(rival) = &settings.rival {
         parts.push((
             5,
-            format!("{}rival: {}", arrow(settings.rival != now.rival), versus::difference(rival, &settings)),
+            format!(
+                "{}rival: {}",
+                arrow(settings.rival != now.rival),
+                versus::difference(&rival.settings(&settings), &settings)
+            ),
         ));
     }
     parts.push((7, format!("{}plain: {}", arrow(settings.baseline != now.baseline), baseline(settings.baseline))));

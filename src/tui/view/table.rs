@@ -21,9 +21,13 @@ use super::{Screen, duration, number};
 const NAME: usize = 12;
 const VALUE: usize = 10;
 
+/// Least height with its frame, so that the panel does not grow with the first tokens.
+const LEAST: u16 = 8;
+
 /// Height with its frame.
-pub(super) fn height(screen: Screen) -> u16 {
-    8 + if screen.beside() == Lane::Rival { 3 } else { 0 }
+pub(super) fn height(screen: Screen, width: u16) -> u16 {
+    let lines = screen.turn().map_or(0, |turn| table(screen, turn, width.saturating_sub(2)).len());
+    u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2).max(LEAST)
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -43,8 +47,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };
+    frame.render_widget(Paragraph::new(table(screen, turn, inner.width)), inner);
+}
+
+fn table(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
     let names = ["", "tokens", "tokens/s", "clock", "tok/round", "accepted", "prefill"];
-    let columns = (usize::from(inner.width).saturating_sub(NAME) / VALUE).min(names.len() - 1);
+    let columns = (usize::from(width).saturating_sub(NAME) / VALUE).min(names.len() - 1);
     let row = |values: &[String], role: Role| {
         let mut spans = vec![Span::styled(fit(&values[0], NAME), screen.theme[Role::TextDim])];
         let cells = values[1..].iter().take(columns);
@@ -62,12 +70,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     lines.push(row(&lane(turn, Lane::Speculative, if races { "yours" } else { "speculative" }), Role::PlotSpeculative));
     if races {
-        lines.extend(verdict(screen, turn, Lane::Rival, inner.width));
+        lines.extend(verdict(screen, turn, Lane::Rival, width));
     }
     if !races || turn.speedup().is_some() {
-        lines.extend(verdict(screen, turn, Lane::Plain, inner.width));
+        lines.extend(verdict(screen, turn, Lane::Plain, width));
     }
-    frame.render_widget(Paragraph::new(lines), inner);
+    lines
 }
 
 fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
@@ -111,9 +119,10 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
         Some(differs) => {
             let name = |piece: Option<crate::protocol::Piece>| piece.map_or("the end".to_owned(), |p| text::quoted(&p));
             let (fast, slow) = (name(differs.speculative), name(differs.beside));
-            let (why, role) = match promise(screen, beside) {
+            let (why, role) = match promise(turn, beside) {
                 Promise::Text => (String::new(), Role::Warning),
-                Promise::Law => {
+                Promise::Law => ("; sampled, so only the distribution is the same".to_owned(), Role::TextDim),
+                Promise::Rules => {
                     ("; drawn by another rule, so only the distribution is the same".to_owned(), Role::TextDim)
                 }
                 Promise::Other => ("; at another temperature".to_owned(), Role::TextDim),

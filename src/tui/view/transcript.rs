@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
 
-use crate::protocol::{Lane, Rival};
+use crate::protocol::Lane;
 use crate::session::Fate;
 use crate::tui::app::Scroll;
 use crate::tui::fate;
@@ -118,16 +118,15 @@ fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What a lane is called: beside a rival both say what they have of their own.
+/// What a lane is called: beside a rival both say what they have of their own, by the settings of the turn.
 fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
-    let settings = screen.session.settings();
-    let rival = settings.rival.filter(|_| screen.beside() == Lane::Rival);
+    let settings = screen.turn().map_or(screen.session.settings(), |turn| &turn.begun);
+    let rival = settings.rival.filter(|_| screen.beside() == Lane::Rival).map(|rival| rival.settings(settings));
     match (lane, rival) {
         (Lane::Rival, Some(rival)) => (format!("Rival {}", versus::difference(&rival, settings)), Role::PlotPlain),
         (Lane::Rival, None) => ("Rival".to_owned(), Role::PlotPlain),
         (Lane::Speculative, Some(rival)) => {
-            let own = rival.settings(settings);
-            (format!("Yours {}", versus::difference(&Rival::like(settings), &own)), Role::PlotSpeculative)
+            (format!("Yours {}", versus::difference(settings, &rival)), Role::PlotSpeculative)
         }
         (Lane::Speculative, None) if width < 46 => ("Spec.".to_owned(), Role::PlotSpeculative),
         (Lane::Speculative, None) => ("Speculative".to_owned(), Role::PlotSpeculative),

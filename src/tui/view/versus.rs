@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
-use crate::protocol::{Rival, Settings};
+use crate::protocol::{DraftLenMode, Rival, Settings};
 use crate::tui::knob::Knob;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
@@ -72,20 +72,24 @@ fn line(
     if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
 }
 
-/// What a rival has other than the run, in a few words; `the same` when it has nothing.
-pub(super) fn difference(rival: &Rival, settings: &Settings) -> String {
+/// What one lane's settings have other than the other's, in a few words; `the same` when they have nothing.
+pub(super) fn difference(own: &Settings, other: &Settings) -> String {
+    let draft_len = |settings: &Settings| match settings.draft_len_mode {
+        DraftLenMode::Fixed => format!("k={}", settings.draft_len),
+        DraftLenMode::Auto => "k auto".to_owned(),
+    };
     let mut parts = Vec::new();
-    if rival.draft_len != settings.draft_len {
-        parts.push(format!("k={}", rival.draft_len));
+    if draft_len(own) != draft_len(other) {
+        parts.push(draft_len(own));
     }
-    if rival.drafter != settings.drafter {
-        parts.push(rival.drafter.to_string());
+    if own.drafter != other.drafter {
+        parts.push(own.drafter.to_string());
     }
-    if rival.rule != settings.rule {
-        parts.push(rival.rule.to_string());
+    if own.rule != other.rule {
+        parts.push(own.rule.to_string());
     }
-    if (rival.temperature - settings.sampling.temperature).abs() > 1e-6 {
-        parts.push(format!("T {}", rival.temperature));
+    if (own.sampling.temperature - other.sampling.temperature).abs() > 1e-6 {
+        parts.push(format!("T {}", own.sampling.temperature));
     }
     if parts.is_empty() { "the same".to_owned() } else { parts.join(" ") }
 }
