@@ -24,6 +24,9 @@ pub struct Median {
 pub struct Observed {
     /// T(m): the target's pass over m rows; index 0 is one row. None where no round had m rows.
     pub verify: Vec<Option<Median>>,
+    /// T(m) ÷ T(1) by index as above, both of one turn, the newest that had both: from one turn to another the
+    /// machine changes.
+    ratios: Vec<Option<f64>>,
     /// One drafted token.
     pub draft: Option<Median>,
 }
@@ -32,20 +35,33 @@ impl Observed {
     /// Of the newest rounds of both lanes.
     #[must_use]
     pub fn of(session: &Session) -> Self {
-        let (mut verify, mut draft): (Vec<Vec<u64>>, Vec<u64>) = (Vec::new(), Vec::new());
-        for lane in [Lane::Speculative, Lane::Plain] {
-            let turns = session.turns().iter().rev();
-            let rounds = turns.flat_map(|turn| turn.answer(lane).rounds.iter().rev());
-            for round in rounds.filter(|round| round.is_complete && !round.rows.is_empty()).take(WINDOW) {
-                let rows = round.rows.len();
-                if verify.len() < rows {
-                    verify.resize_with(rows, Vec::new);
+        let (mut verify, mut draft, mut ratios): (Vec<Vec<u64>>, Vec<u64>, Vec<_>) = Default::default();
+        let mut left = [WINDOW; 2];
+        for turn in session.turns().iter().rev() {
+            if left == [0; 2] {
+                break;
+            }
+            let mut here: Vec<Vec<u64>> = Vec::new();
+            for (lane, left) in [Lane::Speculative, Lane::Plain].into_iter().zip(&mut left) {
+                let rounds = turn.answer(lane).rounds.iter().rev().filter(|r| r.is_complete && !r.rows.is_empty());
+                for round in rounds.take(*left) {
+                    *left -= 1;
+                    let rows = round.rows.len();
+                    here.resize_with(rows.max(here.len()), Vec::new);
+                    here[rows - 1].push(round.verify_us);
+                    draft.extend(round.drafts.iter().map(|draft| draft.took_us));
                 }
-                verify[rows - 1].push(round.verify_us);
-                draft.extend(round.drafts.iter().map(|draft| draft.took_us));
+            }
+            verify.resize_with(here.len().max(verify.len()), Vec::new);
+            ratios.resize(verify.len(), None);
+            let one = here.first().and_then(|times| median(times.clone()));
+            for (rows, times) in here.into_iter().enumerate() {
+                let ratio = one.zip(median(times.clone())).map(|(one, median)| median.us / one.us);
+                ratios[rows] = ratios[rows].or(ratio);
+                verify[rows].extend(times);
             }
         }
-        Self { verify: verify.into_iter().map(median).collect(), draft: median(draft) }
+        Self { verify: verify.into_iter().map(median).collect(), ratios, draft: median(draft) }
     }
 
     /// T(m), if a round had m rows.
@@ -54,10 +70,10 @@ impl Observed {
         *self.verify.get(rows.checked_sub(1)?)?
     }
 
-    /// T(m) ÷ T(1).
+    /// T(m) ÷ T(1), if a turn had rounds of both.
     #[must_use]
     pub fn ratio(&self, rows: usize) -> Option<f64> {
-        Some(self.rows(rows)?.us / self.rows(1)?.us)
+        *self.ratios.get(rows.checked_sub(1)?)?
     }
 }
 

@@ -7,8 +7,8 @@
 use serde::Deserialize;
 
 use crate::protocol::{Lane, Settings};
+use crate::session::Session;
 use crate::session::account::Account;
-use crate::session::{Observed, Session};
 
 use super::app::RoundAt;
 
@@ -124,7 +124,10 @@ impl Fact {
         let turn = session.turn()?;
         let answer = turn.answer(Lane::Speculative);
         match self {
-            Self::VerifyRatio => Observed::of(session).ratio(answer.rounds.last()?.rows.len()),
+            Self::VerifyRatio => {
+                let verify_us = Account::of_turn(turn)?.costs.verify_us;
+                Some(verify_us.get(usize::from(answer.rounds.last()?.draft_len))? / verify_us.first()?)
+            }
             Self::DraftShare => {
                 let costs = Account::of_turn(turn)?.costs;
                 Some(costs.draft_us / costs.verify_us.first()?)

@@ -1,7 +1,10 @@
 //! Keys in the lessons.
 
-use crate::protocol::{Capabilities, Command, DraftLenMode, EventKind, Lane, Message, Outcome, Prompt, Rival, Speaker};
-use crate::session::{Session, Timeline};
+use crate::protocol::{
+    Baseline, Capabilities, Command, DraftLenMode, DrafterKind, EventKind, Lane, MAX_DRAFT_LEN, Message, Outcome,
+    Prompt, Rival, Sampling, Settings, Speaker,
+};
+use crate::session::{Round, Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, RoundAt, round_at, rounds};
 use crate::tui::lesson::{BUNDLED, Run, Step, Study};
@@ -76,7 +79,9 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
             return Vec::new();
         }
         let Some(right) = right_choice(&app.lesson, step, time.shown()) else {
-            app.toast = Some("not measured yet: run the prompt of this lesson first".to_owned());
+            let is_running = time.shown().is_generating();
+            let why = if is_running { "wait for the answer to end" } else { "run the prompt of this lesson first" };
+            app.toast = Some(format!("not measured yet: {why}"));
             return Vec::new();
         };
         app.lesson.is_revealed = true;
@@ -114,7 +119,7 @@ fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
 /// Lets an engine go on that a lesson held.
 fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
     let live = time.live();
-    if time.is_past() && live.is_paused() {
+    if time.is_past() && app.asked.is_held(live) {
         app.holds = true; // the return from the past lets it go
     } else if !app.pace.is_full() && app.is_busy(live) {
         app.plays = true; // at its pace, a phase a tick
@@ -132,6 +137,7 @@ pub(in crate::tui) fn right_choice(study: &Study, step: &Step, session: &Session
         return Some(usize::from(!accepted));
     }
     match &step.measured {
+        Some(_) if session.is_generating() => None, // what is measured may still change
         Some(measured) => {
             let value = measured.fact.value(session)?;
             Some(measured.bounds.iter().filter(|bound| value >= **bound).count())
@@ -142,13 +148,16 @@ pub(in crate::tui) fn right_choice(study: &Study, step: &Step, session: &Session
 
 /// A draft of the session that was judged, another one for each number.
 pub(in crate::tui) fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
-    let judged = |at: &RoundAt| round_at(session, *at).is_some_and(|r| r.is_complete && !r.drafts.is_empty());
-    let all: Vec<_> = rounds(session).filter(judged).collect();
+    let judged = |round: &Round| {
+        let told = |index: &usize| matches!(round.outcome(*index), Some(Outcome::Accepted | Outcome::Rejected));
+        (0..round.drafts.len()).filter(told).collect::<Vec<_>>()
+    };
+    let asks = |at: &RoundAt| round_at(session, *at).is_some_and(|r| r.is_complete && !judged(r).is_empty());
+    let all: Vec<_> = rounds(session).filter(asks).collect();
     // a step that shares no factor with most counts, so that neighbours do not follow each other
     let at = *all.get((number as usize).wrapping_mul(7919).checked_rem(all.len())?)?;
-    let round = round_at(session, at)?;
-    let tested = round.verdict.as_ref()?.tested().min(round.drafts.len());
-    Some((at, (number as usize).checked_rem(tested)?))
+    let judged = judged(round_at(session, at)?);
+    Some((at, *judged.get((number as usize).checked_rem(judged.len())?)?))
 }
 
 /// Plays the recording of a step.
@@ -188,6 +197,24 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     });
 }
 
+/// What a lesson's run relies on, and of the user's settings what it does not care about.
+fn settings_of(run: &Run, before: &Settings) -> Settings {
+    let usual = Settings::default();
+    let mut wanted = Settings {
+        draft_len_mode: DraftLenMode::Fixed,
+        draft_len: run.k.min(MAX_DRAFT_LEN),
+        drafter: if before.drafter.chain().contains(&DrafterKind::Mtp) { before.drafter } else { usual.drafter },
+        drafting: usual.drafting,
+        rule: run.rule,
+        leniency: usual.leniency,
+        sampling: Sampling { temperature: run.temperature, seed: before.sampling.seed, ..usual.sampling },
+        baseline: if before.baseline == Baseline::Off { usual.baseline } else { before.baseline },
+        ..*before
+    };
+    wanted.rival = run.against.map(|rule| Rival { rule, ..Rival::like(&wanted) });
+    wanted
+}
+
 /// Sends the prompt of a step, with its settings; where nothing can be sent, plays its recording.
 fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     let has_engine = app.aside.is_none() && super::can_generate(time.live()) && app.lost.is_none();
@@ -202,12 +229,7 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     }
     time.follow();
     let before = app.settings(time.live());
-    let mut wanted = before;
-    wanted.draft_len_mode = DraftLenMode::Fixed;
-    wanted.draft_len = run.k.min(crate::protocol::MAX_DRAFT_LEN);
-    wanted.rule = run.rule;
-    wanted.sampling.temperature = run.temperature;
-    wanted.rival = run.against.map(|rule| Rival { rule, ..Rival::like(&wanted) });
+    let wanted = settings_of(run, &before);
     settings::want(app, time.live(), wanted);
     app.lesson.lent = Some((app.lesson.lent.map_or(before, |(first, _)| first), wanted));
     watch(app, time.live());
@@ -237,4 +259,35 @@ pub(in crate::tui) fn lead(session: &Session, at: RoundAt) -> String {
     let shown = &tokens[end.saturating_sub(12)..end];
     let bytes: Vec<u8> = shown.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Drafting;
+    use crate::tui::lesson::lesson;
+
+    #[test]
+    fn a_run_sets_all_that_its_questions_rest_on() {
+        let drafting = Drafting { tree: Some(8), p_min: 0.5, ..Drafting::default() };
+        let before = Settings {
+            baseline: Baseline::Off,
+            drafter: DrafterKind::Random,
+            drafting,
+            draft_len_mode: DraftLenMode::Auto,
+            max_tokens: 77,
+            ..Settings::default()
+        };
+        let steps = (0..BUNDLED.len()).filter_map(lesson).flat_map(|lesson| lesson.step);
+        let runs: Vec<_> = steps.filter_map(|step| step.run).collect();
+        assert!(runs.len() > 4, "{}", runs.len());
+        for run in runs {
+            let wanted = settings_of(&run, &before);
+            assert_eq!((wanted.draft_len_mode, wanted.draft_len), (DraftLenMode::Fixed, run.k), "{}", run.prompt);
+            assert_eq!((wanted.drafter, wanted.drafting), (DrafterKind::Mtp, Drafting::default()));
+            assert_ne!(wanted.baseline, Baseline::Off, "{}", run.prompt);
+            assert_eq!(wanted.max_tokens, 77, "no lesson cares");
+            assert_eq!(wanted.rival.map(|rival| rival.rule), run.against);
+        }
+    }
 }

@@ -18,7 +18,12 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
         Action::NextRule => (Knob::Rule, true),
         _ => (Knob::Baseline, true),
     };
-    turn(app, session, knob, up)
+    let commands = turn(app, session, knob, up);
+    if let [Command::SetBaseline { .. }] = commands[..] {
+        // no panel on show need say it
+        app.toast = Some(format!("{}: {}", knob.name(), knob.value(&app.settings(session))));
+    }
+    commands
 }
 
 /// Has the newest prompt answered again with a rule that is not lossless beside one that is, or the other
@@ -126,8 +131,12 @@ pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings
     let wanted = Settings {
         draft_len: before.draft_len,
         draft_len_mode: before.draft_len_mode,
+        drafter: before.drafter,
+        drafting: before.drafting,
         rule: before.rule,
+        leniency: before.leniency,
         sampling: before.sampling,
+        baseline: before.baseline,
         rival: before.rival,
         ..now
     };
@@ -137,8 +146,9 @@ pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings
 
 /// What a lesson or a branch sets.
 fn owned(settings: &Settings) -> impl PartialEq + use<> {
-    let Settings { draft_len, draft_len_mode, rule, sampling, rival, .. } = *settings;
-    (draft_len, draft_len_mode, rule, sampling, rival)
+    let Settings { draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, baseline, rival, .. } =
+        *settings;
+    (draft_len, draft_len_mode, drafter, drafting, rule, leniency, sampling, baseline, rival)
 }
 
 /// The commands for that.
@@ -150,7 +160,11 @@ pub(super) fn set(settings: &Settings) -> Vec<Command> {
     vec![
         draft_len,
         Command::SetRule { rule: settings.rule },
+        Command::SetLeniency { leniency: settings.leniency },
+        Command::SetDrafter { drafter: settings.drafter },
+        Command::SetDrafting { drafting: settings.drafting },
         Command::SetSampling { sampling: settings.sampling },
+        Command::SetBaseline { baseline: settings.baseline },
         Command::SetRival { rival: settings.rival },
     ]
 }
