@@ -35,8 +35,10 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
     }
     lines.extend(draft(screen, &observed).map(|text| Line::styled(text, screen.theme[Role::Text])));
-    let over = lines.len().saturating_sub(inner.height.into());
-    frame.render_widget(Paragraph::new(lines.split_off(over)), inner);
+    // one row, which all else is measured by, stays
+    let over = lines.len().saturating_sub(inner.height.into()).min(lines.len().saturating_sub(1));
+    lines.drain(1..1 + over);
+    frame.render_widget(Paragraph::new(lines), inner);
 }
 
 /// The price of a draft: that of the turn on show, which its account names too, else the session's.

@@ -38,7 +38,7 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("tokens/round", "committed ÷ rounds, bonus and recovered included"),
     ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
     ("by position", "accepted ÷ offered at that place of the draft"),
-    ("break-even", "the acceptance at which a k is as fast as plain decoding, at the costs measured"),
+    ("break-even", "the share of drafts behind accepted ones to accept for a k to be as fast as plain decoding"),
     ("T(m)", "time of one target pass over m rows; (16) behind it: the median of so many passes"),
     ("@170", "position in the context, the prompt's tokens included"),
     ("residual", "max(0, p − q), normalised: what a rejected draft is redrawn from"),

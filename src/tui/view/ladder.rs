@@ -124,7 +124,7 @@ fn caption(screen: Screen, width: u16) -> Line<'static> {
     let is_tree = screen.app.round(screen.session).is_some_and(Round::is_tree);
     let text = if is_tree {
         " above: drafts, ↳ the one that each continues · below: target's own with p "
-    } else if width >= 100 {
+    } else if width >= 110 {
         " above: draft with q · below: the target's own token with p · the last column: what the target says next "
     } else {
         " above: draft with q · below: target's own with p "

@@ -57,7 +57,11 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
             } else {
                 bytes(drafter.weight_bytes)
             };
-            rows.push(("drafter weights", format!("{own} {}", drafter.dtype)));
+            let proposes = match drafter.draft_vocab {
+                some if some > 0 && some < model.vocab => format!(", proposes {some} of {} tokens", model.vocab),
+                _ => String::new(),
+            };
+            rows.push(("drafter weights", format!("{own} {}{proposes}", drafter.dtype)));
             let kv = if drafter.kv_bytes_per_token == 0 && drafter.weight_bytes > 0 {
                 "none of its own: it reads the target's".to_owned()
             } else if drafter.kv_bytes_per_token == 0 {

@@ -63,6 +63,7 @@ use super::keymap::Context;
 use super::page::{Page, Pane};
 use super::plain_glyphs;
 use super::theme::{Role, Theme};
+use crate::tui::widgets::cell::cut;
 
 pub(super) use diff::render as diff;
 pub(super) use lay::{Cache, PREFILL};
@@ -165,6 +166,14 @@ impl<'a> Screen<'a> {
 const CHOOSE: &[Action] = &[Action::Up, Action::Down];
 const CHANGE: &[Action] = &[Action::Left, Action::Right];
 const LEAVE: &[Action] = &[Action::Leave];
+
+/// For the bottom of a panel that has no room for all of its lines: how many are left out.
+fn left_out(screen: Screen, lines: usize, area: Rect) -> Line<'static> {
+    let over = lines.saturating_sub(area.height.saturating_sub(2).into());
+    let text = format!(" … {over} more: {} shows all ", screen.app.key(Action::Zoom));
+    let text = if over > 0 { cut(&text, area.width.saturating_sub(2).into()) } else { String::new() };
+    Line::styled(text, screen.theme[Role::TextDim])
+}
 
 /// The bottom of a panel of choices.
 fn keys_of_choices(screen: Screen) -> Line<'static> {

@@ -13,7 +13,7 @@ use crate::tui::theme::Role;
 
 use crate::tui::widgets::bars::bar;
 
-use super::{Screen, number};
+use super::{Screen, left_out, number};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {
@@ -42,10 +42,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// How many rounds accepted 0, 1, 2 … drafts.
 pub(super) fn histogram(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Accepted drafts per round ");
+    let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
+    let kinds = stats.map_or(0, |stats| stats.acceptance_histogram().len());
+    let block = screen.panel(" Accepted drafts per round ").title_bottom(left_out(screen, kinds, area));
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
         return;
     };

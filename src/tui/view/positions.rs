@@ -14,7 +14,7 @@ use crate::session::LaneStats;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 
-use super::{Screen, number};
+use super::{Screen, left_out, number};
 
 /// Height that shows every position, with its frame.
 pub(super) fn height(screen: Screen) -> u16 {
@@ -43,7 +43,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     } else {
         format!(" Accepted by position: {rate}% ")
     };
-    let block = screen.panel(title);
+    let offered = stats.map_or(0, |stats| stats.offered_per_pos().len());
+    let block = screen.panel(title).title_bottom(left_out(screen, offered, area));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(stats) = stats.filter(|_| !inner.is_empty()) else {

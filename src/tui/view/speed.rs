@@ -88,8 +88,8 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
         return (text.to_owned(), Role::TextDim);
     };
     let typed = screen.session.settings().drafter == DrafterKind::Human;
-    let typed = if typed { " (your own time is not counted)" } else { "" };
-    let why = cost(turn).map_or(String::new(), |cost| format!(": {cost}{typed}"));
+    let typed = if typed { " (without your time)" } else { "" };
+    let why = cost(turn).map_or(String::new(), |cost| format!("{typed}: {cost}"));
     if speedup < 0.995 {
         (format!("{speedup:.2}× — slower than plain here{why}"), Role::Warning)
     } else if speedup < 1.005 {

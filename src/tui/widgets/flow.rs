@@ -153,11 +153,18 @@ impl Flow {
     }
 }
 
-/// Plain text wrapped at a width.
+/// Stands for a space at which no line ends, while text is wrapped.
+const UNBROKEN: &str = "\u{e000}";
+
+/// Plain text wrapped at a width; a number and its `%` stay together.
 pub(in crate::tui) fn wrapped(text: &str, width: u16, style: Style) -> Vec<Line<'static>> {
     let mut flow = Flow::new(width);
-    flow.push(text, style);
-    flow.finish()
+    flow.push(&text.replace(" %", &format!("{UNBROKEN}%")), style);
+    let mut lines = flow.finish();
+    for span in lines.iter_mut().flat_map(|line| &mut line.spans).filter(|span| span.content.contains(UNBROKEN)) {
+        span.content = span.content.replace(UNBROKEN, " ").into();
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -173,6 +180,12 @@ mod tests {
             flow.push(piece, style);
         }
         flow.finish().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_number_is_not_parted_from_its_percent_sign() {
+        let lines: Vec<_> = wrapped("accepted 41 %: few", 12, Style::new()).iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["accepted ", "41 %: few"]);
     }
 
     #[test]
