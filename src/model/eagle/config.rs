@@ -22,7 +22,7 @@ pub struct EagleConfig {
     pub target_d_model: usize,
     /// Tokens that the head can propose.
     pub draft_vocab: usize,
-    /// Blocks behind which the target's states are read; none = the usual three.
+    /// Blocks behind which the target's states are read, ascending; none = the usual three.
     pub layers: Option<Vec<usize>>,
     /// Whether the residual stream begins with the normed state.
     pub norm_before_residual: bool,
@@ -69,6 +69,30 @@ struct Inner {
     eagle_aux_hidden_state_layer_ids: Option<Vec<usize>>,
 }
 
+/// Blocks behind which states are read, from the ids at the top of a file or those under `eagle_config`; an empty
+/// list is none.
+///
+/// At the top an id is a layer whose input is read (vLLM, llama.cpp). Nested ids are written by trainers that hook a
+/// layer's output and begin with layer 1 (`SpecForge`, `ModelOpt`), or with 2 where they mean inputs: as `SGLang`
+/// does, the least id tells which. Either way a pass collects the states in the order of its layers, whatever the
+/// list's.
+fn layers(top: Option<Vec<usize>>, nested: Option<Vec<usize>>) -> Result<Option<Vec<usize>>, ModelError> {
+    let named = |ids: Option<Vec<usize>>| ids.filter(|ids| !ids.is_empty());
+    let hooked = |ids: Vec<usize>| match ids.iter().min() {
+        Some(1) => ids.into_iter().map(|id| id.saturating_add(1)).collect(),
+        _ => ids,
+    };
+    let Some(mut layers) = named(top).or_else(|| named(nested).map(hooked)) else { return Ok(None) };
+    if !(2..=MAX_STATES).contains(&layers.len()) {
+        return Err(ModelError::Metadata(format!(
+            "'eagle_aux_hidden_state_layer_ids' names {} layers, expected 2 to {MAX_STATES}",
+            layers.len()
+        )));
+    }
+    layers.sort_unstable();
+    Ok(Some(layers))
+}
+
 fn wrong(error: &serde_json::Error) -> ModelError {
     ModelError::Metadata(format!("the EAGLE-3 head's config.json: {}", clean(&error.to_string())))
 }
@@ -106,14 +130,8 @@ impl EagleConfig {
                 return Err(ModelError::Metadata("'norm_before_fc' and 'fc_norm' exclude each other".into()));
             }
         };
-        let inner = head.eagle_config.and_then(|inner| inner.eagle_aux_hidden_state_layer_ids);
-        let layers = head.eagle_aux_hidden_state_layer_ids.or(inner);
-        if let Some(layers) = layers.as_ref().filter(|layers| !(2..=MAX_STATES).contains(&layers.len())) {
-            return Err(ModelError::Metadata(format!(
-                "'eagle_aux_hidden_state_layer_ids' names {} layers, expected 2 to {MAX_STATES}",
-                layers.len()
-            )));
-        }
+        let nested = head.eagle_config.and_then(|inner| inner.eagle_aux_hidden_state_layer_ids);
+        let layers = layers(head.eagle_aux_hidden_state_layer_ids, nested)?;
         let draft_vocab = head.draft_vocab_size.unwrap_or(block.vocab);
         if !(1..=block.vocab).contains(&draft_vocab) {
             return Err(ModelError::Metadata(format!(
@@ -259,6 +277,29 @@ mod tests {
     }
 
     #[test]
+    fn nested_ids_that_begin_with_one_are_outputs() {
+        const KEY: &str = "eagle_aux_hidden_state_layer_ids";
+        let cases = [
+            (json!([2, 18, 33]), Value::Null, [2, 18, 33]),
+            (Value::Null, json!([1, 46, 90]), [2, 47, 91]), // SpecForge's, for 94 layers
+            (Value::Null, json!([32, 1, 17]), [2, 18, 33]), // ModelOpt's order, which no hook follows
+            (Value::Null, json!([33, 2, 18]), [2, 18, 33]), // inputs
+            (json!([33, 1, 17]), json!([3, 4, 5]), [1, 17, 33]), // the top decides, and means inputs
+            (json!([]), json!([1, 17, 32]), [2, 18, 33]),
+            (json!([]), json!([]), [2, 48, 93]), // as if neither were there
+        ];
+        for (top, nested, expected) in cases {
+            let mut config = original();
+            config[KEY] = top;
+            config["eagle_config"] = json!({"use_aux_hidden_state": true, KEY: nested});
+            assert_eq!(read(&config).unwrap().layers_of(96).unwrap(), expected, "{config}");
+        }
+        let mut huge = original();
+        huge["eagle_config"] = json!({KEY: [1, u64::MAX]});
+        assert!(read(&huge).unwrap().layers_of(96).is_err());
+    }
+
+    #[test]
     fn what_does_not_go_is_named() {
         let cases = [
             ("draft_vocab_size", json!(321), "'draft_vocab_size' is 321, expected 1 to 'vocab_size' (320)"),
@@ -269,7 +310,9 @@ mod tests {
             ("model_type", json!("gemma3"), "is Gemma 3"),
             ("model_type", json!("gemma4"), "the family 'gemma4' ('model_type')"),
             ("model_type", json!("qwen3_5"), "the family 'qwen3_5' ('model_type')"),
-            ("eagle_aux_hidden_state_layer_ids", json!([]), "names 0 layers"),
+            ("eagle_aux_hidden_state_layer_ids", json!([5]), "names 1 layers"),
+            ("eagle_aux_hidden_state_layer_ids", json!([1, 2, 3, 4, 5, 6, 7, 8, 9]), "names 9 layers"),
+            ("eagle_config", json!({"eagle_aux_hidden_state_layer_ids": [1]}), "names 1 layers"),
             ("eagle_aux_hidden_state_layer_ids", json!([-1]), "config.json"),
             ("num_key_value_heads", json!(3), "'num_key_value_heads' is 3"),
         ];
