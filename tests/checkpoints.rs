@@ -13,6 +13,7 @@ use std::time::Duration;
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{self, Value};
 use common::checkpoint::{Golden, copy, edit, open, path, recipe};
+use draftscope::model::card::Card;
 use draftscope::model::load::{Backend, Dtype, Recipe, load};
 use draftscope::model::rope::RopeScaling;
 use draftscope::model::sketch::Sketch;
@@ -354,6 +355,20 @@ fn a_folder_without_a_template_still_runs_raw() {
     let folder = copy("qwen3");
     fs::remove_file(folder.path().join("chat_template.jinja")).unwrap();
     assert!(load(&recipe(folder.path().into(), Backend::Auto), &mut |_, _, _| {}).unwrap().template.is_none());
+}
+
+#[test]
+fn a_template_that_does_not_run_is_left_aside() {
+    for template in [&b"{% unheard of %}"[..], b"{% generation %}", b"\xff"] {
+        let folder = copy("qwen3");
+        fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+        let loaded = load(&recipe(folder.path().into(), Backend::Auto), &mut |_, _, _| {}).unwrap();
+        let [said] = &loaded.aside[..] else { panic!("{:?}", loaded.aside) };
+        assert!(loaded.template.is_none() && said.contains("use --raw") && said.lines().count() == 1, "{said}");
+        let card = Card::read(folder.path()).unwrap();
+        assert!(!card.has_template && card.to_string().contains("no template that runs: use --raw ("), "{card}");
+    }
+    assert!(open("qwen3", Backend::Auto).aside.is_empty());
 }
 
 #[test]

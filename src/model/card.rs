@@ -74,8 +74,10 @@ pub struct Card {
     pub tokenizer: String,
     /// Tokens that end an answer.
     pub ends: Vec<String>,
-    /// Whether there is a chat template.
+    /// Whether there is a chat template that runs.
     pub has_template: bool,
+    /// Why the chat template does not run; none where it does, or where there is none.
+    pub template_fault: Option<String>,
 }
 
 /// A cache of latents.
@@ -115,12 +117,12 @@ impl Card {
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let source = Source::open(path)?;
         let config = source.config()?;
-        let (tokenizer, ends, has_template) = match source.codec() {
+        let (tokenizer, ends, (template, template_fault)) = match source.codec() {
             Ok(codec) => {
-                let has_template = source.template(&codec)?.is_some();
-                (format!("{}, {} tokens", codec.kind(), codec.len()), codec.end_names(), has_template)
+                let template = source.template_or_why(&codec)?;
+                (format!("{}, {} tokens", codec.kind(), codec.len()), codec.end_names(), template)
             }
-            Err(error) => (format!("none that runs: {error}"), Vec::new(), false),
+            Err(error) => (format!("none that runs: {error}"), Vec::new(), (None, None)),
         };
         let same_on_candle = config.architecture.is_mixed();
         let (modules, announced_modules) = modules(&source, &config);
@@ -142,7 +144,8 @@ impl Card {
             announced_modules,
             tokenizer,
             ends,
-            has_template,
+            has_template: template.is_some(),
+            template_fault,
             layers: config.layers,
             d_model: config.d_model,
             heads: config.heads,
@@ -294,10 +297,10 @@ impl Display for Card {
         writeln!(f, "reads    {}", text(&self.tokenizer))?;
         let ends: Vec<_> = self.ends.iter().map(|end| text(end)).collect();
         writeln!(f, "ends at  {}", if ends.is_empty() { "nothing that is known".to_owned() } else { ends.join(" ") })?;
-        write!(
-            f,
-            "chat     {}",
-            if self.has_template { "with the model's own template" } else { "no template: use --raw" }
-        )
+        match &self.template_fault {
+            Some(why) => write!(f, "chat     no template that runs: use --raw ({why})"),
+            None if self.has_template => write!(f, "chat     with the model's own template"),
+            None => write!(f, "chat     no template: use --raw"),
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! A recipe is plain data and may cross threads; what it makes may not, so the thread that runs the
 //! model is the one that loads it.
 
+mod aside;
 mod device;
 mod dtype;
 mod gemma4;
@@ -142,8 +143,8 @@ pub struct Loaded {
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
     pub backend_notice: Option<String>,
-    /// What of the recipe was left aside.
-    pub aside: Option<String>,
+    /// What of the recipe and of the model's files was left aside, a sentence each.
+    pub aside: Vec<String>,
 }
 
 /// A second model that drafts.
@@ -165,7 +166,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
             config.vocab
         )));
     }
-    let template = source.template(&codec)?;
+    let (template, broken) = source.template_or_why(&codec)?;
     let ctx_len = recipe.ctx_len.unwrap_or(DEFAULT_CTX.min(config.context_length));
     if ctx_len > config.context_length {
         return Err(ModelError::Metadata(format!(
@@ -193,17 +194,9 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         _ => (None, Vec::new()),
     };
     let draft_model = draft_model::load(recipe, (&codec, ctx_len), progress);
-    let aside = aside(recipe, &config, mtp.is_some());
+    let aside = broken.map(|why| aside::template(&why)).into_iter();
+    let aside = aside.chain(aside::draft_vocab(recipe, &config, mtp.is_some())).collect();
     Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, aside })
-}
-
-/// What nobody makes use of; nothing where there is a reason told already.
-fn aside(recipe: &Recipe, config: &LlamaConfig, drafts: bool) -> Option<String> {
-    let trims = config.gemma.is_some() || (config.architecture.is_mixed() && !names_head(recipe));
-    (recipe.draft_vocab.is_some() && !trims && drafts).then(|| {
-        "--draft-vocab is left aside: it trims the head of a module that comes with a Qwen3.5, a DeepSeek-V3 or a GLM-4.7-Flash, or of an assistant, and another one drafts here"
-            .to_owned()
-    })
 }
 
 /// Hears (what is being loaded, units done, units in all).

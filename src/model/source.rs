@@ -13,6 +13,7 @@ use half::{bf16, f16};
 
 use super::ModelError;
 use super::config::LlamaConfig;
+use super::error::clean;
 use super::folder::Folder;
 use super::gguf::GgufFile;
 use super::rope::PairOrder;
@@ -168,6 +169,18 @@ impl Source {
             Self::Folder(folder) => folder.side_files().chat_template()?.map(Cow::Owned),
         };
         source.map(|source| ChatTemplate::new(&source, codec.bos_name(), codec.eos_name())).transpose()
+    }
+
+    /// The same where a model is of use without: a template that does not run is none, and why.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn template_or_why(&self, codec: &TextCodec) -> Result<(Option<ChatTemplate>, Option<String>), ModelError> {
+        match self.template(codec) {
+            Ok(template) => Ok((template, None)),
+            Err(ModelError::Template(why)) => Ok((None, Some(clean(&why)))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether there is a tensor of this name.

@@ -69,7 +69,7 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
-        environment.add_template_owned("chat", source.to_owned()).map_err(|error| failed(&error))?;
+        environment.add_template_owned("chat", without_marks(source)).map_err(|error| failed(&error))?;
         Ok(Self { environment, bos, eos })
     }
 
@@ -84,6 +84,33 @@ impl ChatTemplate {
         template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
         String::from_utf8(out.0).map_err(|_| ModelError::Template("it writes something else than text".to_owned()))
     }
+}
+
+/// The source with blocks that always run in the place of `{% generation %}` … `{% endgeneration %}`, by which
+/// `transformers` finds the answers of a training text; what the blocks hold is rendered as if they were not there.
+fn without_marks(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        rest = tag;
+        let Some((lead, name, put)) = mark(tag) else { continue };
+        out.push_str(&tag[..lead]);
+        out.push_str(put);
+        rest = &tag[lead + name..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Of a tag without its `{%`: bytes before the name of a mark, bytes of the name, and what goes in its place.
+fn mark(tag: &str) -> Option<(usize, usize, &'static str)> {
+    let body = tag.trim_start_matches(['-', '+']).trim_start();
+    let marks = [("generation", "if true"), ("endgeneration", "endif")];
+    let (name, put) = marks.into_iter().find(|(name, _)| body.starts_with(name))?;
+    let end = body[name.len()..].trim_start().trim_start_matches(['-', '+']);
+    end.starts_with("%}").then_some((tag.len() - body.len(), name.len(), put))
 }
 
 /// Methods of Python's strings, lists and dictionaries, but for `format`, which pads to any width.
@@ -136,6 +163,26 @@ mod tests {
         let template = ChatTemplate::new(CHATML, String::new(), String::new()).unwrap();
         let text = template.render(&user(" Hi ")).unwrap();
         assert_eq!(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    }
+
+    #[test]
+    fn marks_of_answers_leave_what_they_hold_and_the_blanks_around() {
+        let said = |source: &str| {
+            ChatTemplate::new(source, String::new(), String::new()).and_then(|template| template.render(&user("x")))
+        };
+        for (with, without) in [
+            ("a {%- generation -%} b {%- endgeneration -%} c", "abc"),
+            ("a {% generation %}b{% endgeneration %} c", "a b c"),
+            ("  {% generation %}\nb\n  {%endgeneration%}\nc", "b\nc"), // as every block tag stands
+            ("{%+ generation +%}\nb{% endgeneration %}", "\nb"),
+            ("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}", "x"),
+            ("generation {{ 'endgeneration' }}", "generation endgeneration"),
+        ] {
+            assert_eq!(said(with).unwrap(), without, "{with}");
+        }
+        for wrong in ["{% generation %}", "{% endgeneration %}", "{% generations %}{% endif %}", "{% generation x %}"] {
+            assert!(said(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
