@@ -9,9 +9,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use candle_core::quantized::GgmlDType;
-use safetensors::tensor::{Metadata, TensorInfo};
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
-use serde::Deserialize;
+use safetensors::Dtype;
+use safetensors::tensor::TensorInfo;
 
 use super::ModelError;
 use super::config::LlamaConfig;
@@ -21,21 +20,10 @@ use super::error::{clean, name_of};
 use super::family::Architecture;
 use super::fp8;
 use super::gemma4::assistant::AssistantConfig;
-use super::mapped::Mapped;
+use super::shard::Shard;
 use super::side_files::SideFiles;
 use super::source::Stored;
 use super::{deepseek, gemma4, mimo, qwen35};
-
-/// Most shards.
-const MAX_SHARDS: usize = 4096;
-
-/// One safetensors file.
-pub(super) struct Shard {
-    map: Mapped,
-    /// Where tensors begin.
-    data: usize,
-    pub(super) metadata: Metadata,
-}
 
 /// An open folder.
 pub struct Folder {
@@ -48,15 +36,6 @@ pub struct Folder {
     prefix: &'static str,
     fp8_block: Option<[usize; 2]>,
 }
-
-/// `model.safetensors.index.json`.
-#[derive(Deserialize)]
-struct Index {
-    weight_map: HashMap<String, String>,
-}
-
-pub(super) const INDEX: &str = "model.safetensors.index.json";
-pub(super) const SINGLE: &str = "model.safetensors";
 
 /// Part of a GGUF name, and of the checkpoint's.
 const PARTS: &[(&str, &str)] = &[
@@ -95,8 +74,7 @@ impl Folder {
         }
         let config = HfConfig::from_json(&config)?;
         let fp8_block = config.quantization_config.as_ref().map(super::config_json::Quantization::fp8_block);
-        let names = shard_names(path)?;
-        let shards = names.iter().map(|name| Shard::open(&path.join(name))).collect::<Result<Vec<_>, _>>()?;
+        let shards = Shard::all_of(path)?;
         let place = shards
             .iter()
             .enumerate()
@@ -254,8 +232,7 @@ impl Folder {
     /// Gives back the memory of a tensor that was copied.
     pub(super) fn release(&self, name: &str) {
         if let Some((shard, info)) = self.translate(name).and_then(|name| self.info(&name)) {
-            let (start, end) = info.data_offsets;
-            shard.map.release(shard.data + start..shard.data + end);
+            shard.release(info);
         }
     }
 
@@ -302,61 +279,6 @@ impl Folder {
     pub fn tensor_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.metadata.data_len() as u64).sum()
     }
-}
-
-impl Shard {
-    /// A tensor's bytes; that they are all there was checked when the shard was opened.
-    pub(super) fn bytes(&self, info: &TensorInfo) -> &[u8] {
-        let (start, end) = info.data_offsets;
-        self.map.bytes().get(self.data + start..self.data + end).unwrap_or(&[])
-    }
-
-    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
-        let map = Mapped::open(path)?;
-        let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
-        let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
-            corrupt(match error {
-                SafeTensorError::MetadataIncompleteBuffer => {
-                    "it ends in the middle, or more than its tensors is in it".to_owned()
-                }
-                error => format!("its header cannot be read ({})", clean(&error.to_string())),
-            })
-        })?;
-        let data = header + 8; // the header's length stands before it
-        Ok(Self { map, data, metadata })
-    }
-}
-
-/// Files that hold the tensors.
-pub(super) fn shard_names(path: &Path) -> Result<Vec<String>, ModelError> {
-    let index = path.join(INDEX);
-    if !index.is_file() {
-        if path.join(SINGLE).is_file() {
-            return Ok(vec![SINGLE.to_owned()]);
-        }
-        return Err(ModelError::Unsupported(format!(
-            "{} holds neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
-            path.display()
-        )));
-    }
-    let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
-    let text = SideFiles::of(path).read(INDEX)?.unwrap_or_default();
-    let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| damaged(clean(&error.to_string())))?;
-    let mut names: Vec<String> = weight_map.into_values().collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() || names.len() > MAX_SHARDS {
-        return Err(damaged(format!("it names {} files", names.len())));
-    }
-    for name in &names {
-        if name.contains(['/', '\\']) || name.starts_with('.') {
-            return Err(damaged(format!("'{}' is no plain file name", clean(name))));
-        }
-        if !path.join(name).is_file() {
-            return Err(damaged(format!("the shard '{}' that it names is not there", clean(name))));
-        }
-    }
-    Ok(names)
 }
 
 /// The checkpoint's name of a part of a layer, or of a draft module's, in a Qwen3.5 folder.

@@ -36,6 +36,7 @@ pub mod qwen35;
 pub mod rope;
 mod row_by_row;
 mod rows;
+mod shard;
 pub mod side_files;
 pub mod sketch;
 pub mod source;

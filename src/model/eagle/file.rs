@@ -18,8 +18,8 @@ use zip::{CompressionMethod, ZipArchive};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::folder::{self, Shard};
 use crate::model::guard::guarded;
+use crate::model::shard::{self, Shard};
 
 const TORCH: &str = "pytorch_model.bin";
 
@@ -41,13 +41,11 @@ impl EagleFile {
     /// Opens the weights in a folder.
     pub(in crate::model) fn open(path: &Path) -> Result<Self, ModelError> {
         let torch = path.join(TORCH);
-        if !path.join(folder::SINGLE).is_file() && !path.join(folder::INDEX).is_file() && torch.is_file() {
+        if !path.join(shard::SINGLE).is_file() && !path.join(shard::INDEX).is_file() && torch.is_file() {
             let tensors = contents(&torch)?;
             return Ok(Self::Torch(torch, tensors));
         }
-        let names = folder::shard_names(path)?;
-        let shards = names.iter().map(|name| Shard::open(&path.join(name)));
-        Ok(Self::Shards(shards.collect::<Result<_, _>>()?))
+        Shard::all_of(path).map(Self::Shards)
     }
 
     /// Whether there is such a tensor.

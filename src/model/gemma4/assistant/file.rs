@@ -8,7 +8,7 @@ use candle_core::quantized::GgmlDType;
 use safetensors::Dtype;
 
 use crate::model::ModelError;
-use crate::model::folder::{self, Shard};
+use crate::model::shard::Shard;
 use crate::model::source::Stored;
 use crate::protocol::TokenId;
 
@@ -17,8 +17,7 @@ pub(super) struct AssistantFile(Vec<Shard>);
 
 impl AssistantFile {
     pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
-        let names = folder::shard_names(path)?;
-        Ok(Self(names.iter().map(|name| Shard::open(&path.join(name))).collect::<Result<_, _>>()?))
+        Shard::all_of(path).map(Self)
     }
 
     /// Bytes of all tensors.

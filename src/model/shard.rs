@@ -1,0 +1,104 @@
+//! The safetensors files of a folder: one, or shards that an index lists.
+//!
+//! Invariant: a [`Shard`] is mapped and its header checked, so the bytes of its tensors are all there.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{SafeTensorError, SafeTensors};
+use serde::Deserialize;
+
+use super::ModelError;
+use super::error::clean;
+use super::mapped::Mapped;
+use super::side_files::SideFiles;
+
+/// Most shards.
+const MAX_SHARDS: usize = 4096;
+
+/// One safetensors file.
+pub(super) struct Shard {
+    map: Mapped,
+    /// Where tensors begin.
+    data: usize,
+    pub(super) metadata: Metadata,
+}
+
+/// `model.safetensors.index.json`.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: HashMap<String, String>,
+}
+
+pub(super) const INDEX: &str = "model.safetensors.index.json";
+pub(super) const SINGLE: &str = "model.safetensors";
+
+impl Shard {
+    /// A tensor's bytes; that they are all there was checked when the shard was opened.
+    pub(super) fn bytes(&self, info: &TensorInfo) -> &[u8] {
+        let (start, end) = info.data_offsets;
+        self.map.bytes().get(self.data + start..self.data + end).unwrap_or(&[])
+    }
+
+    /// Gives back the memory of a tensor that was copied.
+    pub(super) fn release(&self, info: &TensorInfo) {
+        let (start, end) = info.data_offsets;
+        self.map.release(self.data + start..self.data + end);
+    }
+
+    /// Those of a folder, in the order of their names.
+    ///
+    /// # Errors
+    /// When one is missing or damaged.
+    pub(super) fn all_of(folder: &Path) -> Result<Vec<Self>, ModelError> {
+        names(folder)?.iter().map(|name| Self::open(&folder.join(name))).collect()
+    }
+
+    fn open(path: &Path) -> Result<Self, ModelError> {
+        let map = Mapped::open(path)?;
+        let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
+        let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
+            corrupt(match error {
+                SafeTensorError::MetadataIncompleteBuffer => {
+                    "it ends in the middle, or more than its tensors is in it".to_owned()
+                }
+                error => format!("its header cannot be read ({})", clean(&error.to_string())),
+            })
+        })?;
+        let data = header + 8; // the header's length stands before it
+        Ok(Self { map, data, metadata })
+    }
+}
+
+/// Files that hold the tensors.
+fn names(path: &Path) -> Result<Vec<String>, ModelError> {
+    let index = path.join(INDEX);
+    if !index.is_file() {
+        if path.join(SINGLE).is_file() {
+            return Ok(vec![SINGLE.to_owned()]);
+        }
+        return Err(ModelError::Unsupported(format!(
+            "{} holds neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
+            path.display()
+        )));
+    }
+    let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
+    let text = SideFiles::of(path).read(INDEX)?.unwrap_or_default();
+    let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| damaged(clean(&error.to_string())))?;
+    let mut names: Vec<String> = weight_map.into_values().collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() || names.len() > MAX_SHARDS {
+        return Err(damaged(format!("it names {} files", names.len())));
+    }
+    for name in &names {
+        if name.contains(['/', '\\']) || name.starts_with('.') {
+            return Err(damaged(format!("'{}' is no plain file name", clean(name))));
+        }
+        if !path.join(name).is_file() {
+            return Err(damaged(format!("the shard '{}' that it names is not there", clean(name))));
+        }
+    }
+    Ok(names)
+}
