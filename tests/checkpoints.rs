@@ -346,6 +346,48 @@ fn biases_that_a_config_does_not_announce_are_not_passed_over() {
     assert!(error.contains("biases ('model.layers.1.self_attn.q_proj.bias') are not supported"), "{error}");
 }
 
+/// Adds a head to the Qwen3, whose embedding is its head: the embedding's bytes, changed.
+fn with_head(change: impl Fn(&mut Vec<u8>, &mut Vec<usize>)) -> tempfile::TempDir {
+    let folder = copy("qwen3");
+    let weights = folder.path().join("model.safetensors");
+    let bytes = fs::read(&weights).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let embedding = tensors.tensor("model.embed_tokens.weight").unwrap();
+    let (mut data, mut shape) = (embedding.data().to_vec(), embedding.shape().to_vec());
+    change(&mut data, &mut shape);
+    let head = TensorView::new(embedding.dtype(), shape, &data).unwrap();
+    let all = tensors.tensors().into_iter().chain([("lm_head.weight".to_owned(), head)]);
+    safetensors::serialize_to_file(all, None, &weights).unwrap();
+    folder
+}
+
+#[test]
+fn a_head_that_is_no_copy_of_the_embedding_it_is_tied_to_is_the_head() {
+    let copied = with_head(|_, _| ());
+    let other = with_head(|data, _| data.fill(0));
+    let golden = Golden::of("qwen3");
+    let tokens = golden.tokens("tokens");
+    for backend in [Backend::Candle, Backend::Native] {
+        let logits = |folder: &Path| {
+            let mut loaded = load(&recipe(folder.into(), backend), &mut |_, _, _| {}).unwrap();
+            let out = loaded.target.forward(&tokens, LogitRows::All).unwrap();
+            (out.logits.as_slice().to_vec(), loaded.aside)
+        };
+        let (tied, nothing) = logits(copied.path());
+        assert!(difference(&tied, &golden.numbers("logits")) < HALVES && nothing.is_empty(), "{nothing:?}");
+        let (zeros, said) = logits(other.path());
+        assert!(zeros.iter().all(|logit| *logit == 0.0), "{backend:?}");
+        assert!(said.len() == 1 && said[0].contains("'tie_word_embeddings' is left aside"), "{said:?}");
+    }
+    assert!(Card::read(copied.path()).unwrap().tied && !Card::read(other.path()).unwrap().tied);
+    let short = with_head(|data, shape| {
+        data.truncate(data.len() / shape[0]);
+        shape[0] = 1;
+    });
+    let error = refusal(short.path());
+    assert!(error.contains("'lm_head.weight' has shape [1, 64]"), "{error}");
+}
+
 fn cut(file: &Path, len: u64) {
     fs::OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
 }

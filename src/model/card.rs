@@ -1,6 +1,7 @@
 //! What a model on disk is and what it would take to run, before any weight is read: `models info`.
 //!
-//! Invariant: everything here is read from headers, so a card costs no more for a large model.
+//! Invariant: everything here is read from headers, so a card costs no more for a large model; only a head that is
+//! said to be the embedding is held against it.
 
 use std::fmt::{self, Display};
 use std::path::Path;

@@ -35,6 +35,8 @@ pub struct Folder {
     /// What stands before `layers.0.…`.
     prefix: &'static str,
     fp8_block: Option<[usize; 2]>,
+    /// Whether the configuration ties a head to the embedding that is another one.
+    unties: bool,
 }
 
 /// Part of a GGUF name, and of the checkpoint's.
@@ -84,7 +86,36 @@ impl Folder {
         let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
         let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;
         let fp8_block = fp8_block.transpose()?;
-        Ok(Self { side_files, config, shards, place, prefix, fp8_block })
+        let mut folder = Self { side_files, config, shards, place, prefix, fp8_block, unties: false };
+        folder.unties = folder.has_another_head()?;
+        if folder.unties {
+            folder.config.tie_word_embeddings = Some(false);
+        }
+        Ok(folder)
+    }
+
+    /// Whether there is a head that is no copy of the embedding where the configuration ties the two: then
+    /// `transformers` (5) goes by the tensors.
+    fn has_another_head(&self) -> Result<bool, ModelError> {
+        let [embedding, head] = ["token_embd.weight", "output.weight"];
+        let info = self.translate(embedding).and_then(|name| self.info(&name));
+        let is_there = self.translate(head).is_some_and(|name| self.place.contains_key(&name));
+        let Some((_, info)) = info.filter(|_| is_there && self.config.tie_word_embeddings == Some(true)) else {
+            return Ok(false);
+        };
+        let is_copy = self.stored(head, &info.shape)?.is_copy_of(&self.stored(embedding, &info.shape)?);
+        self.release(head);
+        self.release(embedding);
+        Ok(!is_copy)
+    }
+
+    /// What of the configuration is left aside because the tensors say otherwise, in a sentence.
+    #[must_use]
+    pub fn aside(&self) -> Option<String> {
+        self.unties.then(|| {
+            "'tie_word_embeddings' is left aside: 'lm_head.weight' is no copy of the embedding, so it is the head; make the key false in config.json to go without this notice"
+                .to_owned()
+        })
     }
 
     /// Where the folder lies.

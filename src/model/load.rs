@@ -194,7 +194,7 @@ pub fn load(recipe: &Recipe, progress: &mut dyn FnMut(&str, u64, u64)) -> Result
         _ => (None, Vec::new()),
     };
     let draft_model = draft_model::load(recipe, (&codec, ctx_len), progress);
-    let aside = broken.map(|why| aside::template(&why)).into_iter();
+    let aside = source.aside().into_iter().chain(broken.map(|why| aside::template(&why)));
     let aside = aside.chain(aside::draft_vocab(recipe, &config, mtp.is_some())).collect();
     Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, aside })
 }

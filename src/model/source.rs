@@ -159,6 +159,15 @@ impl Source {
         }
     }
 
+    /// What of the metadata is left aside, in a sentence.
+    #[must_use]
+    pub fn aside(&self) -> Option<String> {
+        match self {
+            Self::Gguf(_) => None,
+            Self::Folder(folder) => folder.aside(),
+        }
+    }
+
     /// The chat template, if there is one.
     ///
     /// # Errors
