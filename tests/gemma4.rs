@@ -572,6 +572,24 @@ fn texts_and_conversations_become_the_oracles_tokens() {
     }
 }
 
+#[test]
+fn a_text_begins_with_its_own_token_whatever_the_tokenizers_files_say() {
+    let changes: [fn(&mut Value); 2] = [
+        |config| drop(config.as_object_mut().unwrap().remove("add_bos_token").unwrap()),
+        |config| {
+            config["add_bos_token"] = json!(false);
+        },
+    ];
+    for change in changes {
+        let folder = copy("gemma4");
+        edit(folder.path(), "tokenizer_config.json", change);
+        let codec = Source::open(folder.path()).unwrap().codec().unwrap();
+        assert_eq!(codec.encode_raw("hi").unwrap()[0], TokenId(2));
+        assert_eq!(codec.encode_raw("<bos>hi").unwrap(), codec.encode_raw("hi").unwrap(), "and with one alone");
+        assert_ne!(codec.encode("hi").unwrap()[0], TokenId(2), "a template writes it itself");
+    }
+}
+
 /// Rewrites the safetensors file: tensors that `change` answers false for are left out.
 fn rewrite(folder: &Path, change: impl Fn(&str, &mut Vec<usize>, &mut Vec<u8>) -> bool) {
     let file = folder.join("model.safetensors");

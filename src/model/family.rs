@@ -156,6 +156,12 @@ impl Architecture {
         matches!(self, Self::Qwen2 | Self::MiMo)
     }
 
+    /// Whether a text begins with its own token whatever the files beside the tokenizer say: those of Gemma 4's
+    /// `-it` repositories say nothing, and it is lost without (so has llama.cpp it, against the file even).
+    pub(super) const fn always_begins(self) -> bool {
+        matches!(self, Self::Gemma4)
+    }
+
     /// Order of rotary pairs in GGUF files: llama's were permuted by the converter.
     pub(super) const fn gguf_pairs(self) -> PairOrder {
         match self {

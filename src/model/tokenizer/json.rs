@@ -11,6 +11,7 @@ use tokenizers::{DecoderWrapper, Tokenizer};
 use super::{Ends, TextCodec, byte_level, byte_table};
 use crate::model::ModelError;
 use crate::model::error::clean;
+use crate::model::family::Architecture;
 use crate::model::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
 
@@ -97,6 +98,7 @@ pub(super) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelError> {
         None => TokenizerConfig::default(),
     };
     let mut ends = ends(&tokenizer, &config)?;
+    ends.begins |= always_begins(folder)?;
     for name in ["generation_config.json", "config.json"] {
         let Some(text) = folder.read(name)? else { continue };
         let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
@@ -111,6 +113,13 @@ pub(super) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelError> {
         Spelling::SentencePiece => "BPE with byte fallback (tokenizer.json)",
     };
     Ok(TextCodec::new((tokenizer, kind.to_owned()), pieces, &ends))
+}
+
+/// Whether the family begins texts with its own token, whatever the tokenizer's files say.
+fn always_begins(folder: &SideFiles) -> Result<bool, ModelError> {
+    let config = folder.read("config.json")?.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let family = config.as_ref().and_then(|config| config["model_type"].as_str());
+    Ok(family.is_some_and(|name| Architecture::of_model_type(name).is_ok_and(Architecture::always_begins)))
 }
 
 /// By the decoder, which knows how to undo it.
