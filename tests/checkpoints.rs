@@ -290,6 +290,21 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
         let (raw, plain) = (codec.encode_raw("the").unwrap(), codec.encode("the").unwrap());
         assert_eq!(raw.len(), plain.len() + usize::from(begins), "{name}");
     }
+    let file = rewritten("qwen3.gguf", |keys| {
+        let Value::Array(types) = keys.get_mut("tokenizer.ggml.token_type").unwrap() else { panic!("no list") };
+        types.fill(Value::I32(1)); // as if all were text
+        keys.remove("tokenizer.ggml.eos_token_id");
+        keys.insert("tokenizer.ggml.eom_token_id".to_owned(), Value::U32(5));
+    });
+    let (forgetful, whole) =
+        (Source::open(file.path()).unwrap().codec().unwrap(), open("qwen3.gguf", Backend::Auto).codec);
+    let (ends, own) = (forgetful.ends(), whole.ends());
+    assert!(own.iter().all(|end| ends.contains(end)) && ends.len() == own.len() + 1, "{ends:?}");
+    assert!(ends.contains(&TokenId(5)));
+    for end in own {
+        assert_eq!(forgetful.encode(&whole.piece(*end).lossy()).unwrap(), [*end], "found whole in a prompt");
+        assert!(forgetful.piece(*end).special);
+    }
     let text = |text: &str| Value::String(text.to_owned());
     let cases: [(&[(&str, Value)], RopeScaling); 7] = [
         (&[], RopeScaling::Plain),

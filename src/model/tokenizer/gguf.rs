@@ -11,7 +11,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 
-use super::{Ends, TextCodec, byte_level, byte_table};
+use super::{Ends, TextCodec, byte_level, byte_table, is_end_mark};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::gguf::{GgufFile, whole};
@@ -91,7 +91,7 @@ pub(super) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
         )));
     }
     let names = texts(gguf, "tokenizer.ggml.tokens")?;
-    let types = types(gguf, names.len());
+    let types = types(gguf, &names);
     let pre = Pre::by_name(pre_name)?;
     let tokenizer = build(&names, &texts(gguf, "tokenizer.ggml.merges")?, &types, pre)?;
     let bytes_of = byte_table();
@@ -108,7 +108,7 @@ pub(super) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
             Err(_) => pre.begins(), // as llama.cpp reads files without the key
         },
         eos: known("tokenizer.ggml.eos_token_id"),
-        others: known("tokenizer.ggml.eot_token_id").into_iter().collect(),
+        others: ["eot", "eom"].iter().filter_map(|end| known(&format!("tokenizer.ggml.{end}_token_id"))).collect(),
     };
     Ok(TextCodec::new((tokenizer, format!("byte-level BPE ({})", clean(pre_name))), pieces.collect(), &ends))
 }
@@ -119,9 +119,14 @@ fn texts<'a>(gguf: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> 
     texts.map_err(|_| ModelError::Tokenizer(format!("'{key}' holds something else than text")))
 }
 
-fn types(gguf: &GgufFile, count: usize) -> Vec<u64> {
+/// Types of these tokens; one that ends answers is a control token even where the converter took it for text.
+fn types(gguf: &GgufFile, names: &[&str]) -> Vec<u64> {
     let types = gguf.list("tokenizer.ggml.token_type").unwrap_or(&[]);
-    (0..count).map(|i| types.get(i).and_then(whole).unwrap_or(1)).collect()
+    let own = |(index, name): (usize, &&str)| match types.get(index).and_then(whole) {
+        _ if is_end_mark(name.as_bytes()) => CONTROL,
+        kind => kind.unwrap_or(1),
+    };
+    names.iter().enumerate().map(own).collect()
 }
 
 fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tokenizer, ModelError> {

@@ -267,6 +267,23 @@ mod tests {
     }
 
     #[test]
+    fn marks_that_end_answers_are_special_whatever_the_file_says() {
+        let mut forgetful = sentence_piece_like();
+        for (id, name) in [(264, "<|im_end|>"), (265, "<|end|>"), (266, "<EOT>"), (267, "<|think|>")] {
+            let added = json!({"id": id, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
+                               "normalized": false, "special": false});
+            forgetful["added_tokens"].as_array_mut().unwrap().push(added);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), forgetful.to_string()).unwrap();
+        let codec = TextCodec::from_folder(&SideFiles::of(folder.path())).unwrap();
+        assert_eq!(codec.end_names(), ["</s>", "<|im_end|>", "<|end|>"]);
+        assert_eq!(codec.encode("hi<|im_end|>").unwrap().last(), Some(&TokenId(264)));
+        let special: Vec<bool> = (264..268).map(|id| codec.piece(TokenId(id)).special).collect();
+        assert_eq!(special, [true, true, false, false], "what may be text is what the file calls it");
+    }
+
+    #[test]
     fn settings_that_stop_the_library_are_told_in_a_sentence() {
         let unknown = json!([{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]);
         let mut hostile = sentence_piece_like();

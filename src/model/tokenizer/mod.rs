@@ -17,9 +17,15 @@ use super::guard::guarded;
 use super::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
 
-/// Names of tokens that end an answer, in whatever family.
-const END_NAMES: &[&str] =
-    &["<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<turn|>"];
+/// Names of tokens that end an answer, in whatever family; a file must call them special, for they may be text.
+const END_NAMES: &[&str] = &["</s>", "<end_of_turn>", "<turn|>", "<EOT>"];
+
+/// The same of tokens that no text holds: they are special whatever the file says, as llama.cpp has them.
+const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
+
+fn is_end_mark(name: &[u8]) -> bool {
+    END_MARKS.iter().any(|mark| mark.as_bytes() == name)
+}
 
 /// Text to tokens and back.
 pub struct TextCodec {
@@ -61,8 +67,10 @@ impl TextCodec {
         guarded(broken, || json::codec(folder))
     }
 
-    fn new((tokenizer, kind): (Tokenizer, String), pieces: Vec<Piece>, ends: &Ends) -> Self {
-        let by_name = pieces.iter().filter(|p| p.special && END_NAMES.iter().any(|name| name.as_bytes() == &*p.bytes));
+    fn new((tokenizer, kind): (Tokenizer, String), mut pieces: Vec<Piece>, ends: &Ends) -> Self {
+        pieces.iter_mut().filter(|piece| is_end_mark(&piece.bytes)).for_each(|mark| mark.special = true);
+        let is_end = |name: &[u8]| is_end_mark(name) || END_NAMES.iter().any(|end| end.as_bytes() == name);
+        let by_name = pieces.iter().filter(|piece| piece.special && is_end(&piece.bytes));
         let mut all: Vec<TokenId> = by_name.map(|p| p.id).chain(ends.eos).chain(ends.others.iter().copied()).collect();
         all.sort_unstable();
         all.dedup();
