@@ -5,7 +5,7 @@
 //! Whatever is unfinished lives in `.partial/`, belongs to the holder of `.lock`, and is rubbish
 //! once nobody holds it. Fetching is for [`super::fetch`].
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -14,6 +14,7 @@ use super::StoreError;
 use super::catalog::{self, KnownModel};
 use super::check::{self, Mismatch};
 use super::entry::{ModelEntry, Removed, Status};
+use super::lock::Lock;
 use super::progress::Progress;
 
 /// A directory of model files.
@@ -21,10 +22,6 @@ use super::progress::Progress;
 pub struct Cache {
     dir: PathBuf,
 }
-
-/// The right to change the cache; given back on drop.
-#[derive(Debug)]
-pub(super) struct Lock(#[allow(dead_code, reason = "closing the file unlocks it")] File);
 
 impl Cache {
     /// The user's cache.
@@ -144,20 +141,15 @@ impl Cache {
         Ok(Removed { name, file, bytes })
     }
 
+    fn lock_file(&self) -> PathBuf {
+        self.dir.join(".lock")
+    }
+
     /// Waits for the right to change the cache, creating it if need be.
     pub(super) fn lock(&self, progress: &mut dyn Progress) -> Result<Lock, StoreError> {
         fs::create_dir_all(&self.dir).map_err(StoreError::cache("create", &self.dir))?;
-        let path = self.dir.join(".lock");
-        let file = File::create(&path).map_err(StoreError::cache("create", &path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                progress.step("Another draftscope is at work on the model cache; waiting for it.");
-                file.lock().map_err(StoreError::cache("lock", &path))?;
-            }
-            Err(TryLockError::Error(error)) => return Err(StoreError::cache("lock", &path)(error)),
-        }
-        Ok(Lock(file))
+        let path = self.lock_file();
+        Lock::wait(&path, "the model cache", progress).map_err(StoreError::cache("lock", &path))
     }
 
     /// Removes what an interrupted fetch left behind, unless one is under way.
@@ -165,11 +157,8 @@ impl Cache {
         if !self.scratch().exists() {
             return;
         }
-        let Ok(file) = File::create(self.dir.join(".lock")) else {
-            return;
-        };
-        if file.try_lock().is_ok() {
-            self.clear_scratch(&Lock(file), None);
+        if let Some(lock) = Lock::if_free(&self.lock_file()) {
+            self.clear_scratch(&lock, None);
         }
     }
 

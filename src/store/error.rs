@@ -135,6 +135,14 @@ pub(super) enum SourceError {
     /// It delivered something else.
     #[error("refused what it delivered: {0}")]
     Refused(#[from] Mismatch),
+    /// The right to fetch it cannot be had.
+    #[error("cannot lock {}: {source}; check permissions and free space, or set HF_HUB_CACHE to another directory", path.display())]
+    Lock {
+        /// Which file stands for it.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// What it delivered could not be written here.
     #[error("cannot write {}: {source}; is the disk full?", path.display())]
     Write {

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hf_hub::api::RepoInfo;
-use hf_hub::api::sync::{Api, ApiBuilder, Metadata};
+use hf_hub::api::sync::{Api, ApiBuilder, ApiError, Metadata};
 use hf_hub::{Cache, Repo, RepoType};
 
 use super::catalog::{HubPlace, KnownModel};
@@ -257,7 +257,10 @@ fn load(what: Wanted, endpoint: String, teller: Teller) -> Result<PathBuf, Strin
     if fs::canonicalize(&place).ok() != fs::canonicalize(&blob).ok() || !blob.exists() {
         let _ = fs::remove_file(&place); // a link to nowhere, or to something else
     }
-    let path = api.repo(repo).download_with_progress(&file, teller).map_err(|error| error.to_string())?;
+    let path = api.repo(repo).download_with_progress(&file, teller).map_err(|error| match error {
+        ApiError::LockAcquisition(_) => format!("another program is fetching {file}; start again when it is done"),
+        error => error.to_string(),
+    })?;
     // a short one is told by whoever listens
     if !same_size(&path) || digest(meta.etag()).is_none_or(|sha256| is_digest(&path, sha256)) {
         return Ok(path);

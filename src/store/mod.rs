@@ -15,6 +15,7 @@ mod entry;
 mod error;
 mod fetch;
 mod hub;
+mod lock;
 mod pip;
 mod progress;
 mod repo;

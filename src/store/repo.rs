@@ -3,7 +3,7 @@
 //! They live in the hub's own cache (`HF_HUB_CACHE`, else `HF_HOME/hub`, else `~/.cache/huggingface/hub`),
 //! so what other programs have fetched is found, and what is fetched here is found by them. Invariant: a
 //! folder that is handed out is complete, and all its files are of one commit. A folder that is complete
-//! is used without asking the hub.
+//! is used without asking the hub. One process at a time fetches a repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use hf_hub::{Cache, Repo, RepoType};
 use super::StoreError;
 use super::error::SourceError;
 use super::hub::Hub;
+use super::lock::Lock;
 use super::progress::Progress;
 
 /// Says of a folder, its weights not there yet, why no model of its kind runs.
@@ -121,9 +122,15 @@ impl Repos {
         if let Some(found) = self.find(dir, name).filter(|_| !force) {
             return Ok((found, false));
         }
-        let fetched = self.fetch(dir, (name, force), progress);
+        let fetched = self.hub.ready().and_then(|()| {
+            let _lock = locked(dir, name, progress)?;
+            // whoever had the lock may have fetched it
+            match self.find(dir, name).filter(|_| !force) {
+                Some(found) => Ok((found, false)),
+                None => self.fetch(dir, (name, force), progress).map(|path| (path, true)),
+            }
+        });
         progress.end();
-        let fetched = fetched.map(|path| (path, true));
         fetched.map_err(|why| StoreError::Repo { name: name.id.clone(), why: self.explain(&why, dir) })
     }
 
@@ -145,7 +152,6 @@ impl Repos {
         (name, force): (&RepoName, bool),
         progress: &mut dyn Progress,
     ) -> Result<PathBuf, SourceError> {
-        self.hub.ready()?;
         let cache = Cache::new(dir.to_owned());
         let info = self.hub.info(name.at(name.revision()), (&cache, self.token.clone()))?;
         let has = |file: &str| info.siblings.iter().any(|sibling| sibling.rfilename == file);
@@ -193,7 +199,7 @@ impl Repos {
                 dir.display()
             );
         }
-        if matches!(why, SourceError::Lacks(_)) {
+        if matches!(why, SourceError::Lacks(_) | SourceError::Lock { .. }) {
             return text;
         }
         let denied = [401, 403, 404].iter().any(|code| text.contains(&format!("http status: {code}")));
@@ -203,6 +209,14 @@ impl Repos {
             (false, _) => format!("{text}; what was fetched stays, and the next try goes on from there"),
         }
     }
+}
+
+/// The right to fetch a repository, where the hub's own programs keep their locks.
+fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lock, SourceError> {
+    let folder = dir.join(".locks").join(name.at("").folder_name());
+    let path = folder.join("draftscope.lock");
+    let lock = fs::create_dir_all(&folder).and_then(|()| Lock::wait(&path, &name.id, progress));
+    lock.map_err(|source| SourceError::Lock { path, source })
 }
 
 /// What to do with a repository that is no model folder.
@@ -429,6 +443,19 @@ mod tests {
     }
 
     #[test]
+    fn of_two_that_ask_at_once_one_fetches() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let [first, second] = thread::scope(|scope| {
+            let both = [(); 2].map(|()| scope.spawn(|| mirror.resolve(dir.path(), "owner/name").unwrap()));
+            both.map(|asked| asked.join().unwrap())
+        });
+        assert_eq!(first, second);
+        let asked = mirror.asked.lock().unwrap();
+        let times = |what: &str| asked.iter().filter(|line| line.contains(what)).count();
+        assert_eq!((times("/api/models/"), times("m-1.safetensors")), (1, 3), "{asked:?}");
+    }
+
+    #[test]
     fn a_forced_pull_replaces_what_is_not_what_the_hub_has_and_nothing_else() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
@@ -485,7 +512,8 @@ mod tests {
             *mirror.lies.lock().unwrap() = Some(lies);
             let error = mirror.resolve(dir.path(), "owner/name").unwrap_err();
             assert!(error.contains("it answers with"), "{error}");
-            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{lies:?}");
+            let there: Vec<_> = fs::read_dir(dir.path().join("hub")).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert!(there == [".locks"] && fs::read_dir(dir.path()).unwrap().count() == 1, "{lies:?}: {there:?}");
             assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{lies:?}");
         }
     }
