@@ -19,6 +19,7 @@ mod lock;
 mod pip;
 mod progress;
 mod repo;
+mod side;
 #[cfg(test)]
 mod tests;
 

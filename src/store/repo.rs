@@ -16,23 +16,20 @@ use super::error::SourceError;
 use super::hub::Hub;
 use super::lock::Lock;
 use super::progress::Progress;
+use super::side;
 
 /// Says of a folder, its weights not there yet, why no model of its kind runs.
 pub type Preflight = fn(&Path) -> Result<(), String>;
 
-/// Files beside the weights; those that a repository has are fetched.
-const SIDE: [&str; 5] =
-    ["generation_config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja", "chat_template.json"];
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const SINGLE: &str = "model.safetensors";
 /// What older draft heads come as.
 const TORCH: &str = "pytorch_model.bin";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Most shards, and the largest index that is read.
+/// Most shards.
 const MAX_SHARDS: usize = 4096;
-const MAX_INDEX: u64 = 64 << 20;
 
 /// `owner/name[@revision][/FILE.gguf]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +117,8 @@ impl Repos {
     ) -> Result<(PathBuf, bool), StoreError> {
         let dir = self.dir.as_ref().ok_or(StoreError::NoHome)?;
         if let Some(found) = self.find(dir, name).filter(|_| !force) {
-            return Ok((found, false));
+            let completed = self.complete(dir, (name, &found), progress);
+            return Ok((found, completed));
         }
         let fetched = self.hub.ready().and_then(|()| {
             let _lock = locked(dir, name, progress)?;
@@ -146,6 +144,59 @@ impl Repos {
         }
     }
 
+    /// Fetches the small files of a complete folder that another program passed over, if the hub has them; whether
+    /// there were any. The folder is of use without, so whatever is wrong is told and no error.
+    fn complete(&self, dir: &Path, (name, folder): (&RepoName, &Path), progress: &mut dyn Progress) -> bool {
+        let missing = side::missing(folder);
+        if name.file.is_some() || missing.is_empty() {
+            return false;
+        }
+        let fetched = self.hub.ready().and_then(|()| {
+            let _lock = locked(dir, name, progress)?;
+            self.fetch_side(dir, (name, folder), progress)
+        });
+        progress.end();
+        fetched.unwrap_or_else(|why| {
+            let files = missing.join(", ");
+            let why = if matches!(why, SourceError::Off(_)) { format!("the hub was {why}") } else { why.to_string() };
+            progress.step(&format!("{} is used without {files}, which it may have: {why}", name.id));
+            false
+        })
+    }
+
+    /// The files that are missing, of the folder's own commit; those that it does not have are noted.
+    fn fetch_side(
+        &self,
+        dir: &Path,
+        (name, folder): (&RepoName, &Path),
+        progress: &mut dyn Progress,
+    ) -> Result<bool, SourceError> {
+        let missing = side::missing(folder); // whoever had the lock may have fetched them
+        let commit = folder.file_name().unwrap_or_default().to_string_lossy();
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let cache = Cache::new(dir.to_owned());
+        let repo = name.at(&commit);
+        let info = self.hub.info(repo.clone(), (&cache, self.token.clone()))?;
+        let has = |file: &str| info.siblings.iter().any(|sibling| sibling.rfilename == file);
+        let there: Vec<_> = missing.into_iter().filter(|file| has(file)).collect();
+        there.iter().try_for_each(|file| self.get((&repo, file, false), &cache, progress).map(drop))?;
+        side::note_absent(folder, has);
+        Ok(!there.is_empty())
+    }
+
+    /// A file, as [`Hub::get`] has it.
+    fn get(
+        &self,
+        (repo, file, force): (&Repo, &str, bool),
+        cache: &Cache,
+        progress: &mut dyn Progress,
+    ) -> Result<PathBuf, SourceError> {
+        progress.step(&format!("Fetching {file} of {} from {}", repo.url(), self.hub.name()));
+        self.hub.get((repo, file, force), (cache, self.token.clone()), progress)
+    }
+
     fn fetch(
         &self,
         dir: &Path,
@@ -156,10 +207,7 @@ impl Repos {
         let info = self.hub.info(name.at(name.revision()), (&cache, self.token.clone()))?;
         let has = |file: &str| info.siblings.iter().any(|sibling| sibling.rfilename == file);
         let repo = name.at(&info.sha);
-        let mut get = |file: &str| {
-            progress.step(&format!("Fetching {file} of {} from {}", name.id, self.hub.name()));
-            self.hub.get((&repo, file, force), (&cache, self.token.clone()), &mut *progress)
-        };
+        let mut get = |file: &str| self.get((&repo, file, force), &cache, &mut *progress);
         let path = if let Some(file) = &name.file {
             if !has(file) {
                 return Err(SourceError::Lacks(format!("the repository has no file '{file}'")));
@@ -170,8 +218,9 @@ impl Repos {
                 return Err(SourceError::Lacks(no_folder(&info.siblings)));
             }
             let path = get(CONFIG)?;
-            SIDE.into_iter().filter(|file| has(file)).try_for_each(|file| get(file).map(drop))?;
+            side::FILES.into_iter().filter(|file| has(file)).try_for_each(|file| get(file).map(drop))?;
             let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+            side::note_absent(&folder, has);
             // gigabytes are not fetched for what does not run
             self.preflight.map_or(Ok(()), |check| check(&folder)).map_err(SourceError::Lacks)?;
             match (has(INDEX), has(SINGLE)) {
@@ -243,13 +292,9 @@ fn is_complete(folder: &Path) -> bool {
 }
 
 /// Whether a `config.json` is that of a draft head, which reads its target's tokens.
-fn is_head(config: &Path) -> bool {
-    let read = || -> Option<serde_json::Value> {
-        let small = fs::metadata(config).ok()?.len() <= MAX_INDEX;
-        serde_json::from_slice(&fs::read(config).ok().filter(|_| small)?).ok()
-    };
+pub(super) fn is_head(config: &Path) -> bool {
     let named = |text: &serde_json::Value| text.as_str().is_some_and(|text| text.to_lowercase().contains("eagle"));
-    read().is_some_and(|config| {
+    side::json(config).is_some_and(|config| {
         config["draft_vocab_size"].is_u64()
             || config["model_type"].as_str().is_some_and(|kind| kind.ends_with("_assistant"))
             || named(&config["speculators_model_type"])
@@ -259,10 +304,7 @@ fn is_head(config: &Path) -> bool {
 
 /// Plain names of the shards that an index lists; none when it is no index.
 fn shards(index: &Path) -> Option<Vec<String>> {
-    if fs::metadata(index).ok()?.len() > MAX_INDEX {
-        return None;
-    }
-    let index: serde_json::Value = serde_json::from_slice(&fs::read(index).ok()?).ok()?;
+    let index = side::json(index)?;
     let names = index["weight_map"].as_object()?.values().map(|name| name.as_str().map(str::to_owned));
     let mut names: Vec<String> = names.collect::<Option<_>>()?;
     names.sort_unstable();
@@ -352,6 +394,8 @@ mod tests {
             ("m-1.safetensors", large()),
             ("m-2.safetensors", large()),
             ("other.gguf", b"GGUF".to_vec()),
+            ("generation_config.json", b"{}".to_vec()),
+            ("chat_template.jinja", b"{{ bos_token }}".to_vec()),
         ]
     }
 
@@ -392,7 +436,7 @@ mod tests {
             let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
             let _ = stream.write_all(body);
         };
-        if path == "/api/models/owner/name/revision/main" || path == "/api/models/owner/name" {
+        if path == "/api/models/owner/name" || path.starts_with("/api/models/owner/name/revision/") {
             let siblings: Vec<_> = files().iter().map(|(name, _)| serde_json::json!({"rfilename": name})).collect();
             let body = serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
             return say(&mut stream, "200 OK", body.as_bytes());
@@ -440,6 +484,51 @@ mod tests {
             assert_eq!(offline.resolve(&RepoName::parse(&name).unwrap(), &mut ()).unwrap(), folder);
         }
         assert!(mirror.asked.lock().unwrap().is_empty());
+    }
+
+    /// Hears the steps.
+    #[derive(Default)]
+    struct Steps(Vec<String>);
+
+    impl Progress for Steps {
+        fn step(&mut self, text: &str) {
+            self.0.push(text.to_owned());
+        }
+        fn bytes(&mut self, _done: u64, _total: u64) {}
+        fn end(&mut self) {}
+    }
+
+    #[test]
+    fn small_files_that_another_program_passed_over_are_fetched_once() {
+        let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
+        let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
+        let pass_over = || {
+            for file in ["generation_config.json", "chat_template.jinja"] {
+                fs::remove_file(folder.join(file)).unwrap();
+            }
+            fs::remove_dir_all(folder.parent().unwrap().parent().unwrap().join(".no_exist")).unwrap();
+            mirror.asked.lock().unwrap().clear();
+        };
+        let name = RepoName::parse("owner/name").unwrap();
+        let pull =
+            |off: Option<&str>, steps: &mut Steps| mirror.repos(dir.path(), off).pull(&name, false, steps).unwrap();
+        pass_over();
+        assert_eq!(pull(None, &mut Steps::default()), (folder.clone(), true));
+        assert_eq!(fs::read(folder.join("chat_template.jinja")).unwrap(), b"{{ bos_token }}");
+        let asked = mirror.asked.lock().unwrap().split_off(0);
+        assert!(!asked.iter().any(|line| line.contains(".safetensors") || line.contains("/tokenizer")), "{asked:?}");
+        // those that the repository does not have are not asked for again
+        assert_eq!(pull(None, &mut Steps::default()), (folder.clone(), false));
+        assert!(mirror.asked.lock().unwrap().is_empty());
+        pass_over();
+        let mut steps = Steps::default();
+        assert_eq!(pull(Some("HF_HUB_OFFLINE is set"), &mut steps), (folder.clone(), false));
+        let [said] = &steps.0[..] else { panic!("{:?}", steps.0) };
+        assert_eq!(
+            said,
+            "owner/name is used without generation_config.json, tokenizer_config.json, chat_template.jinja, \
+             chat_template.json, which it may have: the hub was not asked, because HF_HUB_OFFLINE is set"
+        );
     }
 
     #[test]
