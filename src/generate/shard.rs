@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use half::f16;
 use safetensors::{Dtype, tensor::TensorView};
 use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
 
 use super::GenerateError;
 use super::sequence::Finished;
@@ -130,11 +131,42 @@ impl Shard {
     }
 }
 
-/// Several processes may write the same plan at once, so each has its own temporary name.
+/// Several processes may write the same plan at once, so each has its own temporary name. A file that cannot be
+/// finished is taken away again: on a full disk its room is needed.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GenerateError> {
     let failed = |e| GenerateError::file(path, e);
-    let temporary = path.with_extension(format!("{}.part", std::process::id()));
-    let mut file = fs::File::create(&temporary).map_err(failed)?;
+    let own_name = path.with_extension(format!("{}.part", std::process::id()));
+    let mut file = fs::File::create(&own_name).map_err(failed)?;
+    let temporary = TempPath::try_from_path(own_name).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&temporary, path).map_err(failed)
+    temporary.persist(path).map_err(|error| failed(error.error))?;
+    if let Some(folder) = path.parent().and_then(|folder| fs::File::open(folder).ok()) {
+        let _ = folder.sync_all(); // so that the name survives a power cut, where directories can be synced
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_shard_that_cannot_be_finished_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = path(folder.path(), 3);
+        write(&shard, b"one").unwrap();
+        write(&shard, b"two").unwrap();
+        assert_eq!(
+            (fs::read(&shard).unwrap(), names(folder.path())),
+            (b"two".to_vec(), vec!["shard-00003.safetensors".into()])
+        );
+        let taken = path(folder.path(), 4);
+        fs::create_dir_all(taken.join("in the way")).unwrap();
+        assert!(write(&taken, b"three").unwrap_err().to_string().contains("shard-00004.safetensors cannot be used"));
+        assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
+    }
 }
