@@ -1,8 +1,9 @@
 //! Is this file the model it claims to be? Size and sha256, and a note beside the file that
 //! remembers a digest so that a start need not read 100 MB again.
 //!
-//! Invariant: a note counts only while size and modification time are those it was written for;
-//! a missing, stale or damaged note costs one reading of the file and nothing else.
+//! Invariant: a note counts only while size and modification time are those it was written for, and is written
+//! for the very file that was read; a missing, stale or damaged note costs one reading of the file and nothing
+//! else.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -61,25 +62,36 @@ impl Mismatch {
     }
 }
 
+/// By what a change of a file shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    bytes: u64,
+    modified_ns: u64,
+}
+
 /// What was found out about a file once.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
-    bytes: u64,
-    modified_ns: u64,
+    #[serde(flatten)]
+    stamp: Stamp,
     sha256: String,
 }
 
 /// The digest that a valid note remembers.
 pub(super) fn noted(file: &Path) -> Option<String> {
     let note: Note = serde_json::from_slice(&fs::read(note_path(file)).ok()?).ok()?;
-    let (bytes, modified_ns) = stamp(file).ok()?;
-    (note.bytes == bytes && note.modified_ns == modified_ns).then_some(note.sha256)
+    (note.stamp == stamp(&fs::metadata(file).ok()?).ok()?).then_some(note.sha256)
 }
 
-/// Writes the note; failing to is no error, since it only saves time.
+/// Writes the note of a file that nobody else changes; failing to is no error, since it only saves time.
 pub(super) fn note(file: &Path, sha256: &str) {
-    let Ok((bytes, modified_ns)) = stamp(file) else { return };
-    let note = Note { bytes, modified_ns, sha256: sha256.to_owned() };
+    if let Ok(stamp) = fs::metadata(file).and_then(|meta| stamp(&meta)) {
+        write_note(file, stamp, sha256);
+    }
+}
+
+fn write_note(file: &Path, stamp: Stamp, sha256: &str) {
+    let note = Note { stamp, sha256: sha256.to_owned() };
     if let Ok(text) = serde_json::to_vec(&note) {
         let _ = fs::write(note_path(file), text);
     }
@@ -96,9 +108,28 @@ pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
     sha256_hearing(file, &mut || {})
 }
 
-/// The same; `read` hears that another MiB was read.
-pub(super) fn sha256_hearing(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
+/// The same, and notes the digest unless the file was changed or replaced while it was read.
+pub(super) fn sha256_noting(file: &Path) -> io::Result<String> {
+    noting(file, &mut || {})
+}
+
+fn noting(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
     let mut reader = File::open(file)?;
+    let before = stamp(&reader.metadata()?)?;
+    let sha256 = digest(&mut reader, read)?;
+    let after = [reader.metadata(), fs::metadata(file)];
+    if after.into_iter().all(|meta| meta.and_then(|meta| stamp(&meta)).is_ok_and(|after| after == before)) {
+        write_note(file, before, &sha256);
+    }
+    Ok(sha256)
+}
+
+/// The digest alone; `read` hears that another MiB was read.
+pub(super) fn sha256_hearing(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
+    digest(&mut File::open(file)?, read)
+}
+
+fn digest(reader: &mut File, read: &mut dyn FnMut()) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     loop {
@@ -118,10 +149,9 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-fn stamp(file: &Path) -> io::Result<(u64, u64)> {
-    let meta = fs::metadata(file)?;
+fn stamp(meta: &fs::Metadata) -> io::Result<Stamp> {
     let since = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok((meta.len(), u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+    Ok(Stamp { bytes: meta.len(), modified_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX) })
 }
 
 #[cfg(test)]
@@ -136,6 +166,35 @@ mod tests {
         let file = dir.path().join("abc");
         fs::write(&file, "abc").unwrap();
         assert_eq!(sha256_of(&file).unwrap(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_digest_is_noted_for_the_file_that_was_read_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, other) = (dir.path().join("m.gguf"), dir.path().join("new"));
+        fs::write(&file, "abc").unwrap();
+        let abc = sha256_noting(&file).unwrap();
+        assert_eq!(noted(&file).as_deref(), Some(&*abc));
+        let text = fs::read_to_string(note_path(&file)).unwrap();
+        assert!(text.starts_with(r#"{"bytes":3,"modified_ns":"#) && text.contains(&abc), "{text}");
+
+        for replaces in [true, false] {
+            fs::remove_file(note_path(&file)).unwrap();
+            fs::write(&file, "abc").unwrap();
+            let mut change = || {
+                fs::write(&other, "xyz").unwrap();
+                let later = SystemTime::now() + Duration::from_secs(9);
+                File::options().write(true).open(&other).unwrap().set_modified(later).unwrap();
+                if replaces {
+                    fs::rename(&other, &file).unwrap();
+                } else {
+                    File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+                }
+            };
+            assert_eq!(noting(&file, &mut change).unwrap(), abc);
+            assert_eq!(noted(&file), None, "replaced: {replaces}");
+            note(&file, "cafe");
+        }
     }
 
     #[test]
