@@ -327,6 +327,15 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
 }
 
 #[test]
+fn a_part_of_a_split_file_is_refused_as_one() {
+    let with =
+        |parts: u16| rewritten("qwen3.gguf", |keys| drop(keys.insert("split.count".to_owned(), Value::U16(parts))));
+    assert!(Source::open(with(1).path()).is_ok());
+    let error = refusal(with(3).path());
+    assert!(error.contains("is one of 3 parts of a split GGUF file") && error.contains("--merge"), "{error}");
+}
+
+#[test]
 fn a_file_of_a_family_that_does_not_run_is_described_by_its_header() {
     let file = rewritten("llama.gguf", |keys| {
         keys.insert("general.architecture".into(), Value::String("deepseek2".into()));

@@ -81,7 +81,8 @@ impl GgufFile {
     /// Opens a file and reads its metadata; tensors stay on disk.
     ///
     /// # Errors
-    /// [`ModelError::Read`] when it cannot be opened, [`ModelError::Corrupt`] when it is no whole GGUF.
+    /// [`ModelError::Read`] when it cannot be opened, [`ModelError::Corrupt`] when it is no whole GGUF,
+    /// [`ModelError::Unsupported`] when it is one part of several.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
@@ -90,8 +91,20 @@ impl GgufFile {
             |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its table of contents: {why}") };
         let content = guarded(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
         let gguf = Self { path: path.to_owned(), content, file };
+        gguf.check_whole()?;
         gguf.check_extent()?;
         Ok(gguf)
+    }
+
+    /// A split file's parts have a table of contents each, of their own tensors alone.
+    fn check_whole(&self) -> Result<(), ModelError> {
+        match self.number("split.count") {
+            Some(parts) if parts > 1 => Err(ModelError::Unsupported(format!(
+                "{} is one of {parts} parts of a split GGUF file ('split.count'), which is not supported; join them with `llama-gguf-split --merge FIRST-PART WHOLE.gguf`",
+                self.path.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// A file that was cut short still has a good table of contents: compare it with the length.

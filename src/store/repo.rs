@@ -209,12 +209,15 @@ impl Repos {
         let repo = name.at(&info.sha);
         let mut get = |file: &str| self.get((&repo, file, force), &cache, &mut *progress);
         let path = if let Some(file) = &name.file {
+            if is_part(file) {
+                return Err(SourceError::Lacks(format!("'{file}' is one part of a split GGUF file; {WHOLE}")));
+            }
             if !has(file) {
                 return Err(SourceError::Lacks(format!("the repository has no file '{file}'")));
             }
             get(file)?
         } else {
-            if !has(CONFIG) {
+            if !has(CONFIG) || ![SINGLE, INDEX, TORCH].into_iter().any(has) {
                 return Err(SourceError::Lacks(no_folder(&info.siblings)));
             }
             let path = get(CONFIG)?;
@@ -231,7 +234,7 @@ impl Repos {
                 }
                 (false, true) => drop(get(SINGLE)?),
                 (false, false) if has(TORCH) && is_head(&folder.join(CONFIG)) => drop(get(TORCH)?),
-                (false, false) => return Err(SourceError::Lacks(format!("the repository has no {SINGLE}"))),
+                (false, false) => return Err(SourceError::Lacks(no_folder(&info.siblings))),
             }
             folder
         };
@@ -270,14 +273,31 @@ fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lo
 
 /// What to do with a repository that is no model folder.
 fn no_folder(siblings: &[hf_hub::api::Siblings]) -> String {
-    let ggufs: Vec<_> = siblings.iter().map(|s| s.rfilename.as_str()).filter(|file| file.ends_with(".gguf")).collect();
-    match ggufs.first() {
-        Some(first) => {
-            let first: String = first.chars().filter(|c| !c.is_control()).take(80).collect();
-            format!("it holds {} GGUF files and no config.json: name one, as in owner/name/{first}", ggufs.len())
+    let files = || siblings.iter().map(|sibling| sibling.rfilename.as_str());
+    let ggufs = files().filter(|file| file.ends_with(".gguf")).count();
+    match files().find(|file| file.ends_with(".gguf") && !is_part(file)) {
+        Some(whole) => {
+            let whole: String = whole.chars().filter(|c| !c.is_control()).take(80).collect();
+            format!("it holds GGUF files ({ggufs}) and no {SINGLE}: name one, as in owner/name/{whole}")
         }
+        None if ggufs > 0 => format!("it holds no {SINGLE}, and of GGUF files the parts of split ones alone; {WHOLE}"),
+        None if files().any(|file| file == CONFIG) => format!("the repository has no {SINGLE}"),
         None => "it has no config.json, so it is no model folder".to_owned(),
     }
+}
+
+/// What to do about split files.
+const WHOLE: &str =
+    "parts are not supported: choose a file that is whole, or join them with `llama-gguf-split --merge`";
+
+/// Whether a file's name is that of one of several parts: `…-00001-of-00003.gguf`.
+fn is_part(file: &str) -> bool {
+    let counted = |(name, count): (&str, &str)| {
+        let number = name.rsplit_once('-')?.1;
+        let are_digits = [number, count].iter().all(|part| part.len() == 5 && part.bytes().all(|b| b.is_ascii_digit()));
+        (are_digits && count != "00001").then_some(())
+    };
+    file.strip_suffix(".gguf").and_then(|stem| stem.rsplit_once("-of-")).and_then(counted).is_some()
 }
 
 /// Whether a folder has everything that a model needs.
@@ -608,6 +628,23 @@ mod tests {
     }
 
     #[test]
+    fn a_repository_that_is_no_folder_says_what_it_is() {
+        let says = |files: &[&str]| {
+            let siblings = files.iter().map(|file| hf_hub::api::Siblings { rfilename: (*file).to_owned() });
+            no_folder(&siblings.collect::<Vec<_>>())
+        };
+        let [part, other] = ["q/a-00001-of-00002.gguf", "q/a-00002-of-00002.gguf"];
+        let one = says(&[CONFIG, part, other, "b-Q4_K_M.gguf"]);
+        assert_eq!(one, "it holds GGUF files (3) and no model.safetensors: name one, as in owner/name/b-Q4_K_M.gguf");
+        assert!(says(&[part, other]).contains("the parts of split ones alone; parts are not supported: choose a file"));
+        assert_eq!(says(&[CONFIG, "model.onnx"]), "the repository has no model.safetensors");
+        assert_eq!(says(&["README.md"]), "it has no config.json, so it is no model folder");
+        for whole in ["a-00001-of-00001.gguf", "a-of-00002.gguf", "a-1-of-2.gguf", "a-00001-of-00002.bin", "a.gguf"] {
+            assert!(!is_part(whole), "{whole}");
+        }
+    }
+
+    #[test]
     fn weights_are_not_fetched_for_what_does_not_run() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let mut repos = mirror.repos(dir.path(), None);
@@ -627,6 +664,7 @@ mod tests {
         assert_eq!(fs::read(file).unwrap(), b"GGUF");
         let says = |name: &str| mirror.resolve(dir.path(), name).unwrap_err();
         assert!(says("owner/name/none.gguf").ends_with("the repository has no file 'none.gguf'"));
+        assert!(says("owner/name/a-00001-of-00002.gguf").contains("is one part of a split GGUF file; parts are not"));
         assert!(says("owner/nothing").contains("that your token may read it"));
         let offline = mirror.repos(dir.path(), Some("HF_HUB_OFFLINE is set"));
         let error = offline.resolve(&RepoName::parse("owner/other").unwrap(), &mut ()).unwrap_err().to_string();
