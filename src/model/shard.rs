@@ -71,13 +71,14 @@ impl Shard {
     }
 }
 
-/// Files that hold the tensors.
+/// Files that hold the tensors: the one file where it is there, whatever an index says, as `transformers` reads
+/// folders; an index may be left over from before.
 fn names(path: &Path) -> Result<Vec<String>, ModelError> {
+    if path.join(SINGLE).is_file() {
+        return Ok(vec![SINGLE.to_owned()]);
+    }
     let index = path.join(INDEX);
     if !index.is_file() {
-        if path.join(SINGLE).is_file() {
-            return Ok(vec![SINGLE.to_owned()]);
-        }
         return Err(ModelError::Unsupported(format!(
             "{} holds neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
             path.display()
@@ -101,4 +102,23 @@ fn names(path: &Path) -> Result<Vec<String>, ModelError> {
         }
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_comes_before_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        put(INDEX, r#"{"weight_map": {"a": "b-2.safetensors", "b": "b-1.safetensors", "c": "b-2.safetensors"}}"#);
+        put("b-1.safetensors", "");
+        put("b-2.safetensors", "");
+        assert_eq!(names(folder.path()).unwrap(), ["b-1.safetensors", "b-2.safetensors"]);
+        put(SINGLE, "");
+        assert_eq!(names(folder.path()).unwrap(), [SINGLE]);
+        std::fs::remove_file(folder.path().join(INDEX)).unwrap();
+        assert_eq!(names(folder.path()).unwrap(), [SINGLE]);
+    }
 }

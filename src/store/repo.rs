@@ -226,13 +226,13 @@ impl Repos {
             side::note_absent(&folder, has);
             // gigabytes are not fetched for what does not run
             self.preflight.map_or(Ok(()), |check| check(&folder)).map_err(SourceError::Lacks)?;
-            match (has(INDEX), has(SINGLE)) {
-                (true, _) => {
+            match (has(SINGLE), has(INDEX)) {
+                (true, _) => drop(get(SINGLE)?), // whatever an index says: it may be older
+                (false, true) => {
                     let index = get(INDEX)?;
                     let shards = shards(&index).ok_or_else(|| SourceError::Lacks(format!("its {INDEX} is damaged")))?;
                     shards.iter().try_for_each(|file| get(file).map(drop))?;
                 }
-                (false, true) => drop(get(SINGLE)?),
                 (false, false) if has(TORCH) && is_head(&folder.join(CONFIG)) => drop(get(TORCH)?),
                 (false, false) => return Err(SourceError::Lacks(no_folder(&info.siblings))),
             }
@@ -303,10 +303,8 @@ fn is_part(file: &str) -> bool {
 /// Whether a folder has everything that a model needs.
 fn is_complete(folder: &Path) -> bool {
     let has = |file: &str| folder.join(file).is_file();
-    let weights = match has(INDEX) {
-        true => shards(&folder.join(INDEX)).is_some_and(|shards| shards.iter().all(|file| has(file))),
-        false => has(SINGLE),
-    };
+    let sharded = || shards(&folder.join(INDEX)).is_some_and(|shards| shards.iter().all(|file| has(file)));
+    let weights = has(SINGLE) || sharded();
     let head = || is_head(&folder.join(CONFIG));
     has(CONFIG) && ((weights && has(TOKENIZER)) || ((weights || has(TORCH)) && head()))
 }
@@ -391,6 +389,8 @@ mod tests {
             put(INDEX, bad);
             assert!(!is_complete(dir.path()), "{bad}");
         }
+        put(SINGLE, "");
+        assert!(is_complete(dir.path()), "one file is enough, whatever an index says");
     }
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
