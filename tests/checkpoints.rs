@@ -290,6 +290,15 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
         let (raw, plain) = (codec.encode_raw("the").unwrap(), codec.encode("the").unwrap());
         assert_eq!(raw.len(), plain.len() + usize::from(begins), "{name}");
     }
+    for (pre, says) in [(None, "'tokenizer.ggml.pre' is not there"), (Some("default"), "is 'default', so text is cut")]
+    {
+        let file = rewritten("qwen3.gguf", |keys| {
+            keys.remove("tokenizer.ggml.pre").unwrap();
+            keys.extend(pre.map(|pre| ("tokenizer.ggml.pre".to_owned(), Value::String(pre.to_owned()))));
+        });
+        let said = load(&recipe(file.path().into(), Backend::Auto), &mut |_, _, _| {}).unwrap().aside;
+        assert!(said.len() == 1 && said[0].contains(says), "{said:?}");
+    }
     let file = rewritten("qwen3.gguf", |keys| {
         let Value::Array(types) = keys.get_mut("tokenizer.ggml.token_type").unwrap() else { panic!("no list") };
         types.fill(Value::I32(1)); // as if all were text

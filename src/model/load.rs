@@ -143,7 +143,7 @@ pub struct Loaded {
     pub notice: Option<String>,
     /// Why another backend runs than one would expect.
     pub backend_notice: Option<String>,
-    /// What of the recipe and of the model's files was left aside, a sentence each.
+    /// What of the recipe and of the model's files was left aside or guessed, a sentence each.
     pub aside: Vec<String>,
 }
 

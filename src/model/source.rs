@@ -159,11 +159,11 @@ impl Source {
         }
     }
 
-    /// What of the metadata is left aside, in a sentence.
+    /// What of the metadata is left aside or had to be guessed, in a sentence.
     #[must_use]
     pub fn aside(&self) -> Option<String> {
         match self {
-            Self::Gguf(_) => None,
+            Self::Gguf(gguf) => TextCodec::guess(gguf),
             Self::Folder(folder) => folder.aside(),
         }
     }

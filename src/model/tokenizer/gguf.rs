@@ -29,9 +29,22 @@ const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M
 /// Llama 3's: the same with digits by threes.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// What llama.cpp cuts by where a file names no rule, one after the other: each within what the last one left.
+const DEFAULT: [&str; 4] = [
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+];
+
+/// The key that names the rule.
+const PRE: &str = "tokenizer.ggml.pre";
+
 /// How text is cut before merges are applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pre {
+    /// None that the model's own tokenizer had: [`DEFAULT`].
+    Default,
     /// GPT-2's own rule.
     Gpt2,
     /// Digits one by one, then GPT-2's rule.
@@ -45,7 +58,8 @@ enum Pre {
 impl Pre {
     fn by_name(name: &str) -> Result<Self, ModelError> {
         match name {
-            "default" | "gpt-2" => Ok(Self::Gpt2),
+            "default" => Ok(Self::Default),
+            "gpt-2" => Ok(Self::Gpt2),
             "smollm" => Ok(Self::SmolLm),
             "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
             "qwen35" => Ok(Self::Qwen35),
@@ -63,27 +77,44 @@ impl Pre {
     }
 
     fn rule(self) -> Result<PreTokenizerWrapper, ModelError> {
-        let split = |pattern: &str| -> Result<PreTokenizerWrapper, ModelError> {
-            let pattern = SplitPattern::Regex(pattern.to_owned());
+        let split = |pattern: &&str| -> Result<PreTokenizerWrapper, ModelError> {
+            let pattern = SplitPattern::Regex((*pattern).to_owned());
             let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
-            let split = split.map_err(|error| ModelError::Tokenizer(error.to_string()))?;
-            Ok(Sequence::new(vec![split.into(), ByteLevel::new(false, true, false).into()]).into())
+            split.map(Into::into).map_err(|error| ModelError::Tokenizer(error.to_string()))
+        };
+        let splits = |patterns: &[&str]| -> Result<PreTokenizerWrapper, ModelError> {
+            let mut steps = patterns.iter().map(split).collect::<Result<Vec<_>, _>>()?;
+            steps.push(ByteLevel::new(false, true, false).into());
+            Ok(Sequence::new(steps).into())
         };
         let gpt2 = PreTokenizerWrapper::from(ByteLevel::new(false, true, true));
         match self {
             Self::Gpt2 => Ok(gpt2),
             Self::SmolLm => Ok(Sequence::new(vec![Digits::new(true).into(), gpt2]).into()),
-            Self::Qwen2 => split(QWEN2),
-            Self::Qwen35 => split(QWEN35),
-            Self::Llama3 => split(LLAMA3),
+            Self::Default => splits(&DEFAULT),
+            Self::Qwen2 => splits(&[QWEN2]),
+            Self::Qwen35 => splits(&[QWEN35]),
+            Self::Llama3 => splits(&[LLAMA3]),
         }
     }
+}
+
+/// That the rule is guessed, where it is: a model learnt other cuts than it will see.
+pub(super) fn guess(gguf: &GgufFile) -> Option<String> {
+    let says = match gguf.text(PRE) {
+        None => "is not there",
+        Some("default") => "is 'default'",
+        Some(_) => return None,
+    };
+    Some(format!(
+        "'{PRE}' {says}, so text is cut by llama.cpp's default rule and not by the model's own, and answers may be worse; take a GGUF file that names it"
+    ))
 }
 
 /// Reads the `tokenizer.ggml.*` keys.
 pub(super) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
     let kind = gguf.text("tokenizer.ggml.model").unwrap_or("(none)");
-    let pre_name = gguf.text("tokenizer.ggml.pre").unwrap_or("default");
+    let pre_name = gguf.text(PRE).unwrap_or("default");
     if kind != "gpt2" {
         return Err(ModelError::Unsupported(format!(
             "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2 is",
@@ -154,4 +185,26 @@ fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tok
         })
         .map_err(|error| failed(error.to_string()))?;
     Ok(tokenizer)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+
+    use super::*;
+
+    fn cut(pre: Pre, text: &str) -> Vec<String> {
+        let mut cut = PreTokenizedString::from(text);
+        pre.rule().unwrap().pre_tokenize(&mut cut).unwrap();
+        let parts = cut.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        parts.into_iter().map(|(part, _, _)| part.replace('Ġ', " ")).collect()
+    }
+
+    #[test]
+    fn without_a_rule_text_is_cut_as_llama_cpp_does() {
+        let text = "Hello world, it's 12345 $a";
+        let parts = ["Hello", " world", ",", " it", "'", "s", " ", "123", "45", " ", "$", "a"];
+        assert_eq!(cut(Pre::Default, text), parts);
+        assert_eq!(cut(Pre::Gpt2, text), ["Hello", " world", ",", " it", "'s", " 12345", " $", "a"]);
+    }
 }

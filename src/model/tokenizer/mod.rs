@@ -59,6 +59,12 @@ impl TextCodec {
         guarded(broken, || gguf::codec(gguf))
     }
 
+    /// What of the keys had to be guessed, in a sentence.
+    #[must_use]
+    pub fn guess(gguf: &GgufFile) -> Option<String> {
+        gguf::guess(gguf)
+    }
+
     /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text.
     ///
     /// # Errors
