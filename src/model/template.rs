@@ -1,8 +1,10 @@
 //! The chat template a model file carries: messages in, prompt text out.
 //!
 //! A template is Jinja code from an untrusted file, so it runs with a fuel limit, has no way to ask for
-//! text of any width, and sees nothing but the messages and the names of two tokens. What it puts
+//! text of any width, and sees nothing but the messages, the names of two tokens and the day. What it puts
 //! together from text and text again is not bounded before it comes out.
+
+mod date;
 
 use std::io;
 
@@ -11,6 +13,7 @@ use minijinja::value::{Kwargs, Serde, StringInput};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use self::date::Day;
 use super::ModelError;
 use crate::protocol::Message;
 
@@ -69,6 +72,11 @@ impl ChatTemplate {
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
+        let today = Day::today();
+        environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
+            let wrong = || Error::new(ErrorKind::InvalidOperation, "strftime_now gives days, and no such part of one");
+            today.format(&format).ok_or_else(wrong)
+        });
         environment.add_template_owned("chat", without_marks(source)).map_err(|error| failed(&error))?;
         Ok(Self { environment, bos, eos })
     }
@@ -79,7 +87,8 @@ impl ChatTemplate {
     /// [`ModelError::Template`] when the template refuses the messages.
     pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
         let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
-        let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str() };
+        // as `transformers` has them where there are none: many templates ask whether they are none
+        let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str(), tools => (), documents => () };
         let mut out = Bounded::default();
         template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
         String::from_utf8(out.0).map_err(|_| ModelError::Template("it writes something else than text".to_owned()))
@@ -183,6 +192,19 @@ mod tests {
         for wrong in ["{% generation %}", "{% endgeneration %}", "{% generations %}{% endif %}", "{% generation x %}"] {
             assert!(said(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_template_knows_that_there_are_no_tools_and_which_day_it_is() {
+        let source = "{% if tools is defined and tools is none and documents is none %}{{ strftime_now('%d %B %Y') }}{% endif %}";
+        let template = ChatTemplate::new(source, String::new(), String::new()).unwrap();
+        let before = Day::today();
+        let said = template.render(&user("x")).unwrap();
+        let days = [before, Day::today()].map(|day| day.format("%d %B %Y").unwrap());
+        assert!(days.contains(&said), "{said}");
+        assert_eq!(template.render(&user("y")).unwrap(), said);
+        let clock = ChatTemplate::new("{{ strftime_now('%H:%M') }}", String::new(), String::new()).unwrap();
+        assert!(clock.render(&user("x")).unwrap_err().to_string().contains("strftime_now gives days"));
     }
 
     #[test]
