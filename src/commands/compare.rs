@@ -92,5 +92,5 @@ fn lane(name: &str, summary: &Summary, speed: Option<Spread>) -> String {
         || "no round was needed".to_owned(),
         |s| format!("{:.1} tokens/s ({:.1}–{:.1})", s.median, s.min, s.max),
     );
-    format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.run.num_spec_steps)
+    format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.run.rounds)
 }

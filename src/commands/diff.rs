@@ -67,7 +67,7 @@ fn report(diff: &Diff) -> String {
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let rows: [(&str, Figure); 5] = [
         ("rule is lossless", &|i| if diff.lossless[i] { "yes".into() } else { "no".into() }),
-        ("rounds", &|i| diff.runs[i].num_spec_steps.to_string()),
+        ("rounds", &|i| diff.runs[i].rounds.to_string()),
         ("accepted ÷ drafted", &|i| number(diff.runs[i].draft_acceptance_rate, 3)),
         ("tokens per round", &|i| number(diff.tokens_per_round[i], 2)),
         ("tokens per second", &|i| number(diff.runs[i].tokens_per_second, 1)),

@@ -62,9 +62,11 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let percent = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1} %", v * 100.0));
     let rows: [(&str, Figure); 6] = [
-        ("rounds", &|s| s.num_spec_steps.to_string()),
+        ("rounds", &|s| s.rounds.to_string()),
         ("acceptance rate (accepted ÷ drafted)", &|s| percent(s.draft_acceptance_rate)),
-        ("mean acceptance length (vLLM: 1 + accepted ÷ rounds)", &|s| number(s.mean_acceptance_length, 2)),
+        ("mean acceptance length (vLLM: 1 + accepted ÷ rounds that drafted)", &|s| {
+            number(s.mean_acceptance_length, 2)
+        }),
         ("tokens per second", &|s| number(s.tokens_per_second, 1)),
         ("drafter's share of the time", &|s| percent(share(s.draft_seconds, s))),
         ("target's share of the time", &|s| percent(share(s.verify_seconds, s))),

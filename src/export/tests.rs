@@ -181,7 +181,7 @@ fn the_page_holds_the_recording_as_data_that_cannot_act() {
     let data: Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["turns"].as_array().unwrap().len(), 2);
     assert!(data["turns"][1]["typed"].as_str().unwrap().starts_with("</script>"), "shown, as text");
-    assert_eq!(data["summary"]["num_spec_steps"], 8);
+    assert_eq!(data["summary"]["rounds"], 8);
     let mean = place.session().stats(Lane::Speculative).mean_tokens_per_round();
     assert_eq!(data["summary"]["tokens_per_round"].as_f64(), mean);
     let first = &data["turns"][0];
@@ -333,7 +333,7 @@ fn a_rival_stands_where_plain_decoding_stands() {
     let data = page.split_once("type=\"application/json\"").unwrap().1;
     let data = data.split_once('>').unwrap().1.split_once("</script").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
-    assert_eq!(data["rival"]["num_spec_steps"], 7);
+    assert_eq!(data["rival"]["rounds"], 7);
     assert_eq!(data["speedup_over_rival"], 1.0);
     assert!(data["rival_settings"].as_str().unwrap().contains("drafts by ngram"));
     assert!(!data["turns"][0]["rival_speed"].as_array().unwrap().is_empty());

@@ -30,7 +30,8 @@ fn reason(finished: Option<StopReason>) -> Option<&'static str> {
 fn request(turn: &Turn, (model, created): (&str, u64)) -> Value {
     let answer = turn.answer(Lane::Speculative);
     let run = answer.stats().summary();
-    let complete = || answer.rounds.iter().filter(|round| round.is_complete);
+    // a step in which nothing was drafted is none to vLLM
+    let steps = || answer.rounds.iter().filter(|round| round.is_complete && !round.drafts.is_empty());
     json!({
         "id": format!("turn-{}", turn.number),
         "object": "text_completion",
@@ -50,8 +51,8 @@ fn request(turn: &Turn, (model, created): (&str, u64)) -> Value {
             "num_accepted_draft_tokens": run.num_accepted_draft_tokens,
             "num_draft_tokens": run.num_draft_tokens,
             "num_spec_tokens": run.num_spec_tokens,
-            "per_step_accepted": complete().map(|round| round.accepted()).collect::<Vec<_>>(),
-            "per_step_drafted": complete().map(|round| round.drafts.len()).collect::<Vec<_>>(),
+            "per_step_accepted": steps().map(|round| round.accepted()).collect::<Vec<_>>(),
+            "per_step_drafted": steps().map(|round| round.drafts.len()).collect::<Vec<_>>(),
         }},
     })
 }

@@ -1,6 +1,7 @@
-//! A lane's run in numbers, with the names vLLM uses for its per-request summary.
+//! A lane's run in numbers; where vLLM's per-request summary has a name, it means here what it means there.
 //!
-//! Invariant: sums and quotients of complete rounds only; a quotient whose divisor is zero is none.
+//! Invariant: sums and quotients of complete rounds only; a quotient whose divisor is zero is none. What vLLM
+//! names counts the rounds that drafted, and no others: those without a draft are in `rounds` alone.
 //! The bonus or recovered token counts in `mean_acceptance_length` and in nothing else here. Who adds
 //! the numbers up is unknown here.
 
@@ -10,19 +11,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSummary {
-    /// Rounds: passes of the target after the prompt's.
+    /// Rounds, with drafts or without: passes of the target after the prompt's.
+    pub rounds: u64,
+    /// Rounds in which at least one token was drafted.
     pub num_spec_steps: u64,
-    /// Longest draft of a round.
+    /// k: the most that a round was to draft, whether or not the drafter had so many; where k changed, the largest.
     pub num_spec_tokens: u64,
     /// Draft tokens proposed.
     pub num_draft_tokens: u64,
     /// Draft tokens accepted.
     pub num_accepted_draft_tokens: u64,
-    /// 1 + accepted ÷ rounds: the bonus or recovered token included. None without rounds.
+    /// 1 + accepted ÷ `num_spec_steps`: the bonus or recovered token included. None where nothing was drafted.
     pub mean_acceptance_length: Option<f64>,
     /// Accepted ÷ drafted. None without drafts.
     pub draft_acceptance_rate: Option<f64>,
-    /// Rounds by number of accepted drafts: index 0 to k.
+    /// Rounds that drafted by number of accepted drafts: index 0 to `num_spec_tokens`, and `num_spec_steps` in all.
+    /// Empty where k was 0 throughout.
     pub acceptance_histogram: Vec<u64>,
     /// Rounds that offered a draft at each position.
     pub offered_per_pos: Vec<u64>,

@@ -23,6 +23,7 @@ pub struct LaneStats {
     offered_per_pos: Vec<u64>,
     accepted_per_pos: Vec<u64>,
     histogram: Vec<u64>,
+    longest_asked: u64,
     draft_us: u64,
     verify_us: u64,
     sample_us: u64,
@@ -75,6 +76,7 @@ impl LaneStats {
         self.sample_us = self.sample_us.saturating_add(round.sample_us);
         self.rollback_us = self.rollback_us.saturating_add(round.rollback_us);
         self.decode_us = self.decode_us.max(round.clock_us);
+        self.longest_asked = self.longest_asked.max(round.draft_len.into());
         let reached = usize::from(round.draft_len).min(round.accepted() + 1);
         (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));
         if drafted == 0 {
@@ -119,6 +121,7 @@ impl LaneStats {
         for (sum, part) in sums {
             *sum = sum.saturating_add(part);
         }
+        self.longest_asked = self.longest_asked.max(other.longest_asked);
         merge_lists(&mut self.reached_per_pos, &other.reached_per_pos);
         merge_lists(&mut self.offered_per_pos, &other.offered_per_pos);
         merge_lists(&mut self.accepted_per_pos, &other.accepted_per_pos);
@@ -253,18 +256,25 @@ impl LaneStats {
         self.decode_us.saturating_sub(self.draft_us).saturating_sub(self.verify_us)
     }
 
-    /// All of it with vLLM's names.
+    /// All of it, with vLLM's names where vLLM has one.
     #[must_use]
     pub fn summary(&self) -> RunSummary {
         let seconds = |us: u64| us as f64 / 1e6;
+        // a draft that a person had run again may be longer than k
+        let num_spec_tokens = self.longest_asked.max(self.offered_per_pos.len() as u64);
+        let mut acceptance_histogram = self.histogram.clone();
+        if num_spec_tokens > 0 {
+            acceptance_histogram.resize(num_spec_tokens as usize + 1, 0);
+        }
         RunSummary {
-            num_spec_steps: self.rounds,
-            num_spec_tokens: self.offered_per_pos.len() as u64,
+            rounds: self.rounds,
+            num_spec_steps: self.rounds_with_drafts,
+            num_spec_tokens,
             num_draft_tokens: self.drafted,
             num_accepted_draft_tokens: self.accepted,
-            mean_acceptance_length: ratio(self.accepted, self.rounds).map(|mean| 1.0 + mean),
+            mean_acceptance_length: ratio(self.accepted, self.rounds_with_drafts).map(|mean| 1.0 + mean),
             draft_acceptance_rate: self.acceptance_rate(),
-            acceptance_histogram: self.histogram.clone(),
+            acceptance_histogram,
             offered_per_pos: self.offered_per_pos.clone(),
             accepted_per_pos: self.accepted_per_pos.clone(),
             prefill_seconds: seconds(self.prefill_us),

@@ -108,6 +108,30 @@ fn without_measurements_there_are_no_quotients() {
 }
 
 #[test]
+fn what_vllm_names_counts_rounds_that_drafted() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[], &[(" there", 0.5)]); // k = 4, and the drafter found nothing
+    script.round(&[(" you", 0.5), ("!", 0.5)], &[(" you", 0.5), ("!", 0.5), (" How", 0.5)]);
+    for event in &mut script.events {
+        if let EventKind::RoundStarted { draft_len, .. } = &mut event.kind {
+            *draft_len = 4;
+        }
+    }
+    let run = fold(&script.events).stats(Lane::Speculative).summary();
+    assert_eq!((run.rounds, run.num_spec_steps, run.num_spec_tokens), (2, 1, 4));
+    assert_eq!(run.acceptance_histogram, [0, 0, 1, 0, 0]);
+    assert_eq!(run.mean_acceptance_length, Some(3.0));
+
+    let mut plain = Script::started();
+    plain.prompt("hi", "Hello");
+    plain.round(&[], &[(" there", 0.5)]);
+    let run = fold(&plain.events).stats(Lane::Speculative).summary();
+    assert_eq!((run.rounds, run.num_spec_steps, run.num_spec_tokens), (1, 0, 0));
+    assert_eq!((run.mean_acceptance_length, run.acceptance_histogram.len()), (None, 0));
+}
+
+#[test]
 fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     let mut script = Script::started();
     script.prompt("hi", "Hello");

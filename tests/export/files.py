@@ -64,5 +64,5 @@ for event in trace["traceEvents"]:
         assert lane in named and event["ts"] >= ends.get(lane, 0), event
         ends[lane] = event["ts"] + event["dur"]
 requests = json.loads((work / "out.vllm-json").read_text())
-assert sum(r["metrics"]["speculative_decoding"]["num_spec_steps"] for r in requests) == len(committed)
+assert sum(r["metrics"]["speculative_decoding"]["num_draft_tokens"] for r in requests) == len(drafted)
 print(f"files: {len(events)} events follow the schema; Parquet, XML, CSV and JSON read back alike")

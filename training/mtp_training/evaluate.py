@@ -38,10 +38,10 @@ class Sums:
         self.by_depth = defaultdict(lambda: [0, 0])  # depth -> [tested, accepted]
 
     def add(self, summary):
-        self.rounds += summary["num_spec_steps"]
+        self.rounds += summary["rounds"]
         self.accepted += summary["num_accepted_draft_tokens"]
         self.seconds += summary["decode_seconds"]
-        tested = summary["num_spec_steps"]
+        tested = summary["rounds"]
         for depth, accepted in enumerate(summary["accepted_per_pos"], 1):
             self.by_depth[depth][0] += tested
             self.by_depth[depth][1] += accepted

@@ -250,7 +250,7 @@
   };
   const lanes = [data.summary, data.plain, data.rival].filter(Boolean);
   line("", "speculative", ...(data.plain ? ["plain"] : []), ...(data.rival ? ["rival"] : []));
-  line("rounds", ...lanes.map((lane) => lane.num_spec_steps));
+  line("rounds", ...lanes.map((lane) => lane.rounds));
   line("accepted ÷ drafted", ...lanes.map((lane) => percent(lane.draft_acceptance_rate)));
   line("tokens per round (bonus included)", ...lanes.map((lane) => number(lane.tokens_per_round, 2)));
   line("tokens per second", ...lanes.map((lane) => number(lane.tokens_per_second, 1)));
@@ -307,7 +307,7 @@
     });
   };
   columns("share of drafts accepted, by position", data.summary.accepted_per_pos.map((n, i) => n / Math.max(1, data.summary.offered_per_pos[i])), (value, i) => i + 1 + ": " + (value * 100).toFixed(0) + "%");
-  columns("rounds by accepted drafts", data.summary.acceptance_histogram, (value, i) => i + ": " + value);
+  columns("rounds that drafted, by accepted drafts", data.summary.acceptance_histogram, (value, i) => i + ": " + value);
 
   // player
   const scrub = at("scrub");

@@ -25,13 +25,13 @@ const FIGURES: [(&str, Figure); 4] = [
     ("tokens/s", |run| number(run.tokens_per_second, 1)),
     ("accepted", |run| number(run.draft_acceptance_rate, 3)),
     ("tokens/round", |run| number(tokens_per_round(run), 2)),
-    ("rounds", |run| run.num_spec_steps.to_string()),
+    ("rounds", |run| run.rounds.to_string()),
 ];
 
 /// Committed ÷ rounds, as everywhere on the screen: a stop rule may cut what was accepted.
 fn tokens_per_round(run: &RunSummary) -> Option<f64> {
     let committed = run.tokens_per_second? * run.decode_seconds;
-    (run.num_spec_steps > 0).then(|| committed / run.num_spec_steps as f64)
+    (run.rounds > 0).then(|| committed / run.rounds as f64)
 }
 
 /// Height with its frame: more where there is room for more that differs.
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn tokens_that_were_cut_are_not_counted() {
         let run = RunSummary {
-            num_spec_steps: 4,
+            rounds: 4,
             mean_acceptance_length: Some(2.5),
             decode_seconds: 0.5,
             tokens_per_second: Some(16.0),
