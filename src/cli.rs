@@ -206,7 +206,8 @@ pub struct TraceArgs {
     /// Record every event to this file, one JSON object a line; compressed when it ends in .zst
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// What becomes of prompts and answers in the recording: as they are, or digests in their place
+    /// What becomes of prompts and answers in the recording, and in the events that --output jsonl writes: as they
+    /// are, or digests in their place
     #[arg(long, value_enum, default_value_t = TraceTextArg::Full)]
     pub trace_text: TraceTextArg,
     /// Replace the file if it exists

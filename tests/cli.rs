@@ -105,6 +105,29 @@ fn a_summary_adds_up_and_text_and_events_tell_the_same() {
 }
 
 #[test]
+fn vllms_names_count_the_rounds_that_drafted() {
+    let files = Files::new();
+    let run = |options: &[&str]| json(files.run().args(["--output", "summary"]).args(options));
+    let summary = run(&["--drafter", "ngram", "-k", "4"]);
+    let histogram: Vec<u64> =
+        summary["acceptance_histogram"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert_eq!((histogram.len(), &summary["num_spec_tokens"]), (5, &4.into()), "{summary}");
+    assert_eq!(histogram.iter().sum::<u64>(), summary["num_spec_steps"], "{summary}");
+    assert!(summary["rounds"].as_u64() > summary["num_spec_steps"].as_u64(), "the first finds nothing: {summary}");
+    let plain = run(&["-k", "0"]);
+    assert_eq!((&plain["num_spec_steps"], &plain["mean_acceptance_length"]), (&0.into(), &Json::Null), "{plain}");
+    assert_eq!(plain["tokens_per_round"], 1.0);
+}
+
+#[test]
+fn digests_stand_in_place_of_text_in_the_event_stream_too() {
+    let files = Files::new();
+    let out = files.run().args(["-o", "jsonl", "--trace-text", "digest"]).assert().success().get_output().stdout.clone();
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains("\"text_digest\"") && out.contains("sha256:") && !out.contains("inn"), "{out}");
+}
+
+#[test]
 fn a_trace_holds_the_event_stream_and_is_not_overwritten() {
     let files = Files::new();
     let trace = files.path("a.dscope.jsonl");

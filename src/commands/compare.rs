@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{CompareArgs, OutputArg};
-use draftscope::headless::{CompareSummary, Driver, Jsonl, Outcome, Spread, Summary};
+use draftscope::headless::{CompareSummary, Driver, Outcome, Spread, Summary};
 use draftscope::protocol::Baseline;
 
 use super::stop::Stop;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         driver.add(Box::new(recorder));
     }
     if args.output == OutputArg::Jsonl {
-        driver.add(Box::new(Jsonl(io::BufWriter::new(io::stdout()))));
+        driver.add(super::event_stream(&args.trace));
     }
     let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
     let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);

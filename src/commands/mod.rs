@@ -22,16 +22,18 @@ pub(crate) mod stop;
 mod telling;
 pub(crate) mod train;
 
+use std::io::{self, BufWriter};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 pub(crate) use asked::{conversation, nobody_to_ask, prompt, settings};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs, TraceArgs, TraceTextArg};
 use draftscope::engine::{self, EngineConfig};
+use draftscope::headless::Jsonl;
 use draftscope::model::load::Recipe;
 use draftscope::protocol::{Baseline, DrafterKind, Rival, Settings};
-use draftscope::stream::Source;
-use draftscope::trace::{RecordOptions, Recorder, TextPolicy};
+use draftscope::stream::{Consumer, Source};
+use draftscope::trace::{Digested, RecordOptions, Recorder, TextPolicy};
 use recipe::mtp_recipe;
 pub(crate) use recipe::{recipe, remembered_sha256, store};
 pub(crate) use telling::{
@@ -70,12 +72,24 @@ pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
 /// The recorder, when a trace was asked for. Made before the model is loaded, so that a path that
 /// cannot be written is told at once.
 pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
-    let text = match args.trace_text {
+    let options = RecordOptions { force: args.force, text: text_policy(args) };
+    Ok(args.trace.as_deref().map(|path| Recorder::create(path, options)).transpose()?)
+}
+
+/// What writes every event to standard output, under the same policy as the recording.
+pub(crate) fn event_stream(args: &TraceArgs) -> Box<dyn Consumer> {
+    let lines = Jsonl(BufWriter::new(io::stdout()));
+    match text_policy(args) {
+        TextPolicy::Full => Box::new(lines),
+        TextPolicy::Digest => Box::new(Digested::new(lines)),
+    }
+}
+
+const fn text_policy(args: &TraceArgs) -> TextPolicy {
+    match args.trace_text {
         TraceTextArg::Full => TextPolicy::Full,
         TraceTextArg::Digest => TextPolicy::Digest,
-    };
-    let options = RecordOptions { force: args.force, text };
-    Ok(args.trace.as_deref().map(|path| Recorder::create(path, options)).transpose()?)
+    }
 }
 
 /// Whether both are there and the same.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
-use draftscope::headless::{Driver, Jsonl, Outcome, Summary, Text, write_json_pretty};
+use draftscope::headless::{Driver, Outcome, Summary, Text, write_json_pretty};
 use draftscope::protocol::{Baseline, Lane};
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     match args.output {
         OutputArg::Text => driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal()))),
-        OutputArg::Jsonl => driver.add(Box::new(Jsonl(io::BufWriter::new(io::stdout())))),
+        OutputArg::Jsonl => driver.add(super::event_stream(&args.trace)),
         OutputArg::Summary => {}
     }
     let outcome = driver.answer(prompt);

@@ -6,10 +6,12 @@
 //! (Numbers still show which tokens repeat, and a digest confirms a guess of the whole text.)
 
 use std::collections::HashMap;
+use std::io;
 
 use sha2::{Digest as _, Sha256};
 
 use crate::protocol::{Event, EventKind, FIRST_DIGESTED, Lane, Piece, Prediction, StopReason, TokenId};
+use crate::stream::Consumer;
 
 /// What was given to whom so far.
 #[derive(Default)]
@@ -106,6 +108,33 @@ impl Digester {
     fn number(&mut self, id: TokenId) -> TokenId {
         let next = TokenId(FIRST_DIGESTED.0 + self.numbers.len() as u32);
         *self.numbers.entry(id).or_insert(next)
+    }
+}
+
+/// A consumer that is handed every event without its text.
+pub struct Digested<C> {
+    consumer: C,
+    digester: Digester,
+}
+
+impl<C: Consumer> Digested<C> {
+    /// In front of this consumer.
+    pub fn new(consumer: C) -> Self {
+        Self { consumer, digester: Digester::default() }
+    }
+}
+
+impl<C: Consumer> Consumer for Digested<C> {
+    fn name(&self) -> &str {
+        self.consumer.name()
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.digester.digest(event.clone()).iter().flatten().try_for_each(|event| self.consumer.event(event))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.consumer.finish()
     }
 }
 

@@ -16,6 +16,7 @@ mod stops;
 #[cfg(test)]
 mod tests;
 
+pub use digest::Digested;
 pub use error::{Cut, RecordError, TraceError};
 pub use reader::{MAX_LINE_BYTES, Reader};
 pub use recorder::{FLUSH, RecordOptions, Recorder, TextPolicy};
