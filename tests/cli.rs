@@ -127,6 +127,27 @@ fn digests_stand_in_place_of_text_in_the_event_stream_too() {
     assert!(out.contains("\"text_digest\"") && out.contains("sha256:") && !out.contains("inn"), "{out}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_recording_that_is_not_whole_is_told_and_takes_no_result() {
+    let files = Files::new();
+    let full = ["--trace", "/dev/full", "--force"];
+    let told = predicate::str::contains("the recording is not complete");
+    for (action, extra) in [("run", &["-o", "summary"][..]), ("compare", &["-o", "summary", "--repeat", "1"])] {
+        let mut command = files.command(action);
+        command.args(["--prompt", "the inn", "--max-tokens", "8"]).args(full).args(extra);
+        let out = command.assert().code(2).stderr(told.clone()).get_output().stdout.clone();
+        assert!(serde_json::from_slice::<Json>(&out).unwrap().is_object(), "{action}");
+    }
+    // nor does it hide behind a reader of standard output that has enough
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_draftscope"));
+    command.args(["run", "--model"]).arg(&files.tiny.target).arg("--mtp").arg(files.path("mtp"));
+    let out = command.args(["--prompt", "the inn"]).args(full).stdout(writer).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+}
+
 #[test]
 fn a_trace_holds_the_event_stream_and_is_not_overwritten() {
     let files = Files::new();

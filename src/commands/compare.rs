@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{CompareArgs, OutputArg};
 use draftscope::headless::{CompareSummary, Driver, Outcome, Spread, Summary};
-use draftscope::protocol::Baseline;
+use draftscope::protocol::{Baseline, Lane, StopReason};
+use draftscope::session::{Answer, Turn};
 
 use super::stop::Stop;
 
@@ -30,22 +31,38 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
     let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
     super::tell_notices(&driver, &outcome);
-    let summary = CompareSummary::of(driver.session().turns());
-    super::complete(driver.finish())?;
+    let summary = measured(driver.session().turns());
+    let whole = super::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {
         bail!(message);
     }
+    let printed = summary.as_ref().map_or(Ok(()), |summary| print(args.output, summary));
+    // a recording that broke off takes nothing from what was measured, and is told whoever reads the rest
+    whole.and(printed)?;
     if outcome == Outcome::Stopped {
         bail!(stop.stopped());
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
-    match args.output {
-        OutputArg::Summary => super::run::print_json(&summary)?,
-        OutputArg::Text => io::stdout().lock().write_all(report(&summary).as_bytes())?,
-        OutputArg::Jsonl => {}
-    }
     let must_agree = args.decode.temperature <= 0.0 && summary.speculative.lossless;
     Ok(if must_agree && !summary.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+}
+
+/// What the repeats came to that both lanes finished; none where only the warm-up is among them.
+fn measured(turns: &[Turn]) -> Option<CompareSummary> {
+    let is_whole = |lane: &Answer| lane.finished.is_some_and(|reason| reason != StopReason::Stopped);
+    let whole = turns
+        .iter()
+        .take_while(|turn| [Lane::Plain, Lane::Speculative].iter().all(|lane| is_whole(turn.answer(*lane))));
+    let whole = &turns[..whole.count()];
+    if whole.len() > 1 { CompareSummary::of(whole) } else { None }
+}
+
+fn print(output: OutputArg, summary: &CompareSummary) -> Result<()> {
+    match output {
+        OutputArg::Summary => super::run::print_json(summary),
+        OutputArg::Text => Ok(io::stdout().lock().write_all(report(summary).as_bytes())?),
+        OutputArg::Jsonl => Ok(()),
+    }
 }
 
 fn report(summary: &CompareSummary) -> String {
@@ -57,7 +74,10 @@ fn report(summary: &CompareSummary) -> String {
     line(lane("speculative", &summary.speculative, summary.speculative_tokens_per_second));
     if let Some(Spread { min, median, max }) = summary.speedup_spread {
         let verdict = if median < 1.0 { "slower than plain here" } else { "faster than plain" };
-        line(format!("speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}", summary.repeats));
+        line(format!(
+            "speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}",
+            summary.repeats
+        ));
     }
     let s = &summary.speculative;
     if let (Some(length), Some(rate)) = (s.tokens_per_round, s.run.draft_acceptance_rate) {

@@ -44,15 +44,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if args.output == OutputArg::Text {
         super::tell_rival(&driver);
     }
-    super::complete(driver.finish())?;
+    let whole = super::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {
         bail!(message);
     }
-    match (args.output, summary) {
-        (OutputArg::Summary, Some(summary)) => print_json(&summary)?,
-        (OutputArg::Text, Some(summary)) => super::departures(&summary.own).iter().for_each(|told| super::say(told)),
-        _ => {}
-    }
+    let printed = match (args.output, summary) {
+        (OutputArg::Summary, Some(summary)) => print_json(&summary),
+        (OutputArg::Text, Some(summary)) => {
+            super::departures(&summary.own).iter().for_each(|told| super::say(told));
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    // a recording that broke off takes nothing from what was measured, and is told whoever reads the rest
+    whole.and(printed)?;
     if outcome == Outcome::Stopped {
         bail!(stop.stopped());
     }

@@ -14,7 +14,7 @@ use signal_hook::flag;
 
 /// A signal came before all was done.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("stopped by a signal before all was done; what was recorded until then is whole")]
+#[error("stopped by a signal before all was done; what was printed or recorded until then is whole")]
 pub(crate) struct Stopped {
     signal: usize,
 }

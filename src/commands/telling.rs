@@ -3,7 +3,7 @@
 //! Invariant: text of models, files and paths leaves as what a terminal does not obey.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use anyhow::Result;
 use draftscope::headless::{Driver, Outcome, Summary};
@@ -87,10 +87,14 @@ pub(crate) fn say(what: &str) {
     let _ = writeln!(std::io::stderr(), "draftscope: {}", printable(what));
 }
 
-/// A consumer that failed is an error at the end of a run: its output is not whole.
+/// A consumer that failed is an error at the end of a run: its output is not whole. That nobody reads standard
+/// output any longer is told last: `main` takes it for no failure, and what else failed must not hide behind it.
 pub(crate) fn complete(dropped: Vec<Dropped>) -> Result<()> {
-    match dropped.into_iter().next() {
-        Some(Dropped { name, error }) => Err(anyhow::Error::new(error).context(format!("{name} is not complete"))),
-        None => Ok(()),
-    }
+    let (gone, failed): (Vec<_>, Vec<_>) =
+        dropped.into_iter().partition(|dropped| dropped.error.kind() == ErrorKind::BrokenPipe);
+    let mut errors = failed
+        .into_iter()
+        .chain(gone)
+        .map(|Dropped { name, error }| anyhow::Error::new(error).context(format!("{name} is not complete")));
+    errors.next().map_or(Ok(()), Err)
 }

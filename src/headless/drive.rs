@@ -1,5 +1,6 @@
 //! Runs a source without a screen: sends a prompt, hands events on until every lane has finished.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use crate::stream::{Consumer, Dropped, FanOut, Source};
 pub enum Outcome {
     /// All lanes finished.
     Answered,
-    /// Somebody asked to stop before that; what came until then was handed on.
+    /// Somebody asked to stop before that, or nobody takes events any longer; what came until then was handed on.
     Stopped,
     /// The source refused the prompt or failed: one sentence.
     Failed(String),
@@ -63,7 +64,12 @@ impl Driver {
     }
 
     fn is_to_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.is_unheard()
+    }
+
+    /// Whether those who took events are gone, the last one because its reader has enough.
+    fn is_unheard(&self) -> bool {
+        self.consumers.is_empty() && self.dropped.iter().any(|dropped| dropped.error.kind() == ErrorKind::BrokenPipe)
     }
 
     /// Sends a prompt and waits until its answer is complete, or stopped.
@@ -154,6 +160,43 @@ mod tests {
         let inbox = source.join().unwrap();
         driver.finish();
         assert_eq!(inbox.try_iter().collect::<Vec<_>>(), [Command::Shutdown]);
+    }
+
+    /// A pipe whose reader has gone.
+    struct Gone;
+
+    impl Consumer for Gone {
+        fn name(&self) -> &str {
+            "the text output"
+        }
+        fn event(&mut self, event: &Event) -> std::io::Result<()> {
+            match event.kind {
+                EventKind::Prompted { .. } => Err(ErrorKind::BrokenPipe.into()),
+                _ => Ok(()),
+            }
+        }
+        fn finish(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_answer_that_nobody_reads_any_longer_is_stopped() {
+        let (commands, inbox) = mpsc::channel();
+        let (events, feed) = tokio::sync::mpsc::unbounded_channel();
+        let source = std::thread::spawn(move || {
+            let tell = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
+            assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
+            tell(EventKind::Started { header: Box::new(header()) });
+            tell(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
+            assert_eq!(inbox.recv().unwrap(), Command::Stop);
+            tell(EventKind::Finished { reason: StopReason::Stopped });
+        });
+        let mut driver = Driver::new(Source { commands, events: feed.into() });
+        driver.add(Box::new(Gone));
+        assert_eq!(driver.answer(Prompt::Raw("x".into())), Outcome::Stopped);
+        source.join().unwrap();
+        assert_eq!(driver.finish()[0].error.kind(), ErrorKind::BrokenPipe);
     }
 
     #[test]

@@ -71,7 +71,14 @@ impl Recorder {
     fn close(&mut self) -> io::Result<()> {
         self.events = None;
         match self.writer.take() {
-            Some(writer) => writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer broke down"))),
+            Some(writer) => {
+                let ended = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer broke down")));
+                // of a recording this is a loss, which must not pass for a reader of standard output that has enough
+                ended.map_err(|error| match error.kind() {
+                    io::ErrorKind::BrokenPipe => io::Error::other("nobody reads the pipe it goes to any longer"),
+                    _ => error,
+                })
+            }
             None => Ok(()),
         }
     }
