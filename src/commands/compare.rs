@@ -75,7 +75,7 @@ fn report(summary: &CompareSummary) -> String {
     if let Some(Spread { min, median, max }) = summary.speedup_spread {
         let verdict = if median < 1.0 { "slower than plain here" } else { "faster than plain" };
         line(format!(
-            "speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats): {verdict}",
+            "speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats, the warm-up left out): {verdict}",
             summary.repeats
         ));
     }

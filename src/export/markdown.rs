@@ -78,7 +78,11 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     let per_round = |lane: &Lane| format!(" {} |", number(session.stats(*lane).mean_tokens_per_round(), 2));
     writeln!(out, "| tokens per round (committed ÷ rounds) |{}", lanes.iter().map(per_round).collect::<String>())?;
     let blank = " |".repeat(lanes.len() - 1);
-    writeln!(out, "| speedup | {} |{blank}", number(session.speedup(), 2))?;
+    writeln!(
+        out,
+        "| speedup (tokens per second over all turns; the first of compare is its warm-up) | {} |{blank}",
+        number(session.speedup(), 2)
+    )?;
     if has_rival {
         writeln!(out, "| against the rival | {} |{blank}", number(session.speedup_over(Lane::Rival), 2))?;
         writeln!(out, "\nThe rival: {}.", cell(&rivals(session)))?;

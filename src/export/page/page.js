@@ -258,7 +258,7 @@
   line("of the time: drafter", ...lanes.map((lane) => share(lane, lane.draft_seconds)));
   line("of the time: target", ...lanes.map((lane) => share(lane, lane.verify_seconds)));
   const blank = lanes.slice(1).map(() => "");
-  if (data.plain) line("speedup (measured)", number(data.speedup, 2) + "×", ...blank);
+  if (data.plain) line("speedup (measured, over all turns)", number(data.speedup, 2) + "×", ...blank);
   if (data.rival) {
     line("against the rival (measured)", number(data.speedup_over_rival, 2) + "×", ...blank);
     line("the rival's settings", "", ...blank.slice(1), data.rival_settings);
