@@ -119,6 +119,65 @@ fn vllms_names_count_the_rounds_that_drafted() {
     assert_eq!(plain["tokens_per_round"], 1.0);
 }
 
+/// Names of fields at any depth, but of what another page defines and of a suite's categories.
+fn fields<'a>(value: &'a Json, into: &mut Vec<&'a str>) {
+    match value {
+        Json::Object(map) => {
+            for (name, value) in map {
+                into.push(name);
+                match name.as_str() {
+                    "header" | "model" => {}
+                    "by_category" => value.as_object().unwrap().values().for_each(|value| fields(value, into)),
+                    _ => fields(value, into),
+                }
+            }
+        }
+        Json::Array(values) => values.iter().for_each(|value| fields(value, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_that_is_written_is_defined() {
+    let files = Files::new();
+    let suite = files.path("suite.toml");
+    fs::write(&suite, "[a]\nprompts = [\"the thin inn\"]\n").unwrap();
+    let (suite, bench) = (suite.to_string_lossy().into_owned(), files.path("bench.json"));
+    let asked = |action: &str, options: &[&str]| json(files.command(action).args(options).args(["-o", "summary"]));
+    let account = ["--suite", &suite, "--turns", "3", "--max-tokens", "12"];
+    let mut told = vec![
+        asked("run", &["--prompt", "the inn", "--max-tokens", "12", "--rival", "k=4"]),
+        asked("compare", &["--prompt", "the inn", "--max-tokens", "12", "--repeat", "1"]),
+        asked("explain", &[&account[..], &["--tree", "3"]].concat()),
+        asked("explain", &[&account[..], &["--race", "0,1,auto", "--repeat", "1"]].concat()),
+        asked("verify-identity", &["--limit", "1", "-k", "2", "--max-tokens", "8"]),
+    ];
+    for value in &told[..4] {
+        assert!(value["header"]["threads"].is_u64() && value["header"]["model"]["name"].is_string(), "{value}");
+    }
+    assert_eq!((&told[0]["finish_reason"], &told[0]["header"]["settings"]["max_tokens"]), (&"max_tokens".into(), &12.into()));
+    let mut measure = files.command("bench");
+    measure.args(["--suite", &suite, "--max-tokens", "8", "--repeat", "1", "--json"]).arg(&bench).assert().success();
+    told.push(serde_json::from_slice(&fs::read(&bench).unwrap()).unwrap());
+    let page = include_str!("../docs/json.md");
+    let mut names = Vec::new();
+    told.iter().for_each(|value| fields(value, &mut names));
+    let unknown: Vec<_> = names.into_iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
+    assert!(unknown.is_empty(), "docs/json.md says nothing of {unknown:?}");
+}
+
+#[test]
+fn an_answer_that_the_context_cuts_off_says_so() {
+    let files = Files::new();
+    let run = |options: &[&str]| {
+        let mut command = files.command("run");
+        command.args(["--prompt", "the inn", "--raw", "--ctx", "24", "--max-tokens", "400"]).args(options);
+        command
+    };
+    run(&[]).assert().success().stderr(predicate::str::contains("the context is full; give more with --ctx"));
+    assert_eq!(json(&mut run(&["-o", "summary"]))["finish_reason"], "context_full");
+}
+
 #[test]
 fn digests_stand_in_place_of_text_in_the_event_stream_too() {
     let files = Files::new();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{CompareArgs, OutputArg};
-use draftscope::headless::{CompareSummary, Driver, Outcome, Spread, Summary};
+use draftscope::headless::{CompareSummary, Described, Driver, Outcome, Spread, Summary};
 use draftscope::protocol::{Baseline, Lane, StopReason};
 use draftscope::session::{Answer, Turn};
 
@@ -31,7 +31,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
     let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
     super::tell_notices(&driver, &outcome);
-    let summary = measured(driver.session().turns());
+    let summary = measured(driver.session().turns())
+        .map(|figures| Described { header: driver.session().header().cloned(), figures });
     let whole = super::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {
         bail!(message);
@@ -43,8 +44,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         bail!(stop.stopped());
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
-    let must_agree = args.decode.temperature <= 0.0 && summary.speculative.lossless;
-    Ok(if must_agree && !summary.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    let must_agree = args.decode.temperature <= 0.0 && summary.figures.speculative.lossless;
+    Ok(if must_agree && !summary.figures.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }
 
 /// What the repeats came to that both lanes finished; none where only the warm-up is among them.
@@ -57,10 +58,10 @@ fn measured(turns: &[Turn]) -> Option<CompareSummary> {
     if whole.len() > 1 { CompareSummary::of(whole) } else { None }
 }
 
-fn print(output: OutputArg, summary: &CompareSummary) -> Result<()> {
+fn print(output: OutputArg, summary: &Described<CompareSummary>) -> Result<()> {
     match output {
         OutputArg::Summary => super::run::print_json(summary),
-        OutputArg::Text => Ok(io::stdout().lock().write_all(report(summary).as_bytes())?),
+        OutputArg::Text => Ok(io::stdout().lock().write_all(report(&summary.figures).as_bytes())?),
         OutputArg::Jsonl => Ok(()),
     }
 }

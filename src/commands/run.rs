@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
-use draftscope::headless::{Driver, Outcome, Summary, Text, write_json_pretty};
-use draftscope::protocol::{Baseline, Lane};
+use draftscope::headless::{Described, Driver, Outcome, Summary, Text, write_json_pretty};
+use draftscope::protocol::{Baseline, Lane, StopReason};
 use serde::Serialize;
 
 use super::stop::Stop;
@@ -41,6 +41,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         own: Summary::of(turn, Lane::Speculative),
         rival: Some(Summary::of(turn, Lane::Rival)).filter(|rival| rival.output_tokens > 0),
     });
+    let summary = summary.map(|figures| Described { header: driver.session().header().cloned(), figures });
     if args.output == OutputArg::Text {
         super::tell_rival(&driver);
     }
@@ -51,7 +52,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let printed = match (args.output, summary) {
         (OutputArg::Summary, Some(summary)) => print_json(&summary),
         (OutputArg::Text, Some(summary)) => {
-            super::departures(&summary.own).iter().for_each(|told| super::say(told));
+            let own = &summary.figures.own;
+            super::departures(own).iter().chain(&cut_short(own)).for_each(|told| super::say(told));
             Ok(())
         }
         _ => Ok(()),
@@ -62,6 +64,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         bail!(stop.stopped());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An answer that did not end by itself, nor where it was asked to.
+fn cut_short(run: &Summary) -> Option<String> {
+    let is_full = run.finish_reason == Some(StopReason::ContextFull);
+    is_full.then(|| {
+        format!("the answer ends after {} tokens because the context is full; give more with --ctx", run.output_tokens)
+    })
 }
 
 /// Writes one JSON object and a newline to standard output.

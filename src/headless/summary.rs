@@ -1,15 +1,31 @@
-//! One JSON object about a run, with the names vLLM uses for its per-request summary.
+//! One JSON object about a run. `docs/json.md` defines every field.
+//!
+//! Invariant: what is written says what it was measured with, and why each answer ended.
 
 use serde::Serialize;
 
-use crate::protocol::{Lane, RunSummary};
+use crate::protocol::{Header, Lane, RunSummary, StopReason};
 use crate::session::{Divergence, Turn};
+
+/// Figures, and what they were measured with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Described<T> {
+    /// Program, models, settings at the start, device and threads; none where nothing was loaded.
+    pub header: Option<Header>,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: T,
+}
 
 /// A lane's run in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Tokens of the prompt, template included.
     pub prompt_tokens: u64,
+    /// Those of them that were in the cache already, and that no pass of this answer computed.
+    pub cached_tokens: u32,
+    /// Why the answer ended; none where it has not.
+    pub finish_reason: Option<StopReason>,
     /// Tokens of the answer, the one from the prompt's pass included.
     pub output_tokens: u64,
     /// Their ids.
@@ -36,6 +52,8 @@ impl Summary {
         let answer = turn.answer(lane);
         Self {
             prompt_tokens: answer.prompt.len() as u64,
+            cached_tokens: answer.cached,
+            finish_reason: answer.finished,
             output_tokens: answer.stats().output_tokens(),
             output_token_ids: answer.tokens.iter().map(|t| t.piece.id.0).collect(),
             text: answer.text(),

@@ -16,9 +16,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{ExplainArgs, ReportArg};
 use draftscope::engine::measure::{self, CostCurve};
-use draftscope::headless::{Driver, Outcome, Spread};
+use draftscope::headless::{Described, Driver, Outcome, Spread};
 use draftscope::model::load::Recipe;
-use draftscope::protocol::{Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Lane, Prompt, Settings, VerifyRule};
+use draftscope::protocol::{
+    Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Header, Lane, Prompt, Settings, VerifyRule,
+};
 use draftscope::session::account::{Account, Worth, acceptance};
 use draftscope::session::classes::{ClassTally, by_class};
 use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
@@ -153,21 +155,21 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     }
     super::say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
-    let probed = answer(&recipe, probe, args, &suite)?;
+    let (header, probed) = answer(&recipe, probe, args, &suite)?;
     // the curve times the MTP module; others are told from their own rounds
     let cost = CostCurve { draft: cost.draft.filter(|_| settings.drafter == DrafterKind::Mtp), ..cost };
     let mut report = report(cost, &probed)?;
     if let Some(tree) = wanted {
         super::say("probing: a tree of drafts at every position");
-        report.tree = Some(tree::played(&tree, &answer(&recipe, tree, args, &suite)?, &report)?);
+        report.tree = Some(tree::played(&tree, &answer(&recipe, tree, args, &suite)?.1, &report)?);
     }
     if report.account.best > 0 {
         let k = report.account.best as u8;
         super::say(&format!("racing plain decoding at k = {k}"));
         let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
-        report.measured = Some(raced(k, &answer(&recipe, race, args, &suite)?, &report.cost)?);
+        report.measured = Some(raced(k, &answer(&recipe, race, args, &suite)?.1, &report.cost)?);
     }
-    write(args.output, &report, text::report)
+    write(args.output, &Described { header, figures: report }, |told| text::report(&told.figures))
 }
 
 fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
@@ -198,8 +200,11 @@ fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
     }
 }
 
-/// Answers every prompt; (category, turn) each. One prompt runs first as warm-up.
-fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Vec<(String, Turn)>> {
+/// A run over the suite: what it was made with, and (category, turn) of each prompt.
+type Answered = (Option<Header>, Vec<(String, Turn)>);
+
+/// Answers every prompt. One prompt runs first as warm-up.
+fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Answered> {
     let mut driver = Driver::new(super::spawn(recipe.clone(), settings)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
         if let Outcome::Failed(message) = driver.answer(prompt(args, text)) {
@@ -208,7 +213,8 @@ fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite
     }
     super::tell_notices(&driver, &Outcome::Answered);
     let turns = driver.session().turns().iter().skip(1).cloned();
-    Ok(suite.iter().map(|(category, _)| category.clone()).zip(turns).collect())
+    let turns = suite.iter().map(|(category, _)| category.clone()).zip(turns).collect();
+    Ok((driver.session().header().cloned(), turns))
 }
 
 fn total<'a>(turns: impl Iterator<Item = &'a Turn>, lane: Lane) -> LaneStats {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{DraftLenArg, ExplainArgs};
-use draftscope::headless::{Driver, Outcome, Spread};
+use draftscope::headless::{Described, Driver, Outcome, Spread};
 use draftscope::model::load::Recipe;
 use draftscope::protocol::{Command, DraftLenMode, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
@@ -74,7 +74,8 @@ pub(super) fn run(
         }
     }
     super::super::tell_notices(&race.driver, &Outcome::Answered);
-    write(args.output, &race.report(), text)
+    let header = race.driver.session().header().cloned();
+    write(args.output, &Described { header, figures: race.report() }, |told| text(&told.figures))
 }
 
 struct Race<'a> {

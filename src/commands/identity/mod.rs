@@ -13,7 +13,9 @@ use draftscope::model::load::{Loaded, load};
 use draftscope::model::template::ChatTemplate;
 use draftscope::model::tokenizer::TextCodec;
 use draftscope::model::{Model, RowByRow};
-use draftscope::protocol::{Baseline, DrafterKind, Drafting, Message, Sampling, Settings, Speaker, TokenId};
+use draftscope::protocol::{
+    Baseline, DrafterKind, Drafting, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
+};
 use draftscope::speculate::decoder::{Decoder, TIMING};
 use draftscope::speculate::drafter::NoDrafter;
 use draftscope::speculate::policy::Policy;
@@ -33,6 +35,7 @@ struct Bench {
     fresh: Box<dyn Model>,
     codec: TextCodec,
     template: Option<ChatTemplate>,
+    model: ModelInfo,
     drafters: Vec<DrafterKind>,
     settings: Settings,
 }
@@ -48,11 +51,11 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
     );
     if args.temperature > 0.0 {
         let report = laws::run(args, &mut bench, &prompts)?;
-        return write(args.output, &report, &laws::text(&report), report.is_consistent());
+        return write(args.output, &bench.described(&report), &laws::text(&report), report.is_consistent());
     }
     let report = greedy::run(args, &mut bench, &prompts)?;
     let text = greedy::text(&report, &bench.codec);
-    write(args.output, &report, &text, report.divergence.count == 0)
+    write(args.output, &bench.described(&report), &text, report.divergence.count == 0)
 }
 
 fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) -> Result<ExitCode> {
@@ -61,6 +64,15 @@ fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) 
         ReportArg::Summary => super::run::print_json(report)?,
     }
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+/// A report, and what it is about.
+#[derive(Serialize)]
+struct Described<'a, T> {
+    model: &'a ModelInfo,
+    rule: VerifyRule,
+    #[serde(flatten)]
+    report: &'a T,
 }
 
 /// So many prompts, evenly spread, so that every category is there.
@@ -83,13 +95,14 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     let loaded = load(&recipe, &mut |_, _, _| {})?;
     let drafters = drafters(args, &loaded)?;
     let (roster, Loaded { target, codec, template, .. }) = engine::roster(loaded);
+    let model = target.spec().info.clone();
     let target: Box<dyn Model> = if args.row_by_row { Box::new(RowByRow::new(target)) } else { target };
     let fresh = target.fork()?;
     let plain = Settings { draft_len: 0, ..settings };
     let plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
     let mut speculative = Decoder::new(target, Box::new(roster), &settings);
     speculative.take_notices().iter().for_each(|notice| super::say(notice));
-    Ok(Bench { plain, speculative, fresh, codec, template, drafters, settings })
+    Ok(Bench { plain, speculative, fresh, codec, template, model, drafters, settings })
 }
 
 fn settings(args: &IdentityArgs) -> Result<Settings> {
@@ -135,6 +148,10 @@ struct Trial {
 }
 
 impl Bench {
+    fn described<'a, T>(&'a self, report: &'a T) -> Described<'a, T> {
+        Described { model: &self.model, rule: self.settings.rule, report }
+    }
+
     /// Every drafter with every k. Called before anything was decoded: then whole rounds can be timed.
     fn trials(&mut self, ks: &[DraftLenArg]) -> Result<Vec<Trial>> {
         let pairs: Vec<_> = self.drafters.iter().flat_map(|drafter| ks.iter().map(|k| (*drafter, *k))).collect();
