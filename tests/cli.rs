@@ -155,7 +155,10 @@ fn every_field_that_is_written_is_defined() {
     for value in &told[..4] {
         assert!(value["header"]["threads"].is_u64() && value["header"]["model"]["name"].is_string(), "{value}");
     }
-    assert_eq!((&told[0]["finish_reason"], &told[0]["header"]["settings"]["max_tokens"]), (&"max_tokens".into(), &12.into()));
+    assert_eq!(
+        (&told[0]["finish_reason"], &told[0]["header"]["settings"]["max_tokens"]),
+        (&"max_tokens".into(), &12.into())
+    );
     let mut measure = files.command("bench");
     measure.args(["--suite", &suite, "--max-tokens", "8", "--repeat", "1", "--json"]).arg(&bench).assert().success();
     told.push(serde_json::from_slice(&fs::read(&bench).unwrap()).unwrap());
@@ -181,7 +184,8 @@ fn an_answer_that_the_context_cuts_off_says_so() {
 #[test]
 fn digests_stand_in_place_of_text_in_the_event_stream_too() {
     let files = Files::new();
-    let out = files.run().args(["-o", "jsonl", "--trace-text", "digest"]).assert().success().get_output().stdout.clone();
+    let out =
+        files.run().args(["-o", "jsonl", "--trace-text", "digest"]).assert().success().get_output().stdout.clone();
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("\"text_digest\"") && out.contains("sha256:") && !out.contains("inn"), "{out}");
 }

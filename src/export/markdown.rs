@@ -31,7 +31,12 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
             ("dtype", header.dtype.clone()),
             (
                 "k, rule",
-                format!("{}, {}{}", s.draft_len, s.rule, if s.rule.is_lossless() { "" } else { " (not lossless)" }),
+                format!(
+                    "{}, {}{}",
+                    s.asked_draft_len(),
+                    s.rule,
+                    if s.rule.is_lossless() { "" } else { " (not lossless)" }
+                ),
             ),
             ("temperature, seed", format!("{}, {}", s.sampling.temperature, s.sampling.seed)),
         ];

@@ -228,6 +228,15 @@ impl Settings {
         self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto
     }
 
+    /// k as it was asked for: a number, or `auto`.
+    #[must_use]
+    pub fn asked_draft_len(&self) -> String {
+        match self.draft_len_mode {
+            DraftLenMode::Fixed => self.draft_len.to_string(),
+            DraftLenMode::Auto => "auto".to_owned(),
+        }
+    }
+
     /// The settings of a lane.
     #[must_use]
     pub fn of_lane(&self, lane: Lane) -> Self {

@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use crate::protocol::{Candidate, Lane, Piece, Prediction, RunSummary};
 
+use super::unlike::{Unlike, unlike};
 use super::{Answer, NEAR_TIE, Provenance, Session, Turn};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
     /// What the two were made of, where it differs: name, then both values.
-    pub differs_in: Vec<(String, String, String)>,
+    pub differs_in: Vec<Unlike>,
     /// Turns that both have, in order.
     pub turns: Vec<TurnDiff>,
     /// Turns that only one of them has.
@@ -83,7 +84,7 @@ impl Diff {
         let runs = [a, b].map(|session| session.stats(Lane::Speculative).summary());
         let speed = |run: &RunSummary| run.tokens_per_second;
         Self {
-            differs_in: differs_in(a, b),
+            differs_in: a.header().zip(b.header()).map_or(Vec::new(), |(a, b)| unlike(a, b)),
             unpaired_turns: a.turns().len() + b.turns().len() - 2 * turns.len(),
             turns,
             tokens_per_round: [a, b].map(|session| session.stats(Lane::Speculative).mean_tokens_per_round()),
@@ -164,28 +165,6 @@ fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
     let round = answer.rounds.get(place).filter(|round| round.round == token.round)?;
     let own = index.checked_sub(round.first_token)?;
     round.prediction(round.path().nth(own).or_else(|| round.next_index())?)
-}
-
-fn differs_in(a: &Session, b: &Session) -> Vec<(String, String, String)> {
-    let (Some(a), Some(b)) = (a.header(), b.header()) else {
-        return Vec::new();
-    };
-    let drafter = |header: &crate::protocol::Header| header.drafter.as_ref().map_or("none".into(), |d| d.name.clone());
-    let (s, t) = (&a.settings, &b.settings);
-    let facts = [
-        ("program", a.program.clone(), b.program.clone()),
-        ("target", a.model.name.clone(), b.model.name.clone()),
-        ("target file", a.model.file.clone(), b.model.file.clone()),
-        ("dtype", a.dtype.clone(), b.dtype.clone()),
-        ("device", a.device.clone(), b.device.clone()),
-        ("backend", a.backend.clone(), b.backend.clone()),
-        ("drafter", drafter(a), drafter(b)),
-        ("k", s.draft_len.to_string(), t.draft_len.to_string()),
-        ("rule", s.rule.to_string(), t.rule.to_string()),
-        ("temperature", s.sampling.temperature.to_string(), t.sampling.temperature.to_string()),
-        ("seed", s.sampling.seed.to_string(), t.sampling.seed.to_string()),
-    ];
-    facts.into_iter().filter(|(_, a, b)| a != b).map(|(name, a, b)| (name.to_owned(), a, b)).collect()
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod stats;
 pub mod text;
 mod timeline;
 mod turn;
+mod unlike;
 mod what_if;
 
 use std::collections::VecDeque;
@@ -38,6 +39,7 @@ pub use round::{DraftCell, Round};
 pub use stats::{LaneStats, SpeedPoint};
 pub use timeline::{Moment, Stop, Timeline};
 pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
+pub use unlike::{Unlike, unlike};
 pub use what_if::{Reply, Wish, what_if};
 
 /// Turns of a run that are kept, and bytes of their prompts: far more than people type, and than a suite has.

@@ -143,7 +143,7 @@ fn measure(
     super::tell_early_exit(&driver);
     for repeat in 0..args.repeat {
         for case in &plan.cases {
-            let (rule, k) = (case.rule.to_string(), draft_len(case));
+            let (rule, k) = (case.rule.to_string(), case.asked_draft_len());
             eprintln!("draftscope: {drafter}, {rule}, k = {k}, repeat {} of {}", repeat + 1, args.repeat);
             driver.send(Command::SetRule { rule: case.rule });
             driver.send(match case.draft_len_mode {
@@ -165,13 +165,6 @@ fn measure(
     let header = driver.session().header().cloned();
     super::complete(driver.finish())?;
     Ok(header)
-}
-
-fn draft_len(settings: &Settings) -> String {
-    match settings.draft_len_mode {
-        DraftLenMode::Fixed => settings.draft_len.to_string(),
-        DraftLenMode::Auto => "auto".to_owned(),
-    }
 }
 
 fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &Stop), prompt: &str) -> Result<()> {

@@ -7,13 +7,19 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use draftscope::protocol::{Header, Lane, VerifyRule};
-use draftscope::session::Turn;
+use draftscope::protocol::{DrafterInfo, Header, Lane, VerifyRule};
 use draftscope::session::text::one_line;
+use draftscope::session::{Turn, Unlike, unlike};
 use serde::{Deserialize, Serialize};
 
 /// Answers of a case from which on its spread says something.
 const ENOUGH: usize = 5;
+
+/// What of a header is told by rows, or by the report itself.
+const OF_ROWS: [&str; 4] = ["k", "rule", "max-tokens", "temperature"];
+
+/// What two reports may differ in, with the value now and then.
+type Fact = (String, [String; 2]);
 
 /// Verdict on a case that was faster before, beyond both spreads.
 const WORSE: &str = "worse";
@@ -232,27 +238,39 @@ pub(super) fn against(report: &Report, baseline: &Report) -> String {
 }
 
 /// What two reports were not measured alike in, with the value now and then.
-fn differences(report: &Report, baseline: &Report) -> Vec<(&'static str, String, String)> {
+fn differences(report: &Report, baseline: &Report) -> Vec<Unlike> {
     let prompts = |r: &Report| format!("{} ({}…)", r.prompts, r.suite_sha256.chars().take(8).collect::<String>());
     let both = [report, baseline];
-    let mut facts = vec![
-        ("the prompts", both.map(prompts)),
-        ("the longest answer", both.map(|r| r.max_tokens.to_string())),
-        ("the temperature", both.map(|r| r.temperature.to_string())),
+    let mut facts: Vec<Fact> = vec![
+        ("the prompts".into(), both.map(prompts)),
+        ("the longest answer".into(), both.map(|r| r.max_tokens.to_string())),
+        ("the temperature".into(), both.map(|r| r.temperature.to_string())),
     ];
     if let (Some(now), Some(then)) = (&report.header, &baseline.header) {
-        let headers = [now, then];
-        facts.extend([
-            ("the program", headers.map(|h| h.program.clone())),
-            ("the target", headers.map(|h| format!("{} ({})", h.model.name, h.model.file))),
-            ("the dtype", headers.map(|h| h.dtype.clone())),
-            ("the device", headers.map(|h| h.device.clone())),
-            ("the backend", headers.map(|h| h.backend.clone())),
-            ("the number of threads", headers.map(|h| h.threads.to_string())),
-        ]);
+        let same_for_all = |(name, ..): &Unlike| !name.starts_with("drafter") && !OF_ROWS.contains(&name.as_str());
+        facts.extend(unlike(now, then).into_iter().filter(same_for_all).map(|(name, now, then)| (name, [now, then])));
+        facts.extend(drafters(now, then));
     }
     let differing = facts.into_iter().filter(|(_, [now, then])| now != then);
     differing.map(|(what, [now, then])| (what, one_line(&now).into_owned(), one_line(&then).into_owned())).collect()
+}
+
+/// The drafters that both could switch to, by their weights where both know them: a header names only the one that was
+/// measured last.
+fn drafters(now: &Header, then: &Header) -> Vec<Fact> {
+    let both =
+        now.drafters.iter().filter_map(|new| Some((new, then.drafters.iter().find(|old| old.kind == new.kind)?)));
+    let weights = |of: &DrafterInfo| of.sha256.as_deref().map(|sha256| sha256.chars().take(8).collect::<String>());
+    let told = both.map(|(new, old)| {
+        let known = weights(new).zip(weights(old));
+        let of = |info: &DrafterInfo, sha256: Option<String>| match sha256 {
+            Some(sha256) => format!("{} ({sha256}…)", info.name),
+            None => info.name.clone(),
+        };
+        let (a, b) = known.map_or((None, None), |(a, b)| (Some(a), Some(b)));
+        (format!("the drafter {}", new.kind), [of(new, a), of(old, b)])
+    });
+    told.collect()
 }
 
 fn judged(old: Quantiles, new: Quantiles) -> &'static str {
@@ -327,9 +345,16 @@ mod tests {
         then.header = Some(Header { device: "cpu (neon)".into(), ..Header::default() });
         let text = against(&now, &then);
         assert!(text.contains("the longest answer: 32 → 64"), "{text}");
-        assert!(text.contains("the device: cpu (neon) → cpu (avx2)"), "{text}");
+        assert!(text.contains("device: cpu (neon) → cpu (avx2)"), "{text}");
         assert!(text.contains("1.30 → 1.20 (-7.7 %), worse"), "{text}");
         assert!(!is_worse(&now, &then), "only runs that are alike are judged by the exit status");
+        let mut settings = now.header.clone().unwrap();
+        settings.settings.drafting.p_min = 0.5;
+        settings.settings.draft_len = 9;
+        then = Report { header: Some(settings), ..report(1.3, 5) };
+        let text = against(&now, &then);
+        assert!(text.contains("p-min: 0.5 → 0.0") && !text.contains("alike: k"), "k is each row's own: {text}");
+        assert!(!is_worse(&now, &then));
         then.rows[0].answers = 2;
         assert!(against(&now, &then).contains("too few answers to tell"));
     }

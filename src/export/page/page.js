@@ -39,7 +39,7 @@
   at("about").textContent = [
     header.model.name,
     header.drafter ? "drafter " + header.drafter.name : "no drafter",
-    "k = " + settings.draft_len,
+    "k = " + (settings.draft_len_mode === "auto" ? "auto" : settings.draft_len),
     "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule) + (header.lossless === false ? " (not lossless)" : " (lossless)"),
     "temperature " + settings.sampling.temperature,
     header.device + ", " + header.dtype,
