@@ -55,8 +55,8 @@ pub enum Action {
     Compare(CompareArgs),
     /// Account for the speed: what passes cost here, what drafts are worth, which k is best
     ///
-    /// Answers are greedy, by the rule exact, and at most 128 tokens long; -k counts only as the depth of
-    /// --tree, --verify and --p-min have no effect.
+    /// Answers are greedy, by the rule exact, and at most 128 tokens long, whatever --max-tokens says; -k counts only
+    /// as the depth of --tree, --verify and --p-min have no effect.
     Explain(ExplainArgs),
     /// Prove that speculation changes nothing: texts or laws compared, differences explained
     ///
@@ -155,7 +155,7 @@ pub struct ModelArgs {
 pub struct DecodeArgs {
     /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s, ending
     /// each draft where another token would not pay
-    #[arg(short, long = "draft-len", value_name = "auto|K", default_value = "2", value_parser = parse_draft_len, allow_negative_numbers = true)]
+    #[arg(short, long = "draft-len", value_name = "auto|K", default_value_t = DraftLenArg::DEFAULT, value_parser = parse_draft_len, allow_negative_numbers = true)]
     pub k: DraftLenArg,
     /// How drafts are judged; exact, rejection and block are lossless, the others change the text
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules())]

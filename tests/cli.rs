@@ -535,6 +535,17 @@ fn options_that_make_no_sense_are_told() {
         files.run().args(options).assert().success().stderr(predicate::str::contains(what));
     };
     told(&["--drafter", "early-exit", "--exit-layers", "99"], "--exit-layers 99 is no early exit");
+    told(&["--drafter", "ngram", "--tree", "4"], "--tree has no effect: the drafter ngram drafts chains");
+    let target = files.tiny.target.to_string_lossy().into_owned();
+    told(&["--draft-model", &target], "--draft-model is loaded and drafts nothing: the drafter is mtp");
+    let explain = |options: &[&str], what: &'static str| {
+        let mut command = files.command("explain");
+        command.args(["--turns", "3", "--costs-only"]).args(options);
+        command.assert().success().stderr(predicate::str::contains(what));
+    };
+    explain(&["--verify", "rejection"], "--verify does nothing here");
+    explain(&["-k", "5"], "-k does nothing here");
+    explain(&["--max-tokens", "999"], "answers are at most 128 tokens long here, not 999");
     told(&["--verify", "threshold", "--threshold", "0"], "not lossless: ");
 }
 

@@ -79,6 +79,11 @@ pub enum DraftLenArg {
     Fixed(u8),
 }
 
+impl DraftLenArg {
+    /// What holds when nothing is asked for.
+    pub const DEFAULT: Self = Self::Fixed(2);
+}
+
 impl fmt::Display for DraftLenArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -41,6 +41,17 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
     Ok(settings)
 }
 
+/// Longest answer to a prompt of a suite.
+pub(crate) const ANSWER_TOKENS: u32 = 128;
+
+/// Says that answers to a suite are short, where longer ones were asked for.
+pub(crate) fn tell_short_answers(decode: &DecodeArgs) {
+    let asked = decode.max_tokens;
+    if asked > ANSWER_TOKENS && asked != Settings::default().max_tokens {
+        super::say(&format!("answers are at most {ANSWER_TOKENS} tokens long here, not {asked}"));
+    }
+}
+
 fn drafting(lab: &LabArgs) -> Result<Drafting> {
     let (shortest, usual) = (lab.ngram_min, Drafting::default().ngram_max);
     let longest = lab.ngram_max.unwrap_or(usual.max(shortest));

@@ -26,7 +26,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-pub(crate) use asked::{conversation, nobody_to_ask, prompt, settings};
+pub(crate) use asked::{ANSWER_TOKENS, conversation, nobody_to_ask, prompt, settings, tell_short_answers};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs, TraceArgs, TraceTextArg};
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::Jsonl;
@@ -36,9 +36,7 @@ use draftscope::stream::{Consumer, Source};
 use draftscope::trace::{Digested, RecordOptions, Recorder, TextPolicy};
 use recipe::mtp_recipe;
 pub(crate) use recipe::{recipe, remembered_sha256, store};
-pub(crate) use telling::{
-    complete, departures, print, say, tell_early_exit, tell_new_notices, tell_notices, tell_rival,
-};
+pub(crate) use telling::{complete, departures, print, say, tell_idle, tell_new_notices, tell_notices, tell_rival};
 
 /// Finds the model and starts the engine.
 pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {

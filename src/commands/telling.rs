@@ -36,20 +36,39 @@ pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
             say(notice);
         }
     }
-    tell_early_exit(driver);
+    tell_idle(driver);
+    tell_idle_draft_model(driver);
 }
 
-/// Drafting with every layer of the target is no early exit.
-pub(crate) fn tell_early_exit(driver: &Driver) {
+/// Says what was asked for and has no effect with this drafter.
+pub(crate) fn tell_idle(driver: &Driver) {
     let settings = driver.session().settings();
-    let (asked, drafts) = (u32::from(settings.drafting.exit_layers), settings.drafter.chain());
-    let Some(header) = driver.session().header().filter(|_| drafts.contains(&DrafterKind::EarlyExit)) else {
+    let Some(header) = driver.session().header() else {
         return;
     };
-    if asked >= header.model.layers {
+    let (asked, drafts) = (u32::from(settings.drafting.exit_layers), settings.drafter.chain());
+    // drafting with every layer of the target is no early exit
+    if drafts.contains(&DrafterKind::EarlyExit) && asked >= header.model.layers {
         say(&format!(
             "--exit-layers {asked} is no early exit: the target has {} layers, and a draft cost as much as a pass",
             header.model.layers
+        ));
+    }
+    let has_tree = settings.drafting.tree.is_some_and(|nodes| nodes > 0);
+    if has_tree && !drafts.is_empty() && !drafts.contains(&DrafterKind::Mtp) {
+        say(&format!("--tree has no effect: the drafter {} drafts chains, only mtp drafts trees", settings.drafter));
+    }
+}
+
+/// Says that a second model was loaded and nobody drafts with it.
+fn tell_idle_draft_model(driver: &Driver) {
+    let (settings, kind) = (driver.session().settings(), DrafterKind::DraftModel);
+    let is_loaded = driver.session().header().is_some_and(|h| h.drafters.iter().any(|info| info.kind == kind));
+    let rival = settings.rival.map_or(DrafterKind::None, |rival| rival.drafter);
+    if is_loaded && ![settings.drafter, rival].iter().any(|drafter| drafter.chain().contains(&kind)) {
+        say(&format!(
+            "--draft-model is loaded and drafts nothing: the drafter is {}; --drafter draft-model has it draft",
+            settings.drafter
         ));
     }
 }

@@ -16,17 +16,16 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{Baseline, Command, DraftLenMode, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
 
+use super::ANSWER_TOKENS;
 use super::stop::Stop;
 use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
-
-/// Longest answer to a prompt.
-const ANSWER_TOKENS: u32 = 128;
 
 /// Category under which all prompts stand together.
 const ALL: &str = "all";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
+    super::tell_short_answers(&args.decode);
     if args.screen {
         return screen::run(args, &suite);
     }
@@ -140,7 +139,7 @@ fn measure(
     stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), warm_up)?;
-    super::tell_early_exit(&driver);
+    super::tell_idle(&driver);
     for repeat in 0..args.repeat {
         for case in &plan.cases {
             let (rule, k) = (case.rule.to_string(), case.asked_draft_len());

@@ -14,7 +14,7 @@ use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
 use draftscope::stream::{Consumer, FanOut};
 use draftscope::tui::{Rehearsal, TuiOptions};
 
-use super::ANSWER_TOKENS;
+use super::super::ANSWER_TOKENS;
 use super::report::Quantiles;
 
 /// Least share of the speed without a screen that is left with it.

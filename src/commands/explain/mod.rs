@@ -4,6 +4,7 @@
 //! drafter would propose at every position, from which every k, p-min and the automatic choice are
 //! simulated; and the prediction is held against a real race at the best k.
 
+mod idle;
 mod race;
 mod suite;
 mod text;
@@ -27,14 +28,12 @@ use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
 use draftscope::session::{LaneStats, Turn};
 use serde::Serialize;
 
+use super::ANSWER_TOKENS;
 pub(crate) use suite::{Suite, parse_suite, suite};
 use tree::{Tree, per_draft};
 
 /// Depth of the probe run's chains, and the longest k that is simulated.
 const LONGEST: u8 = 8;
-
-/// Longest answer to a prompt of the suite.
-const ANSWER_TOKENS: u32 = 128;
 
 /// Confidence stops that are simulated at the best k.
 const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
@@ -144,6 +143,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let suite = suite(args.suite.as_deref())?;
     let recipe = super::recipe(&args.model)?;
     let settings = settings(args)?;
+    super::tell_short_answers(&args.decode);
+    idle::ignored(args).iter().for_each(|told| super::say(told));
     if let Some(choices) = &args.race {
         return race::run(args, choices, recipe, settings, &suite);
     }
