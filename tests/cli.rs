@@ -482,6 +482,21 @@ fn a_bench_measures_every_case_and_compares_with_its_baseline() {
     let told = String::from_utf8(again.get_output().stdout.clone()).unwrap();
     assert!(told.contains("against the baseline") && told.contains("4 cases of the baseline were not run"), "{told}");
     bench(&["--json", &json]).assert().failure().stderr(predicate::str::contains("--force"));
+    bench(&["--json", "/no/such/b.json"])
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(predicate::str::contains("/no/such/b.json"));
+    bench(&["--drafters", "ngram,draft-model"])
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(predicate::str::contains("cannot draft here"));
+    bench(&["--screen"]).assert().code(2).stderr(predicate::str::contains("cannot be used with"));
+    let twice = bench(&["--drafters", "mtp,mtp", "--categories", "a", "--force", "--json", &json]).assert().success();
+    assert!(!String::from_utf8_lossy(&twice.get_output().stdout).is_empty());
+    let report: Json = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(report["rows"].as_array().unwrap().iter().all(|row| row["answers"] == 2), "each case once: {report}");
     bench(&["--categories", "z"]).assert().failure().stderr(predicate::str::contains("it has: a, b"));
 }
 

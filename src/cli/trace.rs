@@ -153,7 +153,7 @@ pub struct BenchArgs {
     pub repeat: u32,
     /// Measure instead what the screen costs: tokens/s with it against without, interleaved; the exit status
     /// is 1 below 97 %
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv", "baseline", "ks", "rules", "drafters"])]
     pub screen: bool,
     /// Write every figure to this file as JSON, to compare with later
     #[arg(long, value_name = "FILE")]

@@ -215,6 +215,23 @@ pub fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<(), ExportEr
     place::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| told(stop, path))
 }
 
+/// Whether [`write_file`] could write there now, for whoever measures long before there is something to write.
+///
+/// # Errors
+/// [`ExportError`] when it exists (unless replaced by `force`) or nothing can be written there.
+pub fn try_file(path: &Path, force: bool) -> Result<(), ExportError> {
+    let failed = |source| ExportError::Write { path: path.to_owned(), source };
+    match path.metadata() {
+        Ok(_) if !force => return Err(ExportError::Exists(path.to_owned())),
+        Ok(there) if there.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        Ok(there) if !there.is_file() => return Ok(()), // a device or a pipe takes what comes
+        _ => {}
+    }
+    let whole = std::path::absolute(path).map_err(failed)?;
+    let folder = whole.parent().unwrap_or(Path::new("/"));
+    tempfile::tempfile_in(folder).map(drop).map_err(failed)
+}
+
 fn told(stop: Stop, to: &Path) -> ExportError {
     match stop {
         Stop::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{BenchArgs, DecodeArgs, ModelArgs};
-use draftscope::export::write_file;
+use draftscope::export::{try_file, write_file};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::protocol::{Baseline, Command, DraftLenMode, Header, Prompt, Settings};
+use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
 
 use super::ANSWER_TOKENS;
@@ -30,18 +30,25 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         return screen::run(args, &suite);
     }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
-    for path in [&args.json, &args.csv].into_iter().flatten() {
-        if !args.force && path.exists() {
-            bail!("{} exists already; choose another name or add --force to replace it", path.display());
-        }
-    }
+    [&args.json, &args.csv].into_iter().flatten().try_for_each(|path| try_file(path, args.force))?;
     // what is wrong with the last drafter is told before the first is measured
     let plans: Vec<Plan> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
     let mut samples = BTreeMap::new();
     let (mut header, stop) = (None, Stop::listen()?);
+    let rows = |samples: BTreeMap<Case, Vec<Sample>>| -> Vec<Row> {
+        samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect()
+    };
     for plan in &plans {
-        header = measure((args, &stop), plan, &suite, &mut samples)?.or(header);
+        match measure((args, &stop), plan, &suite, &mut samples) {
+            Ok(measured) => header = measured.or(header),
+            Err(error) if samples.is_empty() => return Err(error),
+            Err(error) => {
+                // what took so long is not lost; files, which others would take for whole, are not written
+                io::stdout().lock().write_all(table(&rows(samples)).as_bytes())?;
+                return Err(error);
+            }
+        }
     }
     let report = Report {
         suite_sha256: digest(&suite),
@@ -50,7 +57,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         max_tokens: args.decode.max_tokens.min(ANSWER_TOKENS),
         temperature: args.decode.temperature,
         header,
-        rows: samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect(),
+        rows: rows(samples),
     };
     let mut text = table(&report.rows);
     if let Some(baseline) = &baseline {
@@ -68,8 +75,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(if is_worse || differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn or<T: Clone>(list: &[T], one: &T) -> Vec<T> {
-    if list.is_empty() { vec![one.clone()] } else { list.to_vec() }
+/// What is on the list, each once, or the usual one.
+fn or<T: Clone + PartialEq>(list: &[T], one: &T) -> Vec<T> {
+    let mut each: Vec<T> = Vec::new();
+    for item in if list.is_empty() { std::slice::from_ref(one) } else { list } {
+        if !each.contains(item) {
+            each.push(item.clone());
+        }
+    }
+    each
 }
 
 fn suite(args: &BenchArgs) -> Result<Vec<(String, String)>> {
@@ -116,6 +130,9 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
     let model = ModelArgs { drafter, ..args.model.clone() };
     super::nobody_to_ask(&model)?;
     let base = super::settings(&model, &args.decode, Baseline::Race)?;
+    if base.drafter.chain().contains(&DrafterKind::DraftModel) && model.draft_model.is_none() {
+        bail!(no_drafter(base.drafter));
+    }
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
     let (rules, ks) = (or(&args.rules, &args.decode.verify), or(&args.ks, &args.decode.k));
     let mut cases = Vec::new();
@@ -140,6 +157,7 @@ fn measure(
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), warm_up)?;
     super::tell_idle(&driver);
+    is_there(plan.settings.drafter, driver.session().header())?;
     for repeat in 0..args.repeat {
         for case in &plan.cases {
             let (rule, k) = (case.rule.to_string(), case.asked_draft_len());
@@ -164,6 +182,20 @@ fn measure(
     let header = driver.session().header().cloned();
     super::complete(driver.finish())?;
     Ok(header)
+}
+
+/// A drafter whose model is not there drafts nothing, and its figures would be those of plain decoding.
+fn is_there(drafter: DrafterKind, header: Option<&Header>) -> Result<()> {
+    let loaded =
+        |kind: &DrafterKind| header.is_some_and(|header| header.drafters.iter().any(|info| info.kind == *kind));
+    match drafter.chain().iter().all(loaded) {
+        true => Ok(()),
+        false => bail!(no_drafter(drafter)),
+    }
+}
+
+fn no_drafter(drafter: DrafterKind) -> String {
+    format!("the drafter {drafter} cannot draft here: its model is not loaded; choose another, or name its model")
 }
 
 fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &Stop), prompt: &str) -> Result<()> {
