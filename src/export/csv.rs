@@ -9,7 +9,10 @@ use crate::session::{Round, Session, Turn};
 use super::place::Out;
 use super::{Stop, escaped};
 
-const COLUMNS: [&str; 21] = [
+/// `position` is the index of the draft in its round; of a tree, `row` judges it, `parent` is the draft that it continues
+/// (empty for the anchor) and `depth` counts the drafts between it and the anchor. `limit` is what `u` had to stay below where that
+/// is not p ÷ q. Times are microseconds, probabilities 0 to 1.
+const COLUMNS: [&str; 25] = [
     "turn",
     "round",
     "position",
@@ -31,6 +34,10 @@ const COLUMNS: [&str; 21] = [
     "verify_us",
     "clock_us",
     "lane",
+    "limit",
+    "row",
+    "parent",
+    "depth",
 ];
 
 pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
@@ -84,6 +91,10 @@ fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COL
         round.verify_us.to_string(),
         round.clock_us.to_string(),
         lane.name().to_owned(),
+        number(judgement.and_then(|j| j.limit)),
+        round.row_of(index).to_string(),
+        round.parent(index).map_or(String::new(), |parent| parent.to_string()),
+        round.depth(index).to_string(),
     ]
 }
 

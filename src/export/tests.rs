@@ -303,6 +303,11 @@ fn the_table_has_a_row_per_draft_and_no_formula() {
     }
     assert_eq!((&rows[0][11], &rows[1][11], &rows[0][12 + 4]), ("rejected", "not_reached", "recovered"));
     assert_eq!(&rows[0][13], "\" sky\"");
+    let place_of = |row: usize| [21, 22, 23, 24].map(|column| rows[row][column].to_owned());
+    assert_eq!(
+        (place_of(0), place_of(1)),
+        (["", "0", "", "0"].map(str::to_owned), ["", "1", "0", "1"].map(str::to_owned))
+    );
 }
 
 #[test]

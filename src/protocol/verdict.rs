@@ -39,8 +39,9 @@ pub struct Judgement {
     /// The uniform draw `p / q` was compared with; none when nothing was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub u: Option<f32>,
-    /// What `u` had to stay below, where that is not p/q: the share of drafts like these that `block`
-    /// accepts up to here.
+    /// What `u` had to stay below, where that is not p/q: under `block` the share of drafts like these that it
+    /// accepts up to here (a draft at or above it is accepted with a longer prefix that passed), and in a tree under
+    /// `rejection` the ratio of what drafts tried before at the same row left of p and q. 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f32>,
     /// What became of it.

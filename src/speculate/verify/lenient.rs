@@ -3,7 +3,7 @@
 //! All of them accept at least what [`Exact`](super::Exact) accepts with the same draws; each other
 //! draft they accept is a departure. After a rejection the target's own pick is committed.
 
-use super::walk::{Branch, Choice, Rule, Taken};
+use super::walk::{Branch, Choice, Rule, Taken, Tried};
 use super::{Draft, RoundCtx};
 use crate::protocol::Leniency;
 use crate::speculate::distribution::Distribution;
@@ -25,7 +25,7 @@ impl<L: Lenient> Rule for L {
             Some(_) => Taken::Draft { instead: equal.is_none().then_some(own) },
             None => Taken::Own { token: own, u },
         };
-        Choice { tried: vec![u; at.map_or(branch.drafts.len(), |at| at + 1)], taken }
+        Choice { tried: vec![Tried { u, limit: None }; at.map_or(branch.drafts.len(), |at| at + 1)], taken }
     }
 }
 

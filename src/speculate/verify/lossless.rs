@@ -1,6 +1,6 @@
 //! The rules under which committed tokens follow `p`, one row at a time: chains and trees alike.
 
-use super::walk::{Branch, Choice, Rule, Taken};
+use super::walk::{Branch, Choice, Rule, Taken, Tried};
 use super::{Draft, RoundCtx};
 use crate::speculate::distribution::Distribution;
 use crate::speculate::draws::Purpose;
@@ -14,7 +14,7 @@ impl Rule for Exact {
     fn choose(&self, ctx: &RoundCtx<'_>, branch: &Branch<'_>) -> Choice {
         let (token, u) = ctx.pick(branch.p, branch.depth);
         let equal = branch.drafts.iter().position(|(_, draft)| draft.token == token);
-        let tried = vec![u; equal.map_or(branch.drafts.len(), |at| at + 1)];
+        let tried = vec![Tried { u, limit: None }; equal.map_or(branch.drafts.len(), |at| at + 1)];
         let taken = if equal.is_some() { Taken::Draft { instead: None } } else { Taken::Own { token, u } };
         Choice { tried, taken }
     }
@@ -42,7 +42,9 @@ impl Rule for Rejection {
         for (index, draft) in &branch.drafts {
             let law = law(draft, &drawn);
             let u = ctx.draw(Purpose::Accept, *index);
-            tried.push(Some(u));
+            // of the first, p and q say it
+            let limit = (!drawn.is_empty()).then(|| over(left.prob(draft.token), law.prob(draft.token)));
+            tried.push(Tried { u: Some(u), limit });
             if u * law.prob(draft.token) < left.prob(draft.token) {
                 return Choice { tried, taken: Taken::Draft { instead: None } };
             }
@@ -52,6 +54,11 @@ impl Rule for Rejection {
         let u = ctx.draws.uniform(Purpose::Next, ctx.position + branch.depth);
         Choice { tried, taken: Taken::Own { token: left.pick(u), u: Some(u) } }
     }
+}
+
+/// min(1, p/q) of what is left of both; without any q whatever p has left is enough.
+fn over(p: f32, q: f32) -> f32 {
+    if q > 0.0 { (p / q).min(1.0) } else { f32::from(u8::from(p > 0.0)) }
 }
 
 /// What a draft was drawn from, given the ones drawn before it at the same row.

@@ -87,6 +87,29 @@ fn greedy_walks_a_tree_along_the_targets_own_choices() {
 }
 
 #[test]
+fn drafts_beside_one_another_tell_the_ratio_they_were_judged_by() {
+    let draws = SeededDraws::new(3);
+    let (p, q) = (Distribution::from_weights(&[0.1, 0.5, 0.4]), Distribution::from_weights(&[0.5, 0.3, 0.2]));
+    let drafts = [0, 1].map(|token| Draft::drawn(TokenId(token), q.clone()).at_row(0));
+    let rows = vec![p; 3];
+    let mut judged = 0;
+    for position in 0..200 {
+        let verdict = Rejection.verify(&ctx(&draws, position, false), &drafts, &rows);
+        let [first, second] = [0, 1].map(|index| verdict.judgements[index]);
+        assert_eq!(first.limit, None, "p and q say it");
+        let Some(limit) = second.limit else {
+            assert_eq!(second.outcome, Outcome::NotReached);
+            continue;
+        };
+        // max(0, p − q) leaves 0.5 and 0.5 of the second and third; without the first, q is 0.6 and 0.4
+        assert!((limit - 0.5 / 0.6).abs() < 1e-5, "{limit}");
+        assert_eq!(second.outcome == Outcome::Accepted, second.u.unwrap() < limit);
+        judged += 1;
+    }
+    assert!(judged > 20, "{judged}");
+}
+
+#[test]
 fn exact_commits_what_plain_decoding_draws() {
     let p = Distribution::from_weights(&[0.4, 0.3, 0.2, 0.1]);
     for seed in 0..200 {

@@ -16,9 +16,18 @@ pub(super) struct Branch<'a> {
 
 /// What a rule says of a branch.
 pub(super) struct Choice {
-    /// Draws of the drafts that were tried, in order.
-    pub(super) tried: Vec<Option<f32>>,
+    /// The drafts that were tried, in order.
+    pub(super) tried: Vec<Tried>,
     pub(super) taken: Taken,
+}
+
+/// How a draft was tried.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tried {
+    /// What was drawn.
+    pub(super) u: Option<f32>,
+    /// What the draw had to stay below, where that is not p ÷ q.
+    pub(super) limit: Option<f32>,
 }
 
 /// How a branch goes on.
@@ -64,8 +73,8 @@ impl<R: Rule> Verifier for R {
 fn step(rule: &impl Rule, ctx: &RoundCtx<'_>, branch: &Branch<'_>, verdict: &mut Verification) -> Option<usize> {
     let Choice { tried, taken } = rule.choose(ctx, branch);
     let mut last = None;
-    for ((index, _), u) in branch.drafts.iter().zip(tried) {
-        verdict.judgements[*index].u = u;
+    for ((index, _), Tried { u, limit }) in branch.drafts.iter().zip(tried) {
+        (verdict.judgements[*index].u, verdict.judgements[*index].limit) = (u, limit);
         verdict.judgements[*index].outcome = Outcome::Rejected;
         last = Some(*index);
     }
