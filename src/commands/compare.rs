@@ -86,7 +86,7 @@ fn report(summary: &CompareSummary) -> String {
         let by_position = s.run.offered_per_pos.iter().zip(&s.run.accepted_per_pos);
         let shares: Vec<String> =
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
-        line(format!("by position  {}", shares.join("  ")));
+        line(format!("by position  {} (accepted ÷ drafted there)", shares.join("  ")));
     }
     super::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
     match &summary.first_divergence {

@@ -5,7 +5,7 @@
 //! `E(k) = 1 + Σ_{i ≤ k} Π_{j ≤ i} a_j` tokens and takes `T(k + 1) + k · d + o`; plain decoding takes
 //! `T(1) + o` a token. How the numbers were measured is the caller's business.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::protocol::{Costs, Lane};
 
@@ -59,7 +59,9 @@ pub struct Limit {
 pub struct Account {
     /// What passes cost.
     pub costs: Costs,
-    /// `a_j`: the share of drafts accepted at position j when all before it were.
+    /// `a_j`: the share of drafts accepted at position j when all before it were; 0 also where nothing was tested, which is
+    /// written as none.
+    #[serde(serialize_with = "write_tested")]
     pub acceptance: Vec<f64>,
     /// Every k that was both timed and tried, 1 and up.
     pub worths: Vec<Worth>,
@@ -84,6 +86,16 @@ pub fn accepted(stats: &LaneStats) -> Vec<f64> {
 pub fn acceptance(reach: &[f64]) -> Vec<f64> {
     let before = std::iter::once(1.0).chain(reach.iter().copied());
     reach.iter().zip(before).map(|(now, before)| if before > 0.0 { (now / before).min(1.0) } else { 0.0 }).collect()
+}
+
+/// `a_j` as they are told: none behind a position at which nothing was accepted, where nothing was tested.
+pub fn tested(acceptance: &[f64]) -> impl Iterator<Item = Option<f64>> {
+    let last = acceptance.iter().position(|a| *a <= 0.0).unwrap_or(acceptance.len());
+    acceptance.iter().enumerate().map(move |(i, a)| (i <= last).then_some(*a))
+}
+
+fn write_tested<S: Serializer>(acceptance: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(tested(acceptance))
 }
 
 impl Account {
@@ -264,6 +276,16 @@ mod tests {
 
     fn costs() -> Costs {
         Costs { verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0], draft_us: 240.0, settle_us: 0.0, overhead_us: 60.0 }
+    }
+
+    #[test]
+    fn what_was_not_tested_is_not_told_as_zero() {
+        let told = |reach: &[f64]| tested(&acceptance(reach)).collect::<Vec<_>>();
+        assert_eq!(told(&[0.5, 0.0, 0.0, 0.0]), [Some(0.5), Some(0.0), None, None]);
+        assert_eq!(told(&[0.5, 0.25]), [Some(0.5), Some(0.5)]);
+        let account = Account::new(costs(), acceptance(&[0.5, 0.0, 0.0]));
+        let written = serde_json::to_string(&account).unwrap();
+        assert!(written.contains(r#""acceptance":[0.5,0.0,null]"#), "{written}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use draftscope::engine::measure::CostCurve;
+use draftscope::session::account::tested;
 
 use super::{Measured, Report};
 
@@ -81,7 +82,8 @@ pub(super) fn report(report: &Report) -> String {
 }
 
 fn acceptance(report: &Report, out: &mut Lines) {
-    let shares = report.account.acceptance.iter().map(|a| format!("{:.0} %", a * 100.0));
+    let shares = tested(&report.account.acceptance)
+        .map(|share| share.map_or("–".to_owned(), |a| format!("{:.0} %", a * 100.0)));
     out.add("");
     out.add(format!("accepted at position 1, 2, … when all before were:  {}", shares.collect::<Vec<_>>().join("  ")));
 }

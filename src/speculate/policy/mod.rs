@@ -300,6 +300,16 @@ impl Policy {
             );
         }
         let speed = |k: usize| expected.get(k).copied().unwrap_or_default();
+        if to > 0 && !self.is_open(from) {
+            return format!(
+                "k {from} → {to}: the drafter's probabilities end each draft where another token would not pay, so that k is only the most \
+                 that a round may draft; {} promises {:.0} tokens/s, {} {:.0}",
+                meant(to),
+                speed(to),
+                meant(0),
+                speed(0),
+            );
+        }
         let why = if to == 0 && speed(0) < speed(from) {
             format!("plain decoding is taken unless drafts promise {:.0} % more", (EDGE - 1.0) * 100.0)
         } else if self.confidence.is_told() {
@@ -307,7 +317,7 @@ impl Policy {
         } else {
             let acceptance = self.acceptance.by_position(0.0, self.confidence.is_told());
             let shown = acceptance.iter().take(from.max(to).clamp(1, 4)).map(|a| format!("{:.0} %", a * 100.0));
-            format!("with acceptance by position {}", shown.collect::<Vec<_>>().join(", "))
+            format!("at position 1, 2, … {} are accepted when all before were", shown.collect::<Vec<_>>().join(", "))
         };
         format!(
             "k {from} → {to}: {} promises {:.0} tokens/s, {} {:.0}; {why}",
@@ -523,6 +533,12 @@ mod tests {
             assert!(share > 1.02, "{certain}: {share:.3} of the best fixed k");
             assert!(changes.len() < 80, "{certain}: {} changes", changes.len());
             assert!(changes.iter().any(|c| c.reason.contains("k ≤ 8 promises")), "{certain}: {}", changes[0].reason);
+            let chosen = changes.iter().filter(|c| !c.exploring);
+            let odd: Vec<_> = chosen.filter(|c| c.reason.matches("k ≤").count() > 1).collect();
+            assert!(
+                odd.is_empty(),
+                "of the k above 0 only the longest can be chosen, so none is held against it: {odd:?}"
+            );
         }
     }
 
