@@ -579,6 +579,12 @@ fn an_export_goes_to_standard_output_and_spares_folders() {
         .stdout(predicate::str::starts_with("turn,").and(predicate::str::contains(".csv").not()))
         .stderr(predicate::str::contains("--size does nothing here"));
     refuses(&mut export(&["--to", "specspecs", "-o", "-"]), "makes a folder");
+    let mut diff = draftscope();
+    diff.args(["diff", "-"]).arg(&path).write_stdin(fs::read(&path).unwrap());
+    diff.assert().success().stdout(predicate::str::contains("turn 1: identical"));
+    refuses(draftscope().args(["diff", "-", "-"]), "standard input holds one recording");
+    refuses(files.run().args(["--trace", "-"]), "--trace takes a file");
+    refuses(files.command("bench").args(["--json", "-"]), "--json and --csv take files");
     let around = files.tiny.folder.path().to_string_lossy().into_owned();
     refuses(&mut export(&["--to", "gif-frames", "-o", &around, "--force"]), "holds the recording itself");
     assert!(path.exists() && files.tiny.target.exists());

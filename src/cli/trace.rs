@@ -30,7 +30,7 @@ pub struct PlayArgs {
 /// Options of `replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// The recording
+    /// The recording; - reads it from standard input
     pub file: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -56,7 +56,7 @@ pub struct DemoArgs {
 /// Options of `export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// The recording
+    /// The recording; - reads it from standard input
     pub file: PathBuf,
     /// What to make of it
     #[arg(long, value_enum)]
@@ -109,9 +109,9 @@ pub enum FormatArg {
 /// Options of `diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
-    /// One recording
+    /// One recording; - reads it from standard input
     pub a: PathBuf,
-    /// The other
+    /// The other; one of both can be -
     pub b: PathBuf,
     /// Write JSON
     #[arg(long, conflicts_with = "tui")]

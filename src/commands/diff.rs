@@ -25,6 +25,9 @@ pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
     if args.tui && !super::chat::can_draw() {
         bail!("--tui needs a terminal; without it the difference is written as text");
     }
+    if [&args.a, &args.b].iter().all(|path| path.as_os_str() == "-") {
+        bail!("standard input holds one recording; name a file for the other");
+    }
     let (a, b) = (fold(&args.a)?, fold(&args.b)?);
     let diff = Diff::of(&a, &b);
     if args.tui {

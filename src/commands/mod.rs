@@ -25,7 +25,7 @@ pub(crate) mod train;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 pub(crate) use asked::{ANSWER_TOKENS, conversation, nobody_to_ask, prompt, settings, tell_short_answers};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs, TraceArgs, TraceTextArg};
 use draftscope::engine::{self, EngineConfig};
@@ -70,6 +70,9 @@ pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
 /// The recorder, when a trace was asked for. Made before the model is loaded, so that a path that
 /// cannot be written is told at once.
 pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
+    if args.trace.as_deref() == Some(Path::new("-")) {
+        bail!("--trace takes a file, because standard output is taken; --output jsonl writes the same lines there");
+    }
     let options = RecordOptions { force: args.force, text: text_policy(args) };
     Ok(args.trace.as_deref().map(|path| Recorder::create(path, options)).transpose()?)
 }

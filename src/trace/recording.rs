@@ -177,12 +177,12 @@ fn ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<Ahead<T>,
 }
 
 impl Events {
-    /// Opens a file, zstd or plain, and begins to read it.
+    /// Opens a file, zstd or plain, or what a pipe brings (`-` is standard input), and begins to read it.
     ///
     /// # Errors
     /// When it cannot be read, is no trace or was written in a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        Self::of(Reader::open(path)?)
+        Self::of(Origin::at(path)?.reader()?)
     }
 
     fn of(reader: Reader) -> Result<Self, TraceError> {

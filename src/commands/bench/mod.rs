@@ -30,7 +30,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         return screen::run(args, &suite);
     }
     let baseline = args.baseline.as_deref().map(read).transpose()?;
-    [&args.json, &args.csv].into_iter().flatten().try_for_each(|path| try_file(path, args.force))?;
+    for path in [&args.json, &args.csv].into_iter().flatten() {
+        if path.as_os_str() == "-" {
+            bail!("--json and --csv take files, because the table goes to standard output");
+        }
+        try_file(path, args.force)?;
+    }
     // what is wrong with the last drafter is told before the first is measured
     let plans: Vec<Plan> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
