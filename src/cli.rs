@@ -175,7 +175,8 @@ pub struct DecodeArgs {
     /// Keep tokens of at least P times the best one's probability
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub min_p: f32,
-    /// Seed of all draws
+    /// Seed of all draws: by exact it fixes the text, by other rules the text with one k and drafter (with -k auto, which
+    /// follows measured times, not even that)
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Longest answer, in tokens

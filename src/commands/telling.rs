@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 
 use anyhow::Result;
 use draftscope::headless::{Driver, Outcome, Summary};
-use draftscope::protocol::{DrafterKind, Lane};
+use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule};
 use draftscope::session::text::printable;
 use draftscope::stream::Dropped;
 
@@ -19,6 +19,9 @@ pub(crate) fn tell_rival(driver: &Driver) {
     let speed = |lane| turn.answer(lane).stats().tokens_per_second();
     if let (Some(own), Some(other)) = (speed(Lane::Speculative), speed(Lane::Rival)) {
         eprintln!("draftscope: {own:.1} tokens/s, the rival {other:.1}: {:.2}× as fast as the rival", own / other);
+    }
+    if let Some(told) = departures(&Summary::of(turn, Lane::Rival)) {
+        say(&format!("the rival's rule is {told}"));
     }
     match turn.agreement_with(Lane::Rival) {
         Some(told) if told.divergence.is_none() => {
@@ -38,6 +41,7 @@ pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
     }
     tell_idle(driver);
     tell_idle_draft_model(driver);
+    tell_seed(driver.session().settings());
 }
 
 /// Says what was asked for and has no effect with this drafter.
@@ -57,6 +61,19 @@ pub(crate) fn tell_idle(driver: &Driver) {
     let has_tree = settings.drafting.tree.is_some_and(|nodes| nodes > 0);
     if has_tree && !drafts.is_empty() && !drafts.contains(&DrafterKind::Mtp) {
         say(&format!("--tree has no effect: the drafter {} drafts chains, only mtp drafts trees", settings.drafter));
+    }
+}
+
+/// Says that a seed does not fix the text where measured times decide what is drafted and a rule's draws follow the
+/// drafts.
+fn tell_seed(settings: &Settings) {
+    let is_auto = settings.draft_len_mode == DraftLenMode::Auto;
+    if is_auto && !settings.sampling.is_greedy() && settings.rule != VerifyRule::Exact {
+        say(&format!(
+            "-k auto drafts by measured times, and by {} another draft is another draw: one seed can give another text in \
+             each run; a fixed k, or --verify exact, gives one",
+            settings.rule
+        ));
     }
 }
 
