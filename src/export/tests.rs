@@ -347,6 +347,20 @@ fn a_rival_stands_where_plain_decoding_stands() {
 }
 
 #[test]
+fn a_report_tells_an_automatic_k_and_every_setting_that_was_changed() {
+    let mut script = first_turn();
+    let Some(EventKind::Started { header }) = script.events.first_mut().map(|event| &mut event.kind) else {
+        panic!("a run begins with its header");
+    };
+    header.settings.draft_len_mode = crate::protocol::DraftLenMode::Auto;
+    header.settings.drafting.p_min = 0.5;
+    let report = Place::of(&script.events).text(Format::Markdown);
+    assert!(report.contains("| k, rule | auto, exact |"), "{report}");
+    let row = report.lines().find(|line| line.starts_with("| other settings")).unwrap();
+    assert!(row.contains("p-min 0.5") && !row.contains("auto"), "{row}");
+}
+
+#[test]
 fn vllms_numbers_add_up() {
     let requests = Place::new().json(Format::VllmJson);
     for request in requests.as_array().unwrap() {
