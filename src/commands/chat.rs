@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{ChatArgs, LookArgs, ScreenArgs, ViewArg};
 use draftscope::config::UserFiles;
-use draftscope::headless::{Driver, Outcome, Text};
+use draftscope::headless::{Driver, Outcome, Summary, Text};
 use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
 use draftscope::stream::FanOut;
 use draftscope::tui::{self, Ended, Page, TuiOptions};
@@ -106,6 +106,8 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
             bail!(message);
         }
         super::tell_rival(&driver);
+        let own = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
+        own.as_ref().and_then(super::departures).iter().for_each(|told| super::say(told));
         let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());
         messages.push(Message { role: Speaker::Assistant, content: answer.unwrap_or_default() });
         io::stdout().flush()?;

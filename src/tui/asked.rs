@@ -25,15 +25,20 @@ impl Asked {
         }
     }
 
-    /// Takes what the engine says; `live` is the session with it.
-    pub(super) fn hear(&mut self, event: &Event, live: &Session) {
+    /// Takes what the engine says.
+    pub(super) fn hear(&mut self, event: &Event) {
         match event.kind {
             EventKind::Started { .. } => *self = Self::default(),
             EventKind::Paused | EventKind::Resumed => self.holds = None,
             _ => {}
         }
+        self.phase &= !Stop::Phase.is_at(event);
+    }
+
+    /// Looks at the session as it is with that: nobody ends a phase of an answer that is over.
+    pub(super) fn look(&mut self, live: &Session) {
         let is_over = live.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
-        self.phase &= !Stop::Phase.is_at(event) && !is_over;
+        self.phase &= !is_over;
     }
 
     /// Whether the engine holds, or will as soon as it listens.
@@ -57,9 +62,10 @@ mod tests {
         let (mut asked, mut session) = (Asked::default(), Session::new());
         let (mut ended, mut beside) = (0, 0);
         for event in first_turn().events {
-            session.apply(&event);
             asked.note(&Command::StepPhase);
-            asked.hear(&event, &session);
+            asked.hear(&event);
+            session.apply(&event);
+            asked.look(&session);
             let is_over = session.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
             match (event.lane, &event.kind) {
                 _ if is_over => assert!(!asked.awaits_phase(), "nobody is left to end one"),
@@ -88,7 +94,7 @@ mod tests {
         asked.note(&Command::StepRound);
         let paused = Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind: EventKind::Paused };
         session.apply(&paused);
-        asked.hear(&paused, &session);
+        asked.hear(&paused);
         assert!(asked.holds.is_none() && asked.is_held(&session));
     }
 }

@@ -288,8 +288,9 @@ impl Front {
             self.dropped.push(dropped);
         }
         let time = self.app.aside.as_mut().unwrap_or(&mut self.time);
-        time.apply(event.clone());
-        self.app.asked.hear(&event, time.live());
+        self.app.asked.hear(&event);
+        time.apply(event);
+        self.app.asked.look(time.live());
     }
 
     /// The source has closed its channel. A recording may end so; a live engine may not.

@@ -15,7 +15,7 @@ mod time;
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Baseline, Command};
+use crate::protocol::{Baseline, Command, Lane};
 use crate::session::{Session, Timeline};
 
 use super::action::Action;
@@ -229,7 +229,9 @@ fn stop_or_quit(app: &mut App, session: &Session) -> Vec<Command> {
     if app.is_busy(session) && can_stop && !app.stop_sent {
         app.stop_sent = true;
         app.plays = false;
-        app.toast = Some(format!("stopping after this round; {} again quits", app.key(Action::StopOrQuit)));
+        let in_round = session.turn().is_some_and(|turn| !turn.answer(Lane::Speculative).tokens.is_empty());
+        let when = if in_round { "stopping after this round" } else { "stopping" };
+        app.toast = Some(format!("{when}; {} again quits", app.key(Action::StopOrQuit)));
         return vec![Command::Stop];
     }
     quit(app)
