@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use candle_core::quantized::gguf_file::Value;
 use common::tiny::{self, Tiny};
-use draftscope::model::load::{Backend, Loaded, Recipe};
+use draftscope::model::load::Loaded;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError};
 use draftscope::protocol::{
     Costs, DrafterKind, Drafting, EventKind, Leniency, Sampling, Settings, TokenId, VerifyRule,
@@ -623,11 +623,9 @@ fn a_long_prompt_can_be_given_up_and_what_was_read_of_it_is_not_read_again() {
             .filter(|(key, _)| key.ends_with("context_length"))
             .for_each(|(_, n)| *n = long.clone());
     });
-    let recipe = Recipe { backend: Backend::Native, ..files.recipe() };
-    let load = || draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap();
     let settings = Settings { draft_len: 3, ..Settings::default() };
-    let drafter = || Box::new(MtpDrafter::new(load().mtp.unwrap().0));
-    let mut decoder = Decoder::new(load().target, drafter(), &settings);
+    let drafter = || Box::new(MtpDrafter::new(files.load().mtp.unwrap().0));
+    let mut decoder = Decoder::new(files.load().target, drafter(), &settings);
     let prompt = tokens(3, 1500);
     let mut asked = 0;
     let mut twice = || {
@@ -649,7 +647,7 @@ fn a_long_prompt_can_be_given_up_and_what_was_read_of_it_is_not_read_again() {
         });
         got.extend(round.unwrap());
     }
-    let (want, events) = decode(load().target, drafter(), &settings, &prompt, got.len());
+    let (want, events) = decode(files.load().target, drafter(), &settings, &prompt, got.len());
     assert_eq!(got, want);
     assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter has seen all of it once");
 }
