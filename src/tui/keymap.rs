@@ -202,14 +202,6 @@ pub struct Binding {
     pub desc: String,
 }
 
-impl Binding {
-    /// Its keys as one string.
-    #[must_use]
-    pub fn keys(&self) -> String {
-        self.on.iter().map(Chord::label).collect::<Vec<_>>().join(" ")
-    }
-}
-
 /// The whole table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keymap {
@@ -333,7 +325,23 @@ impl Keymap {
     #[must_use]
     pub fn label(&self, context: Context, action: Action) -> String {
         let key = self.binding(context, action).and_then(|binding| binding.on.first());
-        let label = key.map_or_else(|| format!("'{}'", action.name().replace('_', " ")), Chord::label);
+        key.map_or_else(|| format!("'{}'", action.name().replace('_', " ")), |chord| self.shown(chord))
+    }
+
+    /// The first key of a binding; nothing where it has none.
+    #[must_use]
+    pub fn first_key(&self, binding: &Binding) -> String {
+        binding.on.first().map_or(String::new(), |chord| self.shown(chord))
+    }
+
+    /// All keys of a binding as one string.
+    #[must_use]
+    pub fn keys(&self, binding: &Binding) -> String {
+        binding.on.iter().map(|chord| self.shown(chord)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn shown(&self, chord: &Chord) -> String {
+        let label = chord.label();
         if self.is_ascii { spelled(&label) } else { label }
     }
 

@@ -49,7 +49,7 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
         let Some(binding) = screen.app.keymap.binding(context, *action) else {
             continue;
         };
-        let key = format!(" {} ", binding.on.first().map_or(String::new(), |c| c.label()));
+        let key = format!(" {} ", screen.app.keymap.first_key(binding));
         let desc = format!("{} ", binding.desc);
         let wide = Span::raw(&key).width() + Span::raw(&desc).width();
         if used + wide > width {

@@ -75,7 +75,7 @@ fn lines(screen: Screen, width: u16) -> Vec<Line<'static>> {
     for context in Context::ALL {
         lines.push(headline(screen, context.title()));
         for binding in screen.app.keymap.of(*context) {
-            entry(screen, &binding.keys(), binding.run.describe(), width, &mut lines);
+            entry(screen, &screen.app.keymap.keys(binding), binding.run.describe(), width, &mut lines);
         }
         if *context == Context::Prompt {
             for (keys, meaning) in editor::KEYS {

@@ -51,7 +51,7 @@ fn completion(entry: &Entry, found: &[Action]) -> String {
 fn line(screen: Screen, action: Action, chosen: bool, width: u16) -> Line<'static> {
     let binding = screen.app.keymap.binding(Context::Browse, action);
     let binding = binding.or_else(|| screen.app.keymap.binding(Context::Prompt, action));
-    let keys = binding.map_or(String::new(), |binding| binding.keys());
+    let keys = binding.map_or(String::new(), |binding| screen.app.keymap.keys(binding));
     let room = usize::from(width).saturating_sub(2 + NAME + KEYS);
     let line = Line::from(vec![
         Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),

@@ -42,7 +42,7 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
     lines.push(Line::default());
     let quit = screen.app.keymap.binding(crate::tui::Context::Browse, Action::StopOrQuit);
-    let keys = quit.map_or(String::new(), |binding| binding.keys());
+    let keys = quit.map_or(String::new(), |binding| screen.app.keymap.keys(binding));
     lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));
     let height = lines.len().saturating_add(2).min(area.height.into()) as u16;
     let area = centre(area, width, height);

@@ -19,7 +19,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let context = if screen.app.is_typing() { Context::Prompt } else { Context::Browse };
     let label = |page: &Page| {
         let binding = screen.app.keymap.binding(context, page.action());
-        binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
+        binding.map_or(String::new(), |binding| screen.app.keymap.first_key(binding))
     };
     let keys: Vec<String> = Page::ALL.iter().map(label).collect();
     let shared = shared(&keys, area.width.into());

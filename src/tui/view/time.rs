@@ -28,7 +28,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     let at = format!(" {state}: round {round} of {rounds}, token {tokens} ");
     let key = |action| {
         let binding = screen.app.keymap.binding(Context::Browse, action);
-        binding.and_then(|b| b.on.first()).map_or(String::new(), |chord| chord.label())
+        binding.map_or(String::new(), |binding| screen.app.keymap.first_key(binding))
     };
     let end = format!(" {} · {} now ", duration(time.at_us()), key(Action::Follow));
     let used = Span::raw(&at).width() + Span::raw(&end).width();
