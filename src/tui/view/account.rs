@@ -13,6 +13,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
 use super::Screen;
+use super::lesson::capital;
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;
@@ -54,15 +55,12 @@ fn words(turn: &Turn, settings: &Settings) -> Option<(String, String)> {
         return Some((ended(turn, &account, settings)?, String::new()));
     }
     let count = answer.stats().rounds();
-    let mut text = match count {
+    let text = match count {
         ENOUGH.. => account.sentence.clone(),
         1 => format!("after 1 round: {}", account.sentence),
         _ => format!("after {count} rounds: {}", account.sentence),
     };
-    if let Some(first) = text.get(..1).map(str::to_uppercase) {
-        text.replace_range(..1, &first);
-    }
-    Some((format!("{text}."), account.worth(settings.draft_len.into()).map_or(String::new(), even)))
+    Some((format!("{}.", capital(&text)), account.worth(settings.draft_len.into()).map_or(String::new(), even)))
 }
 
 /// The account weighs chains; of trees only what was measured is said.
