@@ -61,6 +61,7 @@ fn checked(recipe: &Recipe, file: &Path, (codec, ctx_len): (&TextCodec, usize)) 
         weight_bytes: spec.info.weight_bytes,
         kv_bytes_per_token: spec.info.kv_bytes_per_token,
         draft_vocab: spec.info.vocab,
+        context_vocab: 0,
     };
     Ok((model, info))
 }

@@ -342,6 +342,7 @@ fn load_native_mtp(
         weight_bytes: modules.iter().map(|module| module.weight_bytes() as u64).sum(),
         kv_bytes_per_token: modules.iter().map(NativeMtp::kv_bytes_per_token).sum(),
         draft_vocab: config.draft_vocab_size as u32,
+        context_vocab: config.context_vocab_size as u64,
     };
     Ok((modules.into_iter().map(|module| Box::new(module) as _).collect(), info))
 }
@@ -382,6 +383,7 @@ fn load_candle_mtp(recipe: &MtpRecipe, target: &Arc<LlamaWeights>, ctx_len: usiz
         weight_bytes: modules.iter().map(CandleMtp::bytes).sum(),
         kv_bytes_per_token: modules.iter().map(CandleMtp::kv_bytes_per_slot).sum(),
         draft_vocab: config.draft_vocab_size as u32,
+        context_vocab: config.context_vocab_size as u64,
     };
     Ok((modules.into_iter().map(|module| Box::new(module) as _).collect(), info))
 }

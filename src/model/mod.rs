@@ -32,6 +32,7 @@ mod mimo;
 pub mod mtp;
 pub mod mtp_file;
 pub mod native;
+pub mod proposed;
 pub mod qwen35;
 pub mod rope;
 mod row_by_row;
@@ -323,7 +324,8 @@ pub trait MtpModule {
     /// [`ModelError::Rewind`] when there are fewer slots than `len`.
     fn truncate(&mut self, len: usize) -> Result<(), ModelError>;
 
-    /// Token of each logit, ascending.
+    /// Token of each logit that the last pass gave: the draft vocabulary, ascending, and behind it the tokens of the text
+    /// that [joined](proposed::Proposed) it.
     fn draft_vocab(&self) -> &[TokenId];
 
     /// The same module, weights shared, with a copy of the cache.

@@ -12,6 +12,7 @@ use super::block::{Linear, Place, RmsNorm, Rope};
 use super::cache::KvCache;
 use super::fuse::Fuse;
 use super::llama::{to_tensor, without_first};
+use super::proposed::Proposed;
 use super::stack::ids;
 use super::{Forward, ModelError, MtpModule, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
@@ -55,6 +56,14 @@ pub trait Embedding: Send + Sync {
     /// # Errors
     /// [`ModelError::Vocabulary`] for a token that is none.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError>;
+
+    /// Rows of the target's head `[m, d]`; none from where a module brings its own.
+    ///
+    /// # Errors
+    /// As [`Embedding::embed`].
+    fn head_of(&self, _tokens: &[TokenId]) -> Result<Option<Tensor>, ModelError> {
+        Ok(None)
+    }
 }
 
 /// An embedding that a module or head brings along.
@@ -126,6 +135,8 @@ pub struct MtpShared {
     pub head: Linear,
     /// Token of each row of the head, ascending.
     pub vocab: Vec<TokenId>,
+    /// Tokens of the text that may join it, at most.
+    pub context_vocab: usize,
 }
 
 /// Shape of a module's cache.
@@ -152,6 +163,9 @@ pub struct CandleMtp {
     rope: Rope, // one position more than slots
     cache: KvCache,
     held: Option<usize>,
+    proposed: Proposed,
+    /// Of the tokens that joined; none when there are none.
+    joined: Option<Linear>, // [n, d]
 }
 
 impl CandleMtp {
@@ -167,7 +181,9 @@ impl CandleMtp {
     ) -> Result<Self, ModelError> {
         let cache = stored.block.cache(&shape, shared.embedding.device())?;
         let parts = stored.meant(spec.norm)?;
-        Ok(Self { shared: Arc::new(shared), stored: Arc::new(stored), parts, spec, shape, rope, cache, held: None })
+        let proposed = Proposed::new(shared.vocab.clone(), shared.context_vocab);
+        let (shared, stored) = (Arc::new(shared), Arc::new(stored));
+        Ok(Self { shared, stored, parts, spec, shape, rope, cache, held: None, proposed, joined: None })
     }
 
     /// Bytes of the module's own matrices, the shared ones not counted.
@@ -195,7 +211,34 @@ impl CandleMtp {
         self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
     }
 
+    /// Brings the head's rows in line with the tokens that have joined.
+    fn join(&mut self) -> Result<(), ModelError> {
+        let tokens = self.proposed.joined();
+        let rows = if tokens.is_empty() { None } else { self.shared.embedding.head_of(tokens)? };
+        self.joined = rows.map(Linear::dense);
+        Ok(())
+    }
+
+    /// Drops slots `len..`, and what they brought.
+    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+        self.cache.truncate(len);
+        let before = self.proposed.joined().len();
+        if self.proposed.truncate(len) < before { self.join() } else { Ok(()) }
+    }
+
+    /// `[1, d] -> ` one for each token that may be proposed
+    fn logits(&self, last: &Tensor) -> Result<Vec<f32>, ModelError> {
+        let mut logits = self.shared.head.forward(last)?.flatten_all()?.to_vec1::<f32>()?;
+        if let Some(joined) = &self.joined {
+            logits.extend(joined.forward(last)?.flatten_all()?.to_vec1::<f32>()?);
+        }
+        Ok(logits)
+    }
+
     fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
+        if self.proposed.read(self.cache.len(), tokens) > 0 {
+            self.join()?;
+        }
         let embedded = self.parts.embedding_norm.forward(&self.embed(tokens)?)?;
         let states = to_tensor(hidden, self.shared.embedding.device())?;
         let states = match &self.parts.fuse {
@@ -212,10 +255,9 @@ impl CandleMtp {
         let x = self.parts.block.forward(&z, place, &mut self.cache)?;
         let y = self.parts.norm.forward(&x)?; // [m, d]
         let last = y.narrow(0, tokens.len() - 1, 1)?.contiguous()?;
-        let logits = self.shared.head.forward(&last)?.flatten_all()?.to_vec1::<f32>()?;
         let recycled = if self.spec.recycle == Recycle::PreNorm { &x } else { &y };
         Ok(Forward {
-            logits: Rows::new(logits, self.shared.vocab.len()),
+            logits: Rows::new(self.logits(&last)?, self.proposed.tokens().len()),
             hidden: Rows::new(recycled.flatten_all()?.to_vec1::<f32>()?, self.shape.d_model),
             stats: Vec::new(),
         })
@@ -268,7 +310,10 @@ impl MtpModule for CandleMtp {
         let mut all: Option<Forward> = None;
         for (index, tokens) in tokens.chunks(together).enumerate() {
             let rows = hidden.slice(index * together..index * together + tokens.len());
-            let out = self.run(tokens, &rows).inspect_err(|_| self.cache.truncate(before))?;
+            let out = match self.run(tokens, &rows) {
+                Ok(out) => out,
+                Err(error) => return self.drop_from(before).and(Err(error)),
+            };
             match &mut all {
                 None => all = Some(out),
                 Some(all) => {
@@ -285,12 +330,11 @@ impl MtpModule for CandleMtp {
         if len > have {
             return Err(ModelError::Rewind { len, have, since: 0 });
         }
-        self.cache.truncate(len);
-        Ok(())
+        self.drop_from(len)
     }
 
     fn draft_vocab(&self) -> &[TokenId] {
-        &self.shared.vocab
+        self.proposed.tokens()
     }
 
     /// Tensors are shared; only the cache is copied.
@@ -304,6 +348,8 @@ impl MtpModule for CandleMtp {
             rope: self.rope.clone(),
             cache: self.cache.copy()?,
             held: self.held,
+            proposed: self.proposed.clone(),
+            joined: self.joined.clone(),
         }))
     }
 }

@@ -18,6 +18,7 @@ use super::config_json;
 use super::fuse::Fuse;
 use super::llama::LlamaWeights;
 use super::mtp::{CandleMtp, MtpBlock, MtpParts, MtpShape, MtpShared};
+use super::proposed::MAX_CONTEXT_VOCAB;
 use super::rope::RopeSpec;
 use crate::protocol::{ConcatOrder, MtpSpec, TokenId};
 
@@ -55,6 +56,9 @@ pub struct MtpConfig {
     /// Blocks of the target behind which the first module reads states besides the last one; none = it reads that alone.
     #[serde(default)]
     pub hidden_layers: Vec<usize>,
+    /// Tokens of the text that it can propose besides its draft vocabulary, at most; none where the file does not say.
+    #[serde(default)]
+    pub context_vocab_size: usize,
 }
 
 impl MtpConfig {
@@ -75,6 +79,12 @@ impl MtpConfig {
             return Err(ModelError::Unsupported(format!(
                 "'hidden_layers' names {} states; at most {MAX_LAYERS} are supported",
                 config.hidden_layers.len()
+            )));
+        }
+        if config.context_vocab_size > MAX_CONTEXT_VOCAB {
+            return Err(ModelError::Unsupported(format!(
+                "'context_vocab_size' is {}; at most {MAX_CONTEXT_VOCAB} tokens of the text may join a draft vocabulary",
+                config.context_vocab_size
             )));
         }
         config.check_sizes()?;
@@ -248,7 +258,8 @@ impl CandleMtp {
         };
         let shape = MtpShape { d_model: d, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len };
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
-        let shared = MtpShared { head: Linear::dense(target.head_rows(&vocab)?), embedding: target, vocab };
+        let head = Linear::dense(target.head_rows(&vocab)?);
+        let shared = MtpShared { head, embedding: target, vocab, context_vocab: config.context_vocab_size };
         Self::new(shared, parts, config.spec(), (shape, rope))
     }
 }

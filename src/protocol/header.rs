@@ -104,6 +104,9 @@ pub struct DrafterInfo {
     pub kv_bytes_per_token: u64,
     /// Tokens it can propose.
     pub draft_vocab: u32,
+    /// Tokens of the text that it can propose besides, at most.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub context_vocab: u64,
 }
 
 impl DrafterInfo {
@@ -118,6 +121,7 @@ impl DrafterInfo {
             weight_bytes: 0,
             kv_bytes_per_token: 0,
             draft_vocab,
+            context_vocab: 0,
         }
     }
 }

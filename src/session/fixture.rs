@@ -27,6 +27,7 @@ pub(crate) fn header() -> Header {
             weight_bytes: 5_000_000,
             kv_bytes_per_token: 768,
             draft_vocab: 16_384,
+            context_vocab: 0,
         }),
         drafters: Vec::new(),
         lossless: true,

@@ -16,7 +16,7 @@ pub const LISTED: usize = 10;
 pub struct LogitRow<'a> {
     /// The logits.
     pub logits: &'a [f32],
-    /// Token of each logit, ascending; none when they are tokens 0, 1, 2 …
+    /// Token of each logit, in any order; none when they are tokens 0, 1, 2 …
     pub vocab: Option<&'a [TokenId]>,
     /// What the head's pass already found; none finds it here.
     pub stats: Option<&'a RowStats>,
@@ -43,8 +43,16 @@ impl<'a> LogitRow<'a> {
         self.vocab.map_or(TokenId(index as u32), |vocab| vocab[index])
     }
 
+    /// In order of tokens; entries are in that of logits.
+    fn by_token(&self, mut entries: Vec<(TokenId, f32)>) -> Vec<(TokenId, f32)> {
+        if self.vocab.is_some() {
+            entries.sort_by_key(|entry| entry.0); // two ascending runs at most, which this only merges
+        }
+        entries
+    }
+
     fn index(&self, token: TokenId) -> Option<usize> {
-        let index = self.vocab.map_or(Some(token.index()), |vocab| vocab.binary_search(&token).ok());
+        let index = self.vocab.map_or(Some(token.index()), |vocab| vocab.iter().position(|its| *its == token));
         index.filter(|index| *index < self.logits.len())
     }
 }
@@ -91,7 +99,7 @@ impl Sampler {
         let kept: Vec<(usize, f32)> = weights.into_iter().enumerate().filter(|(i, w)| keep.allows(*i, *w)).collect();
         let total: f64 = kept.iter().map(|(_, w)| f64::from(*w)).sum();
         let entries = kept.into_iter().map(|(i, w)| (row.token(i), (f64::from(w) / total) as f32)).collect();
-        Distribution::new(entries, row.token(stats.argmax as usize), 0.0)
+        Distribution::new(row.by_token(entries), row.token(stats.argmax as usize), 0.0)
     }
 
     /// Where top-k, top-p and min-p cut: weights are relative to the best, which is 1.
@@ -172,7 +180,7 @@ fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = T
     listed.sort_unstable();
     listed.dedup();
     let prob = |i: usize| (row.logits[i] - stats.log_sum_exp).exp();
-    let entries: Vec<_> = listed.into_iter().map(|i| (row.token(i), prob(i))).collect();
+    let entries = row.by_token(listed.into_iter().map(|i| (row.token(i), prob(i))).collect());
     let mass: f64 = entries.iter().map(|(_, p)| f64::from(*p)).sum();
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }

@@ -155,7 +155,7 @@ fn load(
     };
     let (head, head_bytes) = heads.head(head)?;
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
-    let shared = MtpShared { embedding, head, vocab: heads.tokens() };
+    let shared = MtpShared { embedding, head, vocab: heads.tokens(), context_vocab: 0 };
     let module = CandleMtp::new(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
     Ok((module, rows_bytes + head_bytes))
 }

@@ -44,6 +44,7 @@ fn drafting(module: Box<dyn MtpModule>, plan: &Plan, (dtype, weight_bytes, kv): 
         weight_bytes,
         kv_bytes_per_token: kv,
         draft_vocab: plan.vocab.len() as u32,
+        context_vocab: 0,
     };
     (vec![module], info)
 }

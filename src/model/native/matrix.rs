@@ -2,7 +2,7 @@
 //!
 //! A matrix may be stacked from parts (q, k and v), each in the form its encoding maps to; tiles are
 //! numbered through. Packing copies and never rounds. Invariant: a row lives in one tile, all parts
-//! but the last are whole tiles, and rows beyond the last are zero.
+//! but the last are whole tiles, and rows beyond the last are zero, or were cut off.
 
 use std::sync::Arc;
 
@@ -146,6 +146,48 @@ impl Matrix {
             panels: vec![Panel { form, tiles, bytes: Arc::new(bytes) }],
             bias: None,
         })
+    }
+
+    /// The same rows, which must be whole tiles, and room for more behind them in the form of the first; to
+    /// [push](Matrix::push) them only this matrix has.
+    pub(super) fn with_room(&self, cpu: &Cpu, rows: usize) -> Self {
+        let mut with = self.clone();
+        if let Some(first) = self.panels.first() {
+            let (form, tiles) = (first.form, rows.div_ceil(LANES));
+            let bytes = cpu.arena.zeroed(tiles * self.k / BLOCK * form.block_bytes());
+            with.panels.push(Panel { form, tiles, bytes: Arc::new(bytes) });
+        }
+        with
+    }
+
+    /// Adds a row of another matrix of as many columns, as it is where the forms are the same, else in 4-bit codes; nothing
+    /// where there is no room.
+    pub(super) fn push(&mut self, from: &Self, row: usize) {
+        let before: usize = self.panels.iter().rev().skip(1).map(|panel| panel.tiles).sum();
+        let Some(panel) = self.panels.last_mut() else {
+            return;
+        };
+        let (form, source) = (panel.form, from.tile(row / LANES));
+        let tile_bytes = self.k / BLOCK * form.block_bytes();
+        let at = (self.rows / LANES).checked_sub(before).filter(|tile| *tile < panel.tiles);
+        let (Some(tile), Some(bytes)) = (at, Arc::get_mut(&mut panel.bytes)) else {
+            return;
+        };
+        let blocks = bytes[tile * tile_bytes..][..tile_bytes].chunks_exact_mut(form.block_bytes());
+        for (to, block) in blocks.zip(source.bytes.chunks_exact(source.form.block_bytes())) {
+            if source.form == form {
+                copy_row(form, block, row % LANES, to, self.rows % LANES);
+            } else {
+                let codes = Encoding::to_q4_1(&read_unit(source.form, block, row % LANES));
+                write_unit(form, to, self.rows % LANES, &Encoding::Q4_1.unit(&codes, 0));
+            }
+        }
+        self.rows += 1;
+    }
+
+    /// Drops rows `rows..` of those that were pushed.
+    pub(super) fn cut(&mut self, rows: usize) {
+        self.rows = self.rows.min(rows);
     }
 
     pub(super) fn rows(&self) -> usize {

@@ -8,6 +8,7 @@
 
 mod batch;
 mod cache;
+mod draft_head;
 mod eagle;
 mod eagle_file;
 mod fuse;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{
     cache::{AngleTable, KvCache, KvShape},
+    draft_head::DraftHead,
     fuse::Fuse,
     head,
     kernel::{Acts, LANES, MAX_ROWS, Norm, Onto, Operand},
@@ -18,7 +19,7 @@ use super::{
     llama::{NativeLlama, Weights},
     load::check_shape,
     matrix::Matrix,
-    mtp_file::{MtpFile, draft_head},
+    mtp_file::MtpFile,
     turn::{transpose, untranspose},
 };
 use crate::{
@@ -87,8 +88,7 @@ pub struct NativeMtp {
     spec: MtpSpec,
     held: Option<usize>,
     shape: BlockShape,
-    head: Arc<Matrix>, // [draft vocabulary, d]
-    vocab: Vec<TokenId>,
+    head: DraftHead,
     cache: KvCache,
     angles: AngleTable,
     scratch: Scratch,
@@ -161,8 +161,7 @@ impl NativeMtp {
             spec,
             held: None,
             shape,
-            head: Arc::new(shared.head.clone()),
-            vocab: (0..shared.head.rows() as u32).map(TokenId).collect(),
+            head: DraftHead::whole(&shared),
             cache: KvCache::new(kv),
             angles: AngleTable::new(&config.rope, shape.head_dim, kv.ctx_len + 1),
             scratch: Scratch::default(),
@@ -195,14 +194,8 @@ impl NativeMtp {
         let mut file = MtpFile::new(safetensors, &shape, &shared.cpu, storage)?;
         file.depth = depth;
         let vocab = file.draft_vocab(shared.head.rows())?;
-        let rows: Vec<_> = vocab.iter().map(|token| token.index()).collect();
-        let head = draft_head(&shared, &rows, storage)?;
-        let kv = KvShape {
-            layers: 1,
-            kv_heads: shape.kv_heads,
-            head_dim: shape.head_dim,
-            ctx_len: target.cache.shape().ctx_len,
-        };
+        let head = DraftHead::trimmed(&shared, vocab, (config.context_vocab_size, storage))?;
+        let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ..target.cache.shape() };
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
         let (stored, spec) = (Arc::new(file.weights(config.layers_of(depth))?), config.spec());
         Ok(Self {
@@ -212,8 +205,7 @@ impl NativeMtp {
             held: None,
             target: shared,
             shape,
-            head: Arc::new(head),
-            vocab,
+            head,
             cache: KvCache::new(kv),
             angles: AngleTable::new(&rope, shape.head_dim, kv.ctx_len + 1),
             scratch: Scratch::default(),
@@ -248,7 +240,7 @@ impl NativeMtp {
         out: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
         let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
-        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Some(self.head.as_ref()));
+        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Some(self.head.matrix()));
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
@@ -293,8 +285,14 @@ impl NativeMtp {
         Ok(())
     }
 
+    fn drop_from(&mut self, len: usize) {
+        self.cache.set_len(len);
+        self.head.truncate(len);
+    }
+
     fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
         let d = self.shape.d_model;
+        self.head.read(self.cache.len(), tokens);
         let (tiles, given) = (d / LANES, hidden.width() / LANES);
         let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
         let mut residual = Vec::new();
@@ -312,14 +310,14 @@ impl NativeMtp {
         let mut stats = Vec::new();
         let mut logits = Vec::new();
         if let Some(last) = out.chunks_exact(tiles).next_back() {
-            logits.resize(self.head.rows(), 0.0);
-            let acts = &mut self.acts[0];
-            head::operand(&self.target.cpu, &self.head, last, acts);
-            head::logits(&self.target.cpu, &self.head, acts, &mut logits, &mut stats);
+            let (head, acts) = (self.head.matrix(), &mut self.acts[0]);
+            logits.resize(head.rows(), 0.0);
+            head::operand(&self.target.cpu, head, last, acts);
+            head::logits(&self.target.cpu, head, acts, &mut logits, &mut stats);
         }
         let recycled = if self.spec.recycle == Recycle::PreNorm { residual } else { out };
         let hidden = Rows::new(recycled.into_flattened(), d);
-        Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden, stats })
+        Ok(Forward { logits: Rows::new(logits, self.head.tokens().len()), hidden, stats })
     }
 }
 
@@ -363,7 +361,7 @@ impl MtpModule for NativeMtp {
                 expected: vec![tokens.len(), widths[0]],
             });
         }
-        self.run(tokens, hidden).inspect_err(|_| self.cache.set_len(base))
+        self.run(tokens, hidden).inspect_err(|_| self.drop_from(base))
     }
 
     fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
@@ -371,12 +369,12 @@ impl MtpModule for NativeMtp {
         if len > have {
             return Err(ModelError::Rewind { len, have, since: 0 });
         }
-        self.cache.set_len(len);
+        self.drop_from(len);
         Ok(())
     }
 
     fn draft_vocab(&self) -> &[TokenId] {
-        &self.vocab
+        self.head.tokens()
     }
 
     fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
@@ -387,8 +385,7 @@ impl MtpModule for NativeMtp {
             spec: self.spec,
             held: self.held,
             shape: self.shape,
-            head: Arc::clone(&self.head),
-            vocab: self.vocab.clone(),
+            head: self.head.clone(),
             cache: self.cache.fork(),
             angles: self.angles.clone(),
             scratch: Scratch::default(),
@@ -494,6 +491,13 @@ mod tests {
         (safetensors::serialize(all, None).unwrap(), config)
     }
 
+    /// How far apart two results are, of the length of the second.
+    fn apart(a: &Rows, b: &Rows) -> f32 {
+        let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
+        let (a, b) = (a.as_slice(), b.as_slice());
+        squares(&mut a.iter().zip(b).map(|(a, b)| a - b)) / squares(&mut b.iter().copied())
+    }
+
     #[test]
     fn states_within_the_target_are_fused_as_on_candle() {
         let Some(path) = gguf_path() else {
@@ -512,11 +516,6 @@ mod tests {
         assert_eq!(hidden.width(), 3 * 576);
         let [ours, theirs] = [&mut module as &mut dyn MtpModule, &mut on_candle]
             .map(|module| module.forward(&tokens[1..], &hidden).unwrap());
-        let apart = |a: &Rows, b: &Rows| {
-            let squares = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>().sqrt();
-            let (a, b) = (a.as_slice(), b.as_slice());
-            squares(&mut a.iter().zip(b).map(|(a, b)| a - b)) / squares(&mut b.iter().copied())
-        };
         assert!(apart(&ours.hidden, &theirs.hidden) < 1e-2, "{}", apart(&ours.hidden, &theirs.hidden));
         assert!(apart(&ours.logits, &theirs.logits) < 1e-2, "{}", apart(&ours.logits, &theirs.logits));
         // another order of the same states is another matter
@@ -536,6 +535,53 @@ mod tests {
         let narrow = Rows::new(vec![0.0; 2 * 576], 2 * 576);
         assert!(matches!(module.forward(&tokens[..1], &narrow), Err(ModelError::Shape { .. })));
         on_candle.forward(&tokens[..1], &narrow).unwrap_err();
+    }
+
+    /// The fixture's module with a draft vocabulary of so many tokens, which those of the text may join.
+    fn joined(count: usize, room: usize) -> (Vec<u8>, MtpConfig) {
+        let bytes = std::fs::read(mtp_path("mtp.safetensors")).unwrap();
+        let own = SafeTensors::deserialize(&bytes).unwrap();
+        let vocab = own.tensor("mtp.draft_vocab").unwrap().data()[..8 * count].to_vec();
+        let vocab = TensorView::new(Dtype::I64, vec![count], &vocab).unwrap();
+        let all = own.tensors().into_iter().filter(|(name, _)| name != "mtp.draft_vocab");
+        let all = all.chain([("mtp.draft_vocab".to_owned(), vocab)]);
+        let config = std::fs::read(mtp_path("config.json")).unwrap();
+        let config = MtpConfig::from_json(&config).unwrap();
+        let config = MtpConfig { draft_vocab_size: count, context_vocab_size: room, ..config };
+        (safetensors::serialize(all, None).unwrap(), config)
+    }
+
+    #[test]
+    fn tokens_of_the_text_are_drafted_on_both_backends() {
+        let Some(path) = gguf_path() else {
+            return;
+        };
+        let ((bytes, config), source) = (joined(1000, 100), crate::model::source::Source::open(&path).unwrap());
+        let mut target = NativeLlama::load(&source, 256, Some(2)).unwrap();
+        let mut module = NativeMtp::load_as(&bytes, &config, &target, MtpStorage::Bf16).unwrap();
+        let weights = LlamaWeights::load(&source, 256, WeightType::F32, &Device::Cpu, &mut |_, _| {}).unwrap();
+        let mut on_candle = CandleMtp::load(&bytes, &config, Arc::new(weights), 256).unwrap();
+        let tokens = token_ids(41);
+        let hidden = target.forward(&tokens[..40], LogitRows::Last).unwrap().hidden;
+        let fixed = module.draft_vocab().to_vec();
+        let besides: Vec<_> = tokens[1..].iter().filter(|token| !fixed.contains(token)).copied().collect();
+        assert!((20..100).contains(&besides.len()), "{} tokens of the text are none of the vocabulary", besides.len());
+        let [ours, theirs] = [&mut module as &mut dyn MtpModule, &mut on_candle]
+            .map(|module| module.forward(&tokens[1..], &hidden).unwrap().logits);
+        assert_eq!(module.draft_vocab(), on_candle.draft_vocab());
+        assert_eq!(module.draft_vocab(), [&fixed[..], &besides].concat());
+        assert_eq!((ours.width(), theirs.width()), (1000 + besides.len(), ours.width()));
+        let joined = |logits: &Rows| Rows::new(logits.row(0)[1000..].to_vec(), besides.len());
+        assert!(apart(&joined(&ours), &joined(&theirs)) < 1e-2, "{}", apart(&joined(&ours), &joined(&theirs)));
+        // a copy proposes the same, and slots that are dropped take along what they brought
+        let copy = module.fork().unwrap();
+        assert_eq!(copy.draft_vocab(), module.draft_vocab());
+        for module in [&mut module as &mut dyn MtpModule, &mut on_candle] {
+            module.truncate(0).unwrap();
+            assert_eq!(module.draft_vocab(), fixed);
+            let again = module.forward(&tokens[1..3], &hidden.slice(0..2)).unwrap().logits;
+            assert_eq!(again.width(), module.draft_vocab().len());
+        }
     }
 
     #[test]

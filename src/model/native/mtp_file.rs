@@ -10,7 +10,6 @@ use super::{
     fuse::Fuse,
     kernel::{Encoding, LANES},
     layer::{BlockShape, Layer, NormWeight},
-    llama::Weights,
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
     mtp::{MtpStorage, MtpWeights},
 };
@@ -27,19 +26,6 @@ pub(super) struct MtpFile<'a> {
     storage: MtpStorage,
     /// Which module of a stack, from 0.
     pub(super) depth: usize,
-}
-
-/// The target's head, cut down to `rows`.
-pub(super) fn draft_head(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matrix, ModelError> {
-    let head = target.head.select(&target.cpu, rows);
-    let head = head.ok_or_else(|| ModelError::Unsupported("a head of mixed encodings".to_owned()))?;
-    let weights = head.rows() * head.k();
-    if storage == MtpStorage::Bf16 || head.bytes() < weights {
-        return Ok(head); // exact, or as small as it gets
-    }
-    let mut numbers = vec![0.0; weights];
-    numbers.chunks_exact_mut(head.k()).enumerate().for_each(|(index, row)| head.row(index, row));
-    Ok(Matrix::quantise(&target.cpu, head.k(), &numbers, Bits::Four))
 }
 
 impl<'a> MtpFile<'a> {

@@ -87,7 +87,7 @@ pub fn load_module(
     let norm = if reader.is_centred() { NormForm::OnePlus } else { NormForm::Weight };
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
     let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, target.device()))?;
-    let shared = MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head, vocab };
+    let shared = MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head, vocab, context_vocab: 0 };
     CandleMtp::new(shared, parts, MtpSpec { norm, ..MtpSpec::default() }, (shape, rope)).map(Some)
 }
 

@@ -39,6 +39,7 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("accepted", "accepted ÷ drafted; of tested: only drafts that were compared"),
     ("by position", "accepted ÷ offered at that place of the draft"),
     ("n/m tokens", "of the target's m tokens the drafter can propose n"),
+    ("+ text", "and those that stand in the text, while there is room"),
     ("break-even", "the share of drafts behind accepted ones to accept for a k to be as fast as plain decoding"),
     ("T(m)", "time of one target pass over m rows; (16) behind it: the median of so many passes"),
     ("@170", "position in the context, the prompt's tokens included"),

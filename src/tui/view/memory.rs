@@ -58,7 +58,10 @@ fn rows(screen: Screen, header: &Header) -> Vec<(&'static str, String)> {
                 bytes(drafter.weight_bytes)
             };
             let proposes = match drafter.draft_vocab {
-                some if some > 0 && some < model.vocab => format!(", {some}/{} tokens", model.vocab),
+                some if some > 0 && some < model.vocab => {
+                    let besides = if drafter.context_vocab > 0 { " + text" } else { "" };
+                    format!(", {some}/{} tokens{besides}", model.vocab)
+                }
                 _ => String::new(),
             };
             rows.push(("drafter weights", format!("{own} {}{proposes}", drafter.dtype)));

@@ -192,6 +192,7 @@ pub(in crate::model) fn load(
         weight_bytes: assistant.bytes(),
         kv_bytes_per_token: 0, // it reads the target's
         draft_vocab: assistant.draft_vocab().len() as u32,
+        context_vocab: 0,
     };
     Ok((vec![Box::new(assistant)], info))
 }
