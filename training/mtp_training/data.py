@@ -113,6 +113,11 @@ def tensors(batch, device):
     return tokens.to(device), hidden.to(device).float(), None if layers is None else layers.to(device), answered.to(device)
 
 
+def said(batch):
+    """The tokens of a batch's conversations."""
+    return torch.from_numpy(np.concatenate([c.tokens for c in batch]).astype(np.int64))
+
+
 def draft_vocab(config, size, vocab, specials):
     """The most frequent answer tokens, special ones always; ties and the rest by id (the earliest merges)."""
     counts = np.zeros(vocab, np.int64)

@@ -44,11 +44,14 @@ def files(module, vocab):
     return bf16, fp8
 
 
+CONTEXT_VOCAB = 1024   # tokens of the text that may join the draft vocabulary (context_vocab_size): only long texts have more
+
+
 def configuration(shape, vocab, layers):
     """`layers` are the blocks behind which the target's stream is read besides its end."""
     extra = dict(hidden_layers=layers, fused="hidden_state + fuse · [each of hidden_layers' states / its root mean square]") if layers else {}
     return dict(architectures=["LlamaMtp"], hidden_size=shape.hidden, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_dim,
-                intermediate_size=shape.inner, vocab_size=shape.vocab, draft_vocab_size=len(vocab), num_nextn_predict_layers=1, mtp_recurrent=True,
+                intermediate_size=shape.inner, vocab_size=shape.vocab, draft_vocab_size=len(vocab), context_vocab_size=CONTEXT_VOCAB, num_nextn_predict_layers=1, mtp_recurrent=True,
                 recurrent_hidden="module output after shared_head.norm", rms_norm_eps=shape.eps, rope_theta=shape.theta, concat_order=["embedding", "hidden"],
                 hidden_state="last layer output after the final norm (what the output head reads)", torch_dtype="bfloat16", **extra)
 

@@ -38,15 +38,22 @@ class Teacher:
         self.dtype, self.device = torch.bfloat16, device
         self.embedding = target.embedding.to(device, self.dtype)
         # dividing the head's rows divides the logits of both sides: they are compared at this temperature
-        self.head = (target.head[vocab] / temperature).to(device, self.dtype)
-        self.rare = torch.tensor(sorted(set(range(len(vocab))) - set(frequent.tolist())), dtype=torch.long)
-        self.frequent = frequent
+        self.rows = (target.head / temperature).to(device, self.dtype)
+        self.head = self.rows[vocab.to(device)]
+        self.frequent = vocab[frequent]
+        self.rare = vocab[torch.tensor(sorted(set(range(len(vocab))) - set(frequent.tolist())), dtype=torch.long)]
 
-    def subset(self, rare):
-        """Head rows of the frequent tokens and of `rare` others, drawn anew each time. Both sides are compared given
-        that the token is among these, which costs less than half and has the same optimum."""
-        drawn = self.rare[torch.randperm(len(self.rare))[:rare]]
-        return self.head[torch.cat([self.frequent, drawn]).to(self.device)]
+    def subset(self, rare, tokens):
+        """Head rows of the frequent tokens, of all others among `tokens`, which a drafter may say as well (it may repeat what stands
+        before it), and of further ones of the draft vocabulary, drawn anew each time, until there are `rare`. Both sides are compared
+        given that the token is among these, which costs less than half and has the same optimum."""
+        there = torch.zeros(len(self.rows), dtype=torch.bool)
+        there[tokens.flatten().cpu()] = True
+        there[self.frequent] = False
+        besides = there.nonzero(as_tuple=True)[0]
+        others = self.rare[~there[self.rare]]
+        drawn = others[torch.randperm(len(others))[: max(0, rare - len(besides))]]
+        return self.rows[torch.cat([self.frequent, besides, drawn]).to(self.device)]
 
 
 def distributions(x, head, states):
@@ -319,7 +326,7 @@ class Run:
                     return self.save()
                 Difference.measures = state["step"] % train["log_steps"] == 0
                 Difference.compare = refused if state["tokens"] >= train["overlap_at_tokens"] else compared
-                head = self.teacher.subset(train["rare_tokens"])
+                head = self.teacher.subset(train["rare_tokens"], dataset.said(batch))
                 parts = unroll(self.module, self.teacher, batch, self.depth(batches), head, self.device, ROWS)
                 loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
                 (loss / train["step_rows"]).backward()
