@@ -44,6 +44,12 @@ impl Sampling {
         self.temperature <= 0.0
     }
 
+    /// Whether no token is cut off.
+    #[must_use]
+    pub fn keeps_all(&self) -> bool {
+        self.top_k == 0 && self.top_p >= 1.0 && self.min_p <= 0.0
+    }
+
     /// # Errors
     /// Names the first value outside its range.
     pub fn validate(&self) -> Result<(), SettingsError> {

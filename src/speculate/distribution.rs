@@ -1,17 +1,38 @@
 //! Probability distributions over tokens: what verification compares and draws from.
 //!
-//! Invariant: entries are sorted by token id, each probability is finite and not negative, and
-//! entries and tail add up to 1 within rounding. A tail is mass of tokens that are not listed; only
-//! distributions that nothing is drawn from (greedy decoding, recorded top-n lists) have one.
+//! Invariant: tokens ascend, each probability is finite and not negative, and probabilities and tail
+//! add up to 1 within rounding. A tail is mass of tokens that are not listed; only
+//! distributions that nothing is drawn from (greedy decoding, recorded top-n lists) have one. Sums run in
+//! a fixed number of lanes, so that all machines draw the same token.
 
+use super::best::{best, largest};
 use crate::protocol::TokenId;
 
 /// A distribution over the vocabulary, listing only what has mass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    entries: Vec<(TokenId, f32)>, // by id
+    tokens: Tokens,
+    probs: Vec<f32>,
     argmax: TokenId,
     tail: f32,
+}
+
+/// Which tokens the probabilities are of.
+#[derive(Clone, Debug, PartialEq)]
+enum Tokens {
+    /// 0, 1, 2 …
+    All,
+    /// These, ascending.
+    Listed(Vec<TokenId>),
+}
+
+impl Tokens {
+    fn token(&self, index: usize) -> TokenId {
+        match self {
+            Self::All => TokenId(index as u32),
+            Self::Listed(tokens) => tokens[index],
+        }
+    }
 }
 
 impl Distribution {
@@ -19,36 +40,46 @@ impl Distribution {
     #[must_use]
     pub fn new(entries: Vec<(TokenId, f32)>, argmax: TokenId, tail: f32) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "entries must be sorted by id");
-        Self { entries, argmax, tail }
+        let (tokens, probs) = entries.into_iter().unzip();
+        Self { tokens: Tokens::Listed(tokens), probs, argmax, tail }
     }
 
     /// From weights of tokens 0, 1, 2 …, normalised; the first of equal largest ones is the argmax.
     #[must_use]
     pub fn from_weights(weights: &[f32]) -> Self {
-        let entries = (0..).map(TokenId).zip(weights.iter().copied()).filter(|(_, w)| *w > 0.0).collect();
-        Self::normalised(entries)
+        Self::normalised(Tokens::All, weights.to_vec())
     }
 
     /// All mass on one token.
     #[must_use]
     pub fn certain(token: TokenId) -> Self {
-        Self { entries: vec![(token, 1.0)], argmax: token, tail: 0.0 }
+        Self { tokens: Tokens::Listed(vec![token]), probs: vec![1.0], argmax: token, tail: 0.0 }
+    }
+
+    /// From weights of all tokens, which add up to `total`; `argmax` has the largest.
+    pub(super) fn over_all(weights: Vec<f32>, argmax: TokenId, total: f64) -> Self {
+        Self { tokens: Tokens::All, probs: divided(weights, total), argmax, tail: 0.0 }
     }
 
     /// Divides by the sum; the argmax is found again.
-    fn normalised(mut entries: Vec<(TokenId, f32)>) -> Self {
-        let total: f64 = entries.iter().map(|(_, p)| f64::from(*p)).sum();
-        for (_, p) in &mut entries {
-            *p = (f64::from(*p) / total) as f32;
+    fn normalised(tokens: Tokens, weights: Vec<f32>) -> Self {
+        let total = sum(&weights);
+        let top = largest(&weights);
+        let argmax = weights.iter().position(|weight| *weight == top).map_or(TokenId(0), |index| tokens.token(index));
+        Self { tokens, probs: divided(weights, total), argmax, tail: 0.0 }
+    }
+
+    fn index(&self, token: TokenId) -> Option<usize> {
+        match &self.tokens {
+            Tokens::All => Some(token.index()).filter(|index| *index < self.probs.len()),
+            Tokens::Listed(tokens) => tokens.binary_search(&token).ok(),
         }
-        let best = entries.iter().copied().reduce(|best, entry| if entry.1 > best.1 { entry } else { best });
-        Self { argmax: best.map_or(TokenId(0), |entry| entry.0), entries, tail: 0.0 }
     }
 
     /// Probability of a token; 0 when it is not listed.
     #[must_use]
     pub fn prob(&self, token: TokenId) -> f32 {
-        self.entries.binary_search_by_key(&token, |entry| entry.0).map_or(0.0, |i| self.entries[i].1)
+        self.index(token).map_or(0.0, |index| self.probs[index])
     }
 
     /// The most probable token.
@@ -64,25 +95,35 @@ impl Distribution {
     }
 
     /// Tokens with mass and their probabilities, by id.
-    #[must_use]
-    pub fn entries(&self) -> &[(TokenId, f32)] {
-        &self.entries
+    pub fn entries(&self) -> impl Iterator<Item = (TokenId, f32)> {
+        let all = self.probs.iter().enumerate().filter(|(_, p)| **p > 0.0);
+        all.map(|(index, p)| (self.tokens.token(index), *p))
     }
 
     /// The token at `u` of the cumulative distribution, `u` in [0, 1): inverse transform sampling.
     #[must_use]
     pub fn pick(&self, u: f32) -> TokenId {
-        let total: f64 = self.entries.iter().map(|(_, p)| f64::from(*p)).sum();
-        let goal = f64::from(u) * total;
-        let mut reached = 0.0;
-        for (token, p) in &self.entries {
+        const STRETCH: usize = 512;
+        let sums: Vec<f64> = self.probs.chunks(STRETCH).map(sum).collect();
+        let goal = f64::from(u) * sums.iter().sum::<f64>();
+        let (mut reached, mut from) = (0.0, 0);
+        for (stretch, sum) in sums.iter().enumerate() {
+            from = stretch * STRETCH;
+            if goal < reached + sum {
+                break;
+            }
+            reached += sum;
+        }
+        // one by one from there on, which rounding may take into the stretch behind
+        for (index, p) in self.probs.iter().enumerate().skip(from) {
             reached += f64::from(*p);
             if goal < reached {
-                return *token;
+                return self.tokens.token(index);
             }
         }
-        // rounding may leave u behind the last step
-        self.entries.iter().rev().find(|(_, p)| *p > 0.0).map_or(self.argmax, |(token, _)| *token)
+        // or u behind the last step
+        let last = self.probs.iter().rposition(|p| *p > 0.0);
+        last.map_or(self.argmax, |index| self.tokens.token(index))
     }
 
     /// What a rejected draft is replaced from: max(0, p − q), normalised (Leviathan et al., 2023;
@@ -95,39 +136,83 @@ impl Distribution {
     /// max(0, weight·p − q), normalised; `p` itself when nothing is left.
     #[must_use]
     pub fn scaled_residual(&self, weight: f64, q: &Self) -> Self {
+        let left = self.over(weight, q);
+        if largest(&left) > 0.0 { Self::normalised(self.tokens.clone(), left) } else { self.clone() }
+    }
+
+    /// Σ max(0, weight·p − q).
+    #[must_use]
+    pub fn excess(&self, weight: f64, q: &Self) -> f64 {
+        sum(&self.over(weight, q))
+    }
+
+    /// max(0, weight·p − q) of each of its tokens.
+    fn over(&self, weight: f64, q: &Self) -> Vec<f32> {
         let over = |p: f32, q: f32| (weight * f64::from(p) - f64::from(q)).max(0.0) as f32;
-        let left = self.entries.iter().map(|(token, p)| (*token, over(*p, q.prob(*token))));
-        let left: Vec<_> = left.filter(|(_, p)| *p > 0.0).collect();
-        if left.is_empty() { self.clone() } else { Self::normalised(left) }
+        match (&self.tokens, &q.tokens) {
+            (Tokens::All, Tokens::Listed(listed)) => {
+                let mut left: Vec<f32> = self.probs.iter().map(|p| over(*p, 0.0)).collect();
+                for (token, q) in listed.iter().zip(&q.probs) {
+                    if let Some(left) = left.get_mut(token.index()) {
+                        *left = over(self.probs[token.index()], *q);
+                    }
+                }
+                left
+            }
+            (Tokens::All, Tokens::All) => {
+                let theirs = q.probs.iter().copied().chain(std::iter::repeat(0.0));
+                self.probs.iter().zip(theirs).map(|(p, q)| over(*p, q)).collect()
+            }
+            (Tokens::Listed(tokens), _) => {
+                tokens.iter().zip(&self.probs).map(|(token, p)| over(*p, q.prob(*token))).collect()
+            }
+        }
     }
 
     /// The rest, normalised, when one token is taken out; unchanged when nothing else has mass.
     #[must_use]
     pub fn without(&self, token: TokenId) -> Self {
-        let left: Vec<_> = self.entries.iter().copied().filter(|(t, p)| *t != token && *p > 0.0).collect();
-        if left.is_empty() { self.clone() } else { Self::normalised(left) }
+        let mut left = self.probs.clone();
+        if let Some(index) = self.index(token) {
+            left[index] = 0.0;
+        }
+        if largest(&left) > 0.0 { Self::normalised(self.tokens.clone(), left) } else { self.clone() }
     }
 
     /// −Σ p ln p in nats, of the tokens that are listed.
     #[must_use]
     pub fn entropy(&self) -> f64 {
-        let listed = self.entries.iter().map(|(_, p)| f64::from(*p)).filter(|p| *p > 0.0);
-        listed.map(|p| -p * p.ln()).sum()
+        self.entries().map(|(_, p)| f64::from(p)).map(|p| -p * p.ln()).sum()
     }
 
     /// The `n` most probable tokens, best first, equal ones by id; and the mass of all others.
     #[must_use]
     pub fn top(&self, n: usize) -> (Vec<(TokenId, f32)>, f32) {
-        let by_mass = |a: &(TokenId, f32), b: &(TokenId, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        let mut best = self.entries.clone();
-        if best.len() > n && n > 0 {
-            best.select_nth_unstable_by(n - 1, by_mass);
-        }
-        best.truncate(n);
-        best.sort_unstable_by(by_mass);
+        let best = best(&self.probs, n).into_iter().map(|(p, index)| (self.tokens.token(index), p));
+        let best: Vec<_> = best.collect();
         let listed: f64 = best.iter().map(|(_, p)| f64::from(*p)).sum();
         (best, (1.0 - listed).clamp(0.0, 1.0) as f32)
     }
+}
+
+/// In a form that the compiler vectorises.
+pub(super) fn sum(values: &[f32]) -> f64 {
+    const LANES: usize = 16;
+    let mut lanes = [0.0; LANES];
+    let chunks = values.chunks_exact(LANES);
+    let rest: f64 = chunks.remainder().iter().map(|value| f64::from(*value)).sum();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane += f64::from(*value);
+        }
+    }
+    lanes.iter().sum::<f64>() + rest
+}
+
+fn divided(mut weights: Vec<f32>, total: f64) -> Vec<f32> {
+    let share = if total > 0.0 { 1.0 / total } else { 0.0 };
+    weights.iter_mut().for_each(|weight| *weight = (f64::from(*weight) * share) as f32);
+    weights
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! does; vLLM has min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the
 //! first of equal ones, and the probabilities are those at temperature 1, for display only.
 
-use super::distribution::Distribution;
+use super::best::{Best, largest};
+use super::distribution::{Distribution, sum};
 use crate::model::{Forward, ModelError, RowStats, STRETCH};
 use crate::protocol::{Sampling, TokenId};
 
@@ -90,16 +91,16 @@ impl Sampler {
 
     fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats) -> Distribution {
         let scale = 1.0 / self.sampling.temperature;
-        let mut weights: Vec<f32> = row.logits.to_vec();
-        for w in &mut weights {
-            *w = exp((*w - stats.max) * scale);
+        let weights: Vec<f32> = row.logits.iter().map(|logit| exp((logit - stats.max) * scale)).collect();
+        let (total, argmax) = (sum(&weights), row.token(stats.argmax as usize));
+        if row.vocab.is_none() && self.sampling.keeps_all() {
+            return Distribution::over_all(weights, argmax, total);
         }
-        let total: f64 = weights.iter().map(|w| f64::from(*w)).sum();
         let keep = self.smallest_kept(&weights, total);
         let kept: Vec<(usize, f32)> = weights.into_iter().enumerate().filter(|(i, w)| keep.allows(*i, *w)).collect();
         let total: f64 = kept.iter().map(|(_, w)| f64::from(*w)).sum();
         let entries = kept.into_iter().map(|(i, w)| (row.token(i), (f64::from(w) / total) as f32)).collect();
-        Distribution::new(row.by_token(entries), row.token(stats.argmax as usize), 0.0)
+        Distribution::new(row.by_token(entries), argmax, 0.0)
     }
 
     /// Where top-k, top-p and min-p cut: weights are relative to the best, which is 1.
@@ -149,27 +150,10 @@ fn survey(logits: &[f32]) -> Option<RowStats> {
     let peaks: Vec<f32> = logits.chunks(STRETCH).map(largest).collect();
     let max = largest(&peaks);
     // 0 · x is 0 for numbers and no number else; one such term spoils the sum
-    let check: f32 = logits.chunks(BLOCK).map(|block| block.iter().fold(0.0, |sum, x| sum + x * 0.0)).sum();
+    let check: f32 = logits.chunks(64).map(|block| block.iter().fold(0.0, |sum, x| sum + x * 0.0)).sum();
     let argmax = logits.iter().position(|x| *x == max).filter(|_| check == 0.0)?;
     let total: f64 = logits.chunks(256).map(|block| f64::from(block.iter().map(|x| exp(x - max)).sum::<f32>())).sum();
     Some(RowStats { argmax: argmax as u32, max, log_sum_exp: max + total.ln() as f32, peaks })
-}
-
-/// Logits that are looked at together.
-const BLOCK: usize = 64;
-
-/// Largest value, in a form that the compiler vectorises.
-fn largest(block: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    let chunks = block.chunks_exact(LANES);
-    let rest = chunks.remainder().iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m });
-    for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane = if *x > *lane { *x } else { *lane };
-        }
-    }
-    lanes.into_iter().fold(rest, f32::max)
 }
 
 /// Probabilities at temperature 1 of the best candidates (and those in `also`), for display.
@@ -195,43 +179,14 @@ fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
         stretches.truncate(n);
     }
     stretches.sort_unstable_by(highest_first);
-    let mut best = Best { n, found: Vec::with_capacity(n + 1) };
+    let mut best = Best::new(n);
     for (peak, start) in stretches {
         if peak <= best.bar() {
             break;
         }
-        let end = logits.len().min(start + STRETCH);
-        for (number, block) in logits[start..end].chunks(BLOCK).enumerate() {
-            best.search(block, start + number * BLOCK);
-        }
+        best.search(&logits[start..logits.len().min(start + STRETCH)], start);
     }
     best.found.into_iter().map(|(_, i)| i).collect()
-}
-
-/// The largest logits so far, largest first.
-struct Best {
-    n: usize,
-    found: Vec<(f32, usize)>,
-}
-
-impl Best {
-    /// What a logit must exceed.
-    fn bar(&self) -> f32 {
-        if self.found.len() < self.n { f32::NEG_INFINITY } else { self.found[self.n - 1].0 }
-    }
-
-    fn search(&mut self, block: &[f32], start: usize) {
-        if largest(block) <= self.bar() {
-            return; // most blocks end here
-        }
-        for (i, x) in block.iter().enumerate() {
-            if *x > self.bar() {
-                let at = self.found.partition_point(|(y, _)| y >= x);
-                self.found.insert(at, (*x, start + i));
-                self.found.truncate(self.n);
-            }
-        }
-    }
 }
 
 /// e^x for x ≤ 0, relative error below 3e-7: 2^n · e^r with a polynomial for e^r (Cephes expf). In
@@ -282,11 +237,11 @@ mod tests {
         let d = sampler(Sampling::default()).distribution(&logits[..].into(), Some(TokenId(3)), 0).unwrap();
         let best = (0..1000).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
         assert_eq!(d.argmax(), TokenId(best as u32));
-        assert_eq!(d.entries().len(), LISTED + 1);
+        assert_eq!(d.entries().count(), LISTED + 1);
         for (token, p) in d.entries() {
-            assert!((f64::from(*p) - want[token.index()]).abs() < 1e-6);
+            assert!((f64::from(p) - want[token.index()]).abs() < 1e-6);
         }
-        let mass: f32 = d.entries().iter().map(|e| e.1).sum();
+        let mass: f32 = d.entries().map(|e| e.1).sum();
         assert!((mass + d.tail() - 1.0).abs() < 1e-6);
     }
 
@@ -303,11 +258,11 @@ mod tests {
         let kept = |sampling: Sampling| -> Vec<u32> {
             let sampling = Sampling { temperature: 0.7, ..sampling };
             let d = sampler(sampling).distribution(&logits[..].into(), None, 0).unwrap();
-            let total: f64 = d.entries().iter().map(|e| want[e.0.index()]).sum();
+            let total: f64 = d.entries().map(|e| want[e.0.index()]).sum();
             for (token, p) in d.entries() {
-                assert!((f64::from(*p) - want[token.index()] / total).abs() < 1e-6);
+                assert!((f64::from(p) - want[token.index()] / total).abs() < 1e-6);
             }
-            d.entries().iter().map(|e| e.0.0).collect()
+            d.entries().map(|e| e.0.0).collect()
         };
         let all = Sampling::default();
         assert_eq!(kept(all), [0, 1, 2, 3, 4]);

@@ -118,7 +118,7 @@ fn best(q: &Distribution, count: usize, greedy: bool) -> Vec<(Draft, f32)> {
 fn drawn(q: &Distribution, count: usize, draw: impl Fn(usize) -> f32) -> Vec<(Draft, f32)> {
     let mut left = q.clone();
     let mut drafts = Vec::new();
-    for i in 0..count.min(q.entries().iter().filter(|(_, p)| *p > 0.0).count()) {
+    for i in 0..count.min(q.entries().count()) {
         let token = left.pick(draw(i));
         drafts.push((Draft::drawn(token, q.clone()), q.prob(left.argmax())));
         left = left.without(token);

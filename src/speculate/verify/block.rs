@@ -67,8 +67,7 @@ fn law(draft: &Draft) -> Distribution {
 /// h of the paper: Σ max(w p − q, 0) over that sum plus 1 − w. With nothing in either, p equals q and
 /// the prefix stands or falls with what follows.
 fn share(weight: f64, p: &Distribution, q: &Distribution) -> f64 {
-    let over = p.entries().iter().map(|(token, p)| (weight * f64::from(*p) - f64::from(q.prob(*token))).max(0.0));
-    let over: f64 = over.sum();
+    let over = p.excess(weight, q);
     let all = over + 1.0 - weight;
     if all > 0.0 { over / all } else { 1.0 }
 }

@@ -45,7 +45,7 @@ pub struct TopK;
 impl Lenient for TopK {
     fn passes(&self, line: &Leniency, p: &Distribution, draft: &Draft) -> bool {
         let own = p.prob(draft.token);
-        let better = p.entries().iter().filter(|(_, p)| *p > own).count();
+        let better = p.entries().filter(|(_, p)| *p > own).count();
         own > 0.0 && better < usize::from(line.top_k)
     }
 }

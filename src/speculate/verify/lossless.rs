@@ -1,5 +1,7 @@
 //! The rules under which committed tokens follow `p`, one row at a time: chains and trees alike.
 
+use std::borrow::Cow;
+
 use super::walk::{Branch, Choice, Rule, Taken, Tried};
 use super::{Draft, RoundCtx};
 use crate::speculate::distribution::Distribution;
@@ -37,7 +39,7 @@ impl Rule for Rejection {
             return Exact.choose(ctx, branch);
         }
         let mut tried = Vec::with_capacity(branch.drafts.len());
-        let mut left = branch.p.clone();
+        let mut left = Cow::Borrowed(branch.p);
         let mut drawn: Vec<&Draft> = Vec::new();
         for (index, draft) in &branch.drafts {
             let law = law(draft, &drawn);
@@ -48,7 +50,7 @@ impl Rule for Rejection {
             if u * law.prob(draft.token) < left.prob(draft.token) {
                 return Choice { tried, taken: Taken::Draft { instead: None } };
             }
-            left = left.residual(&law);
+            left = Cow::Owned(left.residual(&law));
             drawn.push(draft);
         }
         let u = ctx.draws.uniform(Purpose::Next, ctx.position + branch.depth);
@@ -62,9 +64,9 @@ fn over(p: f32, q: f32) -> f32 {
 }
 
 /// What a draft was drawn from, given the ones drawn before it at the same row.
-fn law(draft: &Draft, before: &[&Draft]) -> Distribution {
+fn law<'a>(draft: &'a Draft, before: &[&Draft]) -> Cow<'a, Distribution> {
     match &draft.q {
-        Some(q) if draft.drawn => before.iter().fold(q.clone(), |q, gone| q.without(gone.token)),
-        _ => Distribution::certain(draft.token),
+        Some(q) if draft.drawn => before.iter().fold(Cow::Borrowed(q), |q, gone| Cow::Owned(q.without(gone.token))),
+        _ => Cow::Owned(Distribution::certain(draft.token)),
     }
 }
