@@ -42,19 +42,27 @@ const COLUMNS: [&str; 25] = [
 
 pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
     let mut table = csv::Writer::from_writer(out);
-    table.write_record(COLUMNS).map_err(std::io::Error::from)?;
+    table.write_record(COLUMNS).map_err(told)?;
     for turn in session.turns() {
         // plain decoding drafts nothing
         for lane in [Lane::Speculative, Lane::Rival] {
             for round in &turn.answer(lane).rounds {
                 for index in 0..round.drafts.len() {
-                    table.write_record(row((turn, lane), round, index)).map_err(std::io::Error::from)?;
+                    table.write_record(row((turn, lane), round, index)).map_err(told)?;
                 }
             }
         }
     }
     table.flush()?;
     Ok(())
+}
+
+/// As the file or pipe told it: `csv` would hide its kind.
+fn told(error: csv::Error) -> std::io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => std::io::Error::other(format!("{other:?}")),
+    }
 }
 
 fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COLUMNS.len()] {

@@ -193,8 +193,10 @@ fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
 /// plain arithmetic so that the compiler vectorises it.
 #[inline]
 fn exp(x: f32) -> f32 {
-    let x = x.max(-87.0);
-    let n = (x * std::f32::consts::LOG2_E + 12_582_912.0) - 12_582_912.0; // round to nearest
+    let x = if x > -87.0 { x } else { -87.0 };
+    // adding 1.5 · 2^23 rounds to the nearest integer, which then stands in the lowest bits
+    let shifted = x * std::f32::consts::LOG2_E + 12_582_912.0;
+    let n = shifted - 12_582_912.0;
     let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
     let p = 1.987_569_1e-4;
     let p = p * r + 1.398_199_9e-3;
@@ -203,7 +205,7 @@ fn exp(x: f32) -> f32 {
     let p = p * r + 0.166_666_65;
     let p = p * r + 0.5;
     let y = p * r * r + r + 1.0;
-    y * f32::from_bits((((n as i32) + 127) << 23) as u32)
+    y * f32::from_bits((shifted.to_bits() - (12_582_912.0f32.to_bits() - 127)) << 23)
 }
 
 #[cfg(test)]
