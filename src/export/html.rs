@@ -16,7 +16,7 @@ use crate::session::{Answer, Fate, Provenance, Round, Session, Turn, explain};
 use crate::trace::Recording;
 
 use super::place::Out;
-use super::rivals;
+use super::{changed, rivals};
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -83,6 +83,7 @@ fn page(session: &Session, recording: &Recording) -> Value {
     let beside = |lane| (session.stats(lane).rounds() > 0).then(|| summary(session, lane));
     json!({
         "header": session.header(),
+        "changed": session.header().and_then(changed),
         "cut": recording.cut().map(ToString::to_string),
         "left_out": (rounds > MAX_ROUNDS).then(|| format!("the first {MAX_ROUNDS} of {rounds} rounds are shown")),
         "turns": turns,

@@ -2,18 +2,15 @@
 
 use std::io;
 
-use crate::protocol::{Header, Lane, RunSummary, Settings};
-use crate::session::{Session, Turn, explain, text, unlike};
+use crate::protocol::{Lane, RunSummary};
+use crate::session::{Session, Turn, explain, text};
 use crate::trace::Recording;
 
 use super::place::Out;
-use super::rivals;
+use super::{changed, rivals};
 
 /// Reads a figure off a lane's run.
 type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
-
-/// Settings that have a row of their own.
-const ROWS: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
 
 /// Rejections told per turn.
 const REJECTS: usize = 8;
@@ -42,7 +39,7 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
                 ),
             ),
             ("temperature, seed", format!("{}, {}", s.sampling.temperature, s.sampling.seed)),
-            ("other settings that were changed", changed(header)),
+            ("other settings that were changed", changed(header).unwrap_or_else(|| "none".to_owned())),
         ];
         writeln!(out, "| | |\n|---|---|")?;
         for (name, value) in rows {
@@ -59,14 +56,6 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
         self::turn(turn, out)?;
     }
     marks(session, out)
-}
-
-/// What was set otherwise than usual, but for what has a row of its own.
-fn changed(header: &Header) -> String {
-    let usual = Header { settings: Settings::default(), ..header.clone() };
-    let told = unlike(&usual, header).into_iter().filter(|(name, ..)| !ROWS.contains(&name.as_str()));
-    let told: Vec<String> = told.map(|(name, _, value)| format!("{name} {value}")).collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
 fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {

@@ -23,9 +23,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::protocol::{Event, EventKind, Lane};
-use crate::session::{Session, text};
+use crate::protocol::{Event, EventKind, Header, Lane, Settings};
+use crate::session::{Session, text, unlike};
 use crate::trace::{Recording, TraceError};
+
+/// Settings that reports name whatever they are.
+const NAMED: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
+
+/// What was set otherwise than usual, but for what reports name of themselves.
+fn changed(header: &Header) -> Option<String> {
+    let usual = Header { settings: Settings::default(), ..header.clone() };
+    let told = unlike(&usual, header).into_iter().filter(|(name, ..)| !NAMED.contains(&name.as_str()));
+    let told: Vec<String> = told.map(|(name, _, value)| format!("{name} {value}")).collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
 
 /// What raced beside the run: its settings, those in which its rounds differed all told.
 fn rivals(session: &Session) -> String {

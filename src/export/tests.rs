@@ -182,6 +182,7 @@ fn the_page_holds_the_recording_as_data_that_cannot_act() {
     assert_eq!(data["turns"].as_array().unwrap().len(), 2);
     assert!(data["turns"][1]["typed"].as_str().unwrap().starts_with("</script>"), "shown, as text");
     assert_eq!(data["summary"]["rounds"], 8);
+    assert_eq!(data["changed"], "baseline race", "settings that are not the usual ones");
     let mean = place.session().stats(Lane::Speculative).mean_tokens_per_round();
     assert_eq!(data["summary"]["tokens_per_round"].as_f64(), mean);
     let first = &data["turns"][0];

@@ -14,7 +14,7 @@ pub type Unlike = (String, String, String);
 const LEFT_OUT: [&str; 5] = ["version", "started_unix_ms", "capabilities", "drafters", "lossless"];
 
 /// What tells a model from another; the rest of its card follows.
-const OF_MODELS: [&str; 5] = ["name", "file", "sha256", "dtype", "draft_vocab"];
+const OF_MODELS: [&str; 6] = ["name", "file", "sha256", "dtype", "draft_vocab", "context_vocab"];
 
 /// Objects whose fields are named without them.
 const GROUPS: [&str; 3] = ["settings", "sampling", "drafting"];

@@ -41,10 +41,11 @@
     header.drafter ? "drafter " + header.drafter.name : "no drafter",
     "k = " + (settings.draft_len_mode === "auto" ? "auto" : settings.draft_len),
     "rule " + (settings.rule && settings.rule.name ? settings.rule.name : typeof settings.rule === "object" ? JSON.stringify(settings.rule) : settings.rule) + (header.lossless === false ? " (not lossless)" : " (lossless)"),
-    "temperature " + settings.sampling.temperature,
+    "temperature " + settings.sampling.temperature + (settings.sampling.temperature > 0 ? ", seed " + settings.sampling.seed : ""),
+    data.changed ? "other settings: " + data.changed : null,
     header.device + ", " + header.dtype,
     header.program,
-  ].join(" · ");
+  ].filter(Boolean).join(" · ");
   const began = new Date(header.started_unix_ms);
   if (header.started_unix_ms && Number.isFinite(began.getTime())) at("about").append(" · " + began.toISOString().slice(0, 10));
   const keys = [
