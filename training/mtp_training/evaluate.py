@@ -3,7 +3,7 @@
     python -m mtp_training.evaluate OUT.json NAME=DIR … [evaluate.key=value …]
 
 Every prompt of evaluate.suite runs through `draftscope run` with each module, in turns, greedily and with
-sampling. Tokens per round count the bonus; acceptance at depth j is accepted / tested, where a draft is
+sampling, there once for each of evaluate.seeds: with one, tokens per round vary by 0.03. Tokens per round count the bonus; acceptance at depth j is accepted / tested, where a draft is
 tested when all before it in its round were accepted.
 """
 
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from .config import load
 
-ALL_MODES = {"greedy": [], "sampled": ["--temperature", "0.7", "--verify", "rejection", "--seed", "7"]}
+ALL_MODES = {"greedy": [], "sampled": ["--temperature", "0.7", "--verify", "rejection"]}
 
 
-def run(config, module, prompt, mode):
+def run(config, module, prompt, mode, seed):
     e = config["evaluate"]
     command = [config["data"]["draftscope"], "run", "--prompt", prompt, "-k", e["draft_len"], "--max-tokens", e["max_tokens"],
-               "--threads", e["threads"], "--output", "summary", *ALL_MODES[mode]]
+               "--threads", e["threads"], "--seed", seed, "--output", "summary", *ALL_MODES[mode]]
     if module:
         command += ["--mtp", module]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
@@ -63,12 +63,13 @@ def evaluate(config, modules, out):
         for prompt in prompts["prompts"]:
             answers = set()
             for mode in e["modes"]:
-                for name, module in modules.items():
-                    summary = run(config, module, prompt, mode)
-                    for key in (category, "all"):
-                        sums[name][mode][key].add(summary)
-                    if mode == "greedy":
-                        answers.add(tuple(summary["output_token_ids"]))
+                for seed in e["seeds"] if mode == "sampled" else e["seeds"][:1]:
+                    for name, module in modules.items():
+                        summary = run(config, module, prompt, mode, seed)
+                        for key in (category, "all"):
+                            sums[name][mode][key].add(summary)
+                        if mode == "greedy":
+                            answers.add(tuple(summary["output_token_ids"]))
             result["prompts"] += 1
             result["greedy_answers_that_differ"] += [prompt] if len(answers) > 1 else []
         figures = lambda by_key: {key: by_key[key].figures() for key in [k for k in by_key if k != "all"] + ["all"]}
