@@ -144,7 +144,8 @@ pub struct ModelArgs {
     pub rollback: RollbackArg,
     /// Tokens that a module which comes with the target (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash), or an assistant, may propose
     /// where its whole head is dear: the N first, whose merges are the most frequent, or a file with one token id a
-    /// line; all = every one, also where an assistant looks into a few clusters only
+    /// line; all = every one, also where an assistant looks into a few clusters only. Tokens of the text join those of a
+    /// module
     #[arg(long, value_name = "N|FILE|all")]
     pub draft_vocab: Option<String>,
 }

@@ -846,6 +846,20 @@ fn a_trimmed_draft_head_proposes_its_tokens_and_changes_no_text() {
     let drafter = Box::new(MtpDrafter::stack(modules(&mut loaded)));
     let mut decoder = Decoder::new(loaded.target, drafter, &settings(3, MtpOverride::default()));
     assert_eq!(text(&mut decoder, prompt).0, golden.tokens("greedy")[..LEN]);
+    // what stands in the text may be drafted besides
+    let mut again = load(&recipe, &mut |_, _, _| {}).unwrap();
+    assert_eq!(again.mtp.as_ref().unwrap().1.context_vocab, 1024);
+    let hidden = again.target.forward(&prompt[..7], LogitRows::Last).unwrap().hidden;
+    let module = &mut modules(&mut again)[0];
+    let logits = module.forward(&prompt[1..], &hidden).unwrap().logits;
+    let mut besides: Vec<TokenId> = Vec::new();
+    for token in prompt[1..].iter().filter(|token| token.0 % 3 != 0) {
+        if !besides.contains(token) {
+            besides.push(*token);
+        }
+    }
+    assert!(!besides.is_empty() && module.draft_vocab()[107..] == besides, "{:?}", &module.draft_vocab()[107..]);
+    assert_eq!(logits.width(), module.draft_vocab().len());
 }
 
 #[test]

@@ -83,10 +83,6 @@ impl Embedding for LlamaWeights {
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
         self.embedding.rows(&ids(tokens, self.config.vocab, &self.device)?)
     }
-
-    fn head_of(&self, tokens: &[TokenId]) -> Result<Option<Tensor>, ModelError> {
-        self.head_rows(tokens).map(Some)
-    }
 }
 
 impl Stack for LlamaWeights {

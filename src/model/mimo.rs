@@ -115,12 +115,8 @@ pub(super) fn candle(
         let shape = MtpShape { d_model: c.d_model, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len };
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, target.device()))?;
         let vocab = (0..c.vocab as u32).map(TokenId).collect();
-        let shared = MtpShared {
-            embedding: Arc::clone(target) as Arc<dyn Embedding>,
-            head: target.head(),
-            vocab,
-            context_vocab: 0,
-        };
+        let shared =
+            MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head: target.head(), vocab, whole: None };
         CandleMtp::new(shared, parts, SPEC, (shape, rope))
     };
     let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;

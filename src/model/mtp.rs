@@ -56,14 +56,6 @@ pub trait Embedding: Send + Sync {
     /// # Errors
     /// [`ModelError::Vocabulary`] for a token that is none.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError>;
-
-    /// Rows of the target's head `[m, d]`; none from where a module brings its own.
-    ///
-    /// # Errors
-    /// As [`Embedding::embed`].
-    fn head_of(&self, _tokens: &[TokenId]) -> Result<Option<Tensor>, ModelError> {
-        Ok(None)
-    }
 }
 
 /// An embedding that a module or head brings along.
@@ -135,8 +127,8 @@ pub struct MtpShared {
     pub head: Linear,
     /// Token of each row of the head, ascending.
     pub vocab: Vec<TokenId>,
-    /// Tokens of the text that may join it, at most.
-    pub context_vocab: usize,
+    /// The head that those rows are of, where tokens of the text may join them, and how many may.
+    pub whole: Option<(Linear, usize)>,
 }
 
 /// Shape of a module's cache.
@@ -181,7 +173,7 @@ impl CandleMtp {
     ) -> Result<Self, ModelError> {
         let cache = stored.block.cache(&shape, shared.embedding.device())?;
         let parts = stored.meant(spec.norm)?;
-        let proposed = Proposed::new(shared.vocab.clone(), shared.context_vocab);
+        let proposed = Proposed::new(shared.vocab.clone(), shared.whole.as_ref().map_or(0, |whole| whole.1));
         let (shared, stored) = (Arc::new(shared), Arc::new(stored));
         Ok(Self { shared, stored, parts, spec, shape, rope, cache, held: None, proposed, joined: None })
     }
@@ -199,6 +191,12 @@ impl CandleMtp {
         self.cache.position_bytes()
     }
 
+    /// Tokens of the text that may join the draft vocabulary, at most.
+    #[must_use]
+    pub fn context_vocab(&self) -> usize {
+        self.shared.whole.as_ref().map_or(0, |whole| whole.1)
+    }
+
     /// Embeddings of the tokens, `[m, d]`; with [`SlotZero::Zeroed`] that of slot 0 is zero.
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
         let embedded = self.shared.embedding.embed(tokens)?;
@@ -213,9 +211,12 @@ impl CandleMtp {
 
     /// Brings the head's rows in line with the tokens that have joined.
     fn join(&mut self) -> Result<(), ModelError> {
-        let tokens = self.proposed.joined();
-        let rows = if tokens.is_empty() { None } else { self.shared.embedding.head_of(tokens)? };
-        self.joined = rows.map(Linear::dense);
+        self.joined = None;
+        let tokens: Vec<u32> = self.proposed.joined().iter().map(|token| token.0).collect();
+        if let (Some((whole, _)), false) = (&self.shared.whole, tokens.is_empty()) {
+            let tokens = Tensor::new(tokens, self.shared.embedding.device())?;
+            self.joined = Some(Linear::dense(whole.rows(&tokens)?));
+        }
         Ok(())
     }
 

@@ -259,7 +259,8 @@ impl CandleMtp {
         let shape = MtpShape { d_model: d, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len };
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
         let head = Linear::dense(target.head_rows(&vocab)?);
-        let shared = MtpShared { head, embedding: target, vocab, context_vocab: config.context_vocab_size };
+        let whole = Some((target.head(), config.context_vocab_size));
+        let shared = MtpShared { head, embedding: target, vocab, whole };
         Self::new(shared, parts, config.spec(), (shape, rope))
     }
 }

@@ -8,6 +8,9 @@
 
 use crate::protocol::TokenId;
 
+/// Tokens of the text that may join a head that was trimmed when the program was started: only long texts have more.
+pub const CONTEXT_VOCAB: usize = 1024;
+
 /// Most tokens of the text that a module's config may let join.
 pub const MAX_CONTEXT_VOCAB: usize = 1 << 14;
 

@@ -15,6 +15,7 @@ use crate::model::block::Linear;
 use crate::model::config::LlamaConfig;
 use crate::model::held::{Held, Tensors};
 use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared, OwnEmbedding};
+use crate::model::proposed::CONTEXT_VOCAB;
 use crate::model::source::Source;
 use crate::protocol::{MtpSpec, TokenId};
 
@@ -153,9 +154,11 @@ fn load(
         Some(rows) => Arc::new(OwnEmbedding { table: rows, vocab: v, device: target.device.clone() }),
         None => Arc::clone(target) as _,
     };
+    // a head of its own is not held whole beside its rows
+    let whole = (heads.vocab.is_some() && head.is_none()).then(|| (target.head.clone(), CONTEXT_VOCAB));
     let (head, head_bytes) = heads.head(head)?;
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
-    let shared = MtpShared { embedding, head, vocab: heads.tokens(), context_vocab: 0 };
+    let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
     let module = CandleMtp::new(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
     Ok((module, rows_bytes + head_bytes))
 }

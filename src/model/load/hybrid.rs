@@ -75,7 +75,7 @@ fn own_module(
         weight_bytes: module.bytes(),
         kv_bytes_per_token: module.kv_bytes_per_slot(),
         draft_vocab: module.draft_vocab().len() as u32,
-        context_vocab: 0,
+        context_vocab: module.context_vocab() as u64,
     };
     Ok((vec![Box::new(module)], info))
 }

@@ -94,7 +94,7 @@ fn own_modules(
         weight_bytes: modules.iter().map(|(module, own)| module.bytes() + own).sum(),
         kv_bytes_per_token: modules.iter().map(|(module, _)| module.kv_bytes_per_slot()).sum(),
         draft_vocab: vocab.map_or(config.vocab, |vocab| vocab.len()) as u32,
-        context_vocab: 0,
+        context_vocab: modules.first().map_or(0, |(module, _)| module.context_vocab()) as u64,
     };
     Ok((modules.into_iter().map(|(module, _)| Box::new(module) as _).collect(), info))
 }

@@ -10,6 +10,7 @@ use super::reader::Reader;
 use crate::model::block::Linear;
 use crate::model::held::{Held, Tensors};
 use crate::model::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
+use crate::model::proposed::CONTEXT_VOCAB;
 use crate::model::source::Source;
 use crate::model::{ModelError, block::PairOrder, block::Rope};
 use crate::protocol::{MtpSpec, NormForm, TokenId};
@@ -80,14 +81,14 @@ pub fn load_module(
         block: Box::new(reader.module_layer()?),
         norm: reader.tensors.norm(&name("shared_head_norm"), d)?,
     };
-    let (head, vocab) = match vocab {
-        None => (target.head.clone(), (0..config.vocab as u32).map(TokenId).collect()),
-        Some(vocab) => (trimmed(target, &vocab)?, vocab),
+    let (head, vocab, whole) = match vocab {
+        None => (target.head.clone(), (0..config.vocab as u32).map(TokenId).collect(), None),
+        Some(vocab) => (trimmed(target, &vocab)?, vocab, Some((target.head.clone(), CONTEXT_VOCAB))),
     };
     let norm = if reader.is_centred() { NormForm::OnePlus } else { NormForm::Weight };
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
     let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, target.device()))?;
-    let shared = MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head, vocab, context_vocab: 0 };
+    let shared = MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head, vocab, whole };
     CandleMtp::new(shared, parts, MtpSpec { norm, ..MtpSpec::default() }, (shape, rope)).map(Some)
 }
 
