@@ -305,7 +305,10 @@ impl Drafter for MtpDrafter {
         let tap = self.tap();
         let taken = self.stages.iter_mut().try_for_each(|stage| stage.module.set_spec(&wanted));
         match taken {
-            Ok(()) => self.spec = wanted,
+            Ok(()) => {
+                self.spec = wanted;
+                self.head = None; // of slots that are gone
+            }
             Err(error) => {
                 self.refused = Some(wanted);
                 let back = self.spec;
