@@ -148,11 +148,11 @@ impl Matrix {
         })
     }
 
-    /// The same rows, which must be whole tiles, and room for more behind them in the form of the first; to
-    /// [push](Matrix::push) them only this matrix has.
-    pub(super) fn with_room(&self, cpu: &Cpu, rows: usize) -> Self {
+    /// The same rows, which must be whole tiles, and room behind them for rows of `from`, which only this matrix has to
+    /// [push](Matrix::push) them into.
+    pub(super) fn with_room(&self, cpu: &Cpu, (rows, from): (usize, &Self)) -> Self {
         let mut with = self.clone();
-        if let Some(first) = self.panels.first() {
+        if let Some(first) = from.panels.first() {
             let (form, tiles) = (first.form, rows.div_ceil(LANES));
             let bytes = cpu.arena.zeroed(tiles * self.k / BLOCK * form.block_bytes());
             with.panels.push(Panel { form, tiles, bytes: Arc::new(bytes) });
@@ -160,27 +160,22 @@ impl Matrix {
         with
     }
 
-    /// Adds a row of another matrix of as many columns, as it is where the forms are the same, else in 4-bit codes; nothing
-    /// where there is no room.
+    /// Adds a row of a matrix of as many columns, in whose form there is room; nothing where there is none.
     pub(super) fn push(&mut self, from: &Self, row: usize) {
         let before: usize = self.panels.iter().rev().skip(1).map(|panel| panel.tiles).sum();
-        let Some(panel) = self.panels.last_mut() else {
+        let source = from.tile(row / LANES);
+        let Some(panel) = self.panels.last_mut().filter(|panel| panel.form == source.form) else {
             return;
         };
-        let (form, source) = (panel.form, from.tile(row / LANES));
+        let form = panel.form;
         let tile_bytes = self.k / BLOCK * form.block_bytes();
         let at = (self.rows / LANES).checked_sub(before).filter(|tile| *tile < panel.tiles);
         let (Some(tile), Some(bytes)) = (at, Arc::get_mut(&mut panel.bytes)) else {
             return;
         };
         let blocks = bytes[tile * tile_bytes..][..tile_bytes].chunks_exact_mut(form.block_bytes());
-        for (to, block) in blocks.zip(source.bytes.chunks_exact(source.form.block_bytes())) {
-            if source.form == form {
-                copy_row(form, block, row % LANES, to, self.rows % LANES);
-            } else {
-                let codes = Encoding::to_q4_1(&read_unit(source.form, block, row % LANES));
-                write_unit(form, to, self.rows % LANES, &Encoding::Q4_1.unit(&codes, 0));
-            }
+        for (to, block) in blocks.zip(source.bytes.chunks_exact(form.block_bytes())) {
+            copy_row(form, block, row % LANES, to, self.rows % LANES);
         }
         self.rows += 1;
     }
