@@ -163,7 +163,8 @@ fn a_newcomer_prompts_watches_stops_and_quits() {
     terminal.press("\r");
     // tokens of every fate, told apart by colour as well as by glyph; the legend names the colours
     terminal.wait("accepted, bonus, recovered and rejected tokens", |screen| {
-        let marked = ["✚", "↻", "✗"].iter().all(|glyph| colours(screen, glyph).len() > 3);
+        // the legend has one of each; a good drafter leaves few to reject
+        let marked = ["✚", "↻", "✗"].iter().all(|glyph| colours(screen, glyph).len() > 1);
         marked && colours(screen, "✓").first().is_some_and(|accepted| digits_in(screen, *accepted) > 5)
     });
     let of = |terminal: &Terminal, glyph| colours(terminal.screen.screen(), glyph)[0];
