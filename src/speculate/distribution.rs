@@ -240,6 +240,38 @@ mod tests {
     }
 
     #[test]
+    fn it_does_not_matter_whether_tokens_are_listed() {
+        // more than a stretch, some without mass
+        let weights = |seed: u32| -> Vec<f32> { (0..1500).map(|i| ((i * seed) % 97) as f32).collect() };
+        let [p, q] = [7919, 104_729].map(|seed| Distribution::from_weights(&weights(seed)));
+        let listed = |d: &Distribution| Distribution::new(d.entries().collect(), d.argmax(), 0.0);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        for weight in [1.0, 0.4] {
+            let want: f64 = (0..1500)
+                .map(TokenId)
+                .map(|t| weight * f64::from(p.prob(t)) - f64::from(q.prob(t)))
+                .map(|x| x.max(0.0))
+                .sum();
+            let residual = p.scaled_residual(weight, &q);
+            for (p, q) in [(p.clone(), listed(&q)), (listed(&p), q.clone()), (listed(&p), listed(&q))] {
+                assert!(near(p.excess(weight, &q), want));
+                let other = p.scaled_residual(weight, &q);
+                assert_eq!(other.argmax(), residual.argmax());
+                assert!(residual.entries().all(|(token, share)| near(other.prob(token).into(), share.into())));
+            }
+        }
+        let other = listed(&p);
+        assert_eq!((other.top(8), other.without(p.argmax()).argmax()), (p.top(8), p.without(p.argmax()).argmax()));
+        for step in 0..1000 {
+            let u = step as f32 / 1000.0;
+            // the same walk, but for what lies within rounding of a step
+            let [a, b] = [p.pick(u), other.pick(u)].map(|token| token.0);
+            let below: f64 = p.entries().take_while(|(token, _)| token.0 < a.max(b)).map(|(_, p)| f64::from(p)).sum();
+            assert!(a == b || near(below, u.into()), "{u}: {a} and {b}");
+        }
+    }
+
+    #[test]
     fn top_is_sorted_and_knows_its_tail() {
         let d = Distribution::from_weights(&[0.1, 0.4, 0.1, 0.4]);
         let (top, tail) = d.top(3);
