@@ -59,9 +59,10 @@ pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
 
 /// As the file or pipe told it: `csv` would hide its kind.
 fn told(error: csv::Error) -> std::io::Error {
+    let said = error.to_string();
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
-        other => std::io::Error::other(format!("{other:?}")),
+        _ => std::io::Error::other(said),
     }
 }
 

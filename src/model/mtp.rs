@@ -131,6 +131,12 @@ pub struct MtpShared {
     pub whole: Option<(Linear, usize)>,
 }
 
+impl MtpShared {
+    fn context_vocab(&self) -> usize {
+        self.whole.as_ref().map_or(0, |whole| whole.1)
+    }
+}
+
 /// Shape of a module's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtpShape {
@@ -173,7 +179,7 @@ impl CandleMtp {
     ) -> Result<Self, ModelError> {
         let cache = stored.block.cache(&shape, shared.embedding.device())?;
         let parts = stored.meant(spec.norm)?;
-        let proposed = Proposed::new(shared.vocab.clone(), shared.whole.as_ref().map_or(0, |whole| whole.1));
+        let proposed = Proposed::new(shared.vocab.clone(), shared.context_vocab());
         let (shared, stored) = (Arc::new(shared), Arc::new(stored));
         Ok(Self { shared, stored, parts, spec, shape, rope, cache, held: None, proposed, joined: None })
     }
@@ -194,7 +200,7 @@ impl CandleMtp {
     /// Tokens of the text that may join the draft vocabulary, at most.
     #[must_use]
     pub fn context_vocab(&self) -> usize {
-        self.shared.whole.as_ref().map_or(0, |whole| whole.1)
+        self.shared.context_vocab()
     }
 
     /// Embeddings of the tokens, `[m, d]`; with [`SlotZero::Zeroed`] that of slot 0 is zero.

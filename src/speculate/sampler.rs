@@ -47,7 +47,7 @@ impl<'a> LogitRow<'a> {
     /// In order of tokens; entries are in that of logits.
     fn by_token(&self, mut entries: Vec<(TokenId, f32)>) -> Vec<(TokenId, f32)> {
         if self.vocab.is_some() {
-            entries.sort_by_key(|entry| entry.0); // two ascending runs at most, which this only merges
+            entries.sort_by_key(|entry| entry.0); // most of them, the draft vocabulary, ascend already
         }
         entries
     }
