@@ -1,10 +1,18 @@
-//! The largest of many numbers, in forms that the compiler vectorises.
+//! The largest of many numbers, in forms that the compiler vectorises, for several instruction sets.
+
+use multiversion::multiversion;
 
 /// Numbers that are looked at together.
 const BLOCK: usize = 64;
 
 /// Largest value; negative infinity of none.
-pub(super) fn largest(block: &[f32]) -> f32 {
+#[multiversion(targets = "simd")]
+pub(super) fn largest(values: &[f32]) -> f32 {
+    largest_of(values)
+}
+
+#[inline(always)] // so that it is compiled for what its caller is compiled for
+fn largest_of(block: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let chunks = block.chunks_exact(LANES);
@@ -47,11 +55,7 @@ impl Best {
 
     /// Looks through values that begin at index `start`. Equal ones stand by index when stretches come in that order.
     pub(super) fn search(&mut self, values: &[f32], start: usize) {
-        for (number, block) in values.chunks(BLOCK).enumerate() {
-            if largest(block) > self.bar() {
-                self.insert(block, start + number * BLOCK); // of most blocks nothing
-            }
-        }
+        search(self, values, start);
     }
 
     fn insert(&mut self, block: &[f32], start: usize) {
@@ -61,6 +65,15 @@ impl Best {
                 self.found.insert(at, (*x, start + i));
                 self.found.truncate(self.n);
             }
+        }
+    }
+}
+
+#[multiversion(targets = "simd")]
+fn search(best: &mut Best, values: &[f32], start: usize) {
+    for (number, block) in values.chunks(BLOCK).enumerate() {
+        if largest_of(block) > best.bar() {
+            best.insert(block, start + number * BLOCK); // of most blocks nothing
         }
     }
 }

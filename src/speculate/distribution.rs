@@ -3,7 +3,9 @@
 //! Invariant: tokens ascend, each probability is finite and not negative, and probabilities and tail
 //! add up to 1 within rounding. A tail is mass of tokens that are not listed; only
 //! distributions that nothing is drawn from (greedy decoding, recorded top-n lists) have one. Sums run in
-//! a fixed number of lanes, so that all machines draw the same token.
+//! a fixed number of lanes, so that all machines draw the same token, whatever they are compiled for.
+
+use multiversion::multiversion;
 
 use super::best::{best, largest};
 use crate::protocol::TokenId;
@@ -196,6 +198,7 @@ impl Distribution {
 }
 
 /// In a form that the compiler vectorises.
+#[multiversion(targets = "simd")]
 pub(super) fn sum(values: &[f32]) -> f64 {
     const LANES: usize = 16;
     let mut lanes = [0.0; LANES];
@@ -210,9 +213,13 @@ pub(super) fn sum(values: &[f32]) -> f64 {
 }
 
 fn divided(mut weights: Vec<f32>, total: f64) -> Vec<f32> {
-    let share = if total > 0.0 { 1.0 / total } else { 0.0 };
-    weights.iter_mut().for_each(|weight| *weight = (f64::from(*weight) * share) as f32);
+    scale(&mut weights, if total > 0.0 { 1.0 / total } else { 0.0 });
     weights
+}
+
+#[multiversion(targets = "simd")]
+fn scale(values: &mut [f32], by: f64) {
+    values.iter_mut().for_each(|value| *value = (f64::from(*value) * by) as f32);
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! does; vLLM has min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the
 //! first of equal ones, and the probabilities are those at temperature 1, for display only.
 
+use multiversion::multiversion;
+
 use super::best::{Best, largest};
 use super::distribution::{Distribution, sum};
 use crate::model::{Forward, ModelError, RowStats, STRETCH};
@@ -91,7 +93,7 @@ impl Sampler {
 
     fn tempered(&self, row: &LogitRow<'_>, stats: &RowStats) -> Distribution {
         let scale = 1.0 / self.sampling.temperature;
-        let weights: Vec<f32> = row.logits.iter().map(|logit| exp((logit - stats.max) * scale)).collect();
+        let weights = weights(row.logits, stats.max, scale);
         let (total, argmax) = (sum(&weights), row.token(stats.argmax as usize));
         if row.vocab.is_none() && self.sampling.keeps_all() {
             return Distribution::over_all(weights, argmax, total);
@@ -189,9 +191,15 @@ fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
     best.found.into_iter().map(|(_, i)| i).collect()
 }
 
+/// e^(scale · (logit − max)) of each.
+#[multiversion(targets = "simd")]
+fn weights(logits: &[f32], max: f32, scale: f32) -> Vec<f32> {
+    logits.iter().map(|logit| exp((logit - max) * scale)).collect()
+}
+
 /// e^x for x ≤ 0, relative error below 3e-7: 2^n · e^r with a polynomial for e^r (Cephes expf). In
 /// plain arithmetic so that the compiler vectorises it.
-#[inline]
+#[inline(always)]
 fn exp(x: f32) -> f32 {
     let x = if x > -87.0 { x } else { -87.0 };
     // adding 1.5 · 2^23 rounds to the nearest integer, which then stands in the lowest bits
