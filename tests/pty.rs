@@ -21,7 +21,12 @@ struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     screen: vt100::Parser,
     cooked: bool,
+    light: bool,
 }
+
+/// What a terminal with a background answers when it is asked for its colours and what it can do.
+const DARK: &str = "\u{1b}]10;rgb:eeee/eeee/eeee\u{1b}\\\u{1b}]11;rgb:1111/1111/1111\u{1b}\\\u{1b}[?62;22c";
+const LIGHT: &str = "\u{1b}]10;rgb:1111/1111/1111\u{1b}\\\u{1b}]11;rgb:ffff/ffff/ffff\u{1b}\\\u{1b}[?62;22c";
 
 const SIZE: PtySize = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
 
@@ -55,14 +60,19 @@ impl Terminal {
         });
         let keys = pair.master.take_writer().unwrap();
         let screen = vt100::Parser::new(SIZE.rows.try_into().unwrap(), SIZE.cols.try_into().unwrap(), 0);
-        Self { master: pair.master, keys, output, child, screen, cooked }
+        Self { master: pair.master, keys, output, child, screen, cooked, light: false }
     }
 
-    /// Shows what the program wrote, and answers as a terminal does when it is asked where its cursor is.
+    /// Shows what the program wrote, and answers as a terminal does when it is asked where its cursor is, or what colours
+    /// it has.
     fn take(&mut self, bytes: &[u8]) {
         self.screen.process(bytes);
-        if bytes.windows(4).any(|part| part == b"\x1b[6n") {
+        let asks = |query: &[u8]| bytes.windows(query.len()).any(|part| part == query);
+        if asks(b"\x1b[6n") {
             self.press("\u{1b}[1;1R");
+        }
+        if asks(b"\x1b[c") {
+            self.press(if self.light { LIGHT } else { DARK });
         }
     }
 
@@ -264,6 +274,34 @@ fn a_recording_is_scrubbed_and_marked() {
     terminal.wait_for("■ the end");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
+}
+
+/// Brightest colour of any text on the screen: 0 to 255.
+fn brightest(screen: &vt100::Screen) -> u8 {
+    let (rows, cols) = screen.size();
+    let at = |row| (0..cols.get()).filter_map(move |col| screen.cell(row, col));
+    let cells = (0..rows.get()).flat_map(at);
+    let of = |cell: &vt100::Cell| match cell.fgcolor() {
+        vt100::Color::Rgb(r, g, b) => r.min(g).min(b),
+        _ => 0,
+    };
+    cells.filter(|cell| cell.has_contents()).map(of).max().unwrap_or(0)
+}
+
+#[test]
+fn text_is_dark_where_the_terminal_is_light() {
+    for (light, theme) in [(false, None), (true, None), (true, Some("nord"))] {
+        let recording = bundled("code");
+        let mut args = vec!["replay", &recording, "--paused"];
+        args.extend(theme.into_iter().flat_map(|theme| ["--theme", theme]));
+        let mut terminal = Terminal::start(&args, &[]);
+        terminal.light = light;
+        terminal.wait_for("It takes no prompt.");
+        let brightest = brightest(terminal.screen.screen());
+        assert_eq!(brightest < 0xb0, light && theme.is_none(), "{light} {theme:?}: {brightest}");
+        terminal.press("q");
+        assert_eq!(terminal.ends(), 0);
+    }
 }
 
 /// A live engine on a tiny model, in a folder of its own.

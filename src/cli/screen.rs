@@ -6,7 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Screen")]
 pub struct LookArgs {
-    /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours
+    /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours;
+    /// without it default, or light where the terminal says that its background is
     #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
     pub theme: Option<String>,
     /// Draw without box, block and braille glyphs

@@ -45,14 +45,16 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
 
 /// How any screen looks: options, and the user's keys and themes.
 pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
+    let options = TuiOptions::from_env();
+    let fitting = || if options.no_color { None } else { tui::fitting_theme() };
     TuiOptions {
-        theme: args.theme.clone(),
+        theme: args.theme.clone().or_else(fitting),
         themes: files.themes.clone(),
         keymap: files.keymap.clone(),
         ascii: args.ascii,
         no_mouse: args.no_mouse,
         warnings: files.warnings.clone(),
-        ..TuiOptions::from_env()
+        ..options
     }
 }
 

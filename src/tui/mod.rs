@@ -12,6 +12,7 @@
 mod action;
 mod app;
 mod asked;
+mod backdrop;
 mod conversation;
 mod depth;
 mod diff;
@@ -40,6 +41,7 @@ mod wish;
 
 pub use action::Action;
 pub use app::App;
+pub use backdrop::fitting_theme;
 pub use depth::Depth;
 pub use diff::{Compared, Recorded};
 pub use keymap::{Binding, Chord, Context, Keymap};

@@ -60,7 +60,7 @@ pub struct TuiOptions {
     pub system: Option<String>,
     /// Send prompts as they stand, without a chat template and without earlier turns.
     pub raw: bool,
-    /// Name of a theme; else `default`, or `mono` when `no_color`.
+    /// Name of a theme; else `default`, which is dark, or `mono` when `no_color`.
     pub theme: Option<String>,
     /// Themes of the user: name and text of the file. They may replace bundled ones.
     pub themes: Vec<(String, String)>,

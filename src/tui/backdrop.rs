@@ -1,0 +1,14 @@
+//! Whether a terminal is light or dark, by asking it.
+
+use std::io::{IsTerminal, stdout};
+
+use terminal_colorsaurus::{QueryOptions, ThemeMode, theme_mode};
+
+/// Name of the bundled theme for the background that the terminal says it has (OSC 10 and 11); none where it is dark or
+/// does not say. To be asked before the front end has the terminal: until the answer is there, at most a second, keys
+/// are lost.
+#[must_use]
+pub fn fitting_theme() -> Option<String> {
+    let light = stdout().is_terminal() && matches!(theme_mode(QueryOptions::default()), Ok(ThemeMode::Light));
+    light.then(|| "light".to_owned())
+}
