@@ -53,7 +53,7 @@ class Data:
             self.uses[path.name] += 1
             for conversation in self.read(path):
                 key = (prompt_key(conversation), conversation.temperature)
-                if self.is_validation(conversation) or conversation.task in self.excluded or (key in self.seen and self.uses[path.name] == 1):
+                if self.is_validation(conversation) or conversation.task in self.excluded or conversation.temperature > self.config["train"]["warmest"] or (key in self.seen and self.uses[path.name] == 1):
                     continue
                 self.seen.add(key)
                 pool.append(conversation)

@@ -14,23 +14,24 @@ from collections import Counter
 
 import numpy as np
 
-from . import prompts, shards
+from . import asks, prompts, shards
 from .config import load
 from .near import Near, forbidden
 from .target import Target
+from .topics import Topics
 from .words import Words
 
 
 def tasks(config):
     data = config["data"]
     rng = random.Random(data["seed"])
-    words = Words(data["material"])
-    near = Near(forbidden(data["forbidden"]))
+    words, measured = Words(data["material"]), forbidden(data["forbidden"])
+    topics, near = Topics(words.root, measured), Near(measured)
     path = config.data / "tasks.jsonl"
     seen, count, dropped, nearest, categories = set(), 0, [], 0.0, Counter()
     with open(path.with_suffix(".part"), "w") as out:
         while count < data["tasks"]:
-            category, turns = prompts.conversation(rng, words)
+            category, turns = asks.conversation(rng, topics) if rng.random() < data["asks"] else prompts.conversation(rng, words)
             first = turns[0] if isinstance(turns[0], str) else None
             if first is not None:
                 key = " ".join(first.lower().split())
