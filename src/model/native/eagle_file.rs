@@ -5,6 +5,7 @@ use std::sync::Arc;
 use half::bf16;
 
 use super::{
+    gate_up::GateUp,
     kernel::{Encoding, LANES},
     layer::{BlockShape, Layer, NormWeight},
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
@@ -94,8 +95,14 @@ impl Packer<'_> {
             head_norms,
             out: self.matrix(&part("self_attn.o_proj"), d, heads * head_dim)?,
             ffn_norm: self.norm(&part("post_attention_layernorm"), d)?,
-            gate: self.matrix(&part("mlp.gate_proj"), d_ff, d)?,
-            up: self.matrix(&part("mlp.up_proj"), d_ff, d)?,
+            gate_up: GateUp::of_rows(
+                d,
+                [
+                    &self.plan.matrix(&part("mlp.gate_proj"), [d_ff, d])?,
+                    &self.plan.matrix(&part("mlp.up_proj"), [d_ff, d])?,
+                ],
+                |rows| self.pack(d, rows, Bits::Eight),
+            ),
             down: self.matrix(&part("mlp.down_proj"), d, d_ff)?,
         })
     }

@@ -6,6 +6,7 @@
 
 use super::{
     cache::{AngleTable, LayerCache},
+    gate_up::GateUp,
     kernel::{
         Acts, BLOCK, Column, Join, LANES, Norm, NormHead, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
         SiluMul, StoreKeys, StoreValues, Stretch, attend, rows_at_once,
@@ -50,9 +51,8 @@ pub(super) struct Layer {
     pub(super) head_norms: Option<[NormWeight; 2]>,
     pub(super) out: Matrix, // [d, heads head_dim]
     pub(super) ffn_norm: NormWeight,
-    pub(super) gate: Matrix, // [d_ff, d]
-    pub(super) up: Matrix,   // [d_ff, d]
-    pub(super) down: Matrix, // [d, d_ff]
+    pub(super) gate_up: GateUp, // [2 d_ff, d]
+    pub(super) down: Matrix,    // [d, d_ff]
 }
 
 /// Memory of a pass, kept from one to the next.
@@ -96,8 +96,8 @@ enum Place<'a> {
 impl Layer {
     /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
-        let matrices = [&self.qkv, &self.out, &self.gate, &self.up, &self.down];
-        matrices.iter().map(|matrix| matrix.bytes()).sum()
+        let matrices = [&self.qkv, &self.out, &self.down];
+        matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>() + self.gate_up.bytes()
     }
 
     /// Runs the rows in `scratch.x` and leaves them there; gives back whether they were finite.
@@ -109,19 +109,18 @@ impl Layer {
     /// The same where attention reads what lies in `scratch.acts`, and not the normed rows.
     pub(super) fn forward_read(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
-        pass.cpu.pool.soon([self.out.first_panel(), &[]]);
+        pass.cpu.pool.soon(self.out.first_panel());
         self.attend(pass, &mut cache, scratch);
-        pass.cpu.pool.soon([self.gate.first_panel(), self.up.first_panel()]);
+        pass.cpu.pool.soon(self.gate_up.first_panel());
         pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
         self.finish(pass, scratch)
     }
 
     /// What comes after attention; gives back whether the rows were finite.
     pub(super) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
-        let operand = self.gate.operand().and(self.up.operand());
-        let finite = pass.norm(&scratch.x, &self.ffn_norm, operand, &mut scratch.acts);
+        let finite = pass.norm(&scratch.x, &self.ffn_norm, self.gate_up.operand(), &mut scratch.acts);
         self.feed_forward(pass, scratch);
-        pass.cpu.pool.soon([pass.next.map_or(&[], Matrix::first_panel), &[]]);
+        pass.cpu.pool.soon(pass.next.map_or(&[], Matrix::first_panel));
         pass.add_product(&self.down, &scratch.inner, &mut scratch.x);
         finite
     }
@@ -186,12 +185,8 @@ impl Layer {
         let mut jobs: Vec<_> = columns.zip(scratch.gate_up.chunks_exact_mut(4 * m)).collect();
         let acts = &scratch.acts;
         pass.cpu.pool.each(&mut jobs, |at, (column, out)| {
-            let (gate, up) = out.split_at_mut(2 * m);
-            for (matrix, out) in [(&self.gate, &mut *gate), (&self.up, &mut *up)] {
-                for (tile, out) in out.chunks_exact_mut(m).enumerate() {
-                    matrix.multiply(pass.cpu, 2 * at + tile, acts, Onto::Nothing, out);
-                }
-            }
+            self.gate_up.multiply(pass.cpu, at, acts, out);
+            let (gate, up) = out.split_at(2 * m);
             pass.cpu.isa.run(SiluMul { gate, up, out: column });
         });
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{
     cache::{AngleTable, KvCache, KvShape},
+    gate_up::GateUp,
     kernel::{BLOCK, Encoding, LANES, MAX_HEAD_DIM},
     layer::{BlockShape, Layer, NormWeight},
     llama::{NativeLlama, Weights},
@@ -106,8 +107,7 @@ impl Loader<'_> {
             head_norms,
             out: self.matrix(&name("attn_output"), d, heads * head_dim)?,
             ffn_norm: self.norm(&name("ffn_norm"), d)?,
-            gate: self.matrix(&name("ffn_gate"), d_ff, d)?,
-            up: self.matrix(&name("ffn_up"), d_ff, d)?,
+            gate_up: self.gate_up([name("ffn_gate"), name("ffn_up")])?,
             down: self.matrix(&name("ffn_down"), d, d_ff)?,
         })
     }
@@ -156,6 +156,15 @@ impl Loader<'_> {
         }
         parts.iter().for_each(|(part, ..)| self.tensors.0.release(&name(part)));
         Ok(matrix)
+    }
+
+    fn gate_up(&self, names: [String; 2]) -> Result<GateUp, ModelError> {
+        let BlockShape { d_model: d, d_ff, .. } = self.shape;
+        let [gate, up] = names.each_ref().map(|name| self.tensors.matrix(name, d_ff, d));
+        let both = [gate?, up?];
+        let packed = GateUp::pack(self.cpu, d, both.each_ref().map(|raw| raw.part(d_ff, RowOrder::Stored)));
+        names.iter().for_each(|name| self.tensors.0.release(name));
+        Ok(packed)
     }
 
     fn matrix(&self, name: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {

@@ -12,6 +12,7 @@ mod draft_head;
 mod eagle;
 mod eagle_file;
 mod fuse;
+mod gate_up;
 mod head;
 pub mod kernel;
 mod layer;

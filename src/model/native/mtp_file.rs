@@ -8,6 +8,7 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use super::{
     fuse::Fuse,
+    gate_up::GateUp,
     kernel::{Encoding, LANES},
     layer::{BlockShape, Layer, NormWeight},
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
@@ -94,8 +95,11 @@ impl<'a> MtpFile<'a> {
             head_norms: None,
             out: self.pack(heads * head_dim, &self.matrix("self_attn.o_proj", d, heads * head_dim)?),
             ffn_norm: self.norm("post_attention_layernorm")?,
-            gate: self.pack(d, &self.matrix("mlp.gate_proj", d_ff, d)?),
-            up: self.pack(d, &self.matrix("mlp.up_proj", d_ff, d)?),
+            gate_up: GateUp::of_rows(
+                d,
+                [&self.matrix("mlp.gate_proj", d_ff, d)?, &self.matrix("mlp.up_proj", d_ff, d)?],
+                |rows| self.pack(d, rows),
+            ),
             down: self.pack(d_ff, &self.matrix("mlp.down_proj", d, d_ff)?),
         })
     }

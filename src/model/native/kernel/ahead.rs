@@ -13,37 +13,28 @@ const STRIDE: usize = 4 * LINE;
 
 const LINE: usize = 64;
 
-/// Matrices whose tiles are used in turns.
-pub(super) const SPANS: usize = 2;
-
 /// Address and length of what comes next.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Next([(usize, usize); SPANS]);
+pub(super) struct Next(usize, usize);
 
 impl Next {
-    pub(super) fn new(spans: [&[u8]; SPANS]) -> Self {
-        Self(spans.map(|span| (span.as_ptr().addr(), span.len())))
+    pub(super) fn new(weights: &[u8]) -> Self {
+        Self(weights.as_ptr().addr(), weights.len())
     }
 }
 
 /// The share of one thread, and how far it got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walk {
-    from: [usize; SPANS],
+    from: usize,
     len: usize,
     done: usize,
 }
 
 impl Walk {
     /// The share that begins where the items of `thread` of `threads` begin.
-    pub(super) fn new(next: Next, thread: usize, threads: usize) -> Self {
-        let used = next.0.iter().filter(|(_, len)| *len > 0).count().max(1);
-        let shortest = next.0.iter().map(|(_, len)| *len).filter(|len| *len > 0).min().unwrap_or(0);
-        Self {
-            from: next.0.map(|(start, len)| if len == 0 { 0 } else { start.wrapping_add(len / threads * thread) }),
-            len: (shortest / threads).min(MOST / used),
-            done: 0,
-        }
+    pub(super) fn new(Next(start, len): Next, thread: usize, threads: usize) -> Self {
+        Self { from: start.wrapping_add(len / threads * thread), len: (len / threads).min(MOST), done: 0 }
     }
 
     /// Asks for a little more; whether it did.
@@ -51,11 +42,7 @@ impl Walk {
         if self.done >= self.len {
             return false;
         }
-        for from in self.from.into_iter().filter(|from| *from > 0) {
-            for line in (0..STRIDE).step_by(LINE) {
-                ask(from.wrapping_add(self.done + line));
-            }
-        }
+        (0..STRIDE).step_by(LINE).for_each(|line| ask(self.from.wrapping_add(self.done + line)));
         self.done += STRIDE;
         true
     }
@@ -81,9 +68,9 @@ mod tests {
     #[test]
     fn each_thread_walks_over_the_beginning_of_its_own_share() {
         let weights = vec![0u8; 8000];
-        let next = Next::new([&weights, &[]]);
+        let next = Next::new(&weights);
         let mut walk = Walk::new(next, 3, 4);
-        assert_eq!(walk.from, [weights.as_ptr().addr() + 6000, 0]);
+        assert_eq!(walk.from, weights.as_ptr().addr() + 6000);
         let steps = std::iter::from_fn(|| walk.step().then_some(())).count();
         assert_eq!(steps, 2000usize.div_ceil(STRIDE));
         assert!(!Walk::new(Next::default(), 1, 2).step());
@@ -91,9 +78,8 @@ mod tests {
 
     #[test]
     fn large_weights_are_asked_for_only_as_far_as_caches_reach() {
-        let next = Next([(1 << 30, 1 << 40), (1 << 50, 1 << 40)]);
-        let mut walk = Walk::new(next, 1, 2);
+        let mut walk = Walk::new(Next(1 << 30, 1 << 40), 1, 2);
         let steps = std::iter::from_fn(|| walk.step().then_some(())).count();
-        assert_eq!(steps * STRIDE * 2, MOST);
+        assert_eq!(steps * STRIDE, MOST);
     }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::{
-    ahead::{Next, SPANS, Walk},
+    ahead::{Next, Walk},
     span::{self, Span},
 };
 
@@ -152,9 +152,9 @@ impl Pool {
         assert!(!panicked, "a kernel thread panicked");
     }
 
-    /// Weights that the region after the next one will read, of two matrices when their tiles are used in turns: threads
-    /// that wait for that region ask for the beginning of their share. A hint.
-    pub(crate) fn soon(&self, weights: [&[u8]; SPANS]) {
+    /// Weights that the region after the next one will read: threads that wait for that region ask for the beginning of
+    /// their share. A hint.
+    pub(crate) fn soon(&self, weights: &[u8]) {
         *self.shared.soon.lock().unwrap_or_else(PoisonError::into_inner) = Next::new(weights);
     }
 
