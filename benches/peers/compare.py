@@ -126,7 +126,7 @@ def rates(pairs: list[tuple[dict, dict]]) -> str:
     share, read = (spread([run[key] * 100 for run in owns], ".0f") for key in ("bandwidth", "read"))
     lines.append(
         f"\nPlain decoding of draftscope uses {share} % of the memory bandwidth measured beside it (512 MiB read in "
-        f"order); a loop that only reads as many bytes as the weights take, again and again, needs {read} % of T(1)."
+        f"order) for weights and cache; a loop that only reads as many bytes, again and again, needs {read} % of T(1)."
     )
     return "\n".join(lines)
 

@@ -67,6 +67,8 @@ pub struct CostCurve {
     pub weight_bytes: u64,
     /// Bytes of weights that a pass reads: fewer where rows of a table are looked up.
     pub pass_bytes: u64,
+    /// Bytes of keys and values that it reads besides: of `ctx` positions of the target's cache.
+    pub cache_bytes: u64,
     /// Bytes of the drafter's own weights; 0 without one.
     pub draft_weight_bytes: u64,
     /// Bytes of KV cache a position takes, the target's and the drafter's.
@@ -74,8 +76,8 @@ pub struct CostCurve {
     /// Rate at which this machine reads more memory than caches hold, median of the same turns, bytes
     /// per second.
     pub memory_bandwidth: f64,
-    /// pass_bytes ÷ T(1) ÷ memory_bandwidth. What stays in a cache from one pass to the next can lift it
-    /// above 1.
+    /// (pass_bytes + cache_bytes) ÷ T(1) ÷ memory_bandwidth. What stays in a processor's cache from one pass to
+    /// the next can lift it above 1.
     pub bandwidth_share: f64,
     /// Median over the turns of the time that a loop takes which only reads as many bytes as a pass,
     /// again and again, ÷ T(1) of the same turn. No pass can beat that loop: 0…1, but for noise.
@@ -105,7 +107,9 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         read = hidden.slice(ctx.saturating_sub(SETTLED)..ctx);
     }
     let threads = target.spec().threads;
-    let weights = Stream::new(threads, usize::try_from(target.pass_bytes()).unwrap_or(0));
+    let cache_bytes = ctx as u64 * target.spec().info.kv_bytes_per_token;
+    let pass_bytes = target.pass_bytes();
+    let as_pass = Stream::new(threads, usize::try_from(pass_bytes + cache_bytes).unwrap_or(0));
     let memory = Stream::new(threads, MEMORY_BYTES);
     let mut times = vec![Vec::new(); MAX_ROWS];
     let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
@@ -113,8 +117,8 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         let keep = turn > 0;
         if keep {
             rates.push(MEMORY_BYTES as f64 / memory.seconds());
-            let _ = weights.seconds(); // fills caches as every later one finds them
-            reads.push(weights.seconds());
+            let _ = as_pass.seconds(); // fills caches as every later one finds them
+            reads.push(as_pass.seconds());
         }
         for _ in 0..WARM_UP {
             time_pass(target.as_mut(), &tokens[ctx..=ctx])?;
@@ -137,7 +141,7 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
     let (read_share, bandwidth) = (median(shares.collect()), median(rates));
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
     let spec = target.spec();
-    let share = target.pass_bytes() as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
+    let share = (pass_bytes + cache_bytes) as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
     Ok(CostCurve {
         ctx,
         threads,
@@ -145,7 +149,8 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
         draft: module.is_some().then(|| Timing::of(drafts)),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: spec.info.weight_bytes,
-        pass_bytes: target.pass_bytes(),
+        pass_bytes,
+        cache_bytes,
         draft_weight_bytes: info.as_ref().map_or(0, |info| info.weight_bytes),
         kv_bytes_per_token: spec.info.kv_bytes_per_token + info.map_or(0, |info| info.kv_bytes_per_token),
         memory_bandwidth: bandwidth,

@@ -35,7 +35,7 @@ pub(super) fn cost(cost: &CostCurve) -> String {
         cost.ctx
     ));
     out.add(format!(
-        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s, {:.0} % of the {:.1} GB/s that memory gives; a loop that only reads the same bytes takes {:.0} % of the time; prefill {:.0} tokens/s",
+        "one row {:.2} ms ({:.2}–{:.2}), {:.0} tokens/s, weights and cached positions read at {:.0} % of the {:.1} GB/s that memory gives; a loop that only reads as many bytes takes {:.0} % of the time; prefill {:.0} tokens/s",
         plain.median_us / 1e3,
         plain.p10_us / 1e3,
         plain.p90_us / 1e3,
