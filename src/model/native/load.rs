@@ -107,7 +107,7 @@ impl Loader<'_> {
             head_norms,
             out: self.matrix(&name("attn_output"), d, heads * head_dim)?,
             ffn_norm: self.norm(&name("ffn_norm"), d)?,
-            gate_up: self.gate_up([name("ffn_gate"), name("ffn_up")])?,
+            gate_up: self.gate_up(&[name("ffn_gate"), name("ffn_up")])?,
             down: self.matrix(&name("ffn_down"), d, d_ff)?,
         })
     }
@@ -158,7 +158,7 @@ impl Loader<'_> {
         Ok(matrix)
     }
 
-    fn gate_up(&self, names: [String; 2]) -> Result<GateUp, ModelError> {
+    fn gate_up(&self, names: &[String; 2]) -> Result<GateUp, ModelError> {
         let BlockShape { d_model: d, d_ff, .. } = self.shape;
         let [gate, up] = names.each_ref().map(|name| self.tensors.matrix(name, d_ff, d));
         let both = [gate?, up?];
