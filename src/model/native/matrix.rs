@@ -223,7 +223,8 @@ impl Matrix {
 
     /// `out[m] (+)= tile · acts`, 16 outputs a row.
     pub(super) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
-        kernel::multiply(cpu.isa, self.tile(tile), acts, onto, out);
+        let weights = Tile { alone: cpu.pool.threads() == 1, ..self.tile(tile) };
+        kernel::multiply(cpu.isa, weights, acts, onto, out);
         if let Some(bias) = &self.bias {
             let bias = &bias[tile];
             out.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias));
@@ -243,7 +244,7 @@ impl Matrix {
         for panel in &self.panels {
             if index < panel.tiles {
                 let len = panel.bytes.len() / panel.tiles;
-                return Tile { form: panel.form, bytes: &panel.bytes[index * len..(index + 1) * len] };
+                return Tile { form: panel.form, bytes: &panel.bytes[index * len..(index + 1) * len], alone: false };
             }
             index -= panel.tiles;
         }

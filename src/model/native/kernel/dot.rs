@@ -21,6 +21,8 @@ const FAR_AHEAD: usize = 16_384;
 pub(crate) struct Tile<'a> {
     pub(crate) form: Form,
     pub(crate) bytes: &'a [u8], // [k / 32] blocks
+    /// No other thread reads weights meanwhile.
+    pub(crate) alone: bool,
 }
 
 /// What becomes of the outputs that are there already.
@@ -34,7 +36,7 @@ pub(crate) enum Onto {
 
 /// Multiplies all rows of `acts` with a tile; `out[row]` are the tile's 16 outputs.
 pub(crate) fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
-    let work = (isa, tile.bytes, acts, onto, out);
+    let work = (isa, tile, acts, onto, out);
     match tile.form {
         Form::Nibble => int_rows::<form::Nibble>(work),
         Form::NibbleMin => int_rows::<form::NibbleMin>(work),
@@ -55,8 +57,8 @@ fn passes(m: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).map(move |i| (i * m / count, (i + 1) * m / count))
 }
 
-/// Instruction set, bytes of a tile, activations, outputs.
-type Work<'a> = (Isa, &'a [u8], &'a Acts, Onto, &'a mut [[f32; LANES]]);
+/// Instruction set, tile, activations, outputs.
+type Work<'a> = (Isa, Tile<'a>, &'a Acts, Onto, &'a mut [[f32; LANES]]);
 
 fn int_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
     for (first, end) in passes(acts.m(), isa.rows()) {
@@ -82,10 +84,14 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
     }
 }
 
-/// Asks for what a pass will read some blocks later: arithmetic on several rows leaves the processor
-/// no room to look that far ahead by itself.
+/// Asks for what a pass will read some blocks later: arithmetic on several rows leaves the processor no room to look
+/// that far ahead by itself, and neither do threads that compete for memory. One row on one thread is read faster
+/// without being asked for.
 #[inline(always)]
-fn prefetch<S: Lanes, L: Layout>(s: S, block: &[u8]) {
+fn prefetch<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], alone: bool) {
+    if M == 1 && alone {
+        return;
+    }
     for line in 0..const { L::FORM.block_bytes().div_ceil(64) } {
         s.prefetch(block, AHEAD + 64 * line);
         s.prefetch_far(block, FAR_AHEAD + 64 * line);
@@ -107,7 +113,7 @@ fn finish<S: Lanes>(s: S, total: S::F, onto: Onto, out: &mut [f32; LANES]) {
 }
 
 struct IntPass<'a, L, const M: usize> {
-    tile: &'a [u8],
+    tile: Tile<'a>,
     acts: &'a [Block], // [k / 32][stride]
     stride: usize,
     first: usize,
@@ -122,10 +128,10 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let mut totals = [s.splat(0.0); M];
-        let steps = self.tile.chunks_exact(const { L::FORM.block_bytes() });
+        let steps = self.tile.bytes.chunks_exact(const { L::FORM.block_bytes() });
         for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
             let acts: &[Block; M] = acts[self.first..].first_chunk().expect("a block for each row");
-            prefetch::<S, L>(s, block);
+            prefetch::<S, L, M>(s, block, self.tile.alone);
             if const { matches!(L::FORM, Form::ByteHalves) } {
                 add_halves(s, block, acts, &mut totals);
             } else {
@@ -225,7 +231,7 @@ fn scales<S: Lanes, L: Layout>(s: S, block: &[u8], index: usize) -> S::F {
 }
 
 struct DensePass<'a, L, const M: usize> {
-    tile: &'a [u8],
+    tile: Tile<'a>,
     acts: &'a [[f32; BLOCK]], // [k / 32][stride]
     stride: usize,
     first: usize,
@@ -241,10 +247,10 @@ impl<L: Layout, const M: usize> Kernel for DensePass<'_, L, M> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let mut totals = [[s.splat(0.0); 4]; M];
-        let steps = self.tile.chunks_exact(const { L::FORM.block_bytes() });
+        let steps = self.tile.bytes.chunks_exact(const { L::FORM.block_bytes() });
         for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
             let acts: &[[f32; BLOCK]; M] = acts[self.first..].first_chunk().expect("a block for each row");
-            prefetch::<S, L>(s, block);
+            prefetch::<S, L, M>(s, block, self.tile.alone);
             for k in 0..BLOCK {
                 let weights = dense_weights::<S, L>(s, block, k);
                 for i in 0..M {
