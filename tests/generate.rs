@@ -31,10 +31,10 @@ impl Real {
         Some(Self { model: NativeLlama::load(&source, 128, Some(2)).unwrap(), codec, template })
     }
 
-    fn generate(&self, tasks: &[Task], folder: &Path, part: Part) {
+    fn generate(&mut self, tasks: &[Task], folder: &Path, part: Part) {
         let plan = plan(tasks.len());
         plan.claim(folder).unwrap();
-        let generator = Generator::new((&self.model, &self.codec), &self.template, tasks, plan).unwrap();
+        let generator = Generator::new((&mut self.model, &self.codec), &self.template, tasks, plan).unwrap();
         generator.run(folder, part, &mut |_| {}).unwrap();
     }
 }
@@ -49,6 +49,7 @@ fn plan(tasks: usize) -> Plan {
         shard_tasks: 7,
         ctx_len: 128,
         hidden_size: 576,
+        hidden_layers: vec![3, 29],
     }
 }
 
@@ -87,14 +88,22 @@ fn shards_hold_what_a_plain_pass_gives() {
         let all: Vec<_> = numbers(&shard, "tokens").into_iter().map(|b| TokenId(u32::from_le_bytes(b))).collect();
         let roles = shard.tensor("roles").unwrap().data();
         let hidden = numbers::<1152>(&shard, "hidden");
+        let layers = numbers::<2304>(&shard, "layers");
         let lines: Vec<_> = numbers(&shard, "tasks").into_iter().map(|b| i64::from_le_bytes(b) as usize).collect();
         for (range, line) in starts.windows(2).zip(lines) {
             let (tokens, roles) = (&all[range[0]..range[1]], &roles[range[0]..range[1]]);
             real.model.truncate(0, &Checkpoint { len: 0 }).unwrap();
             let plain = real.model.forward(tokens, LogitRows::All).unwrap();
-            for (state, stored) in plain.hidden.iter().zip(&hidden[range[0]..range[1]]) {
-                let halves: Vec<u8> = state.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
-                assert!(halves == stored, "states of line {line}");
+            for (at, states) in plain.hidden.iter().enumerate() {
+                let halves: Vec<u8> = states[..576].iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
+                assert!(halves == hidden[range[0] + at], "states of line {line}");
+                let stored = layers[range[0] + at].as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f64());
+                let stored: Vec<_> = stored.collect();
+                for (behind, stored) in states[576..].chunks_exact(576).zip(stored.chunks_exact(576)) {
+                    let rms = (behind.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 576.0).sqrt();
+                    let off = behind.iter().zip(stored).map(|(x, s)| (f64::from(*x) / rms - s).abs() / s.abs().max(0.1));
+                    assert!(off.fold(0.0, f64::max) < 1e-3, "states within the target, line {line} at {at}");
+                }
             }
             for (at, pair) in roles.windows(2).enumerate() {
                 if pair[1] == 1 && tasks[line].temperature == 0.0 {
@@ -111,7 +120,7 @@ fn shards_hold_what_a_plain_pass_gives() {
 
 #[test]
 fn parts_together_and_runs_again_make_the_same_shards() {
-    let Some(real) = Real::open() else { return };
+    let Some(mut real) = Real::open() else { return };
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let tasks = tasks();
     real.generate(&tasks, whole.path(), Part { index: 0, count: 1 });

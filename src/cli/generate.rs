@@ -29,6 +29,9 @@ pub struct GenerateArgs {
     /// Most positions of a conversation
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=8192))]
     pub ctx: u32,
+    /// Blocks of the target behind which its state is kept too, for modules that read several layers
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub hidden_layers: Vec<usize>,
 }
 
 fn parse_part(text: &str) -> Result<(usize, usize), String> {

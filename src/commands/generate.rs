@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use draftscope::cli::GenerateArgs;
 use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
 use draftscope::model::Model;
@@ -36,7 +36,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let codec = source.codec()?;
     let template = source.template(&codec)?;
     let template = template.context("this model has no chat template, and conversations need one")?;
-    let model = NativeLlama::load(&source, args.ctx as usize, Some(args.threads.into()))?;
+    let mut model = NativeLlama::load(&source, args.ctx as usize, Some(args.threads.into()))?;
+    let layers = model.spec().info.layers as usize;
+    if let Some(block) = args.hidden_layers.iter().find(|block| **block > layers) {
+        bail!("--hidden-layers: there is no block {block}, the target has {layers}");
+    }
     let plan = Plan {
         version: FORMAT_VERSION,
         model: model.spec().info.name.clone(),
@@ -46,9 +50,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         shard_tasks: args.shard_tasks as usize,
         ctx_len: args.ctx as usize,
         hidden_size: model.spec().info.d_model as usize,
+        hidden_layers: args.hidden_layers.clone(),
     };
+    let generator = Generator::new((&mut model, &codec), &template, &tasks.tasks, plan.clone())?;
     plan.claim(&args.out)?;
-    let generator = Generator::new((&model, &codec), &template, &tasks.tasks, plan)?;
     let (index, count) = args.part;
     let (started, mut told, mut last) = (Instant::now(), Instant::now(), Progress::default());
     generator.run(&args.out, Part { index, count }, &mut |progress| {

@@ -11,7 +11,7 @@ use super::task::Task;
 use crate::model::native::{BATCH_ROWS, BatchRow, NativeBatch, NativeLlama};
 use crate::model::template::ChatTemplate;
 use crate::model::tokenizer::TextCodec;
-use crate::model::{ModelError, Rows};
+use crate::model::{Model, ModelError, Rows, Tap};
 use crate::protocol::TokenId;
 use crate::speculate::sampler::LogitRow;
 
@@ -57,16 +57,18 @@ struct Seat<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Takes the chat template apart for every task.
+    /// Has the model hand over the states that the plan names, and takes the chat template apart for every task.
     ///
     /// # Errors
-    /// [`GenerateError::Template`] when that cannot be done.
+    /// [`GenerateError::Template`] when the template cannot be taken apart, and [`GenerateError::Model`] when the model has
+    /// fewer blocks than the plan names.
     pub fn new(
-        (model, codec): (&'a NativeLlama, &'a TextCodec),
+        (model, codec): (&'a mut NativeLlama, &'a TextCodec),
         template: &ChatTemplate,
         tasks: &'a [Task],
         plan: Plan,
     ) -> Result<Self, GenerateError> {
+        model.set_tap(&Tap::default().and_behind(&plan.hidden_layers))?;
         let eos = codec.eos_name();
         let mut known: BTreeMap<Option<&str>, Frame> = BTreeMap::new();
         let mut frames = Vec::with_capacity(tasks.len());
@@ -115,7 +117,8 @@ impl<'a> Generator<'a> {
     }
 
     fn seat(&self, line: usize) -> Result<Seat<'_>, ModelError> {
-        let setting = Setting { codec: self.codec, frame: &self.frames[line], ctx_len: self.plan.ctx_len };
+        let Plan { ctx_len, hidden_size, .. } = self.plan;
+        let setting = Setting { codec: self.codec, frame: &self.frames[line], ctx_len, hidden_size };
         Ok(Seat { line, sequence: Sequence::new(&self.tasks[line], setting)? })
     }
 
@@ -137,7 +140,7 @@ impl<'a> Generator<'a> {
     ) -> Result<(), GenerateError> {
         let whole = open.extract_if(.., |number, shard| shard.ended == self.plan.lines(*number).len());
         for (number, shard) in whole {
-            shard.write(&shard::path(folder, number), self.tasks, self.plan.hidden_size)?;
+            shard.write(&shard::path(folder, number), self.tasks, &self.plan)?;
             progress.shards += 1;
             progress.wrote = Some(shard.kept());
         }

@@ -50,6 +50,7 @@ pub(super) struct Setting<'a> {
     pub(super) codec: &'a TextCodec,
     pub(super) frame: &'a Frame,
     pub(super) ctx_len: usize,
+    pub(super) hidden_size: usize,
 }
 
 /// A task on its way.
@@ -62,6 +63,7 @@ pub(super) struct Sequence<'a> {
     tokens: Vec<TokenId>,
     roles: Vec<Role>,
     hidden: Vec<f16>, // [fed, d]
+    layers: Vec<f16>, // [fed, layers · d]
     fed: usize,
 }
 
@@ -71,6 +73,7 @@ pub(super) struct Finished {
     pub(super) tokens: Vec<TokenId>,
     pub(super) roles: Vec<Role>,
     pub(super) hidden: Vec<f16>, // [tokens, d]
+    pub(super) layers: Vec<f16>, // [tokens, layers · d]
 }
 
 impl<'a> Sequence<'a> {
@@ -84,6 +87,7 @@ impl<'a> Sequence<'a> {
             tokens: Vec::new(),
             roles: Vec::new(),
             hidden: Vec::new(),
+            layers: Vec::new(),
             fed: 0,
         };
         sequence.open_turn()?;
@@ -100,11 +104,13 @@ impl<'a> Sequence<'a> {
         self.fed + 1 == self.tokens.len()
     }
 
-    /// Takes what the token's row gave.
-    pub(super) fn take(&mut self, hidden: &[f32], logits: Option<LogitRow<'_>>) -> Result<(), ModelError> {
-        let start = self.hidden.len();
-        self.hidden.resize(start + hidden.len(), f16::ZERO);
-        self.hidden[start..].convert_from_f32_slice(hidden);
+    /// Takes what the token's row gave: its normed state, then those behind some blocks.
+    pub(super) fn take(&mut self, states: &[f32], logits: Option<LogitRow<'_>>) -> Result<(), ModelError> {
+        let (normed, behind) = states.split_at(self.setting.hidden_size);
+        push_halves(&mut self.hidden, normed);
+        for state in behind.chunks_exact(self.setting.hidden_size) {
+            push_halves(&mut self.layers, &unit(state));
+        }
         self.fed += 1;
         let Some(logits) = logits else {
             return Ok(());
@@ -121,7 +127,7 @@ impl<'a> Sequence<'a> {
         self.tokens.truncate(self.fed);
         self.roles.truncate(self.fed);
         let kept = self.phase == Phase::Ended { kept: true };
-        kept.then_some(Finished { tokens: self.tokens, roles: self.roles, hidden: self.hidden })
+        kept.then_some(Finished { tokens: self.tokens, roles: self.roles, hidden: self.hidden, layers: self.layers })
     }
 
     fn end(&mut self, kept: bool) {
@@ -208,6 +214,19 @@ impl<'a> Sequence<'a> {
         }
         Ok(())
     }
+}
+
+fn push_halves(to: &mut Vec<f16>, values: &[f32]) {
+    let start = to.len();
+    to.resize(start + values.len(), f16::ZERO);
+    to[start..].convert_from_f32_slice(values);
+}
+
+/// A state divided by its root mean square, as a module reads it; otherwise some would not fit into f16.
+fn unit(state: &[f32]) -> Vec<f32> {
+    let mean = state.iter().map(|x| x * x).sum::<f32>() / state.len() as f32;
+    let scale = 1.0 / (mean + f32::MIN_POSITIVE).sqrt();
+    state.iter().map(|x| x * scale).collect()
 }
 
 fn loops(answer: &[TokenId]) -> bool {

@@ -2,7 +2,9 @@
 //!
 //! Tensors of a shard, N tokens of S conversations: `tokens` i32 [N]; `roles` u8 [N] (0 given,
 //! 1 answer, 2 invented); `hidden` f16 [N, d], after the final norm; `starts` i64 [S + 1], where
-//! conversations begin; `tasks` i64 [S], their lines, counted from 0; `temperatures` f32 [S].
+//! conversations begin; `tasks` i64 [S], their lines, counted from 0; `temperatures` f32 [S]. Where the
+//! plan names blocks, `layers` f16 [N, blocks · d]: the residual stream behind each of them, divided by its
+//! root mean square.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,6 +42,9 @@ pub struct Plan {
     pub ctx_len: usize,
     /// Width of hidden states.
     pub hidden_size: usize,
+    /// Numbers of blocks behind which states are kept too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden_layers: Vec<usize>,
 }
 
 impl Plan {
@@ -102,28 +107,32 @@ impl Shard {
     }
 
     /// Writes the file, under a temporary name first.
-    pub(super) fn write(&self, path: &Path, tasks: &[Task], hidden_size: usize) -> Result<(), GenerateError> {
+    pub(super) fn write(&self, path: &Path, tasks: &[Task], plan: &Plan) -> Result<(), GenerateError> {
         let mut starts = vec![0];
-        let (mut tokens, mut roles, mut hidden) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tokens, mut roles, mut hidden, mut layers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for conversation in self.kept.values() {
             tokens.extend(conversation.tokens.iter().flat_map(|token| token.0.to_le_bytes()));
             roles.extend(conversation.roles.iter().map(|role| *role as u8));
             hidden.extend(conversation.hidden.iter().flat_map(|x: &f16| x.to_le_bytes()));
+            layers.extend(conversation.layers.iter().flat_map(|x: &f16| x.to_le_bytes()));
             starts.push(roles.len() as i64);
         }
         let lines: Vec<u8> = self.kept.keys().flat_map(|line| (*line as i64).to_le_bytes()).collect();
         let temperatures = self.kept.keys().flat_map(|line| tasks[*line].temperature.to_le_bytes()).collect::<Vec<_>>();
         let starts_bytes: Vec<u8> = starts.iter().flat_map(|start| start.to_le_bytes()).collect();
         let (n, s) = (roles.len(), self.kept.len());
-        let tensors = [
+        let mut tensors = vec![
             ("tokens", Dtype::I32, vec![n], &tokens),
             ("roles", Dtype::U8, vec![n], &roles),
-            ("hidden", Dtype::F16, vec![n, hidden_size], &hidden),
+            ("hidden", Dtype::F16, vec![n, plan.hidden_size], &hidden),
             ("starts", Dtype::I64, vec![s + 1], &starts_bytes),
             ("tasks", Dtype::I64, vec![s], &lines),
             ("temperatures", Dtype::F32, vec![s], &temperatures),
         ];
-        let views = tensors.map(|(name, dtype, shape, bytes)| {
+        if !plan.hidden_layers.is_empty() {
+            tensors.push(("layers", Dtype::F16, vec![n, plan.hidden_layers.len() * plan.hidden_size], &layers));
+        }
+        let views = tensors.into_iter().map(|(name, dtype, shape, bytes)| {
             (name, TensorView::new(dtype, shape, bytes).expect("bytes were counted for this shape"))
         });
         let bytes = safetensors::serialize(views, None).expect("names and shapes are plain");

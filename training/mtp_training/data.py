@@ -34,10 +34,15 @@ class Data:
     def paths(self):
         """Shards that can be trained on: those whose states are there."""
         there = shards.paths(self.config.data)
-        return [p for p in there if not self.wanted or states.path(self.config, self.wanted, p).exists()]
+        return [p for p in there if not self.apart or states.path(self.config, self.wanted, p).exists()]
 
     def read(self, path):
-        return shards.read(path, states.path(self.config, self.wanted, path) if self.wanted else None)
+        return shards.read(path, states.path(self.config, self.wanted, path) if self.apart else None)
+
+    @property
+    def apart(self):
+        """Whether the states that are wanted lie beside the shards."""
+        return self.wanted and self.wanted != shards.within(self.config.data)
 
     def is_validation(self, conversation):
         return prompt_key(conversation) % self.config["train"]["validation_one_in"] == 0

@@ -14,7 +14,7 @@ from collections import Counter
 
 import numpy as np
 
-from . import asks, prompts, shards
+from . import asks, prompts, shards, states
 from .config import load
 from .near import Near, forbidden
 from .target import Target
@@ -69,6 +69,8 @@ def generators(config):
         return [[sys.executable, "-m", "mtp_training.answers", part, *sys.argv[2:]] for part in parts]
     command = [data["draftscope"], "generate", "--tasks", config.data / "tasks.jsonl", "--out", config.data / "shards",
                "--ctx", data["ctx"], "--shard-tasks", data["shard_tasks"]]
+    if wanted := states.behind(config, Target(config["train"]["gguf"]).layers):
+        command += ["--hidden-layers", ",".join(map(str, wanted))]
     return [[*map(str, command), "--part", part] for part in parts]
 
 

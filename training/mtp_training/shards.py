@@ -1,7 +1,7 @@
 """Reads what `draftscope generate` wrote: conversations with the target's hidden states.
 
 Each shard is a safetensors file (see src/generate/shard.rs): tokens, roles, hidden (f16, after the final
-norm), starts, tasks, temperatures. Files are mapped, not read: only what a batch needs is touched.
+norm), starts, tasks, temperatures, and layers where the plan names blocks. Files are mapped, not read: only what a batch needs is touched.
 """
 
 import json
@@ -22,15 +22,21 @@ class Conversation:
     hidden: np.ndarray   # [n, d] f16
     task: int            # line of the task file
     temperature: float
-    layers: np.ndarray | None = None   # [n, layers · d] f16, what states.py worked out
+    layers: np.ndarray | None = None   # [n, layers · d] f16, of the shard or worked out by states.py
 
 
 def paths(data):
     return sorted(Path(data, "shards").glob("shard-*.safetensors"))
 
 
+def within(data):
+    """The blocks behind which the shards hold states themselves."""
+    plan = Path(data, "shards/plan.json")
+    return json.loads(plan.read_text()).get("hidden_layers", []) if plan.exists() else []
+
+
 def read(path, states=None):
-    """All conversations of a shard, as views of the mapped file, and of the file of states."""
+    """All conversations of a shard, as views of the mapped file, and of the file of states where there is one."""
     with open(path, "rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(memory[:8], "little")
@@ -42,7 +48,7 @@ def read(path, states=None):
             count = int(np.prod(entry["shape"]))
             array[name] = np.frombuffer(memory, dtype, count, 8 + size + entry["data_offsets"][0]).reshape(entry["shape"])
     starts = array["starts"]
-    layers = np.load(states, mmap_mode="r") if states else None
+    layers = np.load(states, mmap_mode="r") if states else array.get("layers")
     assert layers is None or len(layers) == starts[-1], f"{states} is not of {path}; delete it and run `states` again"
     return [Conversation(array["tokens"][a:b], array["roles"][a:b], array["hidden"][a:b], int(array["tasks"][i]), float(array["temperatures"][i]),
                          None if layers is None else layers[a:b])

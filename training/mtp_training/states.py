@@ -2,9 +2,10 @@
 
     python -m mtp_training.states [train.threads=1]
 
-A module that reads several of the target's layers (EAGLE-3, Li et al. 2025) needs more than the final state that shards
-hold. The conversations are run through the target once more, in bf16: what is stored is each state divided by its root
-mean square, f16, side by side, one file a shard. Files that are there are kept.
+A module that reads several of the target's layers (EAGLE-3, Li et al. 2025) needs more than the final state. Shards of
+`draftscope generate` hold them already when these layers were wanted then, and nothing is left to do here; else the
+conversations are run through the target once more, in bf16: what is stored is each state divided by its root mean square,
+f16, side by side, one file a shard. Files that are there are kept.
 """
 
 import json
@@ -127,10 +128,12 @@ def write(out, states):
 
 def compute(config):
     torch.set_num_threads(config["train"]["threads"])
-    if not config["train"]["hidden_layers"]:
+    target = Target(config["train"]["gguf"])
+    wanted = behind(config, target.layers)
+    if wanted == shards.within(config.data):
         return
-    stream = Stream(Target(config["train"]["gguf"]))
-    wanted = claimed(config, stream.target)
+    stream = Stream(target)
+    claimed(config, target)
     checked, begun, tokens = False, time.time(), 0
     for shard in shards.paths(config.data):
         out = path(config, wanted, shard)

@@ -16,9 +16,10 @@ use super::{
     },
     layer::{Layer, NormWeight, Pass, Scratch, Teams},
     llama::{NativeLlama, Weights},
+    states::States,
 };
 use crate::{
-    model::{ModelError, RowStats, Rows},
+    model::{ModelError, RowStats, Rows, Tap},
     protocol::TokenId,
 };
 
@@ -43,7 +44,7 @@ pub struct BatchForward {
     pub logits: Rows,
     /// One a row of logits.
     pub stats: Vec<RowStats>,
-    /// `[rows, d]`, after the final norm.
+    /// `[rows, states · d]`: the states that the model's tap asks for.
     pub hidden: Rows,
 }
 
@@ -55,6 +56,7 @@ pub struct NativeBatch {
     angles: AngleTable,
     scratch: Scratch,
     head_acts: Acts,
+    tap: Tap,
 }
 
 /// Where a row stands.
@@ -79,7 +81,7 @@ enum Kind<'a> {
 }
 
 impl NativeBatch {
-    /// Empty sequences in `slots` slots, each of the model's context length.
+    /// Empty sequences in `slots` slots, each of the model's context length and with its tap.
     #[must_use]
     pub fn new(model: &NativeLlama, slots: usize) -> Self {
         let shape = model.cache.shape();
@@ -89,6 +91,7 @@ impl NativeBatch {
             angles: model.angles.clone(),
             scratch: Scratch::default(),
             head_acts: Acts::default(),
+            tap: model.tap.clone(),
         }
     }
 
@@ -124,14 +127,20 @@ impl NativeBatch {
         let places = self.places(rows)?;
         let d = self.weights.shape.d_model;
         let mut hidden = vec![[0.0; LANES]; rows.len() * d / LANES];
+        let states = States::besides(&self.tap);
+        let mut tapped = vec![[0.0; LANES]; states * hidden.len()];
         if !rows.is_empty() {
-            self.run(&tokens, &places, &mut hidden)?;
+            self.run(&tokens, &places, &mut hidden, &mut tapped)?;
         }
         for place in &places {
             self.caches[place.slot].set_len(place.position + 1);
         }
         let (logits, stats) = self.score(rows, &hidden);
-        Ok(BatchForward { logits, stats, hidden: Rows::new(hidden.into_flattened(), d) })
+        let hidden = match states {
+            0 => Rows::new(hidden.into_flattened(), d),
+            _ => Rows::new(tapped.into_flattened(), states * d),
+        };
+        Ok(BatchForward { logits, stats, hidden })
     }
 
     fn places(&self, rows: &[BatchRow]) -> Result<Vec<Place>, ModelError> {
@@ -144,10 +153,17 @@ impl NativeBatch {
         rows.iter().map(place).collect()
     }
 
-    /// Embedding, blocks and final norm; `hidden` is `[m][d / 16]`.
-    fn run(&mut self, tokens: &[TokenId], places: &[Place], hidden: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+    /// Embedding, blocks and final norm; `hidden` is `[m][d / 16]`, `tapped` `[m][states][d / 16]`.
+    fn run(
+        &mut self,
+        tokens: &[TokenId],
+        places: &[Place],
+        hidden: &mut [[f32; LANES]],
+        tapped: &mut [[f32; LANES]],
+    ) -> Result<(), ModelError> {
         let weights = &*self.weights;
         let m = tokens.len();
+        let mut states = States::new(&self.tap, weights.layers.len(), m, tapped)?;
         let (cpu, shape, angles) = (&weights.cpu, &weights.shape, &self.angles);
         let pass = Pass { cpu, shape, angles, base: 0, at: 0, m, tree: None, next: None };
         let placed = Placed { pass, places };
@@ -161,9 +177,11 @@ impl NativeBatch {
             }
         }
         let mut finite = true;
+        states.keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate() {
             let mut caches: Vec<_> = self.caches.iter_mut().map(|cache| cache.layer(index)).collect();
             finite &= placed.layer(layer, &mut caches, &mut self.scratch);
+            states.keep(index + 1, &self.scratch.x);
         }
         self.head_acts.shape(m, 0, Operand::default());
         finite &= weights.cpu.isa.run(Norm {
@@ -173,6 +191,7 @@ impl NativeBatch {
             out: &mut self.head_acts,
             kept: hidden,
         });
+        states.keep_normed(hidden);
         let position = places.iter().map(|place| place.position).max().unwrap_or(0);
         if finite { Ok(()) } else { Err(ModelError::NotFinite { position }) }
     }

@@ -14,6 +14,7 @@ use super::{
     layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
     load,
     matrix::{Cpu, Matrix},
+    states::States,
     threads,
     tree::Tree,
 };
@@ -77,16 +78,8 @@ pub struct NativeLlama {
     pub(super) angles: AngleTable,
     scratch: Scratch,
     head_acts: Acts,
-    tap: Tap,
+    pub(super) tap: Tap,
     shelf: Shelf,
-}
-
-/// Hidden states of a pass.
-struct States<'a> {
-    /// Behind the final norm, `[m][d / 16]`.
-    normed: &'a mut [[f32; LANES]],
-    /// Those of the tap, `[m][states][d / 16]`; empty when that is the normed one alone.
-    tapped: &'a mut [[f32; LANES]],
 }
 
 impl NativeLlama {
@@ -122,9 +115,14 @@ impl NativeLlama {
         Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default(), shelf: Shelf::default() }
     }
 
-    /// Runs one pass at the end of the cache.
-    fn pass(&mut self, tokens: &[TokenId], states: States<'_>, course: Course<'_>) -> Result<(), ModelError> {
-        let States { normed: hidden, tapped } = states;
+    /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`, behind the final norm.
+    fn pass(
+        &mut self,
+        tokens: &[TokenId],
+        hidden: &mut [[f32; LANES]],
+        mut states: States<'_>,
+        course: Course<'_>,
+    ) -> Result<(), ModelError> {
         let weights = &*self.weights;
         let (base, m) = (self.cache.len(), tokens.len());
         let pass = Pass {
@@ -148,18 +146,12 @@ impl NativeLlama {
             }
         }
         // 2. Blocks
-        let places = if tapped.is_empty() { Vec::new() } else { self.tap.places(course.layers)? };
-        let mut keep = |blocks: usize, x: &[[f32; LANES]]| {
-            for (state, _) in places.iter().enumerate().filter(|(_, place)| **place == Some(blocks)) {
-                put_state(x, m, (state, places.len()), tapped);
-            }
-        };
         let mut finite = true;
-        keep(0, &self.scratch.x);
+        states.keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate().take(course.layers) {
             let next = weights.layers.get(index + 1).map_or(&weights.head, |layer| &layer.qkv);
             finite &= layer.forward(Pass { next: Some(next), ..pass }, self.cache.layer(index), &mut self.scratch);
-            keep(index + 1, &self.scratch.x);
+            states.keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]
         self.head_acts.shape(m, 0, Operand::default());
@@ -173,11 +165,7 @@ impl NativeLlama {
         if !finite {
             return Err(ModelError::NotFinite { position: base });
         }
-        for (state, _) in places.iter().enumerate().filter(|(_, place)| place.is_none()) {
-            for (row, from) in hidden.chunks_exact(tiles).enumerate() {
-                tapped[(row * places.len() + state) * tiles..][..tiles].copy_from_slice(from);
-            }
-        }
+        states.keep_normed(hidden);
         self.cache.set_len(base + m);
         Ok(())
     }
@@ -201,12 +189,13 @@ impl NativeLlama {
         let tiles = d / LANES;
         let mut hidden = vec![[0.0; LANES]; tokens.len() * tiles];
         let all = course.layers == self.weights.layers.len();
-        let states = if self.tap.is_default() || !all { 0 } else { self.tap.states().len() };
+        let states = if all { States::besides(&self.tap) } else { 0 };
         let mut tapped = vec![[0.0; LANES]; states * tokens.len() * tiles];
         for (index, tokens) in tokens.chunks(MAX_ROWS).enumerate() {
             let (first, end) = (index * MAX_ROWS * tiles, (index * MAX_ROWS + tokens.len()) * tiles);
-            let states = States { normed: &mut hidden[first..end], tapped: &mut tapped[states * first..states * end] };
-            self.pass(tokens, states, course)?;
+            let tapped = &mut tapped[states * first..states * end];
+            let states = States::new(&self.tap, course.layers, tokens.len(), tapped)?;
+            self.pass(tokens, &mut hidden[first..end], states, course)?;
         }
         let from = match rows {
             LogitRows::All => 0,
@@ -227,16 +216,6 @@ impl NativeLlama {
             _ => Rows::new(tapped.into_flattened(), states * d),
         };
         Ok(Forward { logits, hidden, stats })
-    }
-}
-
-/// Lays a state `[d / 16][m]` as the `state`-th of `states` into rows `[m][states][d / 16]`.
-fn put_state(x: &[[f32; LANES]], m: usize, (state, states): (usize, usize), rows: &mut [[f32; LANES]]) {
-    let tiles = x.len() / m;
-    for (tile, of_rows) in x.chunks_exact(m).enumerate() {
-        for (row, lanes) in of_rows.iter().enumerate() {
-            rows[(row * states + state) * tiles + tile] = *lanes;
-        }
     }
 }
 

@@ -23,6 +23,7 @@ mod matrix;
 mod mtp;
 mod mtp_file;
 mod normer;
+mod states;
 mod tensors;
 #[cfg(test)]
 mod testing;

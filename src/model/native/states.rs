@@ -1,0 +1,54 @@
+//! Where the hidden states of a pass go that a tap asks for.
+//!
+//! Invariant: a row's states lie side by side in the order of the [`Tap`](crate::model::Tap); with the normed state alone
+//! asked for, nothing is copied.
+
+use super::kernel::LANES;
+use crate::model::{ModelError, Tap};
+
+/// The states of one pass.
+pub(super) struct States<'a> {
+    places: Vec<Option<usize>>, // as `Tap::places` says
+    m: usize,
+    rows: &'a mut [[f32; LANES]], // [m][states][d / 16]
+}
+
+impl<'a> States<'a> {
+    /// States that a row carries besides the normed one, which every pass gives.
+    pub(super) fn besides(tap: &Tap) -> usize {
+        if tap.is_default() { 0 } else { tap.states().len() }
+    }
+
+    /// Room for `m` rows; `rows` is empty when the normed state alone is wanted.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] when there are fewer `layers` than the tap reads.
+    pub(super) fn new(tap: &Tap, layers: usize, m: usize, rows: &'a mut [[f32; LANES]]) -> Result<Self, ModelError> {
+        let places = if rows.is_empty() { Vec::new() } else { tap.places(layers)? };
+        Ok(Self { places, m, rows })
+    }
+
+    /// Takes the residual stream behind so many blocks, `[d / 16][m]`, where it is wanted.
+    pub(super) fn keep(&mut self, blocks: usize, x: &[[f32; LANES]]) {
+        let tiles = x.len() / self.m;
+        let states = self.places.len();
+        for (state, _) in self.places.iter().enumerate().filter(|(_, place)| **place == Some(blocks)) {
+            for (tile, of_rows) in x.chunks_exact(self.m).enumerate() {
+                for (row, lanes) in of_rows.iter().enumerate() {
+                    self.rows[(row * states + state) * tiles + tile] = *lanes;
+                }
+            }
+        }
+    }
+
+    /// Takes the states behind the final norm, `[m][d / 16]`.
+    pub(super) fn keep_normed(&mut self, normed: &[[f32; LANES]]) {
+        let tiles = normed.len() / self.m;
+        let states = self.places.len();
+        for (state, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_none()) {
+            for (row, from) in normed.chunks_exact(tiles).enumerate() {
+                self.rows[(row * states + state) * tiles..][..tiles].copy_from_slice(from);
+            }
+        }
+    }
+}
