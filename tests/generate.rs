@@ -95,13 +95,15 @@ fn shards_hold_what_a_plain_pass_gives() {
             real.model.truncate(0, &Checkpoint { len: 0 }).unwrap();
             let plain = real.model.forward(tokens, LogitRows::All).unwrap();
             for (at, states) in plain.hidden.iter().enumerate() {
-                let halves: Vec<u8> = states[..576].iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
+                let halves: Vec<u8> =
+                    states[..576].iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect();
                 assert!(halves == hidden[range[0] + at], "states of line {line}");
                 let stored = layers[range[0] + at].as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f64());
                 let stored: Vec<_> = stored.collect();
                 for (behind, stored) in states[576..].chunks_exact(576).zip(stored.chunks_exact(576)) {
                     let rms = (behind.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 576.0).sqrt();
-                    let off = behind.iter().zip(stored).map(|(x, s)| (f64::from(*x) / rms - s).abs() / s.abs().max(0.1));
+                    let off =
+                        behind.iter().zip(stored).map(|(x, s)| (f64::from(*x) / rms - s).abs() / s.abs().max(0.1));
                     assert!(off.fold(0.0, f64::max) < 1e-3, "states within the target, line {line} at {at}");
                 }
             }

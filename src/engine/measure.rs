@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::model::load::{Loaded, Recipe, load};
 use crate::model::native::kernel::Stream;
-use crate::model::{LogitRows, Model, ModelError, MtpModule, Rows};
-use crate::protocol::TokenId;
+use crate::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, Rows};
+use crate::protocol::{DrafterInfo, TokenId};
 
 /// Bytes that the bandwidth test reads: far more than any cache holds.
 const MEMORY_BYTES: usize = 512 << 20;
@@ -37,7 +37,9 @@ pub struct Timing {
 }
 
 impl Timing {
-    fn of(mut times: Vec<Duration>) -> Self {
+    /// Of some times; zeros of none.
+    #[must_use]
+    pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |share: f64| {
             let index = (share * times.len().saturating_sub(1) as f64).round() as usize;
@@ -84,33 +86,102 @@ pub struct CostCurve {
     pub read_share: f64,
 }
 
+/// A target and its module by themselves, whose passes are timed behind any number of positions.
+///
+/// Every timed pass is cut away again, so that the caches stay as they were filled.
+pub struct PassTimer {
+    target: Box<dyn Model>,
+    mtp: Option<(Box<dyn MtpModule>, DrafterInfo)>,
+    tokens: Vec<TokenId>, // from position 0 on
+    ctx: usize,
+    read: Rows, // states of the target that a chain's first draft settles
+}
+
+impl PassTimer {
+    /// Loads both.
+    ///
+    /// # Errors
+    /// When they cannot be loaded, or do not fit into the memory that is free.
+    pub fn load(recipe: &Recipe) -> Result<Self, ModelError> {
+        let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
+        if let Some((module, _)) = &mtp {
+            target.set_tap(&module.tap())?;
+        }
+        Ok(Self { target, mtp, tokens: Vec::new(), ctx: 0, read: Rows::default() })
+    }
+
+    /// Fills the caches with `ctx` positions, at least one, in place of what they held; the time that the
+    /// target took for it.
+    ///
+    /// # Errors
+    /// When they do not fit or a pass fails.
+    pub fn fill(&mut self, ctx: usize) -> Result<Duration, ModelError> {
+        let vocab = self.target.spec().info.vocab;
+        self.tokens = (0..ctx + MAX_ROWS).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
+        self.ctx = ctx;
+        self.target.truncate(0, &Checkpoint { len: 0 })?;
+        let started = Instant::now();
+        let hidden = self.target.forward(&self.tokens[..ctx], LogitRows::Last)?.hidden;
+        let took = started.elapsed();
+        self.read = hidden.last_row();
+        if let Some((module, _)) = self.mtp.as_mut().filter(|(module, _)| !module.borrows()) {
+            module.truncate(0)?;
+            module.forward(&self.tokens[1..=ctx], &hidden)?;
+            self.read = hidden.slice(ctx.saturating_sub(SETTLED)..ctx);
+        }
+        Ok(took)
+    }
+
+    /// One pass over so many rows, up to [`MAX_ROWS`], all logits computed.
+    ///
+    /// # Errors
+    /// When the pass fails.
+    pub fn pass(&mut self, rows: usize) -> Result<Duration, ModelError> {
+        let tokens = &self.tokens[self.ctx..self.ctx + rows];
+        let since = self.target.checkpoint()?;
+        let started = Instant::now();
+        black_box(self.target.forward(tokens, LogitRows::All)?);
+        let took = started.elapsed();
+        self.target.truncate(since.len, &since)?;
+        Ok(took)
+    }
+
+    /// A chain of so many drafts, at least one: the first settles [`SETTLED`] slots with states of the target, the
+    /// others read the module's own. None without a module.
+    ///
+    /// # Errors
+    /// When the module fails.
+    pub fn chain(&mut self, drafts: usize) -> Result<Option<Duration>, ModelError> {
+        let Some((module, _)) = &mut self.mtp else {
+            return Ok(None);
+        };
+        module.borrow(self.target.as_ref())?; // a timed pass ran and was cut away
+        let (len, next) = (module.len(), &self.tokens[self.ctx..]);
+        let started = Instant::now();
+        let mut last = module.forward(&next[..self.read.len()], &self.read)?;
+        for _ in 1..drafts {
+            last = module.forward(&next[..1], &last.hidden.last_row())?;
+        }
+        black_box(last);
+        let took = started.elapsed();
+        module.truncate(len)?;
+        Ok(Some(took))
+    }
+}
+
 /// Times passes at `ctx` cached positions, `turns` times each.
 ///
 /// # Errors
 /// When the models cannot be loaded or run.
 pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, ModelError> {
-    let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
-    let vocab = target.spec().info.vocab;
-    let tokens: Vec<TokenId> = (0..ctx + MAX_ROWS).map(|i| TokenId((i as u32 * 7919 + 13) % vocab)).collect();
-    if let Some((module, _)) = &mtp {
-        target.set_tap(&module.tap())?;
-    }
-    target.forward(&tokens[..ctx], LogitRows::Last)?; // warm-up
-    target.truncate(0, &crate::model::Checkpoint { len: 0 })?;
-    let started = Instant::now();
-    let hidden = target.forward(&tokens[..ctx], LogitRows::Last)?.hidden;
-    let prefill = started.elapsed();
-    let (mut module, info) = mtp.unzip();
-    let mut read = hidden.last_row();
-    if let Some(module) = module.as_mut().filter(|module| !module.borrows()) {
-        module.forward(&tokens[1..=ctx], &hidden)?;
-        read = hidden.slice(ctx.saturating_sub(SETTLED)..ctx);
-    }
-    let threads = target.spec().threads;
-    let cache_bytes = ctx as u64 * target.spec().info.kv_bytes_per_token;
-    let pass_bytes = target.pass_bytes();
-    let as_pass = Stream::new(threads, usize::try_from(pass_bytes + cache_bytes).unwrap_or(0));
-    let memory = Stream::new(threads, MEMORY_BYTES);
+    let mut timer = PassTimer::load(recipe)?;
+    timer.fill(ctx)?; // warm-up
+    let prefill = timer.fill(ctx)?;
+    let spec = timer.target.spec().clone();
+    let cache_bytes = ctx as u64 * spec.info.kv_bytes_per_token;
+    let pass_bytes = timer.target.pass_bytes();
+    let as_pass = Stream::new(spec.threads, usize::try_from(pass_bytes + cache_bytes).unwrap_or(0));
+    let memory = Stream::new(spec.threads, MEMORY_BYTES);
     let mut times = vec![Vec::new(); MAX_ROWS];
     let (mut drafts, mut reads, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=turns {
@@ -121,63 +192,37 @@ pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, M
             reads.push(as_pass.seconds());
         }
         for _ in 0..WARM_UP {
-            time_pass(target.as_mut(), &tokens[ctx..=ctx])?;
+            timer.pass(1)?;
         }
         for rows in 1..=MAX_ROWS {
-            let took = time_pass(target.as_mut(), &tokens[ctx..ctx + rows])?;
+            let (pass, chain) = (timer.pass(rows)?, timer.chain(2)?);
             if keep {
-                times[rows - 1].push(took);
-            }
-            if let Some(module) = &mut module {
-                module.borrow(target.as_ref())?; // the timed pass ran and was cut away
-                let took = time_chain(module.as_mut(), &tokens[ctx..ctx + read.len()], &read)?;
-                if keep {
-                    drafts.push(took / 2);
-                }
+                times[rows - 1].push(pass);
+                drafts.extend(chain.map(|chain| chain / 2));
             }
         }
     }
     let shares = reads.iter().zip(&times[0]).map(|(read, pass)| read / pass.as_secs_f64());
     let (read_share, bandwidth) = (median(shares.collect()), median(rates));
     let verify: Vec<Timing> = times.into_iter().map(Timing::of).collect();
-    let spec = target.spec();
     let share = (pass_bytes + cache_bytes) as f64 / (verify[0].median_us / 1e6) / bandwidth.max(1.0);
+    let drafter = timer.mtp.as_ref().map(|(_, info)| info);
     Ok(CostCurve {
         ctx,
-        threads,
+        threads: spec.threads,
         backend: format!("{} {} on {}", spec.backend, spec.dtype, spec.device),
-        draft: module.is_some().then(|| Timing::of(drafts)),
+        draft: drafter.is_some().then(|| Timing::of(drafts)),
         prefill_tokens_per_second: ctx as f64 / prefill.as_secs_f64(),
         weight_bytes: spec.info.weight_bytes,
         pass_bytes,
         cache_bytes,
-        draft_weight_bytes: info.as_ref().map_or(0, |info| info.weight_bytes),
-        kv_bytes_per_token: spec.info.kv_bytes_per_token + info.map_or(0, |info| info.kv_bytes_per_token),
+        draft_weight_bytes: drafter.map_or(0, |info| info.weight_bytes),
+        kv_bytes_per_token: spec.info.kv_bytes_per_token + drafter.map_or(0, |info| info.kv_bytes_per_token),
         memory_bandwidth: bandwidth,
         bandwidth_share: share,
         read_share,
         verify,
     })
-}
-
-fn time_pass(target: &mut dyn Model, tokens: &[TokenId]) -> Result<Duration, ModelError> {
-    let since = target.checkpoint()?;
-    let started = Instant::now();
-    black_box(target.forward(tokens, LogitRows::All)?);
-    let took = started.elapsed();
-    target.truncate(since.len, &since)?;
-    Ok(took)
-}
-
-/// Two drafts in a row: the first reads states of the target, the second the module's own.
-fn time_chain(module: &mut dyn MtpModule, tokens: &[TokenId], states: &Rows) -> Result<Duration, ModelError> {
-    let len = module.len();
-    let started = Instant::now();
-    let first = module.forward(tokens, states)?;
-    black_box(module.forward(&tokens[..1], &first.hidden.last_row())?);
-    let took = started.elapsed();
-    module.truncate(len)?;
-    Ok(took)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,6 +1,8 @@
 """export: the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config.
 
     python -m mtp_training.export RUN OUT [train.draft_vocab=N]
+
+Instead of N, the number of the most frequent tokens of the data, a module's file can be named, whose draft vocabulary is taken.
 """
 
 import json
@@ -8,7 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from .config import load
 from .data import draft_vocab
@@ -58,10 +60,12 @@ def configuration(shape, vocab, layers):
 
 def export(config, run, out):
     state = torch.load(config.runs / run / "state.pt", weights_only=False, map_location="cpu")
-    vocab = state["vocab"]
-    if len(vocab) != config["train"]["draft_vocab"]:   # the module knows no vocabulary: another size is another choice of head rows
+    vocab, wanted = state["vocab"], config["train"]["draft_vocab"]   # the module knows none: another one is another choice of head rows
+    if isinstance(wanted, str):
+        vocab = load_file(Path(__file__).resolve().parents[2] / wanted)["mtp.draft_vocab"]
+    elif len(vocab) != wanted:
         target = Target(config["train"]["gguf"])
-        vocab, _ = draft_vocab(config, config["train"]["draft_vocab"], target.shape.vocab, target.specials)
+        vocab, _ = draft_vocab(config, wanted, target.shape.vocab, target.specials)
     bf16, fp8 = files(state["module"], vocab)
     for name, tensors in (("bf16", bf16), ("fp8", fp8)):
         folder = Path(out) / name

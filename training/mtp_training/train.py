@@ -154,6 +154,12 @@ def ridge_projection(module, target, teacher, pool, device):
         module.proj.copy_(torch.linalg.solve(gram, both.T @ goal).T)
 
 
+def stored(tensors, name):
+    """A weight of a file, f32; those in FP8 have a scale for each row."""
+    scale = tensors.get(f"{name}_scale")
+    return tensors[name].float() if scale is None else tensors[name].float() * scale[:, None]
+
+
 def initialise(module, target, teacher, config, pool, device, wanted):
     first = config["train"]["init"]
     if first == "layer":
@@ -166,7 +172,7 @@ def initialise(module, target, teacher, config, pool, device, wanted):
     with torch.no_grad():
         for ours, theirs in names().items():
             if hasattr(module, ours) and (ours != "fuse" or read):   # `fuse` starts at zero where the earlier module has none
-                getattr(module, ours).copy_(tensors[theirs].float())
+                getattr(module, ours).copy_(stored(tensors, theirs))
 
 
 class Optimisers:

@@ -2,9 +2,10 @@
 //!
 //! Passes are timed alone (the cost curve); one probe run over a suite of prompts records what the
 //! drafter would propose at every position, from which every k, p-min and the automatic choice are
-//! simulated; and the prediction is held against a real race at the best k.
+//! simulated; and the prediction is held against a real race at the best k, which times passes anew.
 
 mod idle;
+mod measured;
 mod race;
 mod suite;
 mod text;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{ExplainArgs, ReportArg};
 use draftscope::engine::measure::{self, CostCurve};
-use draftscope::headless::{Described, Driver, Outcome, Spread};
+use draftscope::headless::{Described, Driver, Outcome};
 use draftscope::model::load::Recipe;
 use draftscope::protocol::{
     Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Header, Lane, Prompt, Settings, VerifyRule,
@@ -29,6 +30,7 @@ use draftscope::session::{LaneStats, Turn};
 use serde::Serialize;
 
 use super::ANSWER_TOKENS;
+use measured::Measured;
 pub(crate) use suite::{Suite, parse_suite, suite};
 use tree::{Tree, per_draft};
 
@@ -92,46 +94,6 @@ struct InCategory {
     speedup: Option<f64>,
 }
 
-/// A race at one k over the suite.
-#[derive(Serialize)]
-struct Measured {
-    draft_len: u8,
-    prompts: usize,
-    plain_tokens_per_second: Option<f64>,
-    speculative_tokens_per_second: Option<f64>,
-    /// Tokens per second of all prompts together, speculative ÷ plain.
-    speedup: Option<f64>,
-    /// The same per prompt.
-    speedup_by_prompt: Option<Spread>,
-    tokens_per_round: Option<f64>,
-    /// What the account says for this k from the acceptance of this very race.
-    predicted_speedup: Option<f64>,
-    /// Where the time of a round went, in microseconds.
-    waterfall: Waterfall,
-    /// Time outside model passes ÷ time of rounds.
-    overhead_share: f64,
-    /// Prompts whose plain and speculative answers were the same.
-    identical: usize,
-}
-
-/// Where the mean round's time went, in microseconds.
-#[derive(Serialize)]
-struct Waterfall {
-    /// One row, as the plain lane measured it.
-    first_row: f64,
-    /// What the other rows of the pass added.
-    more_rows: f64,
-    drafts: f64,
-    /// Sampling, verdict, rollback, events.
-    overhead: f64,
-    /// All of it.
-    round: f64,
-    /// The round ÷ its tokens.
-    per_token: f64,
-    /// A plain token.
-    plain_token: f64,
-}
-
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     super::nobody_to_ask(&args.model)?;
     if args.model.drafter == DrafterKind::None.name() {
@@ -168,7 +130,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         let k = report.account.best as u8;
         super::say(&format!("racing plain decoding at k = {k}"));
         let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
-        report.measured = Some(raced(k, &answer(&recipe, race, args, &suite)?.1, &report.cost)?);
+        report.measured = Some(measured::race(&recipe, race, args, &suite, (&report.cost, &probed))?);
     }
     write(args.output, &Described { header, figures: report }, |told| text::report(&told.figures))
 }
@@ -208,14 +170,19 @@ type Answered = (Option<Header>, Vec<(String, Turn)>);
 fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Answered> {
     let mut driver = Driver::new(super::spawn(recipe.clone(), settings)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
-        if let Outcome::Failed(message) = driver.answer(prompt(args, text)) {
-            bail!(message);
-        }
+        ask(&mut driver, args, text)?;
     }
     super::tell_notices(&driver, &Outcome::Answered);
     let turns = driver.session().turns().iter().skip(1).cloned();
     let turns = suite.iter().map(|(category, _)| category.clone()).zip(turns).collect();
     Ok((driver.session().header().cloned(), turns))
+}
+
+fn ask(driver: &mut Driver, args: &ExplainArgs, text: &str) -> Result<()> {
+    match driver.answer(prompt(args, text)) {
+        Outcome::Failed(message) => bail!(message),
+        Outcome::Answered | Outcome::Stopped => Ok(()),
+    }
 }
 
 fn total<'a>(turns: impl Iterator<Item = &'a Turn>, lane: Lane) -> LaneStats {
@@ -338,57 +305,4 @@ fn by_category(probed: &[(String, Turn)], costs: &Costs) -> Result<BTreeMap<Stri
         Ok((category.clone(), in_category))
     };
     turns.into_iter().map(one).collect()
-}
-
-fn raced(k: u8, turns: &[(String, Turn)], cost: &CostCurve) -> Result<Measured> {
-    let lane = |lane| total(turns.iter().map(|(_, turn)| turn), lane);
-    let (plain, fast) = (lane(Lane::Plain), lane(Lane::Speculative));
-    let costs = Costs {
-        verify_us: cost.verify.iter().map(|t| t.median_us).collect(),
-        draft_us: cost.draft.map_or(fast.draft_us() as f64 / fast.drafted().max(1) as f64, |draft| draft.median_us),
-        settle_us: 0.0,
-        overhead_us: fast.other_us() as f64 / fast.rounds().max(1) as f64,
-    };
-    let (plain_speed, fast_speed) = (plain.tokens_per_second(), fast.tokens_per_second());
-    let same = |turn: &&(String, Turn)| turn.1.agreement().is_some_and(|a| a.divergence.is_none());
-    Ok(Measured {
-        draft_len: k,
-        prompts: turns.len(),
-        plain_tokens_per_second: plain_speed,
-        speculative_tokens_per_second: fast_speed,
-        speedup: fast_speed.zip(plain_speed).map(|(fast, plain)| fast / plain),
-        speedup_by_prompt: Spread::of(turns.iter().filter_map(|(_, turn)| turn.speedup()).collect()),
-        tokens_per_round: fast.mean_tokens_per_round(),
-        predicted_speedup: predicted(&costs, &fast),
-        waterfall: waterfall(&plain, &fast),
-        overhead_share: fast.other_us() as f64 / fast.decode_us().max(1) as f64,
-        identical: turns.iter().filter(same).count(),
-    })
-}
-
-/// What rounds with so many drafts cost by the measured price of passes and drafts, against plain decoding.
-fn predicted(costs: &Costs, fast: &LaneStats) -> Option<f64> {
-    let with_drafts = |least: usize| match least {
-        0 => fast.rounds(),
-        _ => fast.offered_per_pos().get(least - 1).copied().unwrap_or(0),
-    };
-    let rounds = |drafts: usize| (with_drafts(drafts) - with_drafts(drafts + 1)) as f64;
-    let us = (0..=fast.offered_per_pos().len()).map(|drafts| Some(rounds(drafts) * costs.round_us(drafts)?));
-    let tokens = (fast.rounds() + fast.accepted()) as f64;
-    Some(tokens * costs.round_us(0)? / us.sum::<Option<f64>>().filter(|us| *us > 0.0)?)
-}
-
-fn waterfall(plain: &LaneStats, fast: &LaneStats) -> Waterfall {
-    let mean = |us: u64, stats: &LaneStats| us as f64 / stats.rounds().max(1) as f64;
-    let first_row = mean(plain.verify_us(), plain);
-    let round = mean(fast.decode_us(), fast);
-    Waterfall {
-        first_row,
-        more_rows: mean(fast.verify_us(), fast) - first_row,
-        drafts: mean(fast.draft_us(), fast),
-        overhead: mean(fast.other_us(), fast),
-        round,
-        per_token: fast.decode_us() as f64 / fast.committed().max(1) as f64,
-        plain_token: plain.decode_us() as f64 / plain.committed().max(1) as f64,
-    }
 }

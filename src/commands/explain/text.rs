@@ -196,13 +196,14 @@ fn race(m: &Measured, out: &mut Lines) {
         ms(w.plain_token),
     ));
     out.add(format!(
-        "measured at k = {} over {} prompts: plain {} tokens/s, speculative {} tokens/s, {}× (predicted {}×), {} tokens per round, overhead {:.1} %, {} of {} answers identical",
+        "measured at k = {} over {} prompts: plain {} tokens/s, speculative {} tokens/s, {}× (predicted {}× from passes timed {}), {} tokens per round, overhead {:.1} %, {} of {} answers identical",
         m.draft_len,
         m.prompts,
         number(m.plain_tokens_per_second, 1),
         number(m.speculative_tokens_per_second, 1),
         number(m.speedup, 2),
         number(m.predicted_speedup, 2),
+        if m.timed_in_turns { "in turns with it" } else { "before" },
         number(m.tokens_per_round, 2),
         m.overhead_share * 100.0,
         m.identical,

@@ -1,0 +1,222 @@
+//! The race at the best k that the prediction is held against.
+//!
+//! Invariant: what predicts is measured beside what is predicted. On a shared machine the price of a pass changes within
+//! seconds, so passes are timed before and after every prompt of the race, behind as many positions as its answer has in
+//! the middle, and each prompt is predicted from its own. What else the account needs comes from the race: how many rounds
+//! had how many drafts, and the time outside passes.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use draftscope::cli::ExplainArgs;
+use draftscope::engine::measure::{CostCurve, PassTimer, Timing};
+use draftscope::headless::{Driver, Outcome, Spread};
+use draftscope::model::ModelError;
+use draftscope::model::load::Recipe;
+use draftscope::protocol::{Costs, Lane, Settings};
+use draftscope::session::{LaneStats, Turn};
+use serde::Serialize;
+
+use super::Suite;
+
+/// Turns of timing before a prompt, and again behind it; each times every width once. The first of them is a warm-up.
+const TURNS: usize = 8;
+
+/// A race at one k over the suite.
+#[derive(Serialize)]
+pub(super) struct Measured {
+    pub(super) draft_len: u8,
+    pub(super) prompts: usize,
+    pub(super) plain_tokens_per_second: Option<f64>,
+    pub(super) speculative_tokens_per_second: Option<f64>,
+    /// Tokens per second of all prompts together, speculative ÷ plain.
+    pub(super) speedup: Option<f64>,
+    /// The same per prompt.
+    pub(super) speedup_by_prompt: Option<Spread>,
+    pub(super) tokens_per_round: Option<f64>,
+    /// What the account says for this k from the acceptance of this very race, the time of passes and drafts and that
+    /// outside of them.
+    pub(super) predicted_speedup: Option<f64>,
+    /// The plain speed in it.
+    pub(super) predicted_plain_tokens_per_second: Option<f64>,
+    /// Whether passes were timed in turns with the race; else they were before it.
+    pub(super) timed_in_turns: bool,
+    /// Where the time of a round went, in microseconds.
+    pub(super) waterfall: Waterfall,
+    /// Time outside model passes ÷ time of rounds.
+    pub(super) overhead_share: f64,
+    /// Prompts whose plain and speculative answers were the same.
+    pub(super) identical: usize,
+}
+
+/// Where the mean round's time went, in microseconds.
+#[derive(Serialize)]
+pub(super) struct Waterfall {
+    /// One row, as the plain lane measured it.
+    pub(super) first_row: f64,
+    /// What the other rows of the pass added.
+    pub(super) more_rows: f64,
+    pub(super) drafts: f64,
+    /// Sampling, verdict, rollback, events.
+    pub(super) overhead: f64,
+    /// All of it.
+    pub(super) round: f64,
+    /// The round ÷ its tokens.
+    pub(super) per_token: f64,
+    /// A plain token.
+    pub(super) plain_token: f64,
+}
+
+/// Times passes before and after every prompt.
+struct InTurns {
+    timer: PassTimer,
+    draft_len: usize,
+}
+
+/// What passes took around one prompt.
+#[derive(Default)]
+struct Taken {
+    passes: Vec<Vec<Duration>>, // by rows, from one on
+    chains: Vec<Duration>,      // of as many drafts as a round has
+}
+
+impl InTurns {
+    /// None, with a word about it, where memory has no room for the models beside the engine's.
+    fn new(recipe: &Recipe, draft_len: usize) -> Result<Option<Self>> {
+        match PassTimer::load(recipe) {
+            Ok(timer) => Ok(Some(Self { timer, draft_len })),
+            Err(ModelError::DoesNotFit(_)) => {
+                super::super::say(
+                    "no memory to time passes in turns with the race; the prediction rests on those timed before",
+                );
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn time(&mut self, ctx: usize, taken: &mut Taken) -> Result<(), ModelError> {
+        self.timer.fill(ctx)?;
+        taken.passes.resize(self.draft_len + 1, Vec::new());
+        for turn in 0..=TURNS {
+            let widths = 1..=self.draft_len + 1;
+            let passes = widths.map(|rows| self.timer.pass(rows)).collect::<Result<Vec<_>, _>>()?;
+            let chain = self.timer.chain(self.draft_len)?;
+            if turn > 0 {
+                taken.passes.iter_mut().zip(passes).for_each(|(times, took)| times.push(took));
+                taken.chains.extend(chain);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Microseconds that passes and drafts should take, and those outside of them, over some prompts.
+#[derive(Default)]
+struct Predicted {
+    plain_us: f64,
+    fast_us: f64,
+}
+
+impl Predicted {
+    /// Adds a prompt at these costs; none where they know too few rows.
+    fn add(&mut self, costs: &Costs, plain: &LaneStats, fast: &LaneStats) -> Option<()> {
+        let with_drafts = |least: usize| match least {
+            0 => fast.rounds(),
+            _ => fast.offered_per_pos().get(least - 1).copied().unwrap_or(0),
+        };
+        let rounds = |drafts: usize| (with_drafts(drafts) - with_drafts(drafts + 1)) as f64;
+        let us = (0..=fast.offered_per_pos().len()).map(|drafts| Some(rounds(drafts) * costs.round_us(drafts)?));
+        self.fast_us += us.sum::<Option<f64>>()? + fast.other_us() as f64;
+        self.plain_us += plain.rounds() as f64 * costs.round_us(0)? + plain.other_us() as f64;
+        Some(())
+    }
+}
+
+/// Races plain decoding at the settings' k over the suite, which the probe run has answered.
+pub(super) fn race(
+    recipe: &Recipe,
+    settings: Settings,
+    args: &ExplainArgs,
+    suite: &Suite,
+    (cost, probed): (&CostCurve, &[(String, Turn)]),
+) -> Result<Measured> {
+    let k = usize::from(settings.draft_len);
+    let mut driver = Driver::new(super::super::spawn(recipe.clone(), settings)?);
+    super::ask(&mut driver, args, &suite[0].1)?; // warm-up; behind it the engine has its memory
+    let mut in_turns = InTurns::new(recipe, k)?;
+    let mut taken = Vec::new();
+    for ((_, text), (_, turn)) in suite.iter().zip(probed) {
+        let answer = turn.answer(Lane::Speculative);
+        let middle = answer.prompt.len() + answer.tokens.len() / 2;
+        let mut around = Taken::default();
+        let mut time = || in_turns.as_mut().map_or(Ok(()), |in_turns| in_turns.time(middle, &mut around));
+        time()?;
+        super::ask(&mut driver, args, text)?;
+        time()?;
+        taken.push(around);
+    }
+    super::super::tell_notices(&driver, &Outcome::Answered);
+    let turns = &driver.session().turns()[1..];
+    let mut predicted = Some(Predicted::default());
+    for (turn, taken) in turns.iter().zip(&taken) {
+        let [plain, fast] = [Lane::Plain, Lane::Speculative].map(|lane| turn.answer(lane).stats());
+        let costs = costs(in_turns.is_some().then_some(taken), cost, (k, fast));
+        predicted = predicted.and_then(|mut sum| sum.add(&costs, plain, fast).map(|()| sum));
+    }
+    Ok(measured(settings.draft_len, turns, predicted.as_ref(), in_turns.is_some()))
+}
+
+/// What the account reckons with around one prompt. Drafters without a module cost what their own rounds took.
+fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)) -> Costs {
+    let own = fast.draft_us() as f64 / fast.drafted().max(1) as f64;
+    let chain = taken.map(|taken| Timing::of(taken.chains.clone()).median_us / k.max(1) as f64);
+    Costs {
+        verify_us: match taken {
+            Some(taken) => taken.passes.iter().map(|times| Timing::of(times.clone()).median_us).collect(),
+            None => cost.verify.iter().map(|timing| timing.median_us).collect(),
+        },
+        draft_us: cost.draft.map_or(own, |draft| chain.unwrap_or(draft.median_us)),
+        settle_us: 0.0,
+        overhead_us: 0.0,
+    }
+}
+
+fn measured(draft_len: u8, turns: &[Turn], predicted: Option<&Predicted>, timed_in_turns: bool) -> Measured {
+    let [plain, fast] = [Lane::Plain, Lane::Speculative].map(|lane| super::total(turns.iter(), lane));
+    let [plain_speed, fast_speed] = [&plain, &fast].map(LaneStats::tokens_per_second);
+    let speed = |stats: &LaneStats, us: f64| (us > 0.0).then(|| stats.committed() as f64 * 1e6 / us);
+    let plain_predicted = predicted.and_then(|sum| speed(&plain, sum.plain_us));
+    let fast_predicted = predicted.and_then(|sum| speed(&fast, sum.fast_us));
+    let same = |turn: &&Turn| turn.agreement().is_some_and(|a| a.divergence.is_none());
+    Measured {
+        draft_len,
+        prompts: turns.len(),
+        plain_tokens_per_second: plain_speed,
+        speculative_tokens_per_second: fast_speed,
+        speedup: fast_speed.zip(plain_speed).map(|(fast, plain)| fast / plain),
+        speedup_by_prompt: Spread::of(turns.iter().filter_map(Turn::speedup).collect()),
+        tokens_per_round: fast.mean_tokens_per_round(),
+        predicted_speedup: fast_predicted.zip(plain_predicted).map(|(fast, plain)| fast / plain),
+        predicted_plain_tokens_per_second: plain_predicted,
+        timed_in_turns,
+        waterfall: waterfall(&plain, &fast),
+        overhead_share: fast.other_us() as f64 / fast.decode_us().max(1) as f64,
+        identical: turns.iter().filter(same).count(),
+    }
+}
+
+fn waterfall(plain: &LaneStats, fast: &LaneStats) -> Waterfall {
+    let mean = |us: u64, stats: &LaneStats| us as f64 / stats.rounds().max(1) as f64;
+    let first_row = mean(plain.verify_us(), plain);
+    let round = mean(fast.decode_us(), fast);
+    Waterfall {
+        first_row,
+        more_rows: mean(fast.verify_us(), fast) - first_row,
+        drafts: mean(fast.draft_us(), fast),
+        overhead: mean(fast.other_us(), fast),
+        round,
+        per_token: fast.decode_us() as f64 / fast.committed().max(1) as f64,
+        plain_token: plain.decode_us() as f64 / plain.committed().max(1) as f64,
+    }
+}
