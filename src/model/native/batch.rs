@@ -5,10 +5,10 @@
 //! of each row. Invariant: a row's bits are those of a plain pass over its sequence, whatever runs
 //! beside it. Which token comes next, and when a sequence ends, is decided by callers.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{
-    cache::{AngleTable, KvCache, LayerCache},
+    cache::{AngleTable, KvCache, LayerCache, Slabs},
     head,
     kernel::{
         Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
@@ -76,8 +76,8 @@ struct Placed<'a> {
 /// What a head's outputs become.
 enum Kind<'a> {
     Query,
-    Key(Vec<&'a mut [[u16; LANES]]>),
-    Value(Vec<&'a mut [[u16; LANES]]>),
+    Key(Vec<Slabs<'a>>),
+    Value(Vec<Slabs<'a>>),
 }
 
 impl NativeBatch {
@@ -229,18 +229,14 @@ impl Placed<'_> {
         let tiles = shape.head_dim / LANES;
         let count = shape.heads + 2 * shape.kv_heads;
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
-        let mut slabs: [Vec<Vec<&mut [[u16; LANES]]>>; 2] = [const { Vec::new() }; 2];
-        for slabs in &mut slabs {
-            slabs.resize_with(shape.kv_heads, Vec::new);
+        let (mut keys, mut values): (Vec<_>, Vec<_>) = (0..shape.kv_heads).map(|_| (Vec::new(), Vec::new())).unzip();
+        for (slot, cache) in caches.iter_mut().enumerate() {
+            let slabs = cache.slabs(self.positions(slot)).into_iter().zip(keys.iter_mut().zip(&mut values));
+            slabs.for_each(|([key, value], (keys, values))| {
+                keys.push(key);
+                values.push(value);
+            });
         }
-        for cache in caches {
-            for (slabs, lanes) in slabs.iter_mut().zip([&mut *cache.keys, &mut *cache.values]) {
-                for (of_head, slab) in slabs.iter_mut().zip(lanes.chunks_exact_mut(cache.slab)) {
-                    of_head.push(slab);
-                }
-            }
-        }
-        let [keys, values] = slabs;
         let kinds = (0..shape.heads).map(|_| Kind::Query);
         let kinds = kinds.chain(keys.into_iter().map(Kind::Key)).chain(values.into_iter().map(Kind::Value));
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(kinds).collect();
@@ -251,6 +247,12 @@ impl Placed<'_> {
             }
             self.place(out, kind, layer.head_norms.as_ref());
         });
+    }
+
+    /// From the first position to behind the last that a sequence takes in this pass.
+    fn positions(self, slot: usize) -> Range<usize> {
+        let mut own = self.places.iter().filter(|place| place.slot == slot).map(|place| place.position);
+        own.next().map_or(0..0, |first| first..own.next_back().unwrap_or(first) + 1)
     }
 
     /// Finishes a head's outputs, each row at its own position and in its own sequence.
@@ -276,9 +278,13 @@ impl Placed<'_> {
                 Kind::Key(slabs) => {
                     pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[1]));
                     isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale: 1.0 });
-                    isa.run(StoreKeys { tiles: own, m: 1, position, cache: &mut *slabs[slot] });
+                    let Slabs { start, slabs } = &mut slabs[slot];
+                    isa.run(StoreKeys { tiles: own, m: 1, position: position - *start, slabs });
                 }
-                Kind::Value(slabs) => isa.run(StoreValues { tiles: own, m: 1, position, cache: &mut *slabs[slot] }),
+                Kind::Value(slabs) => {
+                    let Slabs { start, slabs } = &mut slabs[slot];
+                    isa.run(StoreValues { tiles: own, m: 1, position: position - *start, slabs });
+                }
             }
         }
     }
@@ -322,7 +328,7 @@ mod tests {
 
     fn load() -> Option<NativeLlama> {
         let gguf = Source::open(&gguf_path()?).unwrap();
-        Some(NativeLlama::load(&gguf, 600, Some(2)).unwrap())
+        Some(NativeLlama::load(&gguf, 1100, Some(2)).unwrap())
     }
 
     /// Tokens of sequence `slot`.
@@ -335,7 +341,7 @@ mod tests {
         let Some(mut model) = load() else {
             return;
         };
-        let lens = [3, 290, 17, 40, 1, 300, 64, 16, 33, 5, 280, 2, 90, 100, 7, 255];
+        let lens = [3, 1040, 17, 40, 1, 300, 64, 16, 33, 5, 280, 2, 90, 100, 7, 255];
         let mut batch = NativeBatch::new(&model, 16);
         let mut at = [0; 16];
         let mut seen: Vec<Vec<Seen>> = vec![Vec::new(); 16];
@@ -389,10 +395,10 @@ mod tests {
         let plain = model.forward(&[TokenId(11)], LogitRows::Last).unwrap();
         assert!(out.logits.row(1) == plain.logits.row(0));
         assert_eq!(out.stats[1], plain.stats[0]);
-        for _ in 0..599 {
+        for _ in 0..1099 {
             batch.forward(&[row(0, 1)]).unwrap();
         }
         assert!(matches!(batch.forward(&[row(1, 2), row(0, 1)]), Err(ModelError::ContextFull { .. })));
-        assert_eq!((batch.slots(), batch.ctx_len()), (2, 600));
+        assert_eq!((batch.slots(), batch.ctx_len()), (2, 1100));
     }
 }

@@ -1,12 +1,14 @@
 //! Keys and values of past positions, as IEEE halves, and the angles that rotate them.
 //!
-//! Every layer and KV head has a slab: keys `[position / 16][head_dim]` of 16 lanes, values
-//! `[position][head_dim / 16]`. Invariant: only positions below `len` mean anything; cutting back
-//! is a change of `len`, and what lies beyond is overwritten before it is read.
+//! Every [`SLAB`] positions have a part of the memory that holds, for every layer and KV head, a slab of keys
+//! `[position / 16][head_dim]` of 16 lanes and one of values `[position][head_dim / 16]`. So what is used lies together,
+//! whatever the context could hold, and can lie in huge pages without taking the room of all of it. Invariant: only
+//! positions below `len` mean anything; cutting back is a change of `len`, and what lies beyond is overwritten before it
+//! is read.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use super::kernel::{Angles, LANES};
+use super::kernel::{Angles, LANES, LazyZeros, SEGMENT, SLAB};
 use super::tree::{put_row, take_row};
 use crate::model::{ModelError, rope::RopeSpec};
 
@@ -22,7 +24,17 @@ pub(super) struct KvShape {
 impl KvShape {
     /// Lanes in a slab.
     fn slab(self) -> usize {
-        self.ctx_len.next_multiple_of(LANES) * self.head_dim / LANES
+        SLAB * self.head_dim / LANES
+    }
+
+    /// Lanes in a layer's slabs of the same positions.
+    fn layer(self) -> usize {
+        2 * self.kv_heads * self.slab()
+    }
+
+    /// Lanes in all slabs of the same positions.
+    fn part(self) -> usize {
+        self.layers * self.layer()
     }
 
     /// Bytes that a position takes.
@@ -36,23 +48,53 @@ impl KvShape {
 pub(super) struct KvCache {
     shape: KvShape,
     len: usize,
-    keys: Vec<[u16; LANES]>,   // [layers][kv_heads] slabs
-    values: Vec<[u16; LANES]>, // [layers][kv_heads] slabs
+    lanes: LazyZeros, // [parts][layers][kv_heads][keys, values] slabs
 }
 
-/// The slabs of one layer, one a KV head.
+/// The slabs of one layer.
 #[derive(Debug)]
 pub(super) struct LayerCache<'a> {
-    pub(super) slab: usize,
-    pub(super) keys: &'a mut [[u16; LANES]],
-    pub(super) values: &'a mut [[u16; LANES]],
+    shape: KvShape,
+    layer: usize,
+    lanes: &'a mut [[u16; LANES]],
+}
+
+/// Keys or values of one head, of some positions that follow each other, to be written.
+#[derive(Debug)]
+pub(super) struct Slabs<'a> {
+    /// Position at which the first slab starts.
+    pub(super) start: usize,
+    pub(super) slabs: Vec<&'a mut [[u16; LANES]]>,
+}
+
+impl LayerCache<'_> {
+    /// Keys and values of a head from where a segment starts, up to the end of the slab.
+    pub(super) fn segment(&self, head: usize, segment: usize) -> [&[[u16; LANES]]; 2] {
+        let (slab, position) = (self.shape.slab(), segment * SEGMENT);
+        let keys = position / SLAB * self.shape.part() + self.layer * self.shape.layer() + 2 * head * slab;
+        let skip = position % SLAB * self.shape.head_dim / LANES;
+        [keys, keys + slab].map(|start| &self.lanes[start + skip..start + slab])
+    }
+
+    /// Keys and values of every head in the slabs that these positions lie in.
+    pub(super) fn slabs(&mut self, positions: Range<usize>) -> Vec<[Slabs<'_>; 2]> {
+        let (slab, layer) = (self.shape.slab(), self.shape.layer());
+        let first = positions.start / SLAB;
+        let count = if positions.is_empty() { 0 } else { positions.end.div_ceil(SLAB) - first };
+        let empty = || Slabs { start: first * SLAB, slabs: Vec::with_capacity(count) };
+        let mut heads: Vec<_> = (0..self.shape.kv_heads).map(|_| [empty(), empty()]).collect();
+        for part in self.lanes.chunks_exact_mut(self.shape.part()).skip(first).take(count) {
+            let slabs = part[self.layer * layer..(self.layer + 1) * layer].chunks_exact_mut(slab);
+            heads.iter_mut().flatten().zip(slabs).for_each(|(head, slab)| head.slabs.push(slab));
+        }
+        heads
+    }
 }
 
 impl KvCache {
     /// An empty cache. Memory is taken by the system when positions are first written.
     pub(super) fn new(shape: KvShape) -> Self {
-        let lanes = shape.layers * shape.kv_heads * shape.slab();
-        Self { shape, len: 0, keys: vec![[0; LANES]; lanes], values: vec![[0; LANES]; lanes] }
+        Self { shape, len: 0, lanes: LazyZeros::new(shape.ctx_len.div_ceil(SLAB) * shape.part()) }
     }
 
     pub(super) fn shape(&self) -> KvShape {
@@ -82,19 +124,20 @@ impl KvCache {
     }
 
     pub(super) fn layer(&mut self, layer: usize) -> LayerCache<'_> {
-        let slab = self.shape.slab();
-        let all = slab * self.shape.kv_heads;
-        let range = layer * all..(layer + 1) * all;
-        LayerCache { slab, keys: &mut self.keys[range.clone()], values: &mut self.values[range] }
+        LayerCache { shape: self.shape, layer, lanes: &mut self.lanes }
     }
 
     /// Keeps of the rows behind `base` those of `path`, which ascends, and nothing behind them.
     pub(super) fn retain(&mut self, base: usize, path: &[usize]) {
-        let (slab, head_dim) = (self.shape.slab(), self.shape.head_dim);
-        for (keys, values) in self.keys.chunks_exact_mut(slab).zip(self.values.chunks_exact_mut(slab)) {
-            // a row never lies before the place it goes to, so none is overwritten before it is read
-            for (depth, row) in path.iter().enumerate().filter(|(depth, row)| depth != *row) {
-                put_row(keys, values, base + depth, &take_row(keys, values, base + row, head_dim));
+        let KvShape { layers, head_dim, .. } = self.shape;
+        let positions = base..base + path.last().map_or(0, |row| row + 1);
+        for layer in 0..layers {
+            for mut slabs in self.layer(layer).slabs(positions.clone()) {
+                // a row never lies before the place it goes to, so none is overwritten before it is read
+                for (depth, row) in path.iter().enumerate().filter(|(depth, row)| depth != *row) {
+                    let kept = take_row(&slabs, base + row, head_dim);
+                    put_row(&mut slabs, base + depth, &kept);
+                }
             }
         }
         self.set_len(base + path.len());
@@ -104,9 +147,10 @@ impl KvCache {
     pub(super) fn fork(&self) -> Self {
         let mut fork = Self::new(self.shape);
         fork.len = self.len;
-        let slab = self.shape.slab();
-        let used = self.len.next_multiple_of(LANES) * self.shape.head_dim / LANES;
-        for (from, to) in [(&self.keys, &mut fork.keys), (&self.values, &mut fork.values)] {
+        let (part, slab) = (self.shape.part(), self.shape.slab());
+        for (index, (from, to)) in self.lanes.chunks_exact(part).zip(fork.lanes.chunks_exact_mut(part)).enumerate() {
+            let positions = self.len.saturating_sub(index * SLAB).min(SLAB).next_multiple_of(LANES);
+            let used = positions * self.shape.head_dim / LANES;
             for (from, to) in from.chunks_exact(slab).zip(to.chunks_exact_mut(slab)) {
                 to[..used].copy_from_slice(&from[..used]);
             }

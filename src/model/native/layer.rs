@@ -5,7 +5,7 @@
 //! share. Rows travel as tiles `[d / 16][m]`. Invariant: nothing depends on who does an item.
 
 use super::{
-    cache::{AngleTable, LayerCache},
+    cache::{AngleTable, LayerCache, Slabs},
     gate_up::GateUp,
     kernel::{
         Acts, BLOCK, Column, Join, LANES, Norm, NormHead, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
@@ -89,8 +89,8 @@ pub(super) struct Pass<'a> {
 /// Where the outputs of a head go.
 enum Place<'a> {
     Query,
-    Key(&'a mut [[u16; LANES]]),
-    Value(&'a mut [[u16; LANES]]),
+    Key(Slabs<'a>),
+    Value(Slabs<'a>),
 }
 
 impl Layer {
@@ -131,8 +131,8 @@ impl Layer {
         let tiles = shape.head_dim / LANES;
         let count = shape.heads + 2 * shape.kv_heads;
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
-        let keys = cache.keys.chunks_exact_mut(cache.slab).map(Place::Key);
-        let values = cache.values.chunks_exact_mut(cache.slab).map(Place::Value);
+        let slabs = cache.slabs(pass.base..pass.base + pass.m);
+        let (keys, values): (Vec<_>, Vec<_>) = slabs.into_iter().map(|[k, v]| (Place::Key(k), Place::Value(v))).unzip();
         let places = (0..shape.heads).map(|_| Place::Query).chain(keys).chain(values);
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(places).collect();
         let acts = &scratch.acts;
@@ -217,7 +217,7 @@ impl Pass<'_> {
 
     /// Finishes a head's outputs: queries stay, keys and values go to the cache.
     fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>, norms: Option<&[NormWeight; 2]>) {
-        let (m, position, isa) = (self.m, self.base, self.cpu.isa);
+        let (m, isa) = (self.m, self.cpu.isa);
         let angles = self.tree.map_or_else(|| self.angles.at(self.at, m), Tree::angles);
         match place {
             Place::Query => {
@@ -225,12 +225,14 @@ impl Pass<'_> {
                 let scale = 1.0 / (self.shape.head_dim as f32).sqrt();
                 isa.run(Rotate { tiles, m, angles, scale });
             }
-            Place::Key(cache) => {
+            Place::Key(Slabs { start, slabs }) => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[1]));
                 isa.run(Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 });
-                isa.run(StoreKeys { tiles, m, position, cache });
+                isa.run(StoreKeys { tiles, m, position: self.base - *start, slabs });
             }
-            Place::Value(cache) => isa.run(StoreValues { tiles, m, position, cache }),
+            Place::Value(Slabs { start, slabs }) => {
+                isa.run(StoreValues { tiles, m, position: self.base - *start, slabs });
+            }
         }
     }
 
@@ -251,14 +253,9 @@ impl Pass<'_> {
     ) -> Option<Stretch<'a>> {
         let seen = self.base + row + 1;
         let start = segment * SEGMENT;
-        let head_dim = self.shape.head_dim;
-        let slab = head * cache.slab..(head + 1) * cache.slab;
-        let from = start * head_dim / LANES;
-        (start < seen).then(|| Stretch {
-            keys: &cache.keys[slab.clone()][from..],
-            values: &cache.values[slab][from..],
-            seen: seen - start,
-            head_dim,
+        (start < seen).then(|| {
+            let [keys, values] = cache.segment(head, segment);
+            Stretch { keys, values, seen: seen - start, head_dim: self.shape.head_dim }
         })
     }
 

@@ -7,8 +7,8 @@
 //! does which.
 
 use super::{
-    cache::{AngleTable, LayerCache},
-    kernel::{Angles, LANES, PARTIAL_EXTRA, Queries, SEGMENT, Stretch, attend},
+    cache::{AngleTable, LayerCache, Slabs},
+    kernel::{Angles, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend},
     layer::Pass,
 };
 use crate::model::{ModelError, tree_depths};
@@ -54,8 +54,7 @@ impl Tree {
 
 /// One KV head's part of a layer.
 struct Head<'a> {
-    keys: &'a mut [[u16; LANES]],
-    values: &'a mut [[u16; LANES]],
+    slabs: [Slabs<'a>; 2],   // keys and values, from position 0 on
     partials: &'a mut [f32], // [m][segments][group][head_dim + PARTIAL_EXTRA]
 }
 
@@ -68,9 +67,9 @@ pub(super) fn attend_tree(
 ) {
     let shape = pass.shape;
     let group_tiles = shape.heads / shape.kv_heads * shape.head_dim / LANES * pass.m;
-    let slabs = cache.keys.chunks_exact_mut(cache.slab).zip(cache.values.chunks_exact_mut(cache.slab));
     let parts = partials.chunks_exact_mut(partials.len() / shape.kv_heads);
-    let heads = slabs.zip(parts).map(|((keys, values), partials)| Head { keys, values, partials });
+    let heads = cache.slabs(0..pass.base + pass.m).into_iter().zip(parts);
+    let heads = heads.map(|(slabs, partials)| Head { slabs, partials });
     pass.cpu.pool.each(&mut heads.collect::<Vec<_>>(), |index, head| {
         head.attend(pass, tree, &queries[index * group_tiles..(index + 1) * group_tiles]);
     });
@@ -79,33 +78,26 @@ pub(super) fn attend_tree(
 impl Head<'_> {
     fn attend(&mut self, pass: Pass<'_>, tree: &Tree, tiles: &[[f32; LANES]]) {
         let (m, base, head_dim) = (pass.m, pass.base, pass.shape.head_dim);
-        let rows: Vec<Row> = (0..m).map(|row| self.take(base + row, head_dim)).collect();
+        let rows: Vec<Row> = (0..m).map(|row| take_row(&self.slabs, base + row, head_dim)).collect();
         let partial = pass.shape.heads / pass.shape.kv_heads * (head_dim + PARTIAL_EXTRA);
         let per_row = self.partials.len() / m;
         for (row, path) in tree.paths.iter().enumerate() {
             for (depth, ancestor) in path.iter().enumerate() {
-                self.put(base + depth, &rows[*ancestor]);
+                put_row(&mut self.slabs, base + depth, &rows[*ancestor]);
             }
             let seen = base + path.len();
-            let (keys, values) = (&*self.keys, &*self.values);
+            let [keys, values] = &self.slabs;
             let outs = self.partials[row * per_row..(row + 1) * per_row].chunks_exact_mut(partial);
             for (out, start) in outs.zip((0..seen).step_by(SEGMENT)) {
-                let from = start * head_dim / LANES;
-                let stretch = Stretch { keys: &keys[from..], values: &values[from..], seen: seen - start, head_dim };
+                let from = start % SLAB * head_dim / LANES;
+                let [keys, values] = [keys, values].map(|slabs| &slabs.slabs[start / SLAB][from..]);
+                let stretch = Stretch { keys, values, seen: seen - start, head_dim };
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
         }
         for (row, kept) in rows.iter().enumerate() {
-            self.put(base + row, kept);
+            put_row(&mut self.slabs, base + row, kept);
         }
-    }
-
-    fn take(&self, position: usize, head_dim: usize) -> Row {
-        take_row(self.keys, self.values, position, head_dim)
-    }
-
-    fn put(&mut self, position: usize, row: &Row) {
-        put_row(self.keys, self.values, position, row);
     }
 }
 
@@ -115,20 +107,22 @@ pub(super) struct Row {
     values: Vec<[u16; LANES]>, // [head_dim / 16]
 }
 
-/// A position's keys and values out of a slab.
-pub(super) fn take_row(keys: &[[u16; LANES]], values: &[[u16; LANES]], position: usize, head_dim: usize) -> Row {
-    let lines = &keys[position / LANES * head_dim..][..head_dim];
+/// A position's keys and values.
+pub(super) fn take_row([keys, values]: &[Slabs<'_>; 2], position: usize, head_dim: usize) -> Row {
+    let (slab, at) = ((position - keys.start) / SLAB, position % SLAB);
+    let lines = &keys.slabs[slab][at / LANES * head_dim..][..head_dim];
     Row {
-        keys: lines.iter().map(|line| line[position % LANES]).collect(),
-        values: values[position * head_dim / LANES..][..head_dim / LANES].to_vec(),
+        keys: lines.iter().map(|line| line[at % LANES]).collect(),
+        values: values.slabs[slab][at * head_dim / LANES..][..head_dim / LANES].to_vec(),
     }
 }
 
-/// A position's keys and values into a slab.
-pub(super) fn put_row(keys: &mut [[u16; LANES]], values: &mut [[u16; LANES]], position: usize, row: &Row) {
+/// Puts a position's keys and values where they belong.
+pub(super) fn put_row([keys, values]: &mut [Slabs<'_>; 2], position: usize, row: &Row) {
     let head_dim = row.keys.len();
-    for (line, key) in keys[position / LANES * head_dim..].iter_mut().zip(&row.keys) {
-        line[position % LANES] = *key;
+    let (slab, at) = ((position - keys.start) / SLAB, position % SLAB);
+    for (line, key) in keys.slabs[slab][at / LANES * head_dim..].iter_mut().zip(&row.keys) {
+        line[at % LANES] = *key;
     }
-    values[position * head_dim / LANES..][..row.values.len()].copy_from_slice(&row.values);
+    values.slabs[slab][at * head_dim / LANES..][..row.values.len()].copy_from_slice(&row.values);
 }

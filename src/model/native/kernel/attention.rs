@@ -17,6 +17,9 @@ use super::{
 /// Positions in a segment.
 pub(crate) const SEGMENT: usize = 256;
 
+/// Positions whose keys, or values, of one head lie together in a cache: whole segments.
+pub(crate) const SLAB: usize = 4 * SEGMENT;
+
 /// Widest head.
 pub(crate) const MAX_HEAD_DIM: usize = 256;
 

@@ -1,4 +1,5 @@
-//! Memory for weights: on cache lines, close together, and in huge pages where the system has them.
+//! Memory for weights: on cache lines, close together, and in huge pages where the system has them. Memory for caches,
+//! which takes room only as it fills.
 //!
 //! With pages of 4 KiB a pass over the weights spends a tenth of its time on address translation.
 //! Pieces are cut from chunks large enough for huge pages; a chunk is freed with its last piece.
@@ -9,6 +10,8 @@ use std::{
     ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
 };
+
+use super::lanes::LANES;
 
 /// Size and alignment of a huge page, and bytes in a chunk unless a piece is larger.
 const HUGE_PAGE: usize = 2 << 20;
@@ -48,6 +51,46 @@ unsafe impl Sync for Chunk {}
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
+
+/// Zeros that take memory when they are first written, in huge pages from the first one on.
+#[derive(Debug)]
+pub(crate) struct LazyZeros {
+    memory: Vec<[u16; LANES]>, // the system gives large zeros as pages that it has not filled yet
+    first: usize,
+    len: usize,
+}
+
+impl LazyZeros {
+    /// So many times [`LANES`] halves.
+    pub(crate) fn new(len: usize) -> Self {
+        const SIZE: usize = size_of::<[u16; LANES]>();
+        if len * SIZE < HUGE_PAGE {
+            return Self { memory: vec![[0; LANES]; len], first: 0, len };
+        }
+        let memory = vec![[0; LANES]; (len + 1).next_multiple_of(HUGE_PAGE / SIZE) + HUGE_PAGE / SIZE];
+        let start = memory.as_ptr().addr();
+        let skip = start.next_multiple_of(HUGE_PAGE) - start;
+        let whole = (memory.len() * SIZE - skip) / HUGE_PAGE * HUGE_PAGE;
+        if let Some(start) = NonNull::new(memory.as_ptr().cast::<u8>().cast_mut().wrapping_add(skip)) {
+            advise_huge_pages(start, whole);
+        }
+        Self { memory, first: skip.div_ceil(SIZE), len }
+    }
+}
+
+impl Deref for LazyZeros {
+    type Target = [[u16; LANES]];
+
+    fn deref(&self) -> &Self::Target {
+        &self.memory[self.first..self.first + self.len]
+    }
+}
+
+impl DerefMut for LazyZeros {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.memory[self.first..self.first + self.len]
+    }
+}
 
 impl Arena {
     /// `len` zeros that start on a cache line.
@@ -122,6 +165,17 @@ impl DerefMut for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lazy_zeros_are_as_many_as_asked_for_and_start_where_a_huge_page_does() {
+        const IN_A_PAGE: usize = HUGE_PAGE / size_of::<[u16; LANES]>();
+        for len in [0, 1, 1000, IN_A_PAGE - 1, IN_A_PAGE, IN_A_PAGE + 1, 3 * IN_A_PAGE - 1, 3 * IN_A_PAGE] {
+            let mut zeros = LazyZeros::new(len);
+            assert!(zeros.len() == len && zeros.iter().all(|lanes| *lanes == [0; LANES]), "{len}");
+            assert!(len < IN_A_PAGE || zeros.as_ptr().addr() % HUGE_PAGE < size_of::<[u16; LANES]>(), "{len}");
+            zeros.fill([7; LANES]);
+        }
+    }
 
     #[test]
     fn pieces_are_zero_aligned_and_apart() {

@@ -37,12 +37,12 @@ pub use pool::Pool;
 pub use stream::Stream;
 
 pub(crate) use acts::{Acts, Column, Operand};
-pub(crate) use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, Stretch, attend, rows_at_once};
+pub(crate) use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
 pub(crate) use dot::{Onto, Tile, multiply};
 pub(crate) use encoding::{Encoding, Unit};
 pub(crate) use form::{BLOCK, Form, copy_row};
 pub(crate) use lanes::LANES;
-pub(crate) use memory::{Arena, Bytes};
+pub(crate) use memory::{Arena, Bytes, LazyZeros};
 pub(crate) use norm::{Load, Norm, NormHead, SiluMul, Survey};
 pub(crate) use pack::{read_unit, write_unit};
 pub(crate) use rope::{Angles, Rotate, StoreKeys, StoreValues};

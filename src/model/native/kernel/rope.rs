@@ -5,6 +5,7 @@
 //! they are packed, which leaves every product of a query and a key as it was.
 
 use super::{
+    attention::SLAB,
     isa::Kernel,
     lanes::{LANES, Lanes},
 };
@@ -44,15 +45,17 @@ impl Kernel for Rotate<'_> {
     }
 }
 
-/// Writes rows of a head, as halves, at `position…` of a cache of keys `[position / 16][head_dim]`.
-pub(crate) struct StoreKeys<'a> {
+/// Writes rows of a head, as halves, at `position…` of neighbouring slabs of keys, [`SLAB`] positions each,
+/// `[position / 16][head_dim]`.
+pub(crate) struct StoreKeys<'a, 'b> {
     pub(crate) tiles: &'a [[f32; LANES]], // [head_dim / 16][m]
     pub(crate) m: usize,
+    /// Counted from the first slab on.
     pub(crate) position: usize,
-    pub(crate) cache: &'a mut [[u16; LANES]],
+    pub(crate) slabs: &'a mut [&'b mut [[u16; LANES]]],
 }
 
-impl Kernel for StoreKeys<'_> {
+impl Kernel for StoreKeys<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -62,8 +65,9 @@ impl Kernel for StoreKeys<'_> {
             let (tile_index, position) = (at / self.m, self.position + at % self.m);
             let mut halves = [0; LANES];
             s.store_f16(s.load(tile), &mut halves);
+            let (slab, position) = (position / SLAB, position % SLAB);
             let start = position / LANES * head_dim + tile_index * LANES;
-            for (line, half) in self.cache[start..start + LANES].iter_mut().zip(halves) {
+            for (line, half) in self.slabs[slab][start..start + LANES].iter_mut().zip(halves) {
                 line[position % LANES] = half;
             }
         }
@@ -71,14 +75,15 @@ impl Kernel for StoreKeys<'_> {
 }
 
 /// The same for values, `[position][head_dim / 16]`.
-pub(crate) struct StoreValues<'a> {
+pub(crate) struct StoreValues<'a, 'b> {
     pub(crate) tiles: &'a [[f32; LANES]], // [head_dim / 16][m]
     pub(crate) m: usize,
+    /// Counted from the first slab on.
     pub(crate) position: usize,
-    pub(crate) cache: &'a mut [[u16; LANES]],
+    pub(crate) slabs: &'a mut [&'b mut [[u16; LANES]]],
 }
 
-impl Kernel for StoreValues<'_> {
+impl Kernel for StoreValues<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -86,7 +91,8 @@ impl Kernel for StoreValues<'_> {
         let tiles = self.tiles.len() / self.m;
         for (at, tile) in self.tiles.iter().enumerate() {
             let (tile_index, position) = (at / self.m, self.position + at % self.m);
-            s.store_f16(s.load(tile), &mut self.cache[position * tiles + tile_index]);
+            let place = position % SLAB * tiles + tile_index;
+            s.store_f16(s.load(tile), &mut self.slabs[position / SLAB][place]);
         }
     }
 }
