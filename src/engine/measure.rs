@@ -110,6 +110,12 @@ impl PassTimer {
         Ok(Self { target, mtp, tokens: Vec::new(), ctx: 0, read: Rows::default() })
     }
 
+    /// Most positions behind which every width can be timed.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.target.spec().ctx_len.saturating_sub(MAX_ROWS).max(1)
+    }
+
     /// Fills the caches with `ctx` positions, at least one, in place of what they held; the time that the
     /// target took for it.
     ///

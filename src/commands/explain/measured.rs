@@ -5,7 +5,7 @@
 //! the middle, and each prompt is predicted from its own. What else the account needs comes from the race: how many rounds
 //! had how many drafts, and the time outside passes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use draftscope::cli::ExplainArgs;
@@ -19,8 +19,11 @@ use serde::Serialize;
 
 use super::Suite;
 
-/// Turns of timing before a prompt, and again behind it; each times every width once. The first of them is a warm-up.
+/// Turns of timing before a prompt, and again behind it, after one that is a warm-up; each times every width once.
 const TURNS: usize = 8;
+
+/// Time that they may take, but for the first: a slow model needs not that many.
+const ENOUGH: Duration = Duration::from_millis(300);
 
 /// A race at one k over the suite.
 #[derive(Serialize)]
@@ -95,16 +98,26 @@ impl InTurns {
         }
     }
 
-    fn time(&mut self, ctx: usize, taken: &mut Taken) -> Result<(), ModelError> {
-        self.timer.fill(ctx)?;
+    /// Makes ready to time behind so many positions.
+    fn go_to(&mut self, ctx: usize) -> Result<(), ModelError> {
+        self.timer.fill(ctx.min(self.timer.longest())).map(drop)
+    }
+
+    fn time(&mut self, taken: &mut Taken) -> Result<(), ModelError> {
+        let begun = Instant::now();
         taken.passes.resize(self.draft_len + 1, Vec::new());
         for turn in 0..=TURNS {
-            let widths = 1..=self.draft_len + 1;
-            let passes = widths.map(|rows| self.timer.pass(rows)).collect::<Result<Vec<_>, _>>()?;
-            let chain = self.timer.chain(self.draft_len)?;
-            if turn > 0 {
-                taken.passes.iter_mut().zip(passes).for_each(|(times, took)| times.push(took));
-                taken.chains.extend(chain);
+            if turn > 1 && begun.elapsed() > ENOUGH {
+                break;
+            }
+            for rows in 1..=self.draft_len + 1 {
+                // as in a round: drafts, then the pass that verifies them
+                let chain = if rows > 1 { self.timer.chain(self.draft_len)? } else { None };
+                let pass = self.timer.pass(rows)?;
+                if turn > 0 {
+                    taken.passes[rows - 1].push(pass);
+                    taken.chains.extend(chain);
+                }
             }
         }
         Ok(())
@@ -150,7 +163,8 @@ pub(super) fn race(
         let answer = turn.answer(Lane::Speculative);
         let middle = answer.prompt.len() + answer.tokens.len() / 2;
         let mut around = Taken::default();
-        let mut time = || in_turns.as_mut().map_or(Ok(()), |in_turns| in_turns.time(middle, &mut around));
+        in_turns.as_mut().map_or(Ok(()), |in_turns| in_turns.go_to(middle))?;
+        let mut time = || in_turns.as_mut().map_or(Ok(()), |in_turns| in_turns.time(&mut around));
         time()?;
         super::ask(&mut driver, args, text)?;
         time()?;
