@@ -84,18 +84,15 @@ struct Taken {
 }
 
 impl InTurns {
-    /// None, with a word about it, where memory has no room for the models beside the engine's.
-    fn new(recipe: &Recipe, draft_len: usize) -> Result<Option<Self>> {
-        match PassTimer::load(recipe) {
-            Ok(timer) => Ok(Some(Self { timer, draft_len })),
-            Err(ModelError::DoesNotFit(_)) => {
-                super::super::say(
-                    "no memory to time passes in turns with the race; the prediction rests on those timed before",
-                );
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
+    /// None, with a word about it, where there is no room for the models beside the engine's.
+    fn new(recipe: &Recipe, draft_len: usize) -> Option<Self> {
+        let told = |error: &ModelError| {
+            super::super::say(&format!(
+                "passes are not timed in turns with the race, and the prediction rests on those timed before: {error}"
+            ));
+        };
+        let timer = PassTimer::load(recipe).inspect_err(told).ok()?;
+        Some(Self { timer, draft_len })
     }
 
     /// Makes ready to time behind so many positions.
@@ -103,6 +100,7 @@ impl InTurns {
         self.timer.fill(ctx.min(self.timer.longest())).map(drop)
     }
 
+    /// Adds some turns.
     fn time(&mut self, taken: &mut Taken) -> Result<(), ModelError> {
         let begun = Instant::now();
         taken.passes.resize(self.draft_len + 1, Vec::new());
@@ -157,7 +155,7 @@ pub(super) fn race(
     let k = usize::from(settings.draft_len);
     let mut driver = Driver::new(super::super::spawn(recipe.clone(), settings)?);
     super::ask(&mut driver, args, &suite[0].1)?; // warm-up; behind it the engine has its memory
-    let mut in_turns = InTurns::new(recipe, k)?;
+    let mut in_turns = InTurns::new(recipe, k);
     let mut taken = Vec::new();
     for ((_, text), (_, turn)) in suite.iter().zip(probed) {
         let answer = turn.answer(Lane::Speculative);

@@ -22,19 +22,19 @@ pub(super) struct KvShape {
 }
 
 impl KvShape {
-    /// Lanes in a slab.
-    fn slab(self) -> usize {
-        SLAB * self.head_dim / LANES
+    /// Slabs in a part: keys and values of every head in every layer.
+    fn slabs(self) -> usize {
+        self.layers * self.kv_heads * 2
     }
 
-    /// Lanes in a layer's slabs of the same positions.
-    fn layer(self) -> usize {
-        2 * self.kv_heads * self.slab()
+    /// Lanes that `positions` take in a slab.
+    fn lanes(self, positions: usize) -> usize {
+        positions.next_multiple_of(LANES) * self.head_dim / LANES
     }
 
-    /// Lanes in all slabs of the same positions.
+    /// Lanes in a part, at least one; the last part may be shorter, and so are its slabs.
     fn part(self) -> usize {
-        self.layers * self.layer()
+        (self.slabs() * self.lanes(SLAB)).max(1)
     }
 
     /// Bytes that a position takes.
@@ -70,22 +70,25 @@ pub(super) struct Slabs<'a> {
 impl LayerCache<'_> {
     /// Keys and values of a head from where a segment starts, up to the end of the slab.
     pub(super) fn segment(&self, head: usize, segment: usize) -> [&[[u16; LANES]]; 2] {
-        let (slab, position) = (self.shape.slab(), segment * SEGMENT);
-        let keys = position / SLAB * self.shape.part() + self.layer * self.shape.layer() + 2 * head * slab;
-        let skip = position % SLAB * self.shape.head_dim / LANES;
-        [keys, keys + slab].map(|start| &self.lanes[start + skip..start + slab])
+        let (position, part) = (segment * SEGMENT, self.shape.part());
+        let start = position / SLAB * part;
+        let part = &self.lanes[start..self.lanes.len().min(start + part)];
+        let slab = part.len() / self.shape.slabs();
+        let keys = 2 * (self.layer * self.shape.kv_heads + head) * slab;
+        let skip = self.shape.lanes(position % SLAB);
+        [keys, keys + slab].map(|start| &part[start + skip..start + slab])
     }
 
     /// Keys and values of every head in the slabs that these positions lie in.
     pub(super) fn slabs(&mut self, positions: Range<usize>) -> Vec<[Slabs<'_>; 2]> {
-        let (slab, layer) = (self.shape.slab(), self.shape.layer());
         let first = positions.start / SLAB;
         let count = if positions.is_empty() { 0 } else { positions.end.div_ceil(SLAB) - first };
         let empty = || Slabs { start: first * SLAB, slabs: Vec::with_capacity(count) };
         let mut heads: Vec<_> = (0..self.shape.kv_heads).map(|_| [empty(), empty()]).collect();
-        for part in self.lanes.chunks_exact_mut(self.shape.part()).skip(first).take(count) {
-            let slabs = part[self.layer * layer..(self.layer + 1) * layer].chunks_exact_mut(slab);
-            heads.iter_mut().flatten().zip(slabs).for_each(|(head, slab)| head.slabs.push(slab));
+        for part in self.lanes.chunks_mut(self.shape.part()).skip(first).take(count) {
+            let slabs = part.chunks_exact_mut(part.len() / self.shape.slabs());
+            let own = slabs.skip(2 * self.layer * self.shape.kv_heads);
+            heads.iter_mut().flatten().zip(own).for_each(|(head, slab)| head.slabs.push(slab));
         }
         heads
     }
@@ -94,7 +97,7 @@ impl LayerCache<'_> {
 impl KvCache {
     /// An empty cache. Memory is taken by the system when positions are first written.
     pub(super) fn new(shape: KvShape) -> Self {
-        Self { shape, len: 0, lanes: LazyZeros::new(shape.ctx_len.div_ceil(SLAB) * shape.part()) }
+        Self { shape, len: 0, lanes: LazyZeros::new(shape.slabs() * shape.lanes(shape.ctx_len)) }
     }
 
     pub(super) fn shape(&self) -> KvShape {
@@ -147,10 +150,10 @@ impl KvCache {
     pub(super) fn fork(&self) -> Self {
         let mut fork = Self::new(self.shape);
         fork.len = self.len;
-        let (part, slab) = (self.shape.part(), self.shape.slab());
-        for (index, (from, to)) in self.lanes.chunks_exact(part).zip(fork.lanes.chunks_exact_mut(part)).enumerate() {
-            let positions = self.len.saturating_sub(index * SLAB).min(SLAB).next_multiple_of(LANES);
-            let used = positions * self.shape.head_dim / LANES;
+        let part = self.shape.part();
+        for (index, (from, to)) in self.lanes.chunks(part).zip(fork.lanes.chunks_mut(part)).enumerate() {
+            let used = self.shape.lanes(self.len.saturating_sub(index * SLAB).min(SLAB));
+            let slab = from.len() / self.shape.slabs();
             for (from, to) in from.chunks_exact(slab).zip(to.chunks_exact_mut(slab)) {
                 to[..used].copy_from_slice(&from[..used]);
             }
