@@ -14,7 +14,7 @@ use super::{
         Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
         StoreValues, attend,
     },
-    layer::{Layer, NormWeight, Pass, Scratch, Teams},
+    layer::{Layer, NormWeight, Pass, Scratch},
     llama::{NativeLlama, Weights},
     states::States,
 };
@@ -299,7 +299,8 @@ impl Placed<'_> {
         scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        pass.cpu.pool.chunks(&mut scratch.partials, partial, |item, out| {
+        scratch.attended.shape(m, shape.heads * shape.head_dim, layer.out.operand());
+        let attend = |item: usize, out: &mut [f32]| {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
             let Place { slot, position } = self.places[row];
             let alone = Pass { base: position, m: 1, ..pass };
@@ -307,10 +308,17 @@ impl Placed<'_> {
                 let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
-        });
-        scratch.attended.shape(m, shape.heads * shape.head_dim, layer.out.operand());
-        let seen = |row: usize| self.places[row].position + 1;
-        pass.join(&scratch.partials, Teams { segments, rows: 1 }, &seen, &mut scratch.attended);
+        };
+        let (mut columns, each) = pass.columns(&mut scratch.attended, m, |_| 1);
+        pass.cpu.pool.chunks_then(
+            (&mut scratch.partials, partial),
+            (&mut columns, each),
+            attend,
+            |own, partials, columns| {
+                let seen = self.places[own % m].position + 1;
+                pass.join((partials, partial), seen, (columns, 0));
+            },
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! One transformer block of the Llama kind, over at most [`MAX_ROWS`](super::kernel::MAX_ROWS) rows.
 //!
-//! Five regions of parallel work: q|k|v with rotation and cache; attention; output projection with
+//! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with
 //! the residual; gate and up with SiLU; down with the residual. Norms between them are too short to
 //! share. Rows travel as tiles `[d / 16][m]`. Invariant: nothing depends on who does an item.
 
@@ -26,18 +26,8 @@ pub(super) struct BlockShape {
     pub(super) eps: f32,
 }
 
-/// With fewer rows, joining partial attention is too short to be shared.
-const ROWS_TO_SHARE_JOINING: usize = 4;
-
 /// Items of attention that each thread should find at least.
 const ITEMS_A_THREAD: usize = 3;
-
-/// How a pass's attention is cut: teams of `rows` rows, over `segments` of the context.
-#[derive(Clone, Copy)]
-pub(super) struct Teams {
-    pub(super) segments: usize,
-    pub(super) rows: usize,
-}
 
 /// A norm's weights by lanes.
 pub(super) type NormWeight = Vec<[f32; LANES]>;
@@ -148,32 +138,43 @@ impl Layer {
     fn attend(&self, pass: Pass<'_>, cache: &mut LayerCache<'_>, scratch: &mut Scratch) {
         let (shape, m) = (pass.shape, pass.m);
         scratch.attended.shape(m, shape.heads * shape.head_dim, self.out.operand());
-        if let Some(tree) = pass.tree {
-            let segments = (pass.base + m).div_ceil(SEGMENT);
-            scratch.partials.resize(shape.heads * m * segments * (shape.head_dim + PARTIAL_EXTRA), 0.0);
-            attend_tree(pass, tree, cache, (&scratch.heads, &mut scratch.partials));
-            let seen = |row: usize| pass.base + tree.seen(row);
-            return pass.join(&scratch.partials, Teams { segments, rows: 1 }, &seen, &mut scratch.attended);
-        }
-        let cache = &*cache;
         let segments = (pass.base + m).div_ceil(SEGMENT);
         let group = shape.heads / shape.kv_heads;
         let partial = group * (shape.head_dim + PARTIAL_EXTRA);
+        if let Some(tree) = pass.tree {
+            scratch.partials.resize(shape.kv_heads * m * segments * partial, 0.0);
+            return attend_tree(pass, tree, cache, (&scratch.heads, &mut scratch.partials, &mut scratch.attended));
+        }
+        let cache = &*cache;
         let rows = pass.team_rows(shape.kv_heads * segments, group);
         let teams = m.div_ceil(rows);
+        let here = |team: usize| rows.min(m - team * rows);
         scratch.partials.resize(shape.kv_heads * teams * segments * rows * partial, 0.0);
         let group_tiles = group * shape.head_dim / LANES * m;
         let heads = &scratch.heads;
-        pass.cpu.pool.chunks(&mut scratch.partials, rows * partial, |item, out| {
+        let attend = |item: usize, out: &mut [f32]| {
             let (head, team, segment) = (item / segments / teams, item / segments % teams, item % segments);
-            let (first, end) = (team * rows, m.min((team + 1) * rows));
-            if let Some(stretch) = pass.stretch(cache, head, end - 1, segment) {
+            let (first, rows) = (team * rows, here(team));
+            if let Some(stretch) = pass.stretch(cache, head, first + rows - 1, segment) {
                 let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];
-                let queries = Queries { tiles, m, first, rows: end - first };
-                attend(pass.cpu.isa, queries, stretch, &mut out[..(end - first) * partial]);
+                let queries = Queries { tiles, m, first, rows };
+                attend(pass.cpu.isa, queries, stretch, &mut out[..rows * partial]);
             }
-        });
-        pass.join(&scratch.partials, Teams { segments, rows }, &|row| pass.base + row + 1, &mut scratch.attended);
+        };
+        let (mut columns, each) = pass.columns(&mut scratch.attended, teams, here);
+        pass.cpu.pool.chunks_then(
+            (&mut scratch.partials, rows * partial),
+            (&mut columns, each),
+            attend,
+            |own, partials, columns| {
+                let team = own % teams;
+                let stride = partials.len() / segments;
+                for row in 0..here(team) {
+                    let seen = pass.base + team * rows + row + 1;
+                    pass.join((&partials[row * partial..], stride), seen, (&mut *columns, row));
+                }
+            },
+        );
     }
 
     /// `silu(gate) · up`, ready for the down projection, to `scratch.inner`.
@@ -267,37 +268,39 @@ impl Pass<'_> {
         self.m.div_ceil(teams)
     }
 
-    /// Joins the segments of each row and head; a row sees `seen(row)` positions.
+    /// The columns that each team of each KV head fills, `[kv_heads][teams][columns of its query heads]`, and how many they
+    /// are; `rows(team)` is how many rows it has.
+    pub(super) fn columns<'a>(
+        &self,
+        out: &'a mut Acts,
+        teams: usize,
+        rows: impl Fn(usize) -> usize,
+    ) -> (Vec<Column<'a>>, usize) {
+        let each = self.shape.heads / self.shape.kv_heads * self.shape.head_dim / BLOCK;
+        let mut all: Vec<_> = out.columns().collect();
+        let mut cut = Vec::with_capacity(all.len() * teams);
+        for columns in all.chunks_exact_mut(each) {
+            for team in 0..teams {
+                cut.extend(columns.iter_mut().map(|column| column.split_off_rows(rows(team))));
+            }
+        }
+        (cut, each)
+    }
+
+    /// Joins what a row and one KV head's query heads have of every segment, `stride` numbers apart, and puts it into `row`
+    /// of the columns; the row sees `seen` positions.
     pub(super) fn join(
         &self,
-        partials: &[f32],
-        Teams { segments, rows }: Teams,
-        seen: &(dyn Fn(usize) -> usize + Sync),
-        out: &mut Acts,
+        (partials, stride): (&[f32], usize),
+        seen: usize,
+        (columns, row): (&mut [Column<'_>], usize),
     ) {
-        let BlockShape { kv_heads, heads, head_dim, .. } = *self.shape;
-        let partial = head_dim + PARTIAL_EXTRA;
-        let group = heads / kv_heads;
-        let head = |head: usize, columns: &mut [Column<'_>]| {
-            for row in 0..self.m {
-                let team = (head / group * self.m.div_ceil(rows) + row / rows) * segments;
-                let first = ((team * rows + row % rows) * group + head % group) * partial;
-                self.cpu.isa.run(Join {
-                    partials: &partials[first..],
-                    stride: rows * group * partial,
-                    segments: seen(row).div_ceil(SEGMENT),
-                    head_dim,
-                    out: &mut *columns,
-                    row,
-                });
-            }
-        };
-        let mut columns: Vec<Column<'_>> = out.columns().collect();
-        if self.m < ROWS_TO_SHARE_JOINING {
-            let heads = columns.chunks_exact_mut(head_dim / BLOCK).enumerate();
-            heads.for_each(|(index, columns)| head(index, columns));
-        } else {
-            self.cpu.pool.chunks(&mut columns, head_dim / BLOCK, head);
+        let head_dim = self.shape.head_dim;
+        let heads = columns.chunks_exact_mut(head_dim / BLOCK);
+        for (head, out) in heads.enumerate() {
+            let partials = &partials[head * (head_dim + PARTIAL_EXTRA)..];
+            let segments = seen.div_ceil(SEGMENT);
+            self.cpu.isa.run(Join { partials, stride, segments, head_dim, out, row });
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
-    kernel::{Angles, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend},
+    kernel::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend},
     layer::Pass,
 };
 use crate::model::{ModelError, tree_depths};
@@ -45,31 +45,29 @@ impl Tree {
     pub(super) fn angles(&self) -> Angles<'_> {
         Angles { cos: &self.cos, sin: &self.sin }
     }
-
-    /// Positions behind the cache that a row sees, its own included.
-    pub(super) fn seen(&self, row: usize) -> usize {
-        self.paths[row].len()
-    }
 }
 
 /// One KV head's part of a layer.
 struct Head<'a> {
     slabs: [Slabs<'a>; 2],   // keys and values, from position 0 on
     partials: &'a mut [f32], // [m][segments][group][head_dim + PARTIAL_EXTRA]
+    out: &'a mut [Column<'a>],
 }
 
-/// Partial attention of all rows, `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
+/// Attention of all rows; `partials` is `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
 pub(super) fn attend_tree(
     pass: Pass<'_>,
     tree: &Tree,
     cache: &mut LayerCache<'_>,
-    (queries, partials): (&[[f32; LANES]], &mut [f32]),
+    (queries, partials, out): (&[[f32; LANES]], &mut [f32], &mut Acts),
 ) {
     let shape = pass.shape;
     let group_tiles = shape.heads / shape.kv_heads * shape.head_dim / LANES * pass.m;
     let parts = partials.chunks_exact_mut(partials.len() / shape.kv_heads);
-    let heads = cache.slabs(0..pass.base + pass.m).into_iter().zip(parts);
-    let heads = heads.map(|(slabs, partials)| Head { slabs, partials });
+    let (mut columns, each) = pass.columns(out, 1, |_| pass.m);
+    let slabs = cache.slabs(0..pass.base + pass.m).into_iter();
+    let heads = slabs.zip(parts.zip(columns.chunks_exact_mut(each)));
+    let heads = heads.map(|(slabs, (partials, out))| Head { slabs, partials, out });
     pass.cpu.pool.each(&mut heads.collect::<Vec<_>>(), |index, head| {
         head.attend(pass, tree, &queries[index * group_tiles..(index + 1) * group_tiles]);
     });
@@ -94,6 +92,7 @@ impl Head<'_> {
                 let stretch = Stretch { keys, values, seen: seen - start, head_dim };
                 attend(pass.cpu.isa, Queries { tiles, m, first: row, rows: 1 }, stretch, out);
             }
+            pass.join((&self.partials[row * per_row..], partial), seen, (&mut *self.out, row));
         }
         for (row, kept) in rows.iter().enumerate() {
             put_row(&mut self.slabs, base + row, kept);

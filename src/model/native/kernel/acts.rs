@@ -86,6 +86,16 @@ pub(crate) struct Column<'a> {
 }
 
 impl Column<'_> {
+    /// Takes its first rows off.
+    pub(crate) fn split_off_rows(&mut self, rows: usize) -> Self {
+        fn split<'a, T>(all: &mut &'a mut [T], rows: usize) -> &'a mut [T] {
+            let (first, rest) = std::mem::take(all).split_at_mut_checked(rows).unwrap_or_default();
+            *all = rest;
+            first
+        }
+        Self { blocks: split(&mut self.blocks, rows), values: split(&mut self.values, rows) }
+    }
+
     /// Puts the values of one row.
     #[inline(always)]
     pub(crate) fn put<S: Lanes>(&mut self, s: S, row: usize, x: [S::F; 2]) {

@@ -12,7 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
 };
@@ -178,6 +178,42 @@ impl Pool {
         });
     }
 
+    /// Calls `work` once for each chunk of `len` items, and `finish` once for each group of neighbouring chunks when they are
+    /// done, on the thread that did the last of them: in one region what would take two. There are as many groups as chunks
+    /// of `each` in `ends`, of which `finish` gets the group's own.
+    ///
+    /// # Panics
+    /// When items or ends are not so many whole chunks.
+    pub(crate) fn chunks_then<T: Send, U: Send>(
+        &self,
+        (items, len): (&mut [T], usize),
+        (ends, each): (&mut [U], usize),
+        work: impl Fn(usize, &mut [T]) + Sync,
+        finish: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+    ) {
+        let groups = ends.len() / each;
+        let group = items.len() / len / groups.max(1);
+        assert!(items.len() == len * group * groups && ends.len() == each * groups, "chunks that do not come out even");
+        let left: Vec<_> = (0..if group > 1 { groups } else { 0 }).map(|_| AtomicUsize::new(group)).collect();
+        let (items, ends) = (Base(items.as_mut_ptr()), Base(ends.as_mut_ptr()));
+        self.run(group * groups, |index| {
+            let (items, ends, own) = (&items, &ends, index / group);
+            // SAFETY: `run` hands out each index once, so chunks never overlap; `items` is borrowed for the whole call, and
+            // `T: Send` lets another thread write it.
+            work(index, unsafe { std::slice::from_raw_parts_mut(items.0.add(index * len), len) });
+            if left.get(own).is_some_and(|left| left.fetch_sub(1, Ordering::AcqRel) > 1) {
+                return;
+            }
+            // SAFETY: every other chunk of the group was done before it was counted, and its index is not handed out again:
+            // from here on only this thread has the group, and its part of `ends`.
+            let (items, ends) = unsafe {
+                let items = std::slice::from_raw_parts_mut(items.0.add(own * group * len), group * len);
+                (items, std::slice::from_raw_parts_mut(ends.0.add(own * each), each))
+            };
+            finish(own, items, ends);
+        });
+    }
+
     fn wake(&self) {
         for (worker, parked) in self.workers.iter().zip(&self.shared.parked) {
             if parked.load(Ordering::SeqCst) {
@@ -190,7 +226,7 @@ impl Pool {
 /// Start of a slice that threads cut up between them.
 struct Base<T>(*mut T);
 
-// SAFETY: see `Pool::chunks`, its only user.
+// SAFETY: see `Pool::chunks` and `Pool::chunks_then`, its only users.
 unsafe impl<T: Send> Sync for Base<T> {}
 
 impl Shared {
@@ -307,6 +343,26 @@ mod tests {
                     });
                     assert!(items.iter().all(|&item| item == 1), "{threads} threads, {len} by {chunk}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_is_finished_once_behind_all_of_its_chunks() {
+        for threads in 1..=4 {
+            let pool = Pool::new(threads);
+            for (groups, group, len, each) in [(6, 1, 3, 2), (6, 4, 3, 2), (1, 50, 1, 5), (40, 7, 2, 1), (0, 3, 2, 1)] {
+                let (mut items, mut ends) = (vec![0usize; groups * group * len], vec![0usize; groups * each]);
+                let work = |index: usize, items: &mut [usize]| items.fill(index + 1);
+                pool.chunks_then((&mut items, len), (&mut ends, each), work, |own, items, ends| {
+                    assert!(items.iter().enumerate().all(|(i, &item)| item == own * group + i / len + 1));
+                    ends.iter_mut().for_each(|end| *end += items.iter().sum::<usize>());
+                });
+                let sum = |own: usize| (own * group + 1..=(own + 1) * group).sum::<usize>() * len;
+                assert!(
+                    ends.iter().enumerate().all(|(i, &end)| end == sum(i / each)),
+                    "{threads} threads, {group} a group"
+                );
             }
         }
     }
