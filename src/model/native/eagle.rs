@@ -1,6 +1,6 @@
 //! An EAGLE-3 head on the native backend.
 //!
-//! As with the other draft modules, matrices are kept as 8-bit blocks and the output head as 4-bit ones unless
+//! Matrices are kept as 8-bit blocks and the output head as 4-bit ones unless
 //! asked otherwise: that changes which tokens are proposed, never which are accepted. Invariant: a slot's
 //! bits do not depend on the slots that run with it.
 

@@ -1,11 +1,10 @@
 //! A draft module of DeepSeek-V3 shape on the native backend, sharing a target's embedding and head.
 //!
-//! Its head is the target's, cut down to the rows of the draft vocabulary. Unless asked otherwise,
-//! matrices are kept as 8-bit blocks and the head as 4-bit ones: a draft costs 0.4 times what it does
-//! with bfloat16, and what changes is only which tokens are proposed, never which are accepted. (A
-//! 4-bit head lowers the acceptance at the first position by about a hundredth and a draft's cost by a
-//! fifth; a 4-bit block lowers it by two more and pays no longer.) Invariant: as in the target, a slot's
-//! bits do not depend on the slots that run with it.
+//! Its head is the target's, cut down to the rows of the draft vocabulary. Unless asked otherwise, matrices and head are
+//! kept as 4-bit blocks: what changes is only which tokens are proposed, never which are accepted. With the built-in
+//! module that costs no acceptance (2.46 tokens per round at k = 4 with 8-bit blocks as with these), and a draft behind a
+//! pass of the target, which has to fetch the module from memory again, a quarter less time. Invariant: as in the target,
+//! a slot's bits do not depend on the slots that run with it.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ use crate::{
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtpStorage {
-    /// Blocks of 32 with 8-bit codes, activations too, and a head of 4-bit codes: fastest.
+    /// Blocks of 32 with 4-bit codes, and activations of 8 bits: fastest.
     #[default]
     Blocks,
     /// bfloat16 with `f32` activations, as the module was trained, and the target's own head.
@@ -440,8 +439,8 @@ mod tests {
         let parity = Parity::open();
         let kinds = [
             ("mtp.safetensors", MtpStorage::Bf16, 0.1),
-            ("mtp.safetensors", MtpStorage::Blocks, 0.7),
-            ("mtp.fp8.safetensors", MtpStorage::Blocks, 1.0),
+            ("mtp.safetensors", MtpStorage::Blocks, 2.0),
+            ("mtp.fp8.safetensors", MtpStorage::Blocks, 2.0),
         ];
         for (file, storage, tolerance) in kinds {
             let Some((_, mut module)) = load(file, storage) else {

@@ -106,7 +106,7 @@ impl<'a> MtpFile<'a> {
 
     fn pack(&self, k: usize, rows: &[f32]) -> Matrix {
         match self.storage {
-            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, Bits::Eight),
+            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, Bits::Four),
             MtpStorage::Bf16 => {
                 let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
                 let part =
