@@ -14,7 +14,7 @@ use super::{
         Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
         StoreValues, attend,
     },
-    layer::{Layer, NormWeight, Pass, Scratch},
+    layer::{Layer, Next, NormWeight, Pass, Scratch},
     llama::{NativeLlama, Weights},
     states::States,
 };
@@ -165,7 +165,7 @@ impl NativeBatch {
         let m = tokens.len();
         let mut states = States::new(&self.tap, weights.layers.len(), m, tapped)?;
         let (cpu, shape, angles) = (&weights.cpu, &weights.shape, &self.angles);
-        let pass = Pass { cpu, shape, angles, base: 0, at: 0, m, tree: None, next: None };
+        let pass = Pass { cpu, shape, angles, base: 0, at: 0, m, tree: None, next: Next::Else };
         let placed = Placed { pass, places };
         let tiles = weights.shape.d_model / LANES;
         self.scratch.x.resize(tiles * m, [0.0; LANES]);
@@ -176,9 +176,11 @@ impl NativeBatch {
                 *to = *tile;
             }
         }
-        let mut finite = true;
+        let mut finite = weights.layers.first().is_none_or(|first| first.enter(pass, &mut self.scratch));
         states.keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate() {
+            let next = weights.layers.get(index + 1).map_or(Next::Head(&weights.head), Next::Block);
+            let placed = Placed { pass: Pass { next, ..pass }, ..placed };
             let mut caches: Vec<_> = self.caches.iter_mut().map(|cache| cache.layer(index)).collect();
             finite &= placed.layer(layer, &mut caches, &mut self.scratch);
             states.keep(index + 1, &self.scratch.x);
@@ -216,11 +218,9 @@ impl Placed<'_> {
     /// One block over the rows in `scratch.x`; gives back whether they were finite.
     fn layer(self, layer: &Layer, caches: &mut [LayerCache<'_>], scratch: &mut Scratch) -> bool {
         let pass = self.pass;
-        let before = pass.norm(&scratch.x, &layer.attn_norm, layer.qkv.operand(), &mut scratch.acts);
         self.project(layer, caches, scratch);
         self.attend(layer, caches, scratch);
-        pass.add_product(&layer.out, &scratch.attended, &mut scratch.x);
-        layer.finish(pass, scratch) && before
+        layer.finish(pass, scratch)
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the caches.

@@ -11,7 +11,7 @@ use super::{
     eagle_file::{EagleWeights, Packer},
     head,
     kernel::{Acts, BLOCK, LANES, MAX_ROWS, Onto},
-    layer::{BlockShape, Pass, Scratch},
+    layer::{BlockShape, Next, Pass, Scratch},
     llama::{NativeLlama, Weights},
     load::check_shape,
     matrix::{Bits, Matrix},
@@ -118,7 +118,7 @@ impl NativeEagle {
     ) -> Result<(), ModelError> {
         let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
         let weights = Arc::clone(&self.weights);
-        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, None);
+        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Else);
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
         let [embedded, normed, states] = &mut self.rows;
@@ -161,7 +161,7 @@ impl NativeEagle {
             states.extend_from_slice(second);
         }
         load(pass.cpu, states, (m, &weights.layer.qkv), &mut self.scratch.acts);
-        finite &= weights.layer.forward_read(pass, self.cache.layer(0), &mut self.scratch);
+        finite &= weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
         finite &= normer.tiles(&self.scratch.x, &weights.final_norm, out);
         if !finite {
             return Err(ModelError::NotFinite { position: base });

@@ -1,15 +1,16 @@
 //! One transformer block of the Llama kind, over at most [`MAX_ROWS`](super::kernel::MAX_ROWS) rows.
 //!
 //! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with
-//! the residual; gate and up with SiLU; down with the residual. Norms between them are too short to
-//! share. Rows travel as tiles `[d / 16][m]`. Invariant: nothing depends on who does an item.
+//! the residual; gate and up with SiLU; down with the residual. Whoever works out some columns of the residual stream
+//! norms them too, as far as that goes without the other columns. Rows travel as tiles `[d / 16][m]`. Invariant: nothing
+//! depends on who does an item.
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
     gate_up::GateUp,
     kernel::{
-        Acts, BLOCK, Column, Join, LANES, Norm, NormHead, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
-        SiluMul, StoreKeys, StoreValues, Stretch, attend, rows_at_once,
+        Acts, BLOCK, Column, Join, LANES, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate,
+        SEGMENT, SiluMul, StoreKeys, StoreValues, Stretch, attend, divisors, rows_at_once,
     },
     matrix::{Cpu, Matrix},
     tree::{Tree, attend_tree},
@@ -57,6 +58,27 @@ pub(super) struct Scratch {
     /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`
     pub(super) partials: Vec<f32>,
     gate_up: Vec<[f32; LANES]>, // [d_ff / 32][gate, up][2][m]
+    squares: Vec<f32>,          // [d / 32][m]
+}
+
+/// What comes when a block is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next<'a> {
+    /// Something else.
+    Else,
+    /// A norm of its own, and then this matrix.
+    Head(&'a Matrix),
+    Block(&'a Layer),
+}
+
+impl Next<'_> {
+    fn matrix(&self) -> Option<&Matrix> {
+        match self {
+            Self::Else => None,
+            Self::Head(matrix) => Some(matrix),
+            Self::Block(layer) => Some(&layer.qkv),
+        }
+    }
 }
 
 /// The rows of a pass.
@@ -72,8 +94,7 @@ pub(super) struct Pass<'a> {
     pub(super) m: usize,
     /// None where every row continues the one before it.
     pub(super) tree: Option<&'a Tree>,
-    /// The matrix that is multiplied with when the block is done, where that is known.
-    pub(super) next: Option<&'a Matrix>,
+    pub(super) next: Next<'a>,
 }
 
 /// Where the outputs of a head go.
@@ -90,29 +111,35 @@ impl Layer {
         matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>() + self.gate_up.bytes()
     }
 
-    /// Runs the rows in `scratch.x` and leaves them there; gives back whether they were finite.
-    pub(super) fn forward(&self, pass: Pass<'_>, cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
-        let before = pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts);
-        self.forward_read(pass, cache, scratch) && before
+    /// Norms the rows in `scratch.x` for the first block of a pass; gives back whether they were finite.
+    pub(super) fn enter(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
+        pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts)
     }
 
-    /// The same where attention reads what lies in `scratch.acts`, and not the normed rows.
-    pub(super) fn forward_read(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
+    /// Runs the rows in `scratch.x` and leaves them there; attention reads what lies in `scratch.acts`, where what the next
+    /// block reads is left. Gives back whether the rows were finite.
+    pub(super) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
         pass.cpu.pool.soon(self.out.first_panel());
         self.attend(pass, &mut cache, scratch);
         pass.cpu.pool.soon(self.gate_up.first_panel());
-        pass.add_product(&self.out, &scratch.attended, &mut scratch.x);
         self.finish(pass, scratch)
     }
 
     /// What comes after attention; gives back whether the rows were finite.
     pub(super) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
-        let finite = pass.norm(&scratch.x, &self.ffn_norm, self.gate_up.operand(), &mut scratch.acts);
+        let Scratch { x, acts, attended, squares, .. } = scratch;
+        let norm = (&self.ffn_norm, self.gate_up.operand());
+        let finite = pass.add_product_normed((&self.out, attended), (x, squares), norm, acts);
         self.feed_forward(pass, scratch);
-        pass.cpu.pool.soon(pass.next.map_or(&[], Matrix::first_panel));
-        pass.add_product(&self.down, &scratch.inner, &mut scratch.x);
-        finite
+        pass.cpu.pool.soon(pass.next.matrix().map_or(&[], Matrix::first_panel));
+        let Scratch { x, acts, inner, squares, .. } = scratch;
+        let Next::Block(next) = pass.next else {
+            pass.product(&self.down, inner, Onto::Present, x);
+            return finite;
+        };
+        let norm = (&next.attn_norm, next.qkv.operand());
+        finite & pass.add_product_normed((&self.down, inner), (x, squares), norm, acts)
     }
 
     /// Queries to `scratch.heads`, rotated and scaled; keys and values to the cache.
@@ -201,9 +228,31 @@ impl Pass<'_> {
         self.cpu.isa.run(Norm { x, weight, eps, out, kept })
     }
 
-    /// `x += matrix · acts`.
-    pub(super) fn add_product(&self, matrix: &Matrix, acts: &Acts, x: &mut [[f32; LANES]]) {
-        self.product(matrix, acts, Onto::Present, x);
+    /// `x += matrix · acts`, and `out` the normed rows; gives back whether all were finite.
+    fn add_product_normed(
+        &self,
+        (matrix, acts): (&Matrix, &Acts),
+        (x, squares): (&mut [[f32; LANES]], &mut Vec<f32>),
+        (weight, operand): (&NormWeight, Operand),
+        out: &mut Acts,
+    ) -> bool {
+        const TILES: usize = BLOCK / LANES;
+        out.shape(self.m, weight.len() * LANES, operand);
+        squares.resize(weight.len() / TILES * self.m, 0.0);
+        let parts = x.chunks_exact_mut(TILES * self.m).zip(squares.chunks_exact_mut(self.m));
+        let mut jobs: Vec<_> = parts.zip(out.columns()).zip(weight.chunks_exact(TILES)).collect();
+        let grain = self.cpu.grain(jobs.len());
+        self.cpu.pool.chunks(&mut jobs, grain, |item, jobs| {
+            for (part, (((x, squares), out), weight)) in jobs.iter_mut().enumerate() {
+                for (tile, x) in x.chunks_exact_mut(self.m).enumerate() {
+                    matrix.multiply(self.cpu, (item * grain + part) * TILES + tile, acts, Onto::Present, x);
+                }
+                self.cpu.isa.run(NormPart { x, weight, out, squares });
+            }
+        });
+        let (inverses, finite) = divisors(squares, self.m, self.shape.eps);
+        out.set_factors(inverses);
+        finite
     }
 
     /// `x (+)= matrix · acts`, `x` being `[rows / 16][m]`.

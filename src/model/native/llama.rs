@@ -11,7 +11,7 @@ use super::{
     cache::{AngleTable, KvCache},
     head,
     kernel::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool},
-    layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
+    layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch},
     load,
     matrix::{Cpu, Matrix},
     states::States,
@@ -133,7 +133,7 @@ impl NativeLlama {
             at: base,
             m,
             tree: course.tree,
-            next: None,
+            next: Next::Else,
         };
         // 1. Embedding: [m, d] -> [d / 16][m]
         let tiles = weights.shape.d_model / LANES;
@@ -148,9 +148,13 @@ impl NativeLlama {
         // 2. Blocks
         let mut finite = true;
         states.keep(0, &self.scratch.x);
-        for (index, layer) in weights.layers.iter().enumerate().take(course.layers) {
-            let next = weights.layers.get(index + 1).map_or(&weights.head, |layer| &layer.qkv);
-            finite &= layer.forward(Pass { next: Some(next), ..pass }, self.cache.layer(index), &mut self.scratch);
+        let layers = &weights.layers[..course.layers.min(weights.layers.len())];
+        if let Some(first) = layers.first() {
+            finite &= first.enter(pass, &mut self.scratch);
+        }
+        for (index, layer) in layers.iter().enumerate() {
+            let next = layers.get(index + 1).map_or(Next::Head(&weights.head), Next::Block);
+            finite &= layer.forward(Pass { next, ..pass }, self.cache.layer(index), &mut self.scratch);
             states.keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]

@@ -14,7 +14,7 @@ use super::{
     fuse::Fuse,
     head,
     kernel::{Acts, LANES, MAX_ROWS, Norm, Onto, Operand},
-    layer::{BlockShape, Layer, NormWeight, Pass, Scratch},
+    layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch},
     llama::{NativeLlama, Weights},
     load::check_shape,
     matrix::Matrix,
@@ -239,7 +239,7 @@ impl NativeMtp {
         out: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
         let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
-        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Some(self.head.matrix()));
+        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Head(self.head.matrix()));
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
@@ -268,6 +268,7 @@ impl NativeMtp {
         pass.product(of_embedding, embedded, Onto::Nothing, &mut self.scratch.x);
         pass.product(of_hidden, handed, Onto::Present, &mut self.scratch.x);
         // 3. Block and final norm
+        finite &= self.weights.layer.enter(pass, &mut self.scratch);
         finite &= self.weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
         embedded.shape(m, 0, Operand::default());
         finite &= pass.cpu.isa.run(Norm {

@@ -2,9 +2,11 @@
 //!
 //! Layout `[k / 32][m]`: one step along k finds the blocks of all rows side by side. The first
 //! matrix to read them says which of the two kinds it needs; a kind nobody needs stays empty.
-//! Invariant: a block depends on its own 32 values only, so rows never touch each other.
+//! What a row as a whole is to be multiplied by, which a norm knows last, may stand beside it: [`multiply`](super::multiply)
+//! multiplies what comes out. Invariant: a block depends on its own 32 values only, so rows never touch each other.
 
 use super::{
+    MAX_ROWS,
     form::BLOCK,
     lanes::{LANES, Lanes},
 };
@@ -44,12 +46,13 @@ pub(crate) struct Acts {
     m: usize,
     blocks: Vec<Block>,        // [k / 32][m]
     values: Vec<[f32; BLOCK]>, // [k / 32][m]
+    factors: Option<[f32; MAX_ROWS]>,
 }
 
 impl Acts {
-    /// Makes room for `m` rows of `k` values; the content is to be overwritten.
+    /// Makes room for `m` rows of `k` values that are to be multiplied by nothing; the content is to be overwritten.
     pub(crate) fn shape(&mut self, m: usize, k: usize, operand: Operand) {
-        self.m = m;
+        (self.m, self.factors) = (m, None);
         let len = k / BLOCK * m;
         self.blocks.resize(if operand.blocks { len } else { 0 }, Block::default());
         self.values.resize(if operand.values { len } else { 0 }, [0.0; BLOCK]);
@@ -65,6 +68,16 @@ impl Acts {
 
     pub(crate) fn values(&self) -> &[[f32; BLOCK]] {
         &self.values
+    }
+
+    /// What each row is to be multiplied by; none where that is nothing.
+    pub(crate) fn factors(&self) -> &[f32] {
+        self.factors.as_ref().map_or(&[], |factors| &factors[..self.m])
+    }
+
+    /// From now on each row stands for itself times its factor.
+    pub(crate) fn set_factors(&mut self, factors: [f32; MAX_ROWS]) {
+        self.factors = Some(factors);
     }
 
     /// One step along k, all rows, ready to be written.

@@ -34,7 +34,7 @@ pub(crate) enum Onto {
     Present,
 }
 
-/// Multiplies all rows of `acts` with a tile; `out[row]` are the tile's 16 outputs.
+/// Multiplies all rows of `acts`, factors included, with a tile; `out[row]` are the tile's 16 outputs.
 pub(crate) fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
     let work = (isa, tile, acts, onto, out);
     match tile.form {
@@ -64,7 +64,7 @@ fn int_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
     for (first, end) in passes(acts.m(), isa.rows()) {
         macro_rules! pass {
             ($($m:literal)*) => { match end - first {
-                $($m => isa.run(IntPass::<L, $m> { tile, acts: acts.blocks(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
+                $($m => isa.run(IntPass::<L, $m> { tile, acts: acts.blocks(), factors: acts.factors(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
                 rows => unreachable!("a pass of {rows} rows"),
             } };
         }
@@ -76,7 +76,7 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
     for (first, end) in passes(acts.m(), isa.rows() / 2) {
         macro_rules! pass {
             ($($m:literal)*) => { match end - first {
-                $($m => isa.run(DensePass::<L, $m> { tile, acts: acts.values(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
+                $($m => isa.run(DensePass::<L, $m> { tile, acts: acts.values(), factors: acts.factors(), stride: acts.m(), first, onto, out: &mut out[first..end], layout: std::marker::PhantomData }),)*
                 rows => unreachable!("a pass of {rows} rows"),
             } };
         }
@@ -105,7 +105,8 @@ fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
 }
 
 #[inline(always)]
-fn finish<S: Lanes>(s: S, total: S::F, onto: Onto, out: &mut [f32; LANES]) {
+fn finish<S: Lanes>(s: S, total: S::F, factor: Option<&f32>, onto: Onto, out: &mut [f32; LANES]) {
+    let total = factor.map_or(total, |factor| s.mul(total, s.splat(*factor)));
     match onto {
         Onto::Nothing => s.store(total, out),
         Onto::Present => s.store(s.add(s.load(out), total), out),
@@ -114,7 +115,8 @@ fn finish<S: Lanes>(s: S, total: S::F, onto: Onto, out: &mut [f32; LANES]) {
 
 struct IntPass<'a, L, const M: usize> {
     tile: Tile<'a>,
-    acts: &'a [Block], // [k / 32][stride]
+    acts: &'a [Block],  // [k / 32][stride]
+    factors: &'a [f32], // [stride], or none
     stride: usize,
     first: usize,
     onto: Onto,
@@ -138,8 +140,8 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
                 add_block::<S, L, M>(s, block, acts, &mut totals);
             }
         }
-        for (out, total) in self.out.iter_mut().zip(totals) {
-            finish(s, total, self.onto, out);
+        for (i, (out, total)) in self.out.iter_mut().zip(totals).enumerate() {
+            finish(s, total, self.factors.get(self.first + i), self.onto, out);
         }
     }
 }
@@ -233,6 +235,7 @@ fn scales<S: Lanes, L: Layout>(s: S, block: &[u8], index: usize) -> S::F {
 struct DensePass<'a, L, const M: usize> {
     tile: Tile<'a>,
     acts: &'a [[f32; BLOCK]], // [k / 32][stride]
+    factors: &'a [f32],       // [stride], or none
     stride: usize,
     first: usize,
     onto: Onto,
@@ -258,8 +261,8 @@ impl<L: Layout, const M: usize> Kernel for DensePass<'_, L, M> {
                 }
             }
         }
-        for (out, [a, b, c, d]) in self.out.iter_mut().zip(totals) {
-            finish(s, s.add(s.add(a, b), s.add(c, d)), self.onto, out);
+        for (i, (out, [a, b, c, d])) in self.out.iter_mut().zip(totals).enumerate() {
+            finish(s, s.add(s.add(a, b), s.add(c, d)), self.factors.get(self.first + i), self.onto, out);
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) use encoding::{Encoding, Unit};
 pub(crate) use form::{BLOCK, Form, copy_row};
 pub(crate) use lanes::LANES;
 pub(crate) use memory::{Arena, Bytes, LazyZeros};
-pub(crate) use norm::{Load, Norm, NormHead, SiluMul, Survey};
+pub(crate) use norm::{Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
 pub(crate) use pack::{read_unit, write_unit};
 pub(crate) use rope::{Angles, Rotate, StoreKeys, StoreValues};
 

@@ -55,6 +55,43 @@ impl Kernel for Norm<'_> {
     }
 }
 
+/// What of a norm 32 columns of all rows have to say: `x · weight` goes out as activations, and the sum of their squares is
+/// noted. [`divisors`] knows the rest when all columns have been seen. So whoever has just worked out the columns does it,
+/// and no thread has to fetch what the others wrote.
+pub(crate) struct NormPart<'a, 'b> {
+    pub(crate) x: &'a [[f32; LANES]],      // [2][m]
+    pub(crate) weight: &'a [[f32; LANES]], // [2]
+    pub(crate) out: &'a mut Column<'b>,
+    pub(crate) squares: &'a mut [f32], // [m]
+}
+
+impl Kernel for NormPart<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let (low, high) = self.x.split_at(self.x.len() / 2);
+        let weights = [s.load(&self.weight[0]), s.load(&self.weight[1])];
+        for (row, (low, high)) in low.iter().zip(high).enumerate() {
+            let x = [s.load(low), s.load(high)];
+            self.squares[row] = lanes::sum(s, s.fma(x[1], x[1], s.mul(x[0], x[0])));
+            self.out.put(s, row, [s.mul(x[0], weights[0]), s.mul(x[1], weights[1])]);
+        }
+    }
+}
+
+/// `1 / sqrt(mean(x²) + eps)` of each of `m` rows, from the sums of squares of its parts, `[parts][m]`, of 32 columns each; and
+/// whether all are finite.
+pub(crate) fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; MAX_ROWS], bool) {
+    let mut sums = [0.0; MAX_ROWS];
+    for part in squares.chunks_exact(m) {
+        sums.iter_mut().zip(part).for_each(|(sum, square)| *sum += square);
+    }
+    let columns = (squares.len() / m * 2 * LANES) as f32;
+    let inverses = sums.map(|sum| 1.0 / (sum / columns + eps).sqrt());
+    (inverses, inverses[..m].iter().all(|inverse| inverse.is_finite() && *inverse > 0.0))
+}
+
 /// `1 / sqrt(mean(x²) + eps)` of the row whose tiles stand `m` apart.
 #[inline(always)]
 fn inverse_size<S: Lanes>(s: S, x: &[[f32; LANES]], m: usize, eps: f32) -> f32 {
@@ -190,6 +227,49 @@ mod tests {
         let (eps, out_acts) = (1e-5, &mut out);
         let finite = isa.run(Norm { x, weight, eps, out: out_acts, kept: &mut kept });
         (out, kept, finite)
+    }
+
+    /// The same norm, worked out part by part: activations with factors, whether all were finite.
+    fn norm_by_parts(isa: Isa, x: &[[f32; LANES]], weight: &[[f32; LANES]]) -> (Acts, bool) {
+        let m = x.len() / weight.len();
+        let mut out = acts(m, weight.len() * LANES);
+        let mut squares = vec![0.0; weight.len() / 2 * m];
+        let parts = x.chunks_exact(2 * m).zip(weight.chunks_exact(2)).zip(squares.chunks_exact_mut(m));
+        for (mut column, ((x, weight), squares)) in out.columns().zip(parts) {
+            isa.run(NormPart { x, weight, out: &mut column, squares });
+        }
+        let (factors, finite) = divisors(&squares, m, 1e-5);
+        out.set_factors(factors);
+        (out, finite)
+    }
+
+    #[test]
+    fn a_norm_by_parts_is_the_norm_and_the_same_everywhere() {
+        for (tiles, m) in [(2, 1), (36, 4), (8, 16), (128, 3)] {
+            let (mut x, weight) = (Noise(1).lanes(tiles * m), Noise(2).lanes(tiles));
+            let (whole, _, finite) = norm(Isa::PORTABLE, &x, &weight);
+            let (parts, also) = norm_by_parts(Isa::PORTABLE, &x, &weight);
+            assert!(finite && also && parts.factors().len() == m);
+            for (at, (values, exact)) in parts.values().iter().zip(whole.values()).enumerate() {
+                let factor = parts.factors()[at % m];
+                let near = |(x, y): (&f32, &f32)| (x * factor - y).abs() <= 1e-6 * (1.0 + y.abs());
+                assert!(values.iter().zip(exact).all(near), "{tiles} tiles, {m} rows, at {at}");
+                let (block, same) = (parts.blocks()[at], whole.blocks()[at]);
+                assert!((block.scale * factor - same.scale).abs() <= 1e-6 * same.scale);
+            }
+            for isa in Isa::available() {
+                let (other, _) = norm_by_parts(isa, &x, &weight);
+                assert!(other.blocks() == parts.blocks() && other.values() == parts.values(), "{}", isa.name());
+                assert!(other.factors() == parts.factors(), "{}", isa.name());
+            }
+            // a row alone
+            let row: Vec<_> = x[m - 1..].iter().step_by(m).copied().collect();
+            let (alone, _) = norm_by_parts(Isa::detect(), &row, &weight);
+            assert!(alone.factors() == &parts.factors()[m - 1..]);
+            assert!(alone.blocks().iter().eq(parts.blocks()[m - 1..].iter().step_by(m)));
+            x[0][3] = f32::NAN;
+            assert!(!norm_by_parts(Isa::detect(), &x, &weight).1);
+        }
     }
 
     #[test]
