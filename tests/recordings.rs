@@ -128,7 +128,7 @@ fn recipe() -> Recipe {
         threads: None,
         ctx_len: None,
         mtp: Some(MtpRecipe {
-            name: "smollm2-135m-mtp-8 (fp8)".into(),
+            name: "smollm2-135m-mtp-9 (fp8)".into(),
             sha256: Some(sha256(&weights)),
             weights: weights.into(),
             config: std::fs::read(assets().join("mtp/smollm2-135m/config.json")).unwrap().into(),

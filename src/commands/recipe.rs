@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 /// The module that comes with the program; made for the default model.
 const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8.safetensors");
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
-const MTP_NAME: &str = "smollm2-135m-mtp-8 (fp8)";
+const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
 pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
     // loaded whoever drafts, so that it can be switched to
