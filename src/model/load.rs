@@ -338,7 +338,7 @@ fn load_native_mtp(
         kind: DrafterKind::Mtp,
         name: recipe.name.clone(),
         sha256: recipe.sha256.clone(),
-        dtype: "q8_0".to_owned(),
+        dtype: modules.first().map_or("none", NativeMtp::dtype).to_owned(),
         weight_bytes: modules.iter().map(|module| module.weight_bytes() as u64).sum(),
         kv_bytes_per_token: modules.iter().map(NativeMtp::kv_bytes_per_token).sum(),
         draft_vocab: config.draft_vocab_size as u32,

@@ -213,6 +213,12 @@ impl NativeMtp {
         })
     }
 
+    /// How most of its weights are kept, as people write it.
+    #[must_use]
+    pub fn dtype(&self) -> &'static str {
+        self.weights.layer.down.dtype()
+    }
+
     /// Bytes that the module's own weights take, its copy of head rows included.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
