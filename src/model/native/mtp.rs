@@ -277,13 +277,8 @@ impl NativeMtp {
         finite &= self.weights.layer.enter(pass, &mut self.scratch);
         finite &= self.weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
         embedded.shape(m, 0, Operand::default());
-        finite &= pass.cpu.isa.run(Norm {
-            x: &self.scratch.x,
-            weight: &self.weights.final_norm,
-            eps: self.shape.eps,
-            out: embedded,
-            kept: out,
-        });
+        let (x, weight) = (&self.scratch.x, &self.weights.final_norm);
+        finite &= pass.cpu.isa.run(Norm { x, weight, eps: self.shape.eps, out: embedded, kept: out });
         if !finite {
             return Err(ModelError::NotFinite { position: base });
         }
