@@ -128,7 +128,8 @@ fn all() -> Vec<MtpOverride> {
 
 #[test]
 fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
-    for (backend, same) in [(Backend::Candle, 1e-5), (Backend::Native, 1e-3)] {
+    // rotated by other angles, keys round otherwise, which blocks of few codes make larger
+    for (backend, same, other) in [(Backend::Candle, 1e-5, 5e-5), (Backend::Native, 2e-3, 5e-3)] {
         let made = drafts(&mut decoder(backend, 1, MtpOverride::default()));
         for wanted in all() {
             let name = wanted.to_string();
@@ -149,13 +150,13 @@ fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
                 }
                 // all one further, and the drafts at one place
                 "position=constant-next" => {
-                    assert!(depth(0) < same && depth(1) > 5.0 * same, "{backend:?} {name}");
+                    assert!(depth(0) < same && depth(1) > other, "{backend:?} {name}");
                 }
                 // these begin with the second draft
                 "recycle=pre-norm" | "position=constant" => {
-                    assert!(depth(0) == 0.0 && depth(1) > 5.0 * same, "{backend:?} {name}");
+                    assert!(depth(0) == 0.0 && depth(1) > other, "{backend:?} {name}");
                 }
-                _ => assert!(depth(0) > 5.0 * same, "{backend:?} {name}"),
+                _ => assert!(depth(0) > other, "{backend:?} {name}"),
             }
         }
     }
