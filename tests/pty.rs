@@ -256,7 +256,7 @@ fn a_recording_is_scrubbed_and_marked() {
     let mut terminal = Terminal::start(&["replay", &bundled("code"), "--speed", "16", "--paused"], &[]);
     terminal.wait_for("It takes no prompt.");
     terminal.press("n");
-    terminal.wait_for("tokens committed"); // held from the start: that says nothing
+    terminal.wait_for("committed"); // held from the start: that says nothing
     terminal.press("m");
     terminal.wait_for("★");
     terminal.press("awhy here?\r");
