@@ -35,33 +35,59 @@ pub(crate) enum Unit {
 /// Spreads that [`Encoding::to_q4_1`] tries.
 const SPREADS: usize = 12;
 
-/// `value ≈ scale · code + min`, both rounded as a block keeps them.
-#[derive(Clone, Copy, Default)]
-struct Line {
-    codes: [u8; BLOCK],
-    scale: f32,
-    min: f32,
+/// One number for each spread, so that the processor works them out side by side.
+type Each = [f32; SPREADS];
+
+fn each(of: impl Fn(usize) -> f32) -> Each {
+    std::array::from_fn(of)
 }
 
-impl Line {
+/// For each spread `value ≈ scale · code + min`, both rounded as a block keeps them.
+struct Lines {
+    codes: [Each; BLOCK],
+    scales: Each,
+    mins: Each,
+}
+
+impl Lines {
     /// Codes are `(value − low) · inverse`, rounded; the line through them is that of least squares.
-    fn fit(values: &[f32; BLOCK], low: f32, inverse: f32) -> Self {
-        let codes = values.map(|x| ((x - low) * inverse).round().clamp(0.0, 15.0) as u8);
+    fn fit(values: &[f32; BLOCK], low: f32, inverses: &Each) -> Self {
         let n = BLOCK as f32;
-        let mean = |of: &dyn Fn(usize) -> f32| (0..BLOCK).map(of).sum::<f32>() / n;
-        let (code, value) = (mean(&|i| f32::from(codes[i])), mean(&|i| values[i]));
-        let square = mean(&|i| (f32::from(codes[i]) - code).powi(2));
-        let product = mean(&|i| (f32::from(codes[i]) - code) * (values[i] - value));
-        let scale = if square > 0.0 { product / square } else { 0.0 };
+        let codes = values.map(|x| each(|s| nearest_code((x - low) * inverses[s])));
+        let value = values.iter().sum::<f32>() / n;
+        let code = codes.iter().fold([0.0; SPREADS], |sums, codes| each(|s| sums[s] + codes[s])).map(|sum| sum / n);
+        let (mut squares, mut products) = ([0.0; SPREADS], [0.0; SPREADS]);
+        for (codes, x) in codes.iter().zip(values) {
+            for s in 0..SPREADS {
+                let beside = codes[s] - code[s];
+                squares[s] += beside * beside;
+                products[s] += beside * (x - value);
+            }
+        }
+        let slopes = each(|s| if squares[s] > 0.0 { products[s] / squares[s] } else { 0.0 });
         let half = |x: f32| f16::from_f32(x).to_f32();
-        Self { codes, scale: half(scale), min: half(value - scale * code) }
+        Self { codes, scales: slopes.map(half), mins: each(|s| half(value - slopes[s] * code[s])) }
     }
 
-    fn error(&self, values: &[f32; BLOCK]) -> f32 {
-        let terms =
-            self.codes.iter().zip(values).map(|(&code, x)| (self.scale * f32::from(code) + self.min - x).powi(2));
-        terms.sum()
+    /// Sums of squares.
+    fn errors(&self, values: &[f32; BLOCK]) -> Each {
+        let mut errors = [0.0; SPREADS];
+        for (codes, x) in self.codes.iter().zip(values) {
+            for s in 0..SPREADS {
+                let off = self.scales[s] * codes[s] + self.mins[s] - x;
+                errors[s] += off * off;
+            }
+        }
+        errors
     }
+}
+
+/// The nearest of 0…15, halves up: `round` is a call where processors are not known to have it.
+#[inline]
+fn nearest_code(x: f32) -> f32 {
+    let x = x.clamp(0.0, 15.0);
+    let whole = f32::from(x as u8);
+    if x - whole >= 0.5 { whole + 1.0 } else { whole }
 }
 
 impl Encoding {
@@ -153,14 +179,15 @@ impl Encoding {
     pub(crate) fn to_q4_1(values: &[f32; BLOCK]) -> [u8; 20] {
         let [low, high] =
             values.iter().fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], &x| [low.min(x), high.max(x)]);
-        let candidates =
-            (0..SPREADS).map(|i| Line::fit(values, low, (14.0 + 2.0 * i as f32 / (SPREADS - 1) as f32) / (high - low)));
-        let best = candidates.min_by(|a, b| a.error(values).total_cmp(&b.error(values))).unwrap_or_default();
+        let inverses = each(|s| (14.0 + 2.0 * s as f32 / (SPREADS - 1) as f32) / (high - low));
+        let lines = Lines::fit(values, low, &inverses);
+        let errors = lines.errors(values);
+        let best = (0..SPREADS).min_by(|a, b| errors[*a].total_cmp(&errors[*b])).unwrap_or_default();
         let mut block = [0; 20];
-        block[..2].copy_from_slice(&f16::from_f32(best.scale).to_le_bytes());
-        block[2..4].copy_from_slice(&f16::from_f32(best.min).to_le_bytes());
-        for (i, code) in best.codes.iter().enumerate() {
-            block[4 + i % 16] |= code << (i / 16 * 4);
+        block[..2].copy_from_slice(&f16::from_f32(lines.scales[best]).to_le_bytes());
+        block[2..4].copy_from_slice(&f16::from_f32(lines.mins[best]).to_le_bytes());
+        for (i, codes) in lines.codes.iter().enumerate() {
+            block[4 + i % 16] |= (codes[best] as u8) << (i / 16 * 4);
         }
         block
     }
