@@ -117,7 +117,7 @@ impl Layer {
     }
 
     /// Runs the rows in `scratch.x` and leaves them there; attention reads what lies in `scratch.acts`, where what the next
-    /// block reads is left. Gives back whether the rows were finite.
+    /// block reads is left, if a block comes next. Gives back whether the rows were finite.
     pub(super) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
         pass.cpu.pool.soon(self.out.first_panel());
@@ -239,17 +239,18 @@ impl Pass<'_> {
         const TILES: usize = BLOCK / LANES;
         out.shape(self.m, weight.len() * LANES, operand);
         squares.resize(weight.len() / TILES * self.m, 0.0);
-        let parts = x.chunks_exact_mut(TILES * self.m).zip(squares.chunks_exact_mut(self.m));
-        let mut jobs: Vec<_> = parts.zip(out.columns()).zip(weight.chunks_exact(TILES)).collect();
-        let grain = self.cpu.grain(jobs.len());
-        self.cpu.pool.chunks(&mut jobs, grain, |item, jobs| {
-            for (part, (((x, squares), out), weight)) in jobs.iter_mut().enumerate() {
-                for (tile, x) in x.chunks_exact_mut(self.m).enumerate() {
-                    matrix.multiply(self.cpu, (item * grain + part) * TILES + tile, acts, Onto::Present, x);
+        let parts = squares.chunks_exact_mut(self.m).zip(out.columns()).zip(weight.chunks_exact(TILES));
+        let mut parts: Vec<_> = parts.collect();
+        self.cpu.pool.chunks_then(
+            (x, self.m),
+            (&mut parts, 1),
+            |tile, x| matrix.multiply(self.cpu, tile, acts, Onto::Present, x),
+            |_, x, part| {
+                for ((squares, out), weight) in part {
+                    self.cpu.isa.run(NormPart { x, weight, out, squares });
                 }
-                self.cpu.isa.run(NormPart { x, weight, out, squares });
-            }
-        });
+            },
+        );
         let (inverses, finite) = divisors(squares, self.m, self.shape.eps);
         out.set_factors(inverses);
         finite
