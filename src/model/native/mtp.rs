@@ -32,7 +32,8 @@ use crate::{
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtpStorage {
-    /// Blocks of 32 with 4-bit codes, and activations of 8 bits: fastest.
+    /// Blocks of 32 with integer codes, and activations of 8 bits: fastest. Codes of an MTP module have 4 bits, those of an
+    /// EAGLE-3 head 8.
     #[default]
     Blocks,
     /// bfloat16 with `f32` activations, as the module was trained, and the target's own head.

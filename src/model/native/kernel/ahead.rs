@@ -1,7 +1,7 @@
 //! What a thread with nothing to do asks of memory: the weights that it will multiply next.
 //!
-//! Between two regions of work one thread norms or joins rows while the others wait, and memory rests. A
-//! waiting thread uses that to have the beginning of its own share of the next weights brought near, a few
+//! Between two regions of work the threads wait for the last of them, and for the one that prepares the next region;
+//! memory rests. A waiting thread uses that to have the beginning of its own share of the next weights brought near, a few
 //! cache lines between two looks at whether there is work. Nothing is read: addresses may be anything, and what comes
 //! too late is forgotten.
 
