@@ -408,6 +408,7 @@ mod tests {
         block::WeightType,
         llama::LlamaWeights,
         mtp::CandleMtp,
+        native::matrix::{Bits, Cpu},
         native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, token_ids},
         tap::State,
     };
@@ -458,6 +459,51 @@ mod tests {
                 assert!(error < tolerance, "{file} {storage:?}: off by {error}");
                 assert!(storage == MtpStorage::Blocks || drafted == prompt.drafted);
             }
+        }
+    }
+
+    /// The module's file with matrices as blocks of 4-bit codes hold them.
+    fn rounded(file: &[u8], cpu: &Cpu) -> Vec<u8> {
+        let tensors = SafeTensors::deserialize(file).unwrap();
+        let rounded = tensors.iter().map(|(name, view)| {
+            let (dtype, shape) = (view.dtype(), view.shape().to_vec());
+            let &[rows, k] = shape.as_slice() else {
+                return (name.to_owned(), dtype, shape, view.data().to_vec());
+            };
+            assert_eq!(dtype, Dtype::BF16, "{name}");
+            let numbers = view.data().as_chunks().0.iter().map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32());
+            let matrix = Matrix::quantise(cpu, k, &numbers.collect::<Vec<_>>(), Bits::Four);
+            let mut numbers = vec![0.0; rows * k];
+            numbers.chunks_exact_mut(k).enumerate().for_each(|(index, row)| matrix.row(index, row));
+            (name.to_owned(), Dtype::F32, shape, numbers.iter().flat_map(|x| x.to_le_bytes()).collect())
+        });
+        let rounded: Vec<_> = rounded.collect();
+        let views = rounded
+            .iter()
+            .map(|(name, dtype, shape, bytes)| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    }
+
+    #[test]
+    fn blocks_differ_from_the_reference_by_what_rounding_their_weights_does() {
+        let Some((target, mut module)) = load("mtp.safetensors", MtpStorage::Blocks) else {
+            return;
+        };
+        let config = serde_json::from_slice(&std::fs::read(mtp_path("config.json")).unwrap()).unwrap();
+        let file = rounded(&std::fs::read(mtp_path("mtp.safetensors")).unwrap(), &target.weights.cpu);
+        let mut plain = NativeMtp::load_as(&file, &config, &target, MtpStorage::Bf16).unwrap();
+        for prompt in Parity::open().prompts() {
+            let states = [&mut module, &mut plain].map(|module| {
+                module.truncate(0).unwrap();
+                let mut tokens = prompt.ids[1..].to_vec();
+                tokens.push(prompt.next);
+                module.forward(&tokens, &Rows::new(prompt.hidden.clone(), 576)).unwrap().hidden
+            });
+            let size: f32 = states[1].as_slice().iter().map(|x| x * x).sum();
+            let off: f32 = states[0].as_slice().iter().zip(states[1].as_slice()).map(|(a, b)| (a - b).powi(2)).sum();
+            let off = (off / size).sqrt();
+            println!("off by {off} of their size");
+            assert!(off < 0.02, "off by {off}"); // activations of 8 bits
         }
     }
 
