@@ -340,7 +340,7 @@ pub enum ModelsAction {
     Pull {
         /// Name of a known model, or owner/name of a repository of the Hub [default: the default model]
         name: Option<String>,
-        /// Fetch it again even if it is there
+        /// Fetch it again even if it is there; of a repository, take the newest commit and replace what differs
         #[arg(long)]
         force: bool,
         /// Use this source only
@@ -350,7 +350,7 @@ pub enum ModelsAction {
         #[arg(long)]
         json: bool,
     },
-    /// List known and cached models
+    /// List known models and files in the program's own cache; repositories stay in the Hub's
     List {
         /// Write JSON
         #[arg(long)]
@@ -364,7 +364,7 @@ pub enum ModelsAction {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a model from the cache
+    /// Remove a model from the program's own cache
     Rm {
         /// Name or file name
         name: String,

@@ -89,6 +89,7 @@ struct Race<'a> {
 }
 
 impl Race<'_> {
+    /// Answers a prompt with each choice, in drawn order, and counts answers that differ from the first of them.
     fn prompt(&mut self, prompt: usize, text: &str, turn: usize) -> Result<()> {
         let mut first: Option<Vec<TokenId>> = None;
         for index in order(self.choices.len(), turn) {
