@@ -31,7 +31,7 @@ pub struct TrainArgs {
     /// The recipe: the folder `training` of the sources
     #[arg(long, value_name = "DIR", default_value = "training")]
     pub recipe: PathBuf,
-    /// Python with the recipe's requirements
+    /// Python with the recipe's requirements: a name, or a path
     #[arg(long, value_name = "FILE", default_value = "python3")]
     pub python: PathBuf,
     /// Write the steps' own JSON lines instead of a display

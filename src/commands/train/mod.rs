@@ -39,11 +39,12 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let (work, out) = (args.work.canonicalize()?, args.out.canonicalize()?);
+    let python = python(&args.python)?;
     for step in steps(args, &work, &out) {
         if step.makes.as_ref().is_some_and(|file| file.exists()) {
             continue;
         }
-        let mut command = Command::new(&args.python);
+        let mut command = Command::new(&python);
         command.current_dir(&recipe).arg("-m").arg(format!("mtp_training.{}", step.module)).args(&step.arguments);
         command.env("MTP_ROOT", &work).env("DRAFTSCOPE_MODEL", &model).env("PYTHONUNBUFFERED", "1");
         command.env("DRAFTSCOPE", std::env::current_exe().context("the program cannot find itself")?);
@@ -53,6 +54,15 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     }
     super::print(format_args!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A path stays right when the working directory changes, links and all (a virtual environment's are what makes it one); a
+/// name is looked up.
+fn python(python: &Path) -> Result<PathBuf> {
+    if python.components().count() < 2 {
+        return Ok(python.to_owned());
+    }
+    std::path::absolute(python).with_context(|| format!("cannot tell where {} is", python.display()))
 }
 
 /// The recipe's folder, as a path that stays right when the working directory changes.
