@@ -90,7 +90,8 @@ def first_turn(target, conversation):
 
 
 def stats(config):
-    """Counts, and the near-duplicate check on what the model invented; its finds are left out of training."""
+    """Counts, and the near-duplicate check on all first turns: what the model invented was not known when `tasks` checked, and
+    prompts may have become measured ones since. Its finds are left out of training."""
     target = Target(config["train"]["gguf"])
     near = Near(forbidden(config["data"]["forbidden"]))
     total, categories, excluded, prompts_seen = Counter(), Counter(), [], set()
@@ -102,7 +103,7 @@ def stats(config):
             categories[lines[conversation.task]["category"]] += answer
             first = first_turn(target, conversation)
             prompts_seen.add(first)
-            if (conversation.roles == shards.INVENTED).any() and near.nearest(first)[0] >= config["data"]["near"]:
+            if near.nearest(first)[0] >= config["data"]["near"]:
                 excluded.append(conversation.task)
         total["shards"] += 1
     (config.data / "excluded.json").write_text(json.dumps(excluded))
