@@ -39,6 +39,9 @@ const LAG: Duration = Duration::from_millis(200);
 /// How long a source may take to end after `Shutdown`.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
+/// How long a stop of the process waits for the end of a phase.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Said where a file of the whole run is wanted that is not there any more.
 const NOT_ALL: &str = "the beginning of this long run is not kept; start with --trace FILE to record all";
 
@@ -157,17 +160,17 @@ impl Front {
                 },
                 () = sleep_until(next_frame), if is_dirty => continue,
             }
-            self.fulfil(stage)?;
+            self.fulfil(stage).await?;
             is_dirty = true;
         }
         Ok(())
     }
 
     /// Does what the keys asked of the terminal and of the caller.
-    fn fulfil(&mut self, stage: &mut impl Stage) -> io::Result<()> {
+    async fn fulfil(&mut self, stage: &mut impl Stage) -> io::Result<()> {
         for ask in std::mem::take(&mut self.app.asks) {
             match ask {
-                Ask::Suspend => stage.suspend()?,
+                Ask::Suspend => self.suspend(stage).await?,
                 Ask::Copy(text) => {
                     stage.copy(&text)?;
                     let count = text.chars().count();
@@ -178,6 +181,33 @@ impl Front {
             }
         }
         Ok(())
+    }
+
+    /// Stops the process. A source at work holds before, so that nothing it measures spans the stop, and goes on after.
+    async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
+        let holds = self.own().live().is_generating() && !self.app.asked.is_held(self.own().live());
+        if holds {
+            self.tell(Command::Pause);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while self.is_open && self.is_in_phase() {
+            match timeout_at(deadline, self.source.events.recv()).await {
+                Ok(event) => self.take(event),
+                Err(_) => break,
+            }
+        }
+        stage.suspend()?;
+        if holds {
+            self.tell(Command::Resume);
+        }
+        Ok(())
+    }
+
+    /// Whether the source is at work now, and waits neither for a command nor for a person's draft.
+    fn is_in_phase(&self) -> bool {
+        let live = self.own().live();
+        let waits = (live.is_paused() && !self.app.asked.awaits_phase()) || live.draft_asked().is_some();
+        live.is_generating() && !waits
     }
 
     fn save(&self) -> String {
@@ -259,11 +289,15 @@ impl Front {
         for command in commands {
             // what a lesson's recording is asked is not for the source
             if self.app.aside.is_none() || command == Command::Shutdown {
-                self.app.asked.note(&command);
-                // A source that is gone says so by closing its events.
-                let _ = self.source.commands.send(command);
+                self.tell(command);
             }
         }
+    }
+
+    fn tell(&mut self, command: Command) {
+        self.app.asked.note(&command);
+        // A source that is gone says so by closing its events.
+        let _ = self.source.commands.send(command);
     }
 
     /// Takes an event and those that wait behind it, until it is time for a frame.
