@@ -4,7 +4,11 @@
 //! character gets in. When to send is `update.rs`, how the box looks is `view/prompt.rs`.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui_textarea::{TextArea, WrapMode};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
+use ratatui_textarea::{CursorMove, TextArea, WrapMode};
+use unicode_segmentation::UnicodeSegmentation;
 
 use super::theme::{Role, Theme};
 
@@ -33,6 +37,15 @@ fn blank(lines: Vec<String>) -> TextArea<'static> {
     area
 }
 
+/// Columns of a line, in code points, between which characters stand as people see them (grapheme clusters).
+fn stops(line: &str) -> Vec<usize> {
+    let ends = line.graphemes(true).scan(0, |column, cluster| {
+        *column += cluster.chars().count();
+        Some(*column)
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
 const PROMPT: &str = "Type a prompt and press Enter";
 const DRAFT: &str = "Type what comes next (a space first for a new word), Enter hands it in";
 
@@ -49,6 +62,19 @@ impl Editor {
     /// For rendering.
     pub(super) fn area(&self) -> &TextArea<'static> {
         &self.area
+    }
+
+    /// Rows that the text takes where the box is so wide, 1 to `most`.
+    pub(super) fn rows(&self, width: u16, most: u16) -> u16 {
+        let enough = usize::from(width) * usize::from(most);
+        let begins = self.area.lines().iter().take(most.into()).map(|line| line.chars().take(enough).collect());
+        let mut area = blank(begins.collect());
+        area.move_cursor(CursorMove::Bottom);
+        area.move_cursor(CursorMove::End);
+        // where lines break is the area's to say, and it says so once it was drawn
+        let space = Rect { width, height: 1, ..Rect::default() };
+        area.render(space, &mut Buffer::empty(space));
+        u16::try_from(area.screen_cursor().row + 1).unwrap_or(most).clamp(1, most)
     }
 
     pub(super) fn text(&self) -> String {
@@ -71,10 +97,51 @@ impl Editor {
             KeyCode::Char('u') if is_control => self.area.delete_line_by_head(),
             // how terminals report Ctrl+_ differs
             KeyCode::Char('_' | '/' | '7') if is_control => self.area.undo(),
-            _ => self.area.input(key),
+            KeyCode::Backspace if key.modifiers.is_empty() => self.erase(false),
+            KeyCode::Delete if key.modifiers.is_empty() => self.erase(true),
+            _ => self.input_whole(key),
         };
         if changed {
             self.recalled = None;
+        }
+    }
+
+    /// A key of the area's own; the cursor ends beside whole characters, as people see them.
+    fn input_whole(&mut self, key: KeyEvent) -> bool {
+        let from = self.area.cursor();
+        let changed = self.area.input(key);
+        let to = self.area.cursor();
+        let stops = stops(&self.area.lines()[to.0]);
+        let behind = stops.partition_point(|stop| *stop < to.1);
+        if stops.get(behind) != Some(&to.1) {
+            let is_forward = to.0 == from.0 && to.1 > from.1;
+            let stop = if is_forward { stops.get(behind).copied() } else { behind.checked_sub(1).map(|at| stops[at]) };
+            self.move_to_column(stop.unwrap_or(to.1));
+        }
+        changed
+    }
+
+    /// Deletes a whole character, as people see them, behind the cursor or before it; at a line's end the break.
+    fn erase(&mut self, forward: bool) -> bool {
+        let (row, column) = (self.area.cursor().0, self.area.cursor().1);
+        let stops = stops(&self.area.lines()[row]);
+        if forward {
+            return match stops.iter().find(|stop| **stop > column) {
+                Some(end) => self.area.delete_str(end - column),
+                None => self.area.delete_next_char(),
+            };
+        }
+        let Some(start) = stops.iter().rev().find(|stop| **stop < column) else {
+            return self.area.delete_char();
+        };
+        self.move_to_column(*start);
+        self.area.delete_str(column - start)
+    }
+
+    fn move_to_column(&mut self, column: usize) {
+        let by = if column < self.area.cursor().1 { CursorMove::Back } else { CursorMove::Forward };
+        for _ in 0..self.area.cursor().1.abs_diff(column) {
+            self.area.move_cursor(by);
         }
     }
 
@@ -133,8 +200,8 @@ impl Editor {
     /// Puts other text in place of what is there, cursor at the end.
     pub(super) fn replace(&mut self, text: &str) {
         self.area = blank(text.split('\n').map(str::to_owned).collect());
-        self.area.move_cursor(ratatui_textarea::CursorMove::Bottom);
-        self.area.move_cursor(ratatui_textarea::CursorMove::End);
+        self.area.move_cursor(CursorMove::Bottom);
+        self.area.move_cursor(CursorMove::End);
         if let Some(theme) = self.look.take() {
             self.dress(&theme);
         }
@@ -156,6 +223,42 @@ impl Editor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn characters_are_what_people_see() {
+        let mut editor = Editor::default();
+        let press = |editor: &mut Editor, code| editor.input(KeyEvent::from(code));
+        editor.paste("a👩‍👩‍👧🇩🇪e\u{301}");
+        press(&mut editor, KeyCode::Backspace);
+        assert_eq!(editor.text(), "a👩‍👩‍👧🇩🇪");
+        press(&mut editor, KeyCode::Left);
+        press(&mut editor, KeyCode::Char('Z'));
+        assert_eq!(editor.text(), "a👩‍👩‍👧Z🇩🇪");
+        press(&mut editor, KeyCode::Delete);
+        assert_eq!(editor.text(), "a👩‍👩‍👧Z");
+        press(&mut editor, KeyCode::Left);
+        press(&mut editor, KeyCode::Left);
+        press(&mut editor, KeyCode::Char('b'));
+        press(&mut editor, KeyCode::Right);
+        press(&mut editor, KeyCode::Char('c'));
+        assert_eq!(editor.text(), "ab👩‍👩‍👧cZ");
+        editor.paste("\n");
+        press(&mut editor, KeyCode::Backspace);
+        press(&mut editor, KeyCode::Char('d'));
+        assert_eq!(editor.text(), "ab👩‍👩‍👧cdZ");
+    }
+
+    #[test]
+    fn rows_are_those_that_words_take() {
+        let rows = |text: &str, width| {
+            let mut editor = Editor::default();
+            editor.paste(text);
+            editor.rows(width, 8)
+        };
+        assert_eq!((rows("", 20), rows("one line", 20), rows("two\nlines", 20)), (1, 1, 2));
+        assert_eq!(rows("twelveletter twelveletter twelveletter", 20), 3, "38 columns, and no room for half a word");
+        assert_eq!(rows(&"word ".repeat(100_000), 20), 8);
+    }
 
     #[test]
     fn keys_edit_as_in_a_shell() {

@@ -6,7 +6,6 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::widgets::{Block, Paragraph};
-use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::Lane;
 use crate::session::text;
@@ -20,10 +19,8 @@ use super::Screen;
 
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {
-    let inner = usize::from(area.width.saturating_sub(2)).max(1);
-    let lines = screen.app.editor.area().lines().iter();
-    let rows: usize = lines.map(|line| line.width() / inner + 1).sum();
-    (rows as u16).clamp(1, (area.height / 4).max(3) - 2) + 2
+    let most = (area.height / 4).max(3) - 2;
+    screen.app.editor.rows(area.width.saturating_sub(2).max(1), most) + 2
 }
 
 /// The person is the drafter: what to type, and how good the guesses were so far.
@@ -88,7 +85,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let asked = screen.time.live().draft_asked().is_some();
     let shown = match text.is_empty() {
         true if asked => {
-            format!("the engine waits for your draft: come back here with {}", screen.app.key(Action::FocusNext))
+            format!("the engine waits for your draft: come back here with {}", screen.app.key(Action::EditPrompt))
         }
         true => "…".to_owned(),
         false => text,
