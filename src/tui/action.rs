@@ -81,7 +81,7 @@ actions! {
     RoundNext = "Select the round after",
     RejectPrevious = "Select the rejection before",
     RejectNext = "Select the rejection after; in a recording also one that has not played yet",
-    Open = "Open the selected token in Inspect",
+    Open = "Open the selected token in Inspect, and close it",
     NextFilter = "Next filter of the ladder: all, rejects, full accepts, classes of tokens",
     ToggleDiscarded = "Show or hide discarded drafts in the answer",
     ToggleSplit = "Plain and speculative side by side, both run to the end (from the next turn on)",

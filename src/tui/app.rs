@@ -351,9 +351,9 @@ pub(super) fn round_at(session: &Session, at: RoundAt) -> Option<&Round> {
     }
 }
 
-/// The newest round of the speculative lane; before the first, the prompt's pass.
+/// The newest round of the speculative lane; before the first of an answer, the prompt's pass.
 pub(super) fn live_round(session: &Session) -> Option<RoundAt> {
-    rounds(session).next_back().or_else(|| places(session).next_back())
+    places(session).next_back()
 }
 
 /// Where the newest output token of the speculative lane stands: its round and column.

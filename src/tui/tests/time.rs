@@ -108,6 +108,58 @@ fn a_slow_engine_runs_a_phase_a_tick() {
 }
 
 #[test]
+fn a_slow_engine_keeps_its_pace_through_a_look_back() {
+    let mut stage = browse(&conversation());
+    stage.press("[[[");
+    stage.apply(EventKind::Paused);
+    stage.press("<End>");
+    assert!(stage.app.plays, "now is on show already");
+    stage.press("<");
+    assert!(stage.time.is_past() && !stage.app.plays);
+    stage.press("<End>");
+    assert!(stage.app.plays);
+    stage.press("<Space>").press("<").press("<End>");
+    assert!(!stage.app.plays, "the user had paused it");
+    assert!(!stage.sent.contains(&Command::Resume), "{:?}", stage.sent);
+}
+
+#[test]
+fn time_in_which_nothing_happened_is_passed_over() {
+    let mut script = first_turn();
+    let (mut stage, wait_us) = (browse(&script), 60_000_000);
+    let met = script.events.len();
+    script.prompt("and?", "Well");
+    for event in &mut script.events[met..] {
+        event.at_us += wait_us;
+        stage.time.apply(event.clone());
+    }
+    stage.press("{<C-Right>");
+    let before = stage.time.at();
+    stage.press("<C-Right>");
+    assert!(stage.time.at() > before);
+    stage.press("{<C-Left><C-Left>");
+    assert!(stage.time.at() <= stage.time.start());
+    assert!(stage.screen(80, 24).contains("this is the beginning"));
+}
+
+#[test]
+fn a_new_answer_has_no_round_of_the_one_before() {
+    let mut script = first_turn();
+    let rounds = script.events.len();
+    script.prompt("and?", "Well");
+    let mut stage = browse(&script);
+    let at = stage.app.round_index(stage.time.shown()).unwrap();
+    assert_eq!((at.turn, at.round), (1, None));
+    stage.press("<S-Left>");
+    assert_eq!(stage.app.round_index(stage.time.shown()).map(|at| at.turn), Some(0));
+    stage.press("<S-Right>");
+    assert_eq!(stage.app.selected, None, "behind the last round is the newest answer");
+    // while its prompt is read
+    let mut early = Stage::folded(&script.events[..=rounds], TuiOptions::default());
+    assert!(early.screen(120, 40).contains("(before)"));
+}
+
+#[test]
 fn an_answer_goes_on_from_the_selected_round() {
     let mut stage = browse(&first_turn());
     stage.press("<S-Left><S-Left>g");

@@ -107,7 +107,7 @@ fn overlays_in_ascii_are_ascii() {
 #[test]
 fn the_past_and_the_overlays_are_screens() {
     let mut stage = at(Page::Rounds, TuiOptions::default());
-    stage.press("<").press("<").press("<");
+    stage.press("<").press("<").press("<").press("<");
     insta::assert_snapshot!("the_past", stage.screen(80, 24));
     stage.press("w<Left>");
     insta::assert_snapshot!("what_if", stage.screen(80, 24));

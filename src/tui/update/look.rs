@@ -200,6 +200,7 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
     match found {
         Some(at) if at == live && forward => follow_live(app),
         Some(at) => choose(app, at, None),
+        None if forward && live > from && fits(live) => follow_live(app), // an answer without a round yet
         None => app.toast = Some("there is none".to_owned()),
     }
 }
@@ -218,7 +219,9 @@ fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
         true => at.min(last),
         false => at.saturating_sub(count),
     };
-    if forward && Some(fitting[to]) == live_round(session) {
+    let live = live_round(session);
+    let is_beyond = on_row && at == last && live > Some(from); // an answer without a round yet
+    if forward && (Some(fitting[to]) == live || is_beyond) {
         follow_live(app);
     } else {
         choose(app, fitting[to], None);

@@ -4,7 +4,7 @@
 //! for what has not played yet, or for what is not kept any more.
 
 use crate::protocol::{Command, Landmark};
-use crate::session::Timeline;
+use crate::session::{Stop, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Overlay, round_at, rounds};
 use crate::tui::entry::Entry;
@@ -53,12 +53,28 @@ impl Place {
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     let part = length_us(app, time) / PARTS;
     match action {
-        Action::ScrubBack => to_time(app, time, time.at_us().saturating_sub(part)),
-        Action::ScrubForward => to_time(app, time, time.at_us().saturating_add(part)),
+        Action::ScrubBack => {
+            let to_us = time.at_us().saturating_sub(part);
+            let is_first = time.is_past() && time.at_time(to_us).is_some_and(|at| at >= time.at());
+            if is_first { clock::back(app, time, None) } else { to_time(app, time, to_us) }
+        }
+        Action::ScrubForward => forward(app, time, part),
         _ => {
             app.overlay = Some(Overlay::GoTo(Entry::default()));
             Vec::new()
         }
+    }
+}
+
+/// On by a part of the run; where nothing happened for longer than that, to what happened next.
+fn forward(app: &mut App, time: &mut Timeline, part: u64) -> Vec<Command> {
+    let to_us = time.at_us().saturating_add(part);
+    if !time.is_past() || time.at_time(to_us) != Some(time.at()) {
+        return to_time(app, time, to_us);
+    }
+    match time.after(Stop::Phase) {
+        Some(at) if at < time.end() => clock::back(app, time, Some(at)),
+        _ => clock::follow(app, time),
     }
 }
 
@@ -96,7 +112,7 @@ pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Com
     match time.at_time(at_us).filter(|_| !is_ahead) {
         Some(at) if at < time.end() => clock::back(app, time, Some(at)),
         Some(_) => clock::follow(app, time),
-        None if has_more(app) => {
+        None if has_more(app) && (is_ahead || !time.is_whole()) => {
             // the end itself, not what comes just before it
             let is_end = at_us >= time.origin_us().saturating_add(length_us(app, time));
             let mut commands = clock::follow(app, time);
@@ -104,7 +120,10 @@ pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Com
             commands
         }
         None if is_ahead => clock::follow(app, time),
-        None => clock::back(app, time, Some(time.start())),
+        None => {
+            let start = time.start();
+            clock::back(app, time, (time.at() > start).then_some(start))
+        }
     }
 }
 

@@ -81,6 +81,7 @@ pub(super) fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<C
 }
 
 fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
+    let is_paced = app.plays && !time.is_past();
     app.plays = false;
     let Some(to) = to else {
         app.toast = Some("this is the beginning".to_owned());
@@ -88,6 +89,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
     };
     time.go_to(to);
     look::follow_live(app);
+    app.holds |= is_paced; // nothing drives the engine from here on
     hold(app, time.live())
 }
 
@@ -121,12 +123,17 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     }
 }
 
-/// Back to the present; an engine that was held for the past goes on.
+/// Back to the present; an engine that was held for the past goes on, at its pace.
 pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    let was_past = time.is_past();
     time.follow();
-    app.plays = false;
     look::follow_live(app);
-    if std::mem::take(&mut app.holds) { vec![Command::Resume] } else { Vec::new() }
+    let released = std::mem::take(&mut app.holds);
+    let slow = !app.pace.is_full() && app.is_busy(time.live());
+    if was_past {
+        app.plays = released && slow;
+    }
+    if released && !slow { vec![Command::Resume] } else { Vec::new() }
 }
 
 fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {

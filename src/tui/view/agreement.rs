@@ -14,20 +14,23 @@ use super::Screen;
 /// How far both lanes wrote the same, live: where there is no room for the reason, the number alone.
 pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {
     let agreement = screen.turn()?.agreement_with(beside)?;
-    let count = agreement.identical;
+    let (number, count) = (agreement.identical, tokens(agreement.identical));
     let (text, role) = match (&agreement.divergence, promise(screen.turn()?, beside)) {
-        (None, _) => (format!(" identical so far: {count} tokens "), Role::Good),
-        (Some(_), Promise::Lossy(rule)) => {
-            (format!(" {rule} is not lossless: differ after {count} tokens "), Role::Warning)
-        }
-        (Some(_), Promise::Law | Promise::Rules) => (format!(" sampled: differ after {count} tokens "), Role::TextDim),
-        (Some(_), Promise::Other) => (format!(" other temperature: differ after {count} tokens "), Role::TextDim),
-        (Some(_), Promise::Text) => (format!(" differ after {count} identical tokens "), Role::Warning),
+        (None, _) => (format!(" identical so far: {count} "), Role::Good),
+        (Some(_), Promise::Lossy(rule)) => (format!(" {rule} is not lossless: differ after {count} "), Role::Warning),
+        (Some(_), Promise::Law | Promise::Rules) => (format!(" sampled: differ after {count} "), Role::TextDim),
+        (Some(_), Promise::Other) => (format!(" other temperature: differ after {count} "), Role::TextDim),
+        (Some(_), Promise::Text) => (format!(" differ after {count} "), Role::Warning),
     };
     let fits = text.width() + 2 <= width.into();
     let short = if agreement.divergence.is_some() { "differ after" } else { "identical:" };
-    let text = if fits { text } else { format!(" {short} {count} ") };
+    let text = if fits { text } else { format!(" {short} {number} ") };
     Some(Line::styled(text, screen.theme[role]))
+}
+
+/// So many tokens.
+pub(in crate::tui::view) fn tokens(count: usize) -> String {
+    format!("{count} token{}", if count == 1 { "" } else { "s" })
 }
 
 /// What two lanes must have in common.

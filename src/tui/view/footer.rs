@@ -45,7 +45,12 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut spans = Vec::new();
     let mut used = 0;
     let is_listed = screen.session.header().is_some_and(|header| header.capabilities.listed.is_some());
-    for action in actions(context, screen).iter().filter(|a| **a != Action::RecordingNext || is_listed) {
+    let is_apt = |action: &&Action| match action {
+        Action::RecordingNext => is_listed,
+        Action::Open => screen.app.page != Page::Inspect || context != Context::Browse, // it is open
+        _ => true,
+    };
+    for action in actions(context, screen).iter().filter(is_apt) {
         let Some(binding) = screen.app.keymap.binding(context, *action) else {
             continue;
         };

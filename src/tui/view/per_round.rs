@@ -1,6 +1,6 @@
 //! Tokens committed by each of the last rounds, as columns; and how many drafts rounds accepted.
 //!
-//! Invariant: the newest round is at the right edge; a full column is one token more than the longest chain of drafts.
+//! Invariant: the newest round is at the right edge; a full column is one token more than the longest chain of drafts, announced or made.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -21,9 +21,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let mean = number(answer.and_then(|a| a.stats().mean_tokens_per_round()), 2);
-    let longest = |round: &Round| (0..round.drafts.len()).map(|index| round.depth(index) as u64 + 1).max();
-    let most = answer.map_or(1, |a| a.rounds.iter().filter_map(|round| longest(round)).max().unwrap_or(0) + 1);
-    let block = screen.panel(if area.width < 42 {
+    let most = answer.and_then(|a| a.rounds.iter().map(|round| longest(round)).max()).map_or(1, |longest| longest + 1);
+    let block = screen.panel(if area.width < 42 || answer.is_none_or(|answer| answer.rounds.is_empty()) {
         format!(" Tokens per round: {mean} ")
     } else {
         format!(" Tokens per round: mean {mean}, at most {most} ")
@@ -38,6 +37,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     counts.reverse();
     let line = Sparkline::default().data(counts).max(most).style(screen.theme[Role::PlotBar]);
     frame.render_widget(line, inner);
+}
+
+/// The longest chain of drafts that a round has or is to have.
+fn longest(round: &Round) -> u64 {
+    let drafted = (0..round.drafts.len()).map(|index| round.depth(index) as u64 + 1).max();
+    drafted.unwrap_or(0).max(round.draft_len.into())
 }
 
 /// How many rounds accepted 0, 1, 2 … drafts.

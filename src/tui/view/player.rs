@@ -65,7 +65,7 @@ fn which(screen: Screen) -> String {
 }
 
 /// When what is marked happened: the end of the round that a mark is about, where it is kept.
-fn moments(screen: Screen) -> Vec<(u64, char)> {
+pub(super) fn moments(screen: Screen) -> Vec<(u64, char)> {
     let marks = screen.time.live().marks();
     let mut ends = HashMap::new();
     if !marks.is_empty() {

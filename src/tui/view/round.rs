@@ -30,7 +30,8 @@ const LABEL: usize = 9;
 /// Column that explains the round: the rejection, else the last one known.
 pub(in crate::tui) fn telling_column(round: &Round) -> usize {
     match round.next_index() {
-        Some(index) => index,
+        Some(index) if !round.is_cut(index) => index,
+        Some(index) => round.committed.len().checked_sub(1).map_or(index, |last| round.column_of(last)),
         None => round.drafts.len().saturating_sub(1),
     }
 }
@@ -81,6 +82,7 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
 fn title(screen: Screen, round: &Round) -> Line<'static> {
     let place = match screen.app.selected {
         Some(_) => "selected",
+        None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
         None if screen.time.is_past() => "then",
         None => "live",
     };

@@ -14,7 +14,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::agreement::{Promise, promise};
+use super::agreement::{Promise, promise, tokens};
 use super::{Screen, duration, number};
 
 /// Width of the captions and of the numbers.
@@ -89,7 +89,7 @@ fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
         duration(stats.decode_us()),
         number(stats.mean_tokens_per_round(), 2),
         if stats.drafted() > 0 { format!("{percent} %") } else { "–".to_owned() },
-        duration(answer.prefill_us),
+        if answer.prefill_us > 0 { duration(answer.prefill_us) } else { "–".to_owned() },
     ]
 }
 
@@ -114,8 +114,8 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
     };
     let count = agreement.identical;
     let (text, role) = match agreement.divergence {
-        None if races => (format!("identical to {other} so far: {count} tokens"), Role::Good),
-        None => (format!("identical so far: {count} tokens"), Role::Good),
+        None if races => (format!("identical to {other} so far: {}", tokens(count)), Role::Good),
+        None => (format!("identical so far: {}", tokens(count)), Role::Good),
         Some(differs) => {
             let name = |piece: Option<crate::protocol::Piece>| piece.map_or("the end".to_owned(), |p| text::quoted(&p));
             let (fast, slow) = (name(differs.speculative), name(differs.beside));
@@ -128,7 +128,7 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
                 Promise::Other => ("; at another temperature".to_owned(), Role::TextDim),
                 Promise::Lossy(rule) => (lossy(turn, beside, rule), Role::Warning),
             };
-            (format!("identical for {count} tokens, then {other} wrote {slow}, {own} {fast}{why}"), role)
+            (format!("identical for {}, then {other} wrote {slow}, {own} {fast}{why}", tokens(count)), role)
         }
     };
     lines.extend(wrapped(&text, width, screen.theme[role]));

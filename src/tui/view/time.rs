@@ -12,9 +12,8 @@ use crate::tui::app::live_round;
 use crate::tui::app::round_at;
 use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
-use crate::tui::update::mark_sign;
 
-use super::{Screen, Seen, Target, duration};
+use super::{Screen, Seen, Target, duration, player};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     if area.is_empty() {
@@ -30,7 +29,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         let binding = screen.app.keymap.binding(Context::Browse, action);
         binding.map_or(String::new(), |binding| screen.app.keymap.first_key(binding))
     };
-    let end = format!(" {} · {} now ", duration(time.at_us()), key(Action::Follow));
+    let into_us = time.at_us().saturating_sub(time.origin_us());
+    let end = format!(" {} · {} now ", duration(into_us), key(Action::Follow));
     let used = Span::raw(&at).width() + Span::raw(&end).width();
     let room = usize::from(area.width).saturating_sub(used).max(1);
     let (first, all) = (time.first(), (time.end() - time.first()).max(1));
@@ -42,9 +42,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     }
     let style = screen.theme[Role::StatusPaused];
     let cell = |moment: u64| (moment.saturating_sub(first) as usize * (room - 1)) / all as usize;
-    let moments =
-        time.live().marks().iter().filter_map(|mark| Some((cell(time.at_time(mark.at_us)?), mark_sign(mark))));
-    let marks: Vec<_> = moments.collect();
+    let marked = player::moments(screen).into_iter();
+    let marks: Vec<_> = marked.filter_map(|(at_us, sign)| Some((cell(time.at_time(at_us)?), sign))).collect();
     let mut spans = vec![Span::styled(at, style)];
     for here in 0..room {
         let mark = marks.iter().rev().find(|(at, _)| *at == here);

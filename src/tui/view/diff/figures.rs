@@ -13,7 +13,7 @@ use crate::session::text;
 use crate::tui::diff::Compared;
 use crate::tui::theme::Role;
 use crate::tui::view::{Screen, number};
-use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::cell::{cut, fit};
 
 /// Width of what a row is about.
 const LABEL: usize = 20;
@@ -81,7 +81,10 @@ fn table(
     match rows.len() - shown {
         0 if rows.is_empty() => lines = vec![Line::styled("nothing they were made of", screen.theme[Role::TextDim])],
         0 => {}
-        more => lines.push(Line::styled(format!("and {more} more: diff without --tui"), screen.theme[Role::TextDim])),
+        more => {
+            let text = cut(&format!("and {more} more: diff without --tui"), inner.width.into());
+            lines.push(Line::styled(text, screen.theme[Role::TextDim]));
+        }
     }
     frame.render_widget(Paragraph::new(lines), inner);
 }

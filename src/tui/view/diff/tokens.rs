@@ -14,6 +14,7 @@ use crate::tui::diff::{Compared, Laid};
 use crate::tui::fate;
 use crate::tui::theme::Role;
 use crate::tui::view::Screen;
+use crate::tui::view::agreement::tokens;
 use crate::tui::widgets::cell::fit;
 
 /// Width of the index.
@@ -56,9 +57,9 @@ fn title(compared: &Compared) -> String {
     let diff = &laid.diff;
     let prompt = if diff.same_prompt { "" } else { " · the prompts differ" };
     let same = match laid.differences.len() {
-        0 => format!("identical, {} tokens", diff.identical),
-        1 => format!("{} tokens identical, then one difference", diff.identical),
-        more => format!("{} tokens identical, then {more} differences", diff.identical),
+        0 => format!("identical, {}", tokens(diff.identical)),
+        1 => format!("{} identical, then one difference", tokens(diff.identical)),
+        more => format!("{} identical, then {more} differences", tokens(diff.identical)),
     };
     let place = compared.turns.len();
     format!(" Turn {} ({} of {place}): {same}{prompt} ", diff.turn, compared.turn + 1)
@@ -66,15 +67,15 @@ fn title(compared: &Compared) -> String {
 
 fn head(screen: Screen, token: usize) -> Line<'static> {
     let side = |name: &str| {
-        let first = fit(&format!("  {name}"), token + 2);
-        format!("{}{first}{}{}", fit("round", ROUND), fit("p", PROB), fit("margin", PROB))
+        let first = fit(&format!("  {name}"), token + 1);
+        format!("{}{first} {}{}", fit("round", ROUND), fit("p", PROB), fit("margin", PROB))
     };
     let text = format!("{}{}{}{}", fit("   #", INDEX), side("first"), " ".repeat(MARK), side("second"));
     Line::styled(text, screen.theme[Role::TextDim])
 }
 
 fn line(screen: Screen, laid: &Laid, answers: [&Answer; 2], (row, pair): (usize, Pair), token: usize) -> Line<'static> {
-    let index = pair.a.or(pair.b).map_or(String::new(), |index| format!("{:>4} ", index + 1));
+    let index = pair.a.map_or(String::new(), |index| format!("{:>4} ", index + 1));
     let is_first = laid.differences.first() == Some(&row);
     let (mark, role) = match pair.is_same {
         true => (" = ", Role::TextDim),
