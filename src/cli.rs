@@ -20,10 +20,10 @@ pub use screen::{ConfigAction, LookArgs, ScreenArgs, ViewArg};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
-use values::parse_threads;
 pub use values::{
     BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, ReportArg, RollbackArg, Threads, TraceTextArg,
 };
+use values::{model_name, parse_threads};
 
 /// What the program says by how it ends.
 const STATUS: &str = "Exit status: 0 when all went well; 1 when what was compared or measured differs where it must \
@@ -110,7 +110,7 @@ pub enum Action {
 pub struct ModelArgs {
     /// GGUF file, model folder (config.json and safetensors), name of a known model, or a repository of
     /// the Hugging Face Hub (owner/name or owner/name@revision); without it the default model, fetched on first use
-    #[arg(long, short, value_name = "FILE|DIR|NAME", env = "DRAFTSCOPE_MODEL")]
+    #[arg(long, short, value_name = "FILE|DIR|NAME", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
     /// In what the target's weights are held; auto takes what is fastest on the device
     #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]

@@ -119,7 +119,7 @@ impl UserFiles {
         let table = match text.parse::<toml::Table>() {
             Ok(table) => table,
             Err(error) => {
-                self.warnings.push(format!("config: not TOML: {}", error.message()));
+                self.warnings.push(format!("config: none of it is used: {}", toml_error(text, &error)));
                 return;
             }
         };
@@ -186,6 +186,16 @@ fn with_default(command: clap::Command, key: &str, value: &str, shared: &str) ->
         None => command,
     };
     command.mut_subcommands(|sub| with_default(sub, key, value, shared))
+}
+
+/// Where and why a text is not the TOML that is wanted, in a line.
+#[must_use]
+pub fn toml_error(text: &str, error: &toml::de::Error) -> String {
+    let why = error.message().trim().replace('\n', ", ");
+    match error.span() {
+        Some(span) => format!("line {}: {why}", text.get(..span.start).unwrap_or_default().matches('\n').count() + 1),
+        None => why,
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +279,7 @@ mod tests {
         assert!(warnings[0].starts_with("config: verify: "), "{warnings:?}");
         let cli = Cli::from_arg_matches(&command.try_get_matches_from(["draftscope"]).unwrap()).unwrap();
         assert_eq!(cli.chat.decode.top_k, 5);
-        assert!(read("= broken").warnings[0].contains("not TOML"));
+        assert!(read("= broken").warnings[0].contains("none of it is used"));
     }
 
     #[test]

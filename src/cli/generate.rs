@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::values::model_name;
+
 /// Options of `generate`.
 #[derive(Clone, Debug, Args)]
 pub struct GenerateArgs {
@@ -15,7 +17,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// GGUF file, or name of a known model; without it the default model, fetched on first use
-    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL")]
+    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
     /// Threads that compute
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]

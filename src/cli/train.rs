@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::values::model_name;
+
 /// Options of `train`.
 #[derive(Clone, Debug, Args)]
 pub struct TrainArgs {
     /// GGUF file, or name of a known model, to train a draft module for; without it the default model
-    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL")]
+    #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
     /// Folder for the finished module: --mtp reads its subfolder fp8 (or bf16)
     #[arg(long, value_name = "DIR")]

@@ -1,8 +1,10 @@
 //! Values of options that are names or a number with a name beside it.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use serde::{Serialize, Serializer};
 
 /// `--output`.
@@ -124,6 +126,11 @@ pub enum Threads {
     Auto,
     /// So many.
     Count(u16),
+}
+
+/// What names a model: any text, also one that is no UTF-8. Empty is none, as a variable's value may be.
+pub(super) fn model_name() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 pub(super) fn parse_threads(text: &str) -> Result<Threads, String> {

@@ -102,6 +102,9 @@ pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
     if text.trim().is_empty() {
         bail!("the prompt is empty; give some text with --prompt");
     }
+    if decode.raw && decode.system.is_some() {
+        super::say("--system does nothing here: --raw sends the prompt without the model's chat template");
+    }
     Ok(if decode.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(decode, text)) })
 }
 

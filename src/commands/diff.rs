@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::DiffArgs;
 use draftscope::config::UserFiles;
+use draftscope::protocol::{FIRST_DIGESTED, Lane};
 use draftscope::session::text::{one_line, quoted};
 use draftscope::session::{Diff, Parting, Session, Side, TurnDiff};
 use draftscope::trace::Events;
@@ -29,6 +30,15 @@ pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
         bail!("standard input holds one recording; name a file for the other");
     }
     let (a, b) = (fold(&args.a)?, fold(&args.b)?);
+    for (path, session) in [(&args.a, &a), (&args.b, &b)] {
+        if is_digested(session) {
+            bail!(
+                "{} holds digests in place of texts, whose tokens mean nothing beside another recording's; \
+                 compare recordings made with --trace-text full",
+                path.display()
+            );
+        }
+    }
     let diff = Diff::of(&a, &b);
     if args.tui {
         let side = |path: &Path, session| Recorded { name: path.display().to_string(), session };
@@ -39,6 +49,13 @@ pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
         io::stdout().lock().write_all(report(&diff).as_bytes())?;
     }
     Ok(if diff.is_same() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+/// Whether tokens of a recording are numbers of its own (`--trace-text digest`).
+fn is_digested(session: &Session) -> bool {
+    let answers = session.turns().iter().map(|turn| turn.answer(Lane::Speculative));
+    let ids = answers.flat_map(|answer| answer.prompt.iter().chain(answer.tokens.iter().map(|token| &token.piece.id)));
+    ids.into_iter().any(|id| *id >= FIRST_DIGESTED)
 }
 
 fn fold(path: &Path) -> Result<Session> {

@@ -7,12 +7,18 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{ExportArgs, FormatArg};
-use draftscope::export::{self, ExportOptions, Format};
+use draftscope::export::{self, ExportError, ExportOptions, Format};
 use draftscope::session::text::printable;
+use draftscope::trace::TraceError;
 use draftscope::tui::Theme;
+
+use super::stop::Stop;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let format = format(args.to);
+    if args.out.is_none() && args.file.as_os_str() == "-" {
+        bail!("a recording from standard input has no name to export beside; say where with --out");
+    }
     let out = args.out.clone().unwrap_or_else(|| beside(&args.file, format));
     if super::same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
@@ -27,13 +33,22 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let recording = super::progress::open(&args.file)?;
     ignored(args, format).iter().for_each(|said| super::say(said));
     let options = options(args);
-    if out.as_os_str() == "-" {
+    // what is half written goes away when writing ends early, but not when the program is ended
+    let stop = Stop::listen()?;
+    let recording = recording.stopped_by(stop.flag());
+    let made = if out.as_os_str() == "-" {
         if format == Format::Jsonl && io::stdout().is_terminal() {
             bail!("jsonl is the recording as it stands, which no terminal should be sent; use a pipe, or --out FILE");
         }
-        export::export_to(&recording, format, &mut BufWriter::new(io::stdout().lock()), &options)?;
+        export::export_to(&recording, format, &mut BufWriter::new(io::stdout().lock()), &options)
     } else {
-        export::export(&recording, format, &out, &options)?;
+        export::export(&recording, format, &out, &options)
+    };
+    match made {
+        Err(ExportError::Trace(TraceError::Stopped)) => bail!(stop.stopped()),
+        made => made?,
+    }
+    if out.as_os_str() != "-" {
         super::print(printable(&out.display().to_string()))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -48,7 +48,12 @@ impl Stop {
 
     /// Has a driver's answers end with the first signal.
     pub(crate) fn watch(&self, driver: &mut Driver) {
-        driver.stop_on(Arc::clone(&self.is_asked));
+        driver.stop_on(self.flag());
+    }
+
+    /// Set once a signal came.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_asked)
     }
 
     /// What to end with.

@@ -178,9 +178,13 @@ impl PassTimer {
 /// Times passes at `ctx` cached positions, `turns` times each.
 ///
 /// # Errors
-/// When the models cannot be loaded or run.
+/// When the models cannot be loaded or run, or [`MAX_ROWS`] rows more than `ctx` do not fit.
 pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, ModelError> {
     let mut timer = PassTimer::load(recipe)?;
+    let ctx_len = timer.target.spec().ctx_len;
+    if ctx + MAX_ROWS > ctx_len {
+        return Err(ModelError::ContextFull { needed: ctx + MAX_ROWS, ctx_len });
+    }
     timer.fill(ctx)?; // warm-up
     let prefill = timer.fill(ctx)?;
     let spec = timer.target.spec().clone();

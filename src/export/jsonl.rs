@@ -8,6 +8,7 @@ use super::place::Out;
 pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
     let mut reader = recording.reader()?;
     while reader.advance()? {
+        recording.go_on()?;
         out.write_all(reader.raw())?;
         out.write_all(b"\n")?;
     }

@@ -142,7 +142,7 @@ impl Default for ExportOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// There is something of this name.
-    #[error("{} exists already; choose another name with --out or add --force to replace it", .0.display())]
+    #[error("{} exists already; choose another name or add --force to replace it", .0.display())]
     Exists(PathBuf),
     /// It cannot be written.
     #[error("cannot write {}: {source}", path.display())]

@@ -168,6 +168,19 @@ fn a_recording_that_breaks_off_in_the_middle_leaves_no_file() {
 }
 
 #[test]
+fn an_export_that_is_stopped_leaves_nothing() {
+    let place = Place::new();
+    let recording = Recording::open(&place.folder.path().join("a.dscope.jsonl")).unwrap();
+    let recording = recording.stopped_by(std::sync::Arc::new(true.into()));
+    let before = place.names();
+    for format in Format::ALL {
+        let stopped = export(&recording, *format, &place.folder.path().join("never"), &ExportOptions::default());
+        assert!(matches!(stopped, Err(ExportError::Trace(TraceError::Stopped))), "{format:?} {stopped:?}");
+    }
+    assert_eq!(place.names(), before);
+}
+
+#[test]
 fn the_page_holds_the_recording_as_data_that_cannot_act() {
     let place = Place::new();
     let page = place.text(Format::Html);

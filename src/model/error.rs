@@ -45,7 +45,7 @@ pub enum ModelError {
     },
     /// More positions than the cache holds.
     #[error(
-        "the context is full: {needed} positions are needed and the cache holds {ctx_len}; start with a larger --ctx or a shorter prompt"
+        "the context is full: {needed} positions are needed and the cache holds {ctx_len}; shorten the prompt, or start with a larger --ctx where the model has room for one"
     )]
     ContextFull {
         /// Positions needed.

@@ -252,7 +252,7 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
     let k = best.draft_len;
     let rows = format!("verifying {} rows costs {:.2}× one row", k + 1, costs.verify_us[k] / plain);
     let drafts = format!("a drafted token costs {:.0} % of it", costs.draft_us / plain * 100.0);
-    let accepted = format!("position 1 is accepted {:.0} %", first * 100.0);
+    let accepted = format!("position 1 is accepted in {:.0} % of rounds", first * 100.0);
     let end = if best.speedup < 1.0 {
         format!("no k is predicted to pay here, k = {k} comes closest with {:.2}×: use plain decoding", best.speedup)
     } else {

@@ -90,7 +90,8 @@ impl Store {
     /// # Errors
     /// When there is no such file or name, or no source delivers the model.
     pub fn resolve(&self, explicit: Option<&Path>, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
-        let Some(path) = explicit else {
+        // an empty variable is none
+        let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) else {
             return self.resolve_known(&DEFAULT, progress);
         };
         match path.to_str().and_then(catalog::find) {

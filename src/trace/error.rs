@@ -62,6 +62,9 @@ pub enum TraceError {
         /// What is wrong with it.
         why: String,
     },
+    /// Whoever reads was asked to stop.
+    #[error("the reading of the recording was stopped before its end")]
+    Stopped,
     /// A line that no writer makes.
     #[error(
         "{name} is damaged at line {line}: it is longer than {} MiB; what stands before can be saved with: {} | head -n {} > NEW",

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::protocol::{Event, Head, Header};
 
@@ -63,6 +64,8 @@ pub struct Recording {
     lines: u64,
     ends_at_us: u64,
     cut: Option<Cut>,
+    /// Whether reading is to end.
+    stop: Arc<AtomicBool>,
 }
 
 impl Recording {
@@ -92,7 +95,8 @@ impl Recording {
 
     fn of(origin: Origin, mut watch: impl FnMut(f64)) -> Result<Self, TraceError> {
         let reader = origin.reader()?;
-        let mut recording = Self { header: reader.header().clone(), origin, lines: 0, ends_at_us: 0, cut: None };
+        let mut recording =
+            Self { header: reader.header().clone(), origin, lines: 0, ends_at_us: 0, cut: None, stop: Arc::default() };
         let gauge = reader.gauge();
         let mut times = ahead(reader, when)?;
         for at_us in times.by_ref() {
@@ -111,7 +115,21 @@ impl Recording {
     /// # Errors
     /// When it is not there any more.
     pub fn events(&self) -> Result<Events, TraceError> {
-        Events::of(self.reader()?)
+        Ok(Events { stop: Arc::clone(&self.stop), ..Events::of(self.reader()?)? })
+    }
+
+    /// The same recording, whose reading ends with [`TraceError::Stopped`] once the flag is set.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// For whoever reads line by line: whether to go on.
+    ///
+    /// # Errors
+    /// [`TraceError::Stopped`].
+    pub fn go_on(&self) -> Result<(), TraceError> {
+        go_on(&self.stop)
     }
 
     /// Reads it from its start, line by line.
@@ -169,6 +187,11 @@ fn when(name: &str, number: u64, line: &[u8]) -> Result<u64, TraceError> {
 pub struct Events {
     events: Ahead<Event>,
     gauge: Gauge,
+    stop: Arc<AtomicBool>,
+}
+
+fn go_on(stop: &AtomicBool) -> Result<(), TraceError> {
+    if stop.load(Ordering::Relaxed) { Err(TraceError::Stopped) } else { Ok(()) }
 }
 
 fn ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<Ahead<T>, TraceError> {
@@ -186,7 +209,7 @@ impl Events {
     }
 
     fn of(reader: Reader) -> Result<Self, TraceError> {
-        Ok(Self { gauge: reader.gauge(), events: ahead(reader, event)? })
+        Ok(Self { gauge: reader.gauge(), events: ahead(reader, event)?, stop: Arc::default() })
     }
 
     /// Where the recording stops short, once the end is reached; none for one that is whole.
@@ -206,7 +229,8 @@ impl Iterator for Events {
     type Item = Result<Event, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.events.next()
+        let next = self.events.next()?;
+        Some(go_on(&self.stop).and(next))
     }
 }
 

@@ -17,11 +17,9 @@ use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header,
 use sha2::{Digest, Sha256};
 
 use super::ANSWER_TOKENS;
+use super::explain::ALL;
 use super::stop::Stop;
 use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
-
-/// Category under which all prompts stand together.
-const ALL: &str = "all";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
@@ -35,6 +33,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
             bail!("--json and --csv take files, because the table goes to standard output");
         }
         try_file(path, args.force)?;
+    }
+    if let (Some(json), Some(csv)) = (&args.json, &args.csv)
+        && std::path::absolute(json)? == std::path::absolute(csv)?
+    {
+        bail!("--json and --csv name one file; give each its own");
     }
     // what is wrong with the last drafter is told before the first is measured
     let plans: Vec<Plan> =
@@ -104,9 +107,6 @@ fn suite(args: &BenchArgs) -> Result<Vec<(String, String)>> {
             let known: Vec<&str> = known.into_iter().collect();
             bail!("the suite has no category '{name}'; it has: {}", known.join(", "));
         }
-    }
-    if suite.iter().any(|(category, _)| category == ALL) {
-        bail!("a category of the suite is called '{ALL}', as the sum over categories is; rename it");
     }
     suite.retain(|(category, _)| args.categories.is_empty() || args.categories.contains(category));
     Ok(suite)

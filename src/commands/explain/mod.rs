@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{ExplainArgs, ReportArg};
 use draftscope::engine::measure::{self, CostCurve};
 use draftscope::headless::{Described, Driver, Outcome};
+use draftscope::model::ModelError;
 use draftscope::model::load::Recipe;
 use draftscope::protocol::{
     Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Header, Lane, Prompt, Settings, VerifyRule,
@@ -31,7 +32,7 @@ use serde::Serialize;
 
 use super::ANSWER_TOKENS;
 use measured::Measured;
-pub(crate) use suite::{Suite, parse_suite, suite};
+pub(crate) use suite::{ALL, Suite, parse_suite, suite};
 use tree::{Tree, per_draft};
 
 /// Depth of the probe run's chains, and the longest k that is simulated.
@@ -112,7 +113,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     }
     let wanted = tree::settings(args, &settings)?;
     super::say("timing passes");
-    let cost = measure::measure(&recipe, args.at as usize, args.turns as usize)?;
+    let cost =
+        measure::measure(&recipe, args.at as usize, args.turns as usize).map_err(|error| no_room(args, error))?;
     if args.costs_only {
         return write(args.output, &cost, text::cost);
     }
@@ -133,6 +135,18 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         report.measured = Some(measured::race(&recipe, race, args, &suite, (&report.cost, &probed))?);
     }
     write(args.output, &Described { header, figures: report }, |told| text::report(&told.figures))
+}
+
+fn no_room(args: &ExplainArgs, error: ModelError) -> anyhow::Error {
+    match error {
+        ModelError::ContextFull { needed, ctx_len } => anyhow!(
+            "--at {} needs {needed} positions, those of the {} rows that are timed among them, and the cache holds {ctx_len}; \
+             lower --at or start with a larger --ctx",
+            args.at,
+            measure::MAX_ROWS,
+        ),
+        other => other.into(),
+    }
 }
 
 fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
@@ -230,7 +244,8 @@ fn point(draft_len: Option<usize>, counts: Simulated, costs: &Costs, plain: Opti
 }
 
 fn fastest(curve: &[Point]) -> Option<&Point> {
-    curve.iter().max_by(|a, b| a.speedup.unwrap_or(0.0).total_cmp(&b.speedup.unwrap_or(0.0)))
+    let known = curve.iter().filter(|point| point.speedup.is_some());
+    known.reduce(|best, point| if point.speedup > best.speedup { point } else { best })
 }
 
 fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
@@ -293,8 +308,8 @@ fn by_category(probed: &[(String, Turn)], costs: &Costs) -> Result<BTreeMap<Stri
         let curve = curve(&recordings, costs);
         let best = fastest(&curve);
         let first = ranks(&recordings);
-        let positions: usize = recordings.iter().map(Recording::positions).sum();
-        let first_draft = first.first().map(|tally| tally.by_rank[0] as f64 / positions.max(1) as f64);
+        let first_draft = first.first().filter(|tally| tally.reached > 0);
+        let first_draft = first_draft.map(|tally| tally.by_rank[0] as f64 / tally.reached as f64);
         let tokens_per_round = best.and_then(|best| best.tokens_per_round);
         let in_category = InCategory {
             first_draft,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use draftscope::config::toml_error;
+use draftscope::session::text::printable;
 use serde::Deserialize;
 
 /// Prompts by category.
@@ -12,23 +14,28 @@ struct Category {
     prompts: Vec<String>,
 }
 
+/// Category under which all prompts stand together.
+pub(crate) const ALL: &str = "all";
+
 /// (Category, prompt) pairs.
 pub(crate) type Suite = Vec<(String, String)>;
 
 /// The prompts of a file; the built-in ones without a path.
 pub(crate) fn suite(path: Option<&Path>) -> Result<Suite> {
-    let text = match path {
-        None => include_str!("../../../assets/prompts/suite.toml").to_owned(),
-        Some(path) => {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the suite {}", path.display()))?
-        }
+    let Some(path) = path else {
+        return parse_suite(include_str!("../../../assets/prompts/suite.toml"));
     };
-    parse_suite(&text)
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the suite {}", path.display()))?;
+    parse_suite(&text).with_context(|| format!("the suite {} cannot be used", path.display()))
 }
 
 /// Prompts by category, as `[category]` tables with a list `prompts` each.
 pub(crate) fn parse_suite(text: &str) -> Result<Suite> {
-    let suite: BTreeMap<String, Category> = toml::from_str(text).context("the suite is not as it should be")?;
+    let suite: BTreeMap<String, Category> = toml::from_str(text).map_err(|error| {
+        let why = toml_error(text, &error);
+        anyhow!("{why}; it holds tables of prompts, as in [category] and prompts = [\"one\", \"another\"]")
+    })?;
+    suite.iter().try_for_each(|(name, category)| check(name, category))?;
     let pairs = suite.into_iter().flat_map(|(name, category)| {
         category.prompts.into_iter().map(move |prompt| (name.clone(), prompt)).collect::<Vec<_>>()
     });
@@ -37,4 +44,40 @@ pub(crate) fn parse_suite(text: &str) -> Result<Suite> {
         bail!("the suite holds no prompts");
     }
     Ok(pairs)
+}
+
+/// Names stand in tables, and every prompt is sent.
+fn check(name: &str, category: &Category) -> Result<()> {
+    if name == ALL {
+        bail!("a category is called '{ALL}', as the sum over categories is; rename it");
+    }
+    if name.trim().is_empty() || name.contains(char::is_control) {
+        bail!("a category is called '{}', which a table cannot show; rename it", printable(name));
+    }
+    match category.prompts.iter().position(|prompt| prompt.trim().is_empty()) {
+        Some(at) => bail!("prompt {} of the category '{name}' is empty; type some text", at + 1),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_measured_or_shown_is_said_in_one_line() {
+        let told = |text: &str| format!("{:#}", parse_suite(text).unwrap_err());
+        for (text, why) in [
+            ("x = 1", "line 1"),
+            ("[a]\nprompts = [\"x\"]\n\n[b]\nprompts = 3", "line 5"),
+            ("[all]\nprompts = [\"x\"]", "'all'"),
+            ("[\"\\u001b[31mx\"]\nprompts = [\"x\"]", "rename it"),
+            ("[a]\nprompts = [\"x\", \" \"]", "prompt 2 of the category 'a'"),
+            ("[a]\nprompts = []", "no prompts"),
+        ] {
+            let told = told(text);
+            assert!(told.contains(why) && !told.contains(char::is_control), "{told:?}");
+        }
+        assert_eq!(parse_suite("[a]\nprompts = [\"x\", \"y\"]").unwrap().len(), 2);
+    }
 }

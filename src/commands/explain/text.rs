@@ -85,7 +85,10 @@ fn acceptance(report: &Report, out: &mut Lines) {
     let shares = tested(&report.account.acceptance)
         .map(|share| share.map_or("–".to_owned(), |a| format!("{:.0} %", a * 100.0)));
     out.add("");
-    out.add(format!("accepted at position 1, 2, … when all before were:  {}", shares.collect::<Vec<_>>().join("  ")));
+    out.add(format!(
+        "accepted at position 1, 2, … in rounds that accepted all before:  {}",
+        shares.collect::<Vec<_>>().join("  ")
+    ));
 }
 
 fn draft_lengths(report: &Report, out: &mut Lines) {
