@@ -438,6 +438,8 @@ fn a_digest_holds_no_text_and_demos_need_no_model() {
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("sha256:") && !text.contains("thin inn"));
     draftscope().args(["export", "--to", "html"]).arg(&path).assert().success();
+    // its tokens are numbers of its own: no other recording has the same ones
+    refuses(draftscope().arg("diff").args([&path, &path]), "holds digests in place of texts");
     let names = draftscope().args(["demo", "--list"]).assert().success().get_output().stdout.clone();
     for line in String::from_utf8(names).unwrap().lines() {
         let name = line.split_whitespace().next().unwrap();
@@ -555,6 +557,7 @@ fn options_that_make_no_sense_are_told() {
     told(&["-k", "auto", "--verify", "rejection", "--temperature", "0.8"], "one seed can give another text");
     told(&["--drafter", "ngram", "--tree", "4"], "--tree has no effect: the drafter ngram drafts chains");
     let target = files.tiny.target.to_string_lossy().into_owned();
+    told(&["--raw", "--system", "Be brief."], "--system does nothing here");
     told(&["--draft-model", &target], "--draft-model is loaded and drafts nothing: the drafter is mtp");
     let explain = |options: &[&str], what: &'static str| {
         let mut command = files.command("explain");
@@ -563,6 +566,10 @@ fn options_that_make_no_sense_are_told() {
     };
     explain(&["--verify", "rejection"], "--verify does nothing here");
     explain(&["-k", "5"], "-k does nothing here");
+    refuses(
+        files.command("explain").args(["--turns", "3", "--costs-only", "--at", "500"]),
+        "--at 500 needs 516 positions",
+    );
     explain(&["--max-tokens", "999"], "answers are at most 128 tokens long here, not 999");
     told(&["--verify", "threshold", "--threshold", "0"], "not lossless: ");
 }
@@ -587,7 +594,10 @@ fn an_export_goes_to_standard_output_and_spares_folders() {
     diff.assert().success().stdout(predicate::str::contains("turn 1: identical"));
     refuses(draftscope().args(["diff", "-", "-"]), "standard input holds one recording");
     refuses(files.run().args(["--trace", "-"]), "--trace takes a file");
+    refuses(draftscope().args(["export", "-", "--to", "md"]), "say where with --out");
     refuses(files.command("bench").args(["--json", "-"]), "--json and --csv take files");
+    let twice = ["--json", "/tmp/one-of-bench", "--csv", "/tmp/./one-of-bench"];
+    refuses(files.command("bench").args(twice), "--json and --csv name one file");
     let around = files.tiny.folder.path().to_string_lossy().into_owned();
     refuses(&mut export(&["--to", "gif-frames", "-o", &around, "--force"]), "holds the recording itself");
     assert!(path.exists() && files.tiny.target.exists());

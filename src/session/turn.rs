@@ -282,7 +282,8 @@ impl Answer {
     /// Whether every rule that judged drafts of this answer is lossless.
     #[must_use]
     pub fn is_lossless(&self) -> bool {
-        self.rounds.iter().filter_map(|round| round.verdict.as_ref()).all(|verdict| verdict.lossless)
+        let judged = self.rounds.iter().filter(|round| !round.drafts.is_empty());
+        judged.filter_map(|round| round.verdict.as_ref()).all(|verdict| verdict.lossless)
     }
 
     /// Statistics of this answer, over its complete rounds.
