@@ -91,7 +91,11 @@ pub enum Action {
         shell: clap_complete::Shell,
     },
     /// Write the manual page to standard output
-    Man,
+    Man {
+        /// Write this page and those of all subcommands into this folder instead
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// Let the target answer many prompts in batch and keep its hidden states: data to train drafters on
     Generate(GenerateArgs),
     /// Train a draft module for a model with the recipe in `training/`, and watch acceptance climb

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Some(Action::Models { action }) => commands::models::run(action.clone()),
         Some(Action::Config { action }) => commands::config::run(action, &parsed),
         Some(Action::Completions { shell }) => commands::config::completions(*shell),
-        Some(Action::Man) => commands::config::man(),
+        Some(Action::Man { out }) => commands::config::man(out.as_deref()),
     };
     match result {
         Ok(code) => code,

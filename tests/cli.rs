@@ -655,3 +655,13 @@ fn a_signal_stops_an_answer_and_its_recording_gets_its_end() {
     let trace = fs::read_to_string(&path).unwrap();
     assert!(trace.lines().last().unwrap().contains("\"ended\""), "{trace}");
 }
+
+#[test]
+fn manual_pages_are_written_one_for_each_subcommand() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man");
+    draftscope().args(["man", "--out"]).arg(&pages).assert().success();
+    let page = fs::read_to_string(pages.join("draftscope-explain.1")).unwrap();
+    assert!(page.contains("costs\\-only"), "{page}");
+    draftscope().arg("man").assert().success().stdout(predicate::str::contains("draftscope\\-explain(1)"));
+}

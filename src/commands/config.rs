@@ -1,6 +1,7 @@
 //! The command line with the user's configuration behind it; `config`, `completions` and `man`.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -94,8 +95,15 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manual page, on standard output.
-pub(crate) fn man() -> Result<ExitCode> {
-    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout().lock())?;
+/// The manual page on standard output, or all pages in a folder.
+pub(crate) fn man(out: Option<&Path>) -> Result<ExitCode> {
+    match out {
+        None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout().lock())?,
+        Some(folder) => {
+            let written =
+                std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+            written.with_context(|| format!("cannot write manual pages into {}", folder.display()))?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
