@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
-use ratatui_textarea::{CursorMove, TextArea, WrapMode};
+use ratatui_textarea::{CursorMove, DataCursor, TextArea, WrapMode};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::theme::{Role, Theme};
@@ -59,9 +59,31 @@ pub(super) const KEYS: &[(&str, &str)] = &[
 ];
 
 impl Editor {
-    /// For rendering.
-    pub(super) fn area(&self) -> &TextArea<'static> {
-        &self.area
+    /// Draws the text with its cursor.
+    pub(super) fn render(&self, space: Rect, buffer: &mut Buffer) {
+        let DataCursor(row, column) = self.area.cursor();
+        let stops = stops(&self.area.lines()[row]);
+        let behind = stops.partition_point(|stop| *stop <= column);
+        if stops.get(behind).is_none_or(|end| end - column == 1) {
+            return self.area.render(space, buffer);
+        }
+        self.area.render(space, &mut Buffer::empty(space)); // tells where its cursor stands
+        // the area's own cursor covers one code point and so takes a character of several apart: it is drawn
+        // elsewhere and unseen, and the whole character marked
+        let (at, (top, left)) = (self.area.screen_cursor(), self.area.scroll_offset());
+        let mut shown = self.area.clone();
+        shown.set_cursor_style(self.area.cursor_line_style());
+        shown.move_cursor(CursorMove::End);
+        if let Some(single) = stops[behind..].windows(2).find(|pair| pair[1] - pair[0] == 1) {
+            let back = self.area.lines()[row].chars().count() - single[0];
+            (0..back).for_each(|_| shown.move_cursor(CursorMove::Back));
+        }
+        shown.render(space, buffer);
+        let offset = |at: usize, first: u16| u16::try_from(at).unwrap_or(u16::MAX).saturating_sub(first);
+        let place = (space.x.saturating_add(offset(at.col, left)), space.y.saturating_add(offset(at.row, top)));
+        if let Some(cell) = buffer.cell_mut(place).filter(|_| space.contains(place.into())) {
+            cell.set_style(self.area.cursor_style());
+        }
     }
 
     /// Rows that the text takes where the box is so wide, 1 to `most`.
@@ -123,7 +145,7 @@ impl Editor {
 
     /// Deletes a whole character, as people see them, behind the cursor or before it; at a line's end the break.
     fn erase(&mut self, forward: bool) -> bool {
-        let (row, column) = (self.area.cursor().0, self.area.cursor().1);
+        let DataCursor(row, column) = self.area.cursor();
         let stops = stops(&self.area.lines()[row]);
         if forward {
             return match stops.iter().find(|stop| **stop > column) {
@@ -246,6 +268,22 @@ mod tests {
         press(&mut editor, KeyCode::Backspace);
         press(&mut editor, KeyCode::Char('d'));
         assert_eq!(editor.text(), "ab👩‍👩‍👧cdZ");
+    }
+
+    #[test]
+    fn a_cursor_takes_no_character_apart() {
+        let drawn = |editor: &Editor| {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 30, 1));
+            editor.render(buffer.area, &mut buffer);
+            buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
+        };
+        let mut editor = Editor::default();
+        editor.paste("ab 👩‍👩‍👧 cd 🇩🇪 cafe\u{301}");
+        let whole = drawn(&editor);
+        for _ in 0..13 {
+            editor.input(KeyEvent::from(KeyCode::Left));
+            assert_eq!(drawn(&editor), whole);
+        }
     }
 
     #[test]

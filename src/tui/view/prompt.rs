@@ -78,7 +78,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     }
     if focused {
-        frame.render_widget(screen.app.editor.area(), inner);
+        screen.app.editor.render(inner, frame.buffer_mut());
         return;
     }
     let text = screen.app.editor.text();
