@@ -6,6 +6,7 @@ mod common;
 
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use common::real;
@@ -38,13 +39,16 @@ fn argmax(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
 }
 
+/// Where the files of a module's reference values lie.
+type Fixture = fn(&str) -> PathBuf;
+
 struct Reference {
     bytes: Vec<u8>,
 }
 
 impl Reference {
-    fn open() -> Self {
-        Self { bytes: std::fs::read(real::fixture("parity.safetensors")).unwrap() }
+    fn open(fixture: Fixture) -> Self {
+        Self { bytes: std::fs::read(fixture("parity.safetensors")).unwrap() }
     }
 
     fn f32(&self, name: &str) -> Vec<f32> {
@@ -76,8 +80,8 @@ fn the_tokenizer_and_template_give_the_reference_ids() {
 #[test]
 fn target_logits_and_states_agree_in_f32() {
     let Some(loaded) = real::load_target(Dtype::F32, real::mtp_bf16()) else { return };
-    let reference = Reference::open();
-    for (i, parity) in real::parity().iter().enumerate() {
+    let reference = Reference::open(real::fixture);
+    for (i, parity) in real::parity_of(real::fixture).iter().enumerate() {
         let mut target = loaded.target.fork().unwrap();
         let out = target.forward(&ids(&parity.ids), LogitRows::All).unwrap();
         let hidden = relative(out.hidden.as_slice(), &reference.f32(&format!("{i}.hidden")));
@@ -94,18 +98,24 @@ fn target_logits_and_states_agree_in_f32() {
 
 /// Runs the module over a parity prompt and on to depth 4; relative difference of each depth's logits.
 /// The chain follows the reference's drafts; `alike` counts how often the own first choice is the same.
-fn mtp_differences(recipe: MtpRecipe, measure: fn(&[f32], &[f32]) -> f32) -> Option<(Vec<f32>, usize)> {
-    let Loaded { target, mtp, .. } = real::load_target(Dtype::F32, recipe)?;
+fn mtp_differences(
+    (recipe, fixture): (MtpRecipe, Fixture),
+    measure: fn(&[f32], &[f32]) -> f32,
+) -> Option<(Vec<f32>, usize)> {
+    let Loaded { mut target, mtp, .. } = real::load_target(Dtype::F32, recipe)?;
     let (mut module, _) = mtp.unwrap();
-    let reference = Reference::open();
+    target.set_tap(&module.tap()).unwrap();
+    let reference = Reference::open(fixture);
     let (mut differences, mut alike) = (vec![0f32; 4], 0);
-    for (i, parity) in real::parity().iter().enumerate() {
+    for (i, parity) in real::parity_of(fixture).iter().enumerate() {
         let mut target = target.fork().unwrap();
         let states = target.forward(&ids(&parity.ids), LogitRows::Last).unwrap().hidden;
         module.truncate(0).unwrap();
         let mut tokens = ids(&parity.ids[1..]);
         tokens.push(TokenId(parity.next));
         let mut out = module.forward(&tokens, &states).unwrap();
+        differences[0] =
+            measure(out.hidden.as_slice(), &reference.f32(&format!("{i}.mtp1_hidden"))).max(differences[0]);
         for depth in 1..=4usize {
             let name = if depth == 1 { format!("{i}.mtp1_logits_last") } else { format!("{i}.mtp{depth}_logits") };
             let logits = out.logits.row(0);
@@ -121,14 +131,25 @@ fn mtp_differences(recipe: MtpRecipe, measure: fn(&[f32], &[f32]) -> f32) -> Opt
 
 #[test]
 fn mtp_logits_agree_at_depths_1_to_4() {
-    let Some((differences, alike)) = mtp_differences(real::mtp_bf16(), relative) else { return };
+    let Some((differences, alike)) = mtp_differences((real::mtp_bf16(), real::fixture), relative) else { return };
+    assert!(differences.iter().all(|d| *d < 2e-3), "{differences:?}");
+    assert_eq!(alike, 12, "drafted tokens");
+}
+
+#[test]
+fn the_built_in_modules_logits_agree_at_depths_1_to_4() {
+    // FP8 weights are widened exactly; the three further layers and the tokens of the text are in the reference too
+    let Some((differences, alike)) = mtp_differences((real::mtp_built_in(), real::built_in_fixture), relative) else {
+        return;
+    };
+    println!("the built-in module by depth: {differences:?}");
     assert!(differences.iter().all(|d| *d < 2e-3), "{differences:?}");
     assert_eq!(alike, 12, "drafted tokens");
 }
 
 #[test]
 fn fp8_weights_stay_within_their_quantisation_error() {
-    let Some((differences, alike)) = mtp_differences(real::mtp_fp8(), relative_rms) else { return };
+    let Some((differences, alike)) = mtp_differences((real::mtp_fp8(), real::fixture), relative_rms) else { return };
     println!("FP8 against bf16 by depth: {differences:?}; {alike} of 12 drafts alike");
     // E4M3 keeps 3 bits of mantissa: a weight is off by 2⁻⁴/√3 = 3.6 % at most in the mean square, and
     // four matrices stand one behind the other
@@ -167,11 +188,20 @@ fn settings(draft_len: u8) -> Settings {
 
 #[test]
 fn greedy_golden_traces_are_repeated() {
-    let Some(loaded) = real::load_target(Dtype::F32, real::mtp_bf16()) else { return };
+    repeat_golden_traces(real::mtp_bf16(), real::fixture);
+}
+
+#[test]
+fn the_built_in_modules_golden_traces_are_repeated() {
+    repeat_golden_traces(real::mtp_built_in(), real::built_in_fixture);
+}
+
+fn repeat_golden_traces(recipe: MtpRecipe, fixture: Fixture) {
+    let Some(loaded) = real::load_target(Dtype::F32, recipe) else { return };
     let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
     let mut decoder = Decoder::new(loaded.target, drafter, &settings(4));
     let (mut same, mut all, mut reported) = (0, 0, Vec::new());
-    for golden in real::golden() {
+    for golden in real::golden_of(fixture) {
         let (output, rounds) = run(&mut decoder, &ids(&golden.prompt_ids), 96);
         assert_eq!(output, ids(&golden.output_ids), "[{}] {}", golden.category, golden.prompt);
         assert_eq!(rounds.len(), golden.steps.len(), "{}", golden.prompt);
@@ -315,12 +345,22 @@ fn a_tree_and_the_own_file_as_draft_model_commit_more_per_round() {
 
 #[test]
 fn the_native_backend_accepts_as_much_as_the_reference() {
-    // its weights are the file's, its activations 8-bit: texts part at near ties, acceptance must not
-    let Some(loaded) = real::load_native() else { return };
+    accepts_as_much(real::mtp_fp8(), real::fixture);
+}
+
+#[test]
+fn the_built_in_module_is_accepted_natively_as_often_as_by_the_reference() {
+    accepts_as_much(real::mtp_built_in(), real::built_in_fixture);
+}
+
+/// Native weights are the file's, activations 8-bit, a module's matrices in 4-bit blocks: texts part at near ties, acceptance
+/// must not.
+fn accepts_as_much(recipe: MtpRecipe, fixture: Fixture) {
+    let Some(loaded) = real::load_native_with(recipe).map(Result::unwrap) else { return };
     let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
     let mut decoder = Decoder::new(loaded.target, drafter, &settings(4));
     let (mut tokens, mut rounds, mut reference) = (0, 0, (0, 0));
-    for golden in real::golden() {
+    for golden in real::golden_of(fixture) {
         let (_, ran) = run(&mut decoder, &ids(&golden.prompt_ids), 96);
         tokens += ran.iter().map(|(_, accepted)| accepted + 1).sum::<usize>();
         rounds += ran.len();

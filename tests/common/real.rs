@@ -1,6 +1,6 @@
 //! The default model and the reference values that came with its MTP module.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, Rollback, load};
@@ -15,25 +15,35 @@ pub fn target_file() -> Option<PathBuf> {
     Some(draftscope::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
 }
 
-/// Where reference values lie.
+/// Where the first module and its reference values lie.
 pub fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(name)
 }
 
-fn mtp(file: PathBuf) -> MtpRecipe {
-    let config = std::fs::read(fixture("config.json")).unwrap();
-    let weights: Arc<[u8]> = std::fs::read(file).unwrap().into();
+/// Where reference values of the built-in module lie.
+pub fn built_in_fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/built-in-mtp").join(name)
+}
+
+fn mtp(folder: &Path, file: &str) -> MtpRecipe {
+    let config = std::fs::read(folder.join("config.json")).unwrap();
+    let weights: Arc<[u8]> = std::fs::read(folder.join(file)).unwrap().into();
     MtpRecipe { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
 }
 
-/// The bf16 module that the reference values were made with.
+/// The first module in bf16, which its reference values were made with.
 pub fn mtp_bf16() -> MtpRecipe {
-    mtp(fixture("mtp.safetensors"))
+    mtp(&fixture(""), "mtp.safetensors")
 }
 
 /// The same in FP8.
 pub fn mtp_fp8() -> MtpRecipe {
-    mtp(fixture("mtp.fp8.safetensors"))
+    mtp(&fixture(""), "mtp.fp8.safetensors")
+}
+
+/// The module that is part of the program: it reads several of the target's layers, and tokens of the text join its vocabulary.
+pub fn mtp_built_in() -> MtpRecipe {
+    mtp(&Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m"), "mtp.fp8.safetensors")
 }
 
 /// The FP8 module twice, as a stack with one module per depth.
@@ -113,6 +123,11 @@ pub struct GoldenStep {
 }
 
 pub fn golden() -> Vec<Golden> {
+    golden_of(fixture)
+}
+
+/// Of the module whose values lie there.
+pub fn golden_of(fixture: fn(&str) -> PathBuf) -> Vec<Golden> {
     serde_json::from_slice(&std::fs::read(fixture("golden.json")).unwrap()).unwrap()
 }
 
@@ -125,6 +140,6 @@ pub struct Parity {
     pub drafted: Vec<u32>,
 }
 
-pub fn parity() -> Vec<Parity> {
+pub fn parity_of(fixture: fn(&str) -> PathBuf) -> Vec<Parity> {
     serde_json::from_slice(&std::fs::read(fixture("parity.json")).unwrap()).unwrap()
 }

@@ -1,0 +1,182 @@
+"""fixtures: reference values for the tests of the program, from a module's files and plain arithmetic in f32.
+
+    python -m mtp_training.fixtures MODULE OUT [train.key=value …]
+
+MODULE is a folder that `--mtp` reads, with `mtp.safetensors` or `mtp.fp8.safetensors`. The target's weights are widened from
+its GGUF file, the module's from its own, every text is worked out anew from its first token, and nothing is shared with
+training or with the program: where they disagree, one of the three is wrong. OUT gets
+
+    parity.safetensors  for each prompt N: `N.mtp1_hidden` [T, d], the module's states; `N.mtp1_logits_last` and `N.mtpJ_logits`,
+                        [what may be drafted] each, of a chain of J = 1…4 behind the last slot
+    parity.json         the prompts' token ids, the target's next token, the four that the module drafts
+    golden.json         draft and verify (greedy, k = 4): of each round the drafts, how many are accepted, and what the
+                        target says in every row
+
+The prompts are those of the fixtures that are there already, whose greedy answers have to come out again.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+from .config import load
+from .export import names
+from .target import Target
+
+DRAFTS = 4
+LONGEST = 96   # tokens of an answer in golden.json
+END = 2
+PROMPTS = Path(__file__).resolve().parents[2] / "tests/fixtures/smollm2-135m-mtp"
+
+
+def rms(x, weight, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
+
+
+def block(x, w, shape):
+    """x [T, d] at positions 0…T−1 through one Llama block."""
+    T, pairs = len(x), shape.head_dim // 2
+    angle = torch.arange(T)[:, None].float() * shape.theta ** (-torch.arange(pairs).float() / pairs)
+
+    def rotated(y):
+        a, b = y.chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+    a = rms(x, w["n1"], shape.eps)
+    heads = lambda name, count: (a @ w[name].T).view(T, count, shape.head_dim).transpose(0, 1)
+    q, k, v = rotated(heads("q", shape.heads)), rotated(heads("k", shape.kv_heads)), heads("v", shape.kv_heads)
+    k, v = (y.repeat_interleave(shape.heads // shape.kv_heads, 0) for y in (k, v))
+    scores = (q @ k.transpose(1, 2)) / shape.head_dim**0.5
+    scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
+    x = x + (scores.softmax(-1) @ v).transpose(0, 1).reshape(T, -1) @ w["o"].T
+    b = rms(x, w["n2"], shape.eps)
+    return x + (F.silu(b @ w["gate"].T) * (b @ w["up"].T)) @ w["down"].T
+
+
+class Reference:
+    """The target and one module over it, in f32."""
+
+    def __init__(self, target, folder):
+        config = json.loads((folder / "config.json").read_text())
+        self.shape, self.norm = target.shape, target.norm
+        self.embedding, self.head = target.embedding, target.head
+        self.blocks = [target.layer(i) for i in range(target.layers)]
+        (file,) = folder.glob("mtp*.safetensors")
+        stored = load_file(file)
+        self.w = {ours: widened(stored, theirs) for ours, theirs in names().items() if theirs in stored}
+        self.vocab = stored["mtp.draft_vocab"]
+        self.layers, self.room = config.get("hidden_layers", []), config.get("context_vocab_size", 0)
+
+    def target(self, tokens):
+        """(logits [T, v], what slots read [T, d])."""
+        x, extra = self.embedding[torch.tensor(tokens)], []
+        for i, w in enumerate(self.blocks, 1):
+            x = block(x, w, self.shape)
+            if i in self.layers:
+                extra.append(x / x.pow(2).mean(-1, keepdim=True).sqrt())
+        h = rms(x, self.norm, self.shape.eps)
+        fed = h + torch.cat(extra, -1) @ self.w["fuse"].T if extra else h
+        return h @ self.head.T, fed
+
+    def module(self, fed, tokens):
+        """States [T, d] of slots that read these rows and tokens."""
+        w, eps = self.w, self.shape.eps
+        both = torch.cat([rms(self.embedding[torch.tensor(tokens)], w["enorm"], eps), rms(fed, w["hnorm"], eps)], -1)
+        return rms(block(both @ w["proj"].T, w, self.shape), w["norm"], eps)
+
+    def proposed(self, tokens):
+        """What may be drafted behind slots that read these tokens, in the order of the logits."""
+        known, joined = set(self.vocab.tolist()), []
+        for token in tokens:
+            if token not in known and len(joined) < self.room:
+                known.add(token)
+                joined.append(token)
+        return self.vocab.tolist() + joined
+
+    def chain(self, fed, tokens):
+        """Drafts behind slots that read `fed` and `tokens`."""
+        proposed, drafts, all_logits, states = self.proposed(tokens), [], [], None
+        for _ in range(DRAFTS):
+            y = self.module(fed, tokens + drafts)
+            states = y if states is None else states
+            logits = y[-1] @ self.head[torch.tensor(proposed)].T
+            drafts.append(proposed[int(logits.argmax())])
+            all_logits.append(logits.contiguous())
+            fed = torch.cat([fed, y[-1:]])
+        return Chain(drafts, all_logits, states)
+
+
+@dataclass
+class Chain:
+    drafts: list
+    logits: list           # of each draft, [proposed]
+    states: torch.Tensor   # [slots, d]
+
+
+def widened(stored, name):
+    weight = stored[name].float()
+    scale = stored.get(f"{name}_scale")
+    return weight if scale is None else weight * scale[:, None]
+
+
+def parity(reference, prompts):
+    tensors, told = {}, []
+    for i, p in enumerate(prompts):
+        logits, fed = reference.target(p["ids"])
+        following = int(logits[-1].argmax())
+        assert following == p["next"], f"another answer to {p['prompt']!r}"
+        chain = reference.chain(fed, p["ids"][1:] + [following])
+        tensors |= {f"{i}.mtp1_hidden": chain.states, f"{i}.mtp1_logits_last": chain.logits[0]}
+        tensors |= {f"{i}.mtp{depth}_logits": chain.logits[depth - 1] for depth in range(2, DRAFTS + 1)}
+        told.append(dict(prompt=p["prompt"], ids=p["ids"], next=following, drafted=chain.drafts))
+    return tensors, told
+
+
+def rounds(reference, prompt):
+    """Greedy draft and verify: (answer, rounds)."""
+    logits, fed = reference.target(prompt)
+    answer, steps = [int(logits[-1].argmax())], []
+    while len(answer) < LONGEST and END not in answer:
+        text = prompt + answer
+        drafts = reference.chain(fed, text[1:]).drafts
+        logits, fed = reference.target(text + drafts)
+        predicted = logits[len(text) - 1 :].argmax(-1).tolist()
+        accepted = next((i for i, draft in enumerate(drafts) if draft != predicted[i]), DRAFTS)
+        answer += predicted[: accepted + 1]
+        fed = fed[: len(text) + accepted]   # of all tokens but the new anchor
+        steps.append(dict(drafted=drafts, accepted=accepted, predicted=predicted))
+    return (answer[: answer.index(END) + 1] if END in answer else answer), steps
+
+
+def golden(reference, known):
+    told = []
+    for g in known:
+        answer, steps = rounds(reference, g["prompt_ids"])
+        both = min(len(answer), len(g["output_ids"]))
+        assert answer[:both] == g["output_ids"][:both], f"another answer to {g['prompt']!r}"
+        told.append(dict(category=g["category"], prompt=g["prompt"], prompt_ids=g["prompt_ids"], output_ids=answer, steps=steps))
+    return told
+
+
+@torch.no_grad()
+def main(module, out, *settings):
+    reference = Reference(Target(load(settings)["train"]["gguf"]), Path(module))
+    read = lambda name: json.loads((PROMPTS / name).read_text())
+    tensors, told = parity(reference, read("parity.json"))
+    traces = golden(reference, read("golden.json"))
+    out = Path(out)
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, out / "parity.safetensors", metadata={"format": "pt"})
+    (out / "parity.json").write_text(json.dumps(told) + "\n")
+    (out / "golden.json").write_text(json.dumps(traces) + "\n")
+    steps = [step for trace in traces for step in trace["steps"]]
+    print(json.dumps(dict(prompts=len(traces), rounds=len(steps), tokens_per_round=round(1 + sum(s["accepted"] for s in steps) / len(steps), 3))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
