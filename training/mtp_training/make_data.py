@@ -77,9 +77,14 @@ def generators(config):
 def generate(config):
     running = [subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}) for command in generators(config)]
     try:
-        return max(process.wait() for process in running)
+        return status([process.wait() for process in running])
     except KeyboardInterrupt:
         return 130
+
+
+def status(codes):
+    """What a shell would tell of processes that ended so: that of the first that failed; a negative code is a signal."""
+    return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 
 def first_turn(target, conversation):

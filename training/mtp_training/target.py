@@ -27,12 +27,14 @@ class Target:
         self.reader = GGUFReader(path)
         self.tensors = {t.name: t for t in self.reader.tensors}
         number = lambda key: self.reader.fields[key].contents()
+        optional = lambda key, otherwise: number(key) if key in self.reader.fields else otherwise
         hidden, heads = number("llama.embedding_length"), number("llama.attention.head_count")
         self.layers = number("llama.block_count")
-        theta = self.reader.fields.get("llama.rope.freq_base")
-        self.shape = Shape(hidden=hidden, heads=heads, kv_heads=number("llama.attention.head_count_kv"), head_dim=hidden // heads,
-                           inner=number("llama.feed_forward_length"), vocab=len(number("tokenizer.ggml.tokens")),
-                           eps=number("llama.attention.layer_norm_rms_epsilon"), theta=theta.contents() if theta else 10000.0)
+        # rows of the embedding, which may be more than the tokenizer has tokens
+        self.shape = Shape(hidden=hidden, heads=heads, kv_heads=optional("llama.attention.head_count_kv", heads),
+                           head_dim=optional("llama.attention.key_length", hidden // heads),
+                           inner=number("llama.feed_forward_length"), vocab=int(self.tensors["token_embd.weight"].shape[1]),
+                           eps=number("llama.attention.layer_norm_rms_epsilon"), theta=optional("llama.rope.freq_base", 10000.0))
 
     @property
     def frequency_factors(self):

@@ -6,11 +6,14 @@
 
 Constant learning rate until a file RUN/cooldown appears (it holds the number of tokens over which the rate
 falls to zero), or train.tokens is reached; so a run fits into whatever time there is, and new shards are
-picked up on the way, once their states are there (states.py). RUN/state.pt is written every train.save_minutes and read at the start.
+picked up on the way, once their states are there (states.py). RUN/state.pt is written every train.save_minutes, and when a signal
+asks the program to end, and read at the start.
 """
 
 import json
+import math
 import random
+import signal
 import sys
 import time
 import zlib
@@ -201,14 +204,27 @@ class Optimisers:
             part.load_state_dict(state)
 
 
+class Asked:
+    """Whether a signal asked this process to end; the number of the first one."""
+
+    def __init__(self):
+        self.signal = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._hear)
+
+    def _hear(self, number, _frame):
+        signal.signal(number, signal.SIG_DFL)   # the second one ends it at once
+        self.signal = self.signal or number
+
+
 class Log:
-    """JSON lines to a file and to standard output."""
+    """JSON lines to a file and to standard output; numbers that are none are no JSON, and an error."""
 
     def __init__(self, path):
         self.file = open(path, "a")
 
     def __call__(self, **line):
-        text = json.dumps({k: round(v, 5) if isinstance(v, float) else v for k, v in line.items()})
+        text = json.dumps({k: round(v, 5) if isinstance(v, float) else v for k, v in line.items()}, allow_nan=False)
         print(text, flush=True)
         self.file.write(text + "\n")
         self.file.flush()
@@ -247,7 +263,7 @@ class Run:
         self.target = Target(config["train"]["gguf"])
         self.log = Log(folder / "log.jsonl") if self.ranks.first else lambda **line: None
         saved = folder / "state.pt"
-        resumed = torch.load(saved, weights_only=False) if saved.exists() else None
+        resumed = torch.load(saved, weights_only=False, map_location="cpu") if saved.exists() else None
         self.state = resumed["state"] if resumed else dict(step=0, tokens=0, cooldown_from=None, cooldown_tokens=None)
         # a run goes on with the layers that it began with
         self.wanted = resumed.get("hidden_layers", []) if resumed else states.behind(config, self.target.layers)
@@ -304,7 +320,7 @@ class Run:
         ask = self.folder / "cooldown"
         if state["cooldown_from"] is None and (ask.exists() or state["tokens"] >= train["tokens"]):
             state["cooldown_from"] = state["tokens"]
-            state["cooldown_tokens"] = int(ask.read_text()) if ask.exists() else train["cooldown_tokens"]
+            state["cooldown_tokens"] = int(ask.read_text().strip() or train["cooldown_tokens"]) if ask.exists() else train["cooldown_tokens"]
             self.log(event="cooldown", **state)
         warm = min(1.0, (state["step"] + 1) / train["warmup_steps"])
         if state["cooldown_from"] is None:
@@ -318,18 +334,30 @@ class Run:
         Difference.measures = True
         self.log(event=event, **self.state, **validate(self.module, self.teacher, self.data, self.config, self.held, self.device))
 
+    def step(self, lr, rows):
+        """Of the optimiser, over gradients of so many rows; their norm."""
+        for p in self.module.parameters():
+            p.grad.mul_(self.train["step_rows"] / rows)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.train["clip"]))
+        if not math.isfinite(norm):   # in all processes alike: they have added up the same
+            sys.exit(f"the gradients of step {self.state['step']} are no numbers, and the checkpoint is left as it was; try a lower train.lr than {self.train['lr']}")
+        self.optimisers.step(lr)
+        return norm
+
     def loop(self):
-        train, state = self.train, self.state
+        """Trains; the number of the signal that ended it before it was done, or 0."""
+        train, state, asked = self.train, self.state, Asked()
         started = saved = validated = time.time()
         begun, sums, rows, batches = state["tokens"], [], 0, 0
         if state["step"] == 0:
             self.validate("start")
-        lr, due = self.ranks.told([self.rate(), 0.0])
+        lr, due, stop = self.ranks.told([self.rate(), 0.0, 0.0])
         while True:
             for batch in self.data.batches(self.data.next_pool(), train["batch_tokens"]):
                 if lr <= 0:
                     self.validate("final")
-                    return self.save()
+                    self.save()
+                    return 0
                 Difference.measures = state["step"] % train["log_steps"] == 0
                 Difference.compare = refused if state["tokens"] >= train["overlap_at_tokens"] else compared
                 head = self.teacher.subset(train["rare_tokens"], dataset.said(batch))
@@ -342,20 +370,19 @@ class Run:
                 if rows < train["step_rows"] / self.ranks.size:
                     continue
                 rows = self.ranks.add_up(self.module.parameters(), rows)
-                for p in self.module.parameters():
-                    p.grad.mul_(train["step_rows"] / rows)
-                norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), train["clip"])
-                self.optimisers.step(lr)
+                norm = self.step(lr, rows)
                 state["tokens"], state["step"] = state["tokens"] + rows, state["step"] + 1
                 rows = batches = 0
-                lr, due = self.ranks.told([self.rate(), float(time.time() - saved > 60 * train["save_minutes"])])
+                lr, due, stop = self.ranks.told([self.rate(), float(time.time() - saved > 60 * train["save_minutes"]), float(asked.signal)])
                 if state["step"] % train["log_steps"] == 0:
                     rate = (state["tokens"] - begun) / (time.time() - started)
-                    self.log(event="train", **state, lr=lr, norm=float(norm), tokens_per_s=rate, reads=sum(self.data.uses.values()), **figures(sums))
+                    self.log(event="train", **state, lr=lr, norm=norm, tokens_per_s=rate, reads=sum(self.data.uses.values()), **figures(sums))
                     sums = []  # of one step in so many
-                if due:
+                if due or stop:
                     self.save()
                     saved = time.time()
+                if stop:
+                    return int(stop)
                 if time.time() - validated > 60 * train["validate_minutes"]:
                     self.validate()
                     validated = time.time()
@@ -365,4 +392,5 @@ if __name__ == "__main__":
     configuration = load(sys.argv[2:])
     where = configuration.runs / sys.argv[1]
     where.mkdir(exist_ok=True)
-    Run(configuration, where).loop()
+    stopped = Run(configuration, where).loop()
+    sys.exit(128 + stopped if stopped else 0)

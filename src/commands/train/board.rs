@@ -40,6 +40,8 @@ struct Line {
 #[derive(Debug)]
 pub(super) struct Board {
     title: &'static str,
+    /// Tokens to train on, or conversations that each process is to have; none where a step tells neither.
+    goal: Option<u64>,
     last: Line,
     /// Of the last training or validation line that had figures, by depth.
     loss: Vec<f64>,
@@ -48,8 +50,8 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(title: &'static str) -> Self {
-        Self { title, last: Line::default(), loss: Vec::new(), curves: Vec::new(), validated: Vec::new() }
+    pub(super) fn new(title: &'static str, goal: Option<u64>) -> Self {
+        Self { title, goal, last: Line::default(), loss: Vec::new(), curves: Vec::new(), validated: Vec::new() }
     }
 
     /// Takes a line; whether it was one of the recipe's.
@@ -83,15 +85,36 @@ impl Board {
             &self.last;
         match event.as_str() {
             "train" | "validation" | "start" | "final" => {
-                format!("{}: step {step}, {tokens} tokens, {tokens_per_s:.0}/s, rate {lr:.1e}", self.title)
+                let share = self.share(*tokens, *tokens_per_s);
+                format!("{}: step {step}, {tokens} tokens{share}, {tokens_per_s:.0}/s, rate {lr:.1e}", self.title)
             }
             "states" => format!("{}: {tokens} tokens run again, {tokens_per_s:.0}/s", self.title),
-            "progress" | "shard" | "done" => format!(
-                "{}: {conversations} by one process, {answer_tokens} answer tokens, {answer_tokens_per_s:.0}/s",
-                self.title
-            ),
+            "progress" | "shard" | "done" => {
+                let share = self.share(*conversations, 0.0);
+                format!(
+                    "{}: {conversations}{share} by one process, {answer_tokens} answer tokens, {answer_tokens_per_s:.0}/s",
+                    self.title
+                )
+            }
             _ => format!("{}: {}", self.title, draftscope::session::text::printable(event)),
         }
+    }
+
+    /// What part of the goal is done, and how long the rest takes at so much a second, where that is known.
+    fn share(&self, done: u64, rate: f64) -> String {
+        let Some(goal) = self.goal.filter(|goal| *goal > 0) else {
+            return String::new();
+        };
+        let mut text = format!(" of {goal} ({:.0} %", (100.0 * done as f64 / goal as f64).min(100.0));
+        let left = goal.saturating_sub(done) as f64 / rate;
+        if rate > 0.0 && left > 0.0 {
+            let minutes = (left / 60.0).ceil();
+            let _ = match minutes < 120.0 {
+                true => write!(text, ", {minutes:.0} min left"),
+                false => write!(text, ", {:.0} h left", minutes / 60.0),
+            };
+        }
+        text + ")"
     }
 
     /// All lines: the brief one, then loss and agreement by depth.
@@ -123,7 +146,7 @@ mod tests {
 
     #[test]
     fn training_lines_become_curves_by_depth() {
-        let mut board = Board::new("training");
+        let mut board = Board::new("training", Some(60_000));
         assert!(
             board.take(r#"{"event": "start", "step": 0, "tokens": 0, "cooldown_from": null, "agree": [0.25, 0.2]}"#)
         );
@@ -136,15 +159,24 @@ mod tests {
         }
         // figures of one step in so many: other lines leave them as they were
         assert!(board.take(r#"{"event": "train", "step": 40, "tokens": 40000, "lr": 0.001, "ce": [], "agree": []}"#));
-        let expected = "training: step 40, 40000 tokens, 0/s, rate 1.0e-3\n  depth 1  loss 3.50  agrees 0.500 ████████████░░░░░░░░░░░░  validation 0.250  ▁▅█";
+        let expected = "training: step 40, 40000 tokens of 60000 (67 %), 0/s, rate 1.0e-3\n  depth 1  loss 3.50  agrees 0.500 ████████████░░░░░░░░░░░░  validation 0.250  ▁▅█";
         assert_eq!(board.text(), expected);
     }
 
     #[test]
+    fn what_is_left_is_told_in_minutes_or_hours() {
+        let board = Board::new("training", Some(1_000_000));
+        assert_eq!(board.share(400_000, 1000.0), " of 1000000 (40 %, 10 min left)");
+        assert_eq!(board.share(0, 50.0), " of 1000000 (0 %, 6 h left)");
+        assert_eq!(board.share(1_000_400, 50.0), " of 1000000 (100 %)");
+        assert_eq!(Board::new("check", None).share(5, 1.0), "");
+    }
+
+    #[test]
     fn generation_is_told_in_one_line_and_other_output_is_none() {
-        let mut board = Board::new("conversations");
+        let mut board = Board::new("conversations", Some(88));
         assert!(board.take(r#"{"event":"progress","elapsed_s":9.8,"shards":2,"conversations":44,"kept":43,"tokens":10236,"answer_tokens":7387,"answer_tokens_per_s":751.49}"#));
-        assert_eq!(board.text(), "conversations: 44 by one process, 7387 answer tokens, 751/s");
+        assert_eq!(board.text(), "conversations: 44 of 88 (50 %) by one process, 7387 answer tokens, 751/s");
         assert!(!board.take("Traceback (most recent call last):") && !board.take("") && !board.take("[1, 2]"));
         for _ in 0..3 * KEPT {
             board.take(r#"{"event": "train", "ce": [1e9], "agree": [-5, 7, 0.5, 2]}"#);

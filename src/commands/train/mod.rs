@@ -3,25 +3,36 @@
 //! PyTorch does the training; this starts it with the right model, folders and binary, and shows what
 //! its JSON lines say. A step that is done is not done again, so the same command goes on after a stop.
 
+mod begun;
 mod board;
 
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use begun::Begun;
 use board::Board;
 use draftscope::cli::TrainArgs;
+use draftscope::model::family::Architecture;
+use draftscope::model::source::Source;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
+
+use super::stop::Stop;
 
 /// Name of the run under the working folder.
 const RUN: &str = "module";
 
 /// Share of the training over which the learning rate falls to zero.
 const COOLDOWN: f64 = 0.3;
+
+/// Between two looks at whether a signal came.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A part of the recipe: its module, and what follows on the command line.
 struct Step {
@@ -30,16 +41,23 @@ struct Step {
     arguments: Vec<String>,
     /// A file that is there when the step has been done.
     makes: Option<PathBuf>,
+    /// Tokens to train on, or conversations for each process.
+    goal: Option<u64>,
 }
 
 pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     let recipe = recipe(&args.recipe)?;
     let model = super::store()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let model = model.canonicalize().with_context(|| format!("cannot find {}", model.display()))?;
+    let source = trainable(&model)?;
     std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let (work, out) = (args.work.canonicalize()?, args.out.canonicalize()?);
     let python = python(&args.python)?;
+    let _held = begun::hold(&work)?;
+    Begun::of(args, &source, &model)?.claim(&work)?;
+    drop(source);
+    let stop = Stop::listen()?;
     for step in steps(args, &work, &out) {
         if step.makes.as_ref().is_some_and(|file| file.exists()) {
             continue;
@@ -50,10 +68,32 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
         command.env("DRAFTSCOPE", std::env::current_exe().context("the program cannot find itself")?);
         // glibc gives large temporaries back at once and faults them in again; ten times slower
         command.env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "20000000000");
-        watch(&mut command, &step, args.json)?;
+        watch(&mut command, &step, (&stop, args.json))?;
     }
     super::print(format_args!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The model, if the recipe knows its kind.
+fn trainable(model: &Path) -> Result<Source> {
+    let source = Source::open(model)?;
+    let Source::Gguf(file) = &source else {
+        bail!("{} is a folder, and the recipe reads GGUF files alone", model.display());
+    };
+    let architecture = source.config()?.architecture;
+    ensure!(
+        architecture == Architecture::Llama,
+        "the recipe trains modules for the Llama family alone, and this is {}",
+        architecture.name()
+    );
+    let scaling = file.text("llama.rope.scaling.type").filter(|kind| *kind != "none");
+    if let Some(kind) = scaling {
+        let kind = draftscope::session::text::printable(kind);
+        bail!("the recipe knows no rotary positions that are stretched, and this model's are ('{kind}')");
+    }
+    let template = source.template(&source.codec()?)?;
+    template.context("this model has no chat template, and the recipe's conversations need one")?;
+    Ok(source)
 }
 
 /// A path stays right when the working directory changes, links and all (a virtual environment's are what makes it one); a
@@ -85,28 +125,40 @@ fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 6] {
     train.push(format!("train.threads={}", args.threads));
     train.push(format!("train.device={}", args.device));
     train.push("train.init=layer".to_owned());
-    let step = |title, module, arguments, makes| Step { title, module, arguments, makes };
+    let step = |title, module, arguments, makes| Step { title, module, arguments, makes, goal: None };
+    let each = u64::from(args.conversations).div_ceil(args.threads.into());
     let (tasks, threads) = (format!("data.tasks={}", args.conversations), format!("data.processes={}", args.threads));
     [
         step("prompts", "make_data", vec!["tasks".to_owned(), tasks], Some(work.join("data/tasks.jsonl"))),
-        step("conversations", "make_data", vec!["generate".to_owned(), threads], None),
+        Step { goal: Some(each), ..step("conversations", "make_data", vec!["generate".to_owned(), threads], None) },
         step("check", "make_data", text(&["stats"]), None),
         step("states", "states", vec![format!("train.threads={}", args.threads)], None),
-        step("training", "train", train, None),
+        Step { goal: Some(args.tokens), ..step("training", "train", train, None) },
         step("export", "export", vec![RUN.to_owned(), out.display().to_string()], None),
     ]
 }
 
-/// Runs a step and shows its lines until it ends.
-fn watch(command: &mut Command, step: &Step, json: bool) -> Result<()> {
+/// Runs a step and shows its lines until it ends. A signal is passed on to it and to what it started, and waited for.
+fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("cannot start {program}; name a Python with --python"))?;
     let lines = lines(&mut child);
-    let mut board = Board::new(step.title);
+    let mut board = Board::new(step.title, step.goal);
     let shown = (!json && std::io::stderr().is_terminal()).then(display);
-    let mut last = String::new();
-    for line in lines {
+    let (mut last, mut is_told) = (String::new(), false);
+    loop {
+        if stop.flag().load(Ordering::Relaxed) && !is_told {
+            is_told = true;
+            end(&mut child);
+        }
+        let line = match lines.recv_timeout(LOOK) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
         match (board.take(&line), &shown) {
             (true, Some(bar)) => bar.set_message(board.text()),
             (true, None) if json => super::print(&line)?,
@@ -118,11 +170,25 @@ fn watch(command: &mut Command, step: &Step, json: bool) -> Result<()> {
         bar.abandon();
     }
     let status = child.wait().context("the step cannot be waited for")?;
+    if is_told {
+        return Err(stop.stopped().into());
+    }
     if !status.success() {
         let cause = draftscope::session::text::printable(&last);
         bail!("the step \"{}\" ended with {status}: {cause}; the same command goes on from there", step.title);
     }
     Ok(())
+}
+
+/// Asks a step to end, and whatever it started.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let _ = kill_process_group(Pid::from_child(child), Signal::TERM); // it may have ended by itself
+    }
+    #[cfg(not(unix))]
+    let _ = child.kill();
 }
 
 /// All lines of both of a child's streams, as they come.

@@ -1,0 +1,112 @@
+//! What a work folder was begun with, and who works in it.
+//!
+//! Invariant: steps that are done are of the model and the sizes that the folder's note tells; one process at a time is at
+//! work there.
+
+use std::fs::{File, TryLockError};
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use draftscope::cli::TrainArgs;
+use draftscope::model::source::Source;
+use serde::{Deserialize, Serialize};
+
+/// Name of the note.
+const NOTE: &str = "begun.json";
+
+/// Takes the folder, which nobody else may have; given back when the file is closed.
+pub(super) fn hold(work: &Path) -> Result<File> {
+    let file = File::create(work.join("lock")).with_context(|| format!("cannot write to {}", work.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another draftscope train is at work in {}; wait for it", work.display())
+        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", work.display())),
+    }
+}
+
+/// What all steps rest on.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Begun {
+    /// The model's own name.
+    model: String,
+    /// Length of its file, which tells its quantisations apart.
+    model_bytes: u64,
+    conversations: u32,
+    tokens: u64,
+}
+
+impl Begun {
+    pub(super) fn of(args: &TrainArgs, source: &Source, model: &Path) -> Result<Self> {
+        let model_bytes = model.metadata().with_context(|| format!("cannot read {}", model.display()))?.len();
+        Ok(Self { model: source.name(), model_bytes, conversations: args.conversations, tokens: args.tokens })
+    }
+
+    /// Writes the note, or holds this against the one that is there.
+    pub(super) fn claim(&self, work: &Path) -> Result<()> {
+        let note = work.join(NOTE);
+        if note.exists() {
+            let text = std::fs::read(&note).with_context(|| format!("cannot read {}", note.display()))?;
+            let before: Self =
+                serde_json::from_slice(&text).with_context(|| format!("{} is damaged; delete it", note.display()))?;
+            return self.check(&before, work);
+        }
+        let mut unfinished = tempfile::NamedTempFile::new_in(work)?;
+        serde_json::to_writer_pretty(&mut unfinished, self)?;
+        unfinished.flush()?;
+        unfinished.persist(&note).with_context(|| format!("cannot write {}", note.display()))?;
+        Ok(())
+    }
+
+    fn check(&self, before: &Self, work: &Path) -> Result<()> {
+        let elsewhere = format!("go on with that, or name another --work than {}", work.display());
+        let same_model = (&self.model, self.model_bytes) == (&before.model, before.model_bytes);
+        let name = draftscope::session::text::printable(&before.model);
+        ensure!(
+            same_model,
+            "this work was begun for another model, {name} of {} bytes; {elsewhere}",
+            before.model_bytes
+        );
+        let sizes = [
+            ("--conversations", u64::from(self.conversations), u64::from(before.conversations)),
+            ("--tokens", self.tokens, before.tokens),
+        ];
+        for (option, now, then) in sizes {
+            ensure!(now == then, "this work was begun with {option} {then}; {elsewhere}");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun() -> Begun {
+        Begun { model: "a".into(), model_bytes: 5, conversations: 100, tokens: 1000 }
+    }
+
+    #[test]
+    fn work_goes_on_with_what_it_was_begun_with_alone() {
+        let work = tempfile::tempdir().unwrap();
+        begun().claim(work.path()).unwrap();
+        begun().claim(work.path()).unwrap();
+        let told = |other: Begun| other.claim(work.path()).unwrap_err().to_string();
+        assert!(told(Begun { model_bytes: 6, ..begun() }).contains("another model, a of 5 bytes"));
+        assert!(told(Begun { conversations: 200, ..begun() }).contains("--conversations 100"));
+        assert!(told(Begun { tokens: 2000, ..begun() }).contains("--tokens 1000"));
+        std::fs::write(work.path().join(NOTE), "{").unwrap();
+        assert!(told(begun()).contains("is damaged"));
+    }
+
+    #[test]
+    fn one_process_at_a_time_works_in_a_folder() {
+        let work = tempfile::tempdir().unwrap();
+        let held = hold(work.path()).unwrap();
+        assert!(hold(work.path()).unwrap_err().to_string().contains("another draftscope train"));
+        drop(held);
+        hold(work.path()).unwrap();
+    }
+}
