@@ -1,10 +1,10 @@
 //! How many threads pay, measured on the model that is to run.
 //!
 //! More threads than pay are worse than useless: on a machine whose cores are taken by neighbours a
-//! pool waits for threads that do not run. So one thread and all of them are timed in turns on the
-//! passes that decoding is made of, and all are taken only where they are clearly faster. A neighbour may
-//! take a core for a moment only, and the choice holds for long: so where one thread wins, that must show
-//! again after a pause. Which bits are computed does not depend on the answer.
+//! pool waits for threads that do not run, and two threads of one core share what it has. So all threads and half of them
+//! are timed in turns on the passes that decoding is made of, and all are kept only where they are clearly faster; else
+//! that half and half of it, and so on. A neighbour may take a core for a moment only, and the choice holds for long: so
+//! where fewer threads win, that must show again after a pause. Which bits are computed does not depend on the answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,16 +21,20 @@ const TURNS: usize = 7;
 /// Rows of the passes that are timed: a plain round and a verification.
 const ROWS: [usize; 2] = [1, 4];
 
-/// Times that one thread must win to be taken.
+/// Turns that are timed in any case, however long they take.
+const FEWEST_TURNS: usize = 3;
+
+/// Times that fewer threads must win to be taken.
 const TRIES: usize = 3;
 
 /// Pause between them.
 const PAUSE: Duration = Duration::from_millis(120);
 
-/// No further try is made after this long: large models are slow to time, and little else weighs on them.
+/// Nothing more is tried, and no further turn timed, after this long for each number of threads: large models are slow to time,
+/// and little else weighs on them.
 const ENOUGH: Duration = Duration::from_secs(1);
 
-/// All threads must be faster by this factor to be taken.
+/// Threads must be faster than half of them by this factor to be kept.
 const CLEARLY: f64 = 0.93;
 
 /// Cores that this process may use, container quotas included.
@@ -43,30 +47,52 @@ pub(super) fn available() -> usize {
 /// # Errors
 /// When a pass fails.
 pub(super) fn choose(model: &mut NativeLlama) -> Result<(), ModelError> {
-    let mut spare = Pool::new(1);
-    if model.spec().threads == 1 || model.spec().ctx_len < ROWS.iter().sum() {
+    if model.spec().ctx_len < ROWS.iter().sum() {
         return Ok(());
     }
+    descend(model.spec().threads, |fewer| {
+        let mut spare = Pool::new(fewer);
+        let pay = pay(model, &mut spare)?;
+        if !pay {
+            swap(model, &mut spare);
+        }
+        Ok::<_, ModelError>(pay)
+    })?;
+    Ok(())
+}
+
+/// Halves a number of threads as long as they do not pay, `pay` saying whether they do, the number being given that they would
+/// be replaced by; gives what is left.
+fn descend<E>(mut threads: usize, mut pay: impl FnMut(usize) -> Result<bool, E>) -> Result<usize, E> {
+    while threads > 1 && !pay(threads.div_ceil(2))? {
+        threads = threads.div_ceil(2);
+    }
+    Ok(threads)
+}
+
+/// Whether the threads that `model` has are clearly faster than those of `spare`, in one try of several.
+fn pay(model: &mut NativeLlama, spare: &mut Pool) -> Result<bool, ModelError> {
     let started = Instant::now();
     for attempt in 0..TRIES {
-        if all_pay(model, &mut spare)? {
-            return Ok(());
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        if are_faster(model, spare, started)? {
+            return Ok(true);
         }
         if started.elapsed() > ENOUGH {
             break;
         }
-        if attempt + 1 < TRIES {
-            std::thread::sleep(PAUSE);
-        }
     }
-    swap(model, &mut spare);
-    Ok(())
+    Ok(false)
 }
 
-/// Whether all threads, which `model` has, are clearly faster than the one of `spare`.
-fn all_pay(model: &mut NativeLlama, spare: &mut Pool) -> Result<bool, ModelError> {
-    let mut times = [Vec::new(), Vec::new()]; // all threads, one thread
+fn are_faster(model: &mut NativeLlama, spare: &mut Pool, started: Instant) -> Result<bool, ModelError> {
+    let mut times = [Vec::new(), Vec::new()]; // those it has, the others
     for turn in 0..=TURNS {
+        if turn > FEWEST_TURNS && started.elapsed() > ENOUGH {
+            break;
+        }
         for times in &mut times {
             let took = time(model)?;
             if turn > 0 {
@@ -75,8 +101,8 @@ fn all_pay(model: &mut NativeLlama, spare: &mut Pool) -> Result<bool, ModelError
             swap(model, spare);
         }
     }
-    let [all, one] = times.map(median);
-    Ok(all.as_secs_f64() <= CLEARLY * one.as_secs_f64())
+    let [own, others] = times.map(median);
+    Ok(own.as_secs_f64() <= CLEARLY * others.as_secs_f64())
 }
 
 fn swap(model: &mut NativeLlama, spare: &mut Pool) {
@@ -100,4 +126,53 @@ fn time(model: &mut NativeLlama) -> Result<Duration, ModelError> {
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::model::{
+        native::{kernel::Isa, testing::tiny_gguf},
+        source::Source,
+    };
+
+    #[test]
+    fn threads_are_halved_until_they_pay() {
+        // what a pass takes on so many threads
+        let kept = |threads: usize, costs: fn(usize) -> f64| {
+            let (mut now, mut asked) = (threads, Vec::new());
+            let left = descend(threads, |fewer| {
+                let pay = costs(now) <= CLEARLY * costs(fewer);
+                asked.push(fewer);
+                now = if pay { now } else { fewer };
+                Ok::<_, Infallible>(pay)
+            });
+            (left.unwrap(), asked)
+        };
+        let shared = |n: usize| 1.0 / n as f64;
+        assert_eq!(kept(16, shared), (16, vec![8]));
+        // memory gives no more than four threads ask for
+        assert_eq!(kept(16, |n| 1.0 / n.min(4) as f64), (4, vec![8, 4, 2]));
+        assert_eq!(kept(6, |n| 1.0 / n.min(2) as f64), (2, vec![3, 2, 1]));
+        // each thread more takes time
+        assert_eq!(kept(3, |n| n as f64), (1, vec![2, 1]));
+        assert_eq!(kept(1, shared), (1, vec![]));
+    }
+
+    #[test]
+    fn a_choice_leaves_the_model_as_it_was_but_for_its_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiny.gguf");
+        std::fs::write(&path, tiny_gguf("")).unwrap();
+        let load = || NativeLlama::load_with(&Source::open(&path).unwrap(), 64, Pool::new(4), Isa::detect()).unwrap();
+        let (mut chosen, mut plain) = (load(), load());
+        choose(&mut chosen).unwrap();
+        assert!((1..=4).contains(&chosen.spec().threads) && chosen.is_empty());
+        assert_eq!(chosen.spec().threads, chosen.weights.cpu.pool.threads());
+        let tokens = [3, 1, 4].map(TokenId);
+        let logits = |model: &mut NativeLlama| model.forward(&tokens, LogitRows::All).unwrap().logits;
+        assert!(logits(&mut chosen) == logits(&mut plain));
+    }
 }
