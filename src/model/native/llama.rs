@@ -291,7 +291,7 @@ impl Model for NativeLlama {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::native::testing::{Parity, gguf_path, token_ids};
+    use crate::model::native::testing::{Parity, gguf_path, tiny_gguf, token_ids};
 
     fn load(threads: usize, isa: Isa) -> Option<NativeLlama> {
         load_ctx(512, threads, isa)
@@ -347,13 +347,41 @@ mod tests {
                 model.cache = kept.fork();
                 let out = model.forward(&next[..m], LogitRows::All).unwrap();
                 for (row, single) in singles[..m].iter().enumerate() {
-                    let place = format!("row {row} of {m} after {base}, {}", model.spec.backend);
+                    let place = format!("row {row} of {m} after {base}, {}", model.weights.cpu.isa.name());
                     assert!(out.logits.row(row) == single.logits.row(0), "logits of {place}");
                     assert!(out.hidden.row(row) == single.hidden.row(0), "hidden state of {place}");
                 }
             };
             (2..=16).for_each(|m| check(&mut many, m));
             others.iter_mut().for_each(|model| check(model, 5));
+        }
+    }
+
+    #[test]
+    fn behind_eight_thousand_positions_a_row_has_the_same_bits_in_any_company() {
+        const FAR: usize = 8000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tiny.gguf");
+        std::fs::write(&path, tiny_gguf("")).unwrap();
+        let load = |threads: usize, isa: Isa| {
+            let source = Source::open(&path).unwrap();
+            NativeLlama::load_with(&source, FAR + 16, Pool::new(threads), isa).unwrap()
+        };
+        let tokens: Vec<_> = (0..FAR as u32 + 16).map(|i| TokenId((i * 7919 + 13) % 70)).collect();
+        let mut alone = load(1, Isa::detect());
+        alone.forward(&tokens[..FAR], LogitRows::Last).unwrap();
+        let singles: Vec<_> =
+            tokens[FAR..].iter().map(|&token| alone.forward(&[token], LogitRows::All).unwrap().logits).collect();
+        for isa in Isa::available().rev().take(3) {
+            // plain code would take a minute
+            let mut many = load(2, isa);
+            many.forward(&tokens[..FAR], LogitRows::Last).unwrap();
+            for m in [16, 1, 5, 8] {
+                let out = many.forward(&tokens[FAR..FAR + m], LogitRows::All).unwrap();
+                let same = |row: usize| out.logits.row(row) == singles[row].row(0);
+                assert!((0..m).all(same), "{m} rows, {}", isa.name());
+                many.truncate(FAR, &Checkpoint { len: FAR }).unwrap();
+            }
         }
     }
 

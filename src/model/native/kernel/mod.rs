@@ -1,4 +1,5 @@
-//! Arithmetic on the processor: the only place of the crate with `unsafe` code.
+//! Arithmetic on the processor: the only place of the crate with `unsafe` code, but for mapping files
+//! ([`mapped`](crate::model)).
 //!
 //! Kernels are written once, over `lanes::Lanes`, and compiled for each instruction set; [`Isa`]
 //! picks one at run time. Two invariants hold for every kernel here: all instruction sets give the
