@@ -115,12 +115,14 @@ fn signal(child: &Child) {
 #[cfg(target_os = "linux")]
 fn a_signal_ends_the_step_and_what_it_started_and_the_folder_is_nobody_elses_meanwhile() {
     let place = Place::new(r#"sleep 300 & echo $! >> "$MTP_ROOT/ids"; echo $$ >> "$MTP_ROOT/ids"; wait"#);
-    let mut child = place.command(&fixture("llama.gguf"), &[]).spawn().unwrap();
+    let child = place.command(&fixture("llama.gguf"), &[]).spawn().unwrap();
     let ids = place.path("work/ids");
     wait_for("the step did not start", || noted(&ids).len() == 2);
     let second = place.run("llama.gguf", &[]);
     assert!(errors(&second).contains("another draftscope train is at work"), "{}", errors(&second));
     signal(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143));
+    assert!(errors(&output).contains("the same command goes on from there"), "{}", errors(&output));
     wait_for("something runs on", || noted(&ids).iter().all(|id| !is_running(*id)));
 }

@@ -25,7 +25,9 @@ def run(config, module, prompt, mode, seed):
                "--threads", e["threads"], "--seed", seed, "--output", "summary", *ALL_MODES[mode]]
     if module:
         command += ["--mtp", module]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 

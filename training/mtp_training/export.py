@@ -1,4 +1,4 @@
-"""export: the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config.
+"""export: the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config and a card.
 
     python -m mtp_training.export RUN OUT [train.draft_vocab=N]
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from .card import card
 from .config import load
 from .data import draft_vocab
 from .target import Target
@@ -60,19 +61,19 @@ def configuration(shape, vocab, layers):
 
 def export(config, run, out):
     state = torch.load(config.runs / run / "state.pt", weights_only=False, map_location="cpu")
+    target = Target(config["train"]["gguf"])
     vocab, wanted = state["vocab"], config["train"]["draft_vocab"]   # the module knows none: another one is another choice of head rows
     if isinstance(wanted, str):
         vocab = load_file(Path(__file__).resolve().parents[2] / wanted)["mtp.draft_vocab"]
     elif len(vocab) != wanted:
-        target = Target(config["train"]["gguf"])
         vocab, _ = draft_vocab(config, wanted, target.shape.vocab, target.specials)
     bf16, fp8 = files(state["module"], vocab)
     for name, tensors in (("bf16", bf16), ("fp8", fp8)):
         folder = Path(out) / name
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / ("mtp.safetensors" if name == "bf16" else "mtp.fp8.safetensors"), metadata={"format": "pt"})
-        shape = Target(config["train"]["gguf"]).shape
-        (folder / "config.json").write_text(json.dumps(configuration(shape, vocab, state.get("hidden_layers", [])), indent=1) + "\n")
+        (folder / "config.json").write_text(json.dumps(configuration(target.shape, vocab, state.get("hidden_layers", [])), indent=1) + "\n")
+    (Path(out) / "README.md").write_text(card(config, run, target, state | dict(vocab=vocab)))
     print(json.dumps(dict(run=run, **state["state"], draft_vocab=len(vocab), out=str(out))))
 
 

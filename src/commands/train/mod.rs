@@ -28,6 +28,9 @@ use super::stop::Stop;
 /// Name of the run under the working folder.
 const RUN: &str = "module";
 
+/// A module begins as the target's last block.
+const INIT: &str = "train.init=layer";
+
 /// Share of the training over which the learning rate falls to zero.
 const COOLDOWN: f64 = 0.3;
 
@@ -124,7 +127,7 @@ fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 6] {
     train.push(format!("train.cooldown_tokens={cooldown}"));
     train.push(format!("train.threads={}", args.threads));
     train.push(format!("train.device={}", args.device));
-    train.push("train.init=layer".to_owned());
+    train.push(INIT.to_owned());
     let step = |title, module, arguments, makes| Step { title, module, arguments, makes, goal: None };
     let each = u64::from(args.conversations).div_ceil(args.threads.into());
     let (tasks, threads) = (format!("data.tasks={}", args.conversations), format!("data.processes={}", args.threads));
@@ -134,7 +137,7 @@ fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 6] {
         step("check", "make_data", text(&["stats"]), None),
         step("states", "states", vec![format!("train.threads={}", args.threads)], None),
         Step { goal: Some(args.tokens), ..step("training", "train", train, None) },
-        step("export", "export", vec![RUN.to_owned(), out.display().to_string()], None),
+        step("export", "export", vec![RUN.to_owned(), out.display().to_string(), INIT.to_owned()], None),
     ]
 }
 
@@ -171,7 +174,8 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
     }
     let status = child.wait().context("the step cannot be waited for")?;
     if is_told {
-        return Err(stop.stopped().into());
+        let goes_on = format!("the step \"{}\" was stopped, and the same command goes on from there", step.title);
+        return Err(anyhow::Error::from(stop.stopped()).context(goes_on));
     }
     if !status.success() {
         let cause = draftscope::session::text::printable(&last);
