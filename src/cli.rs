@@ -125,7 +125,8 @@ pub struct ModelArgs {
     /// What computes the target; auto takes the native kernels on a CPU where they support the file
     #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
     pub backend: BackendArg,
-    /// Threads of the native kernels; auto measures at start how many pay
+    /// Threads of the native kernels; auto measures at start how many pay (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash and
+    /// Gemma 4: all cores)
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
     pub threads: Threads,
     /// Context length in tokens [default: 4096, or the model's own if shorter]

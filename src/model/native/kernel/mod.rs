@@ -1,5 +1,5 @@
 //! Arithmetic on the processor: the only place of the crate with `unsafe` code, but for mapping files
-//! ([`mapped`](crate::model)).
+//! (`model/mapped.rs`).
 //!
 //! Kernels are written once, over `lanes::Lanes`, and compiled for each instruction set; [`Isa`]
 //! picks one at run time. Two invariants hold for every kernel here: all instruction sets give the
