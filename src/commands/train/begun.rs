@@ -5,7 +5,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
@@ -14,6 +14,11 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the note.
 const NOTE: &str = "begun.json";
+
+/// What is there once training has begun, whose schedule rests on the number of tokens.
+fn checkpoint(work: &Path) -> PathBuf {
+    work.join("runs").join(super::RUN).join("state.pt")
+}
 
 /// Takes the folder, which nobody else may have; given back when the file is closed.
 pub(super) fn hold(work: &Path) -> Result<File> {
@@ -44,14 +49,14 @@ impl Begun {
         Ok(Self { model: source.name(), model_bytes, conversations: args.conversations, tokens: args.tokens })
     }
 
-    /// Writes the note, or holds this against the one that is there.
+    /// Writes the note, or holds this against the one that is there; the tokens to train on may change until training begins.
     pub(super) fn claim(&self, work: &Path) -> Result<()> {
         let note = work.join(NOTE);
         if note.exists() {
             let text = std::fs::read(&note).with_context(|| format!("cannot read {}", note.display()))?;
             let before: Self =
                 serde_json::from_slice(&text).with_context(|| format!("{} is damaged; delete it", note.display()))?;
-            return self.check(&before, work);
+            self.check(&before, work)?;
         }
         let mut unfinished = tempfile::NamedTempFile::new_in(work)?;
         serde_json::to_writer_pretty(&mut unfinished, self)?;
@@ -69,13 +74,14 @@ impl Begun {
             "this work was begun for another model, {name} of {} bytes; {elsewhere}",
             before.model_bytes
         );
-        let sizes = [
-            ("--conversations", u64::from(self.conversations), u64::from(before.conversations)),
-            ("--tokens", self.tokens, before.tokens),
-        ];
-        for (option, now, then) in sizes {
-            ensure!(now == then, "this work was begun with {option} {then}; {elsewhere}");
-        }
+        let (now, then) = (self.conversations, before.conversations);
+        ensure!(now == then, "this work was begun with --conversations {then}; {elsewhere}");
+        let may_change = !checkpoint(work).exists();
+        ensure!(
+            may_change || self.tokens == before.tokens,
+            "this training was begun with --tokens {}; {elsewhere}",
+            before.tokens
+        );
         Ok(())
     }
 }
@@ -96,7 +102,12 @@ mod tests {
         let told = |other: Begun| other.claim(work.path()).unwrap_err().to_string();
         assert!(told(Begun { model_bytes: 6, ..begun() }).contains("another model, a of 5 bytes"));
         assert!(told(Begun { conversations: 200, ..begun() }).contains("--conversations 100"));
-        assert!(told(Begun { tokens: 2000, ..begun() }).contains("--tokens 1000"));
+        Begun { tokens: 2000, ..begun() }.claim(work.path()).unwrap(); // nothing is trained yet
+        let checkpoint = checkpoint(work.path());
+        std::fs::create_dir_all(checkpoint.parent().unwrap()).unwrap();
+        std::fs::write(checkpoint, "").unwrap();
+        Begun { tokens: 2000, ..begun() }.claim(work.path()).unwrap();
+        assert!(told(begun()).contains("--tokens 2000"));
         std::fs::write(work.path().join(NOTE), "{").unwrap();
         assert!(told(begun()).contains("is damaged"));
     }

@@ -56,12 +56,16 @@ impl Board {
 
     /// Takes a line; whether it was one of the recipe's.
     pub(super) fn take(&mut self, line: &str) -> bool {
-        let Ok(line) = serde_json::from_str::<Line>(line) else {
+        let Ok(mut line) = serde_json::from_str::<Line>(line) else {
             return false;
         };
         match line.event.as_str() {
             "train" if !line.agree.is_empty() => self.learn(&line),
-            "validation" | "start" | "final" => self.validated.clone_from(&line.agree),
+            "validation" | "start" | "final" => {
+                self.validated.clone_from(&line.agree);
+                // they tell neither, so what was told last still stands
+                (line.tokens_per_s, line.lr) = (self.last.tokens_per_s, self.last.lr);
+            }
             _ => {}
         }
         self.last = line;
@@ -161,6 +165,9 @@ mod tests {
         assert!(board.take(r#"{"event": "train", "step": 40, "tokens": 40000, "lr": 0.001, "ce": [], "agree": []}"#));
         let expected = "training: step 40, 40000 tokens of 60000 (67 %), 0/s, rate 1.0e-3\n  depth 1  loss 3.50  agrees 0.500 ████████████░░░░░░░░░░░░  validation 0.250  ▁▅█";
         assert_eq!(board.text(), expected);
+        assert!(board.take(r#"{"event": "train", "step": 50, "tokens": 50000, "lr": 0.002, "tokens_per_s": 1000}"#));
+        assert!(board.take(r#"{"event": "final", "step": 50, "tokens": 60000, "agree": [0.5]}"#));
+        assert_eq!(board.brief(), "training: step 50, 60000 tokens of 60000 (100 %), 1000/s, rate 2.0e-3");
     }
 
     #[test]
