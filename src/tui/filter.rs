@@ -4,7 +4,7 @@ use crate::protocol::{Lane, Outcome};
 use crate::session::classes::{Classifier, TokenClass};
 use crate::session::{Answer, Round, Session};
 
-use super::app::{RoundAt, round_at};
+use super::selection::{RoundAt, round_at};
 
 /// Classes that can be told from a round: whether code is open takes the whole text.
 const CLASSES: &[TokenClass] = &[
@@ -93,7 +93,7 @@ mod tests {
     fn every_filter_is_reached_and_splits_the_rounds() {
         let mut session = Session::new();
         first_turn().events.iter().for_each(|event| session.apply(event));
-        let rounds: Vec<_> = super::super::app::rounds(&session).collect();
+        let rounds: Vec<_> = super::super::selection::rounds(&session).collect();
         let count = |filter: Filter| rounds.iter().filter(|at| filter.fits_at(&session, **at)).count();
         let (mut filter, mut names) = (Filter::All, Vec::new());
         loop {

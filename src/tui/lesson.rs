@@ -10,7 +10,7 @@ use crate::protocol::{Lane, Settings};
 use crate::session::Session;
 use crate::session::account::Account;
 
-use super::app::RoundAt;
+use super::selection::RoundAt;
 
 /// The lessons in the binary, in the order of the list.
 pub(super) const BUNDLED: &[(&str, &str)] = &[

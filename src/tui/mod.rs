@@ -31,6 +31,7 @@ mod plain_glyphs;
 mod playback;
 mod rehearsal;
 mod search;
+mod selection;
 mod shelf;
 mod terminal;
 mod theme;

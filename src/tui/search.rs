@@ -6,7 +6,7 @@
 use crate::protocol::Lane;
 use crate::session::{Answer, Provenance, Session, Token};
 
-use super::app::RoundAt;
+use super::selection::RoundAt;
 
 /// Where something is, as the selection has it.
 pub(super) type Place = (RoundAt, Option<usize>);

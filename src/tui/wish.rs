@@ -8,8 +8,8 @@ use crossterm::event::KeyEvent;
 use crate::protocol::{MAX_DRAFT_LEN, VerifyRule};
 use crate::session::{Round, Wish};
 
-use super::app::RoundAt;
 use super::entry::Entry;
+use super::selection::RoundAt;
 
 /// A row of the panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

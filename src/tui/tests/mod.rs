@@ -14,8 +14,9 @@ mod recording;
 mod time;
 mod views;
 
-use super::app::{RoundAt, Scroll};
+use super::app::Scroll;
 use super::page::Pane;
+use super::selection::RoundAt;
 use super::*;
 use crate::protocol::{
     Baseline, Capabilities, Command, DraftLenMode, Event, EventKind, Lane, Message, Prompt, Speaker, StopReason,

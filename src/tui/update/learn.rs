@@ -6,8 +6,9 @@ use crate::protocol::{
 };
 use crate::session::{Round, Session, Timeline};
 use crate::tui::action::Action;
-use crate::tui::app::{App, RoundAt, round_at, rounds};
+use crate::tui::app::App;
 use crate::tui::lesson::{BUNDLED, Run, Step, Study};
+use crate::tui::selection::{RoundAt, round_at, rounds};
 
 use super::{cannot_send, look, settings, watch};
 

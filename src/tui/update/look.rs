@@ -4,10 +4,11 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::session::Session;
 use crate::tui::action::Action;
-use crate::tui::app::{App, Ask, Overlay, RoundAt, Scroll, live_round, places, round_at, rounds};
+use crate::tui::app::{App, Ask, Overlay, Scroll};
 use crate::tui::entry::Entry;
 use crate::tui::filter::{Filter, has_reject};
 use crate::tui::page::{Page, Pane};
+use crate::tui::selection::{RoundAt, live_round, places, round_at, rounds};
 use crate::tui::view::telling_column;
 use crate::tui::wish::Wishes;
 

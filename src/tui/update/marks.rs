@@ -6,8 +6,9 @@
 use crate::protocol::{Command, Landmark};
 use crate::session::{Mark, Place, Session, Timeline, text};
 use crate::tui::action::Action;
-use crate::tui::app::{App, Overlay, places, round_at};
+use crate::tui::app::{App, Overlay};
 use crate::tui::entry::Entry;
+use crate::tui::selection::{places, round_at};
 
 use super::{look, seek, time as clock};
 

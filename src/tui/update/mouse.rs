@@ -2,8 +2,9 @@
 
 use crate::protocol::{Command, Lane};
 use crate::session::Timeline;
-use crate::tui::app::{App, RoundAt};
+use crate::tui::app::App;
 use crate::tui::page::Pane;
+use crate::tui::selection::RoundAt;
 use crate::tui::view::{PREFILL, Target};
 
 use super::{look, seek};

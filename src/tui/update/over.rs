@@ -5,11 +5,12 @@ use crossterm::event::KeyEvent;
 use crate::protocol::{Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId};
 use crate::session::{Round, Session, Timeline, Wish, what_if};
 use crate::tui::action::Action;
-use crate::tui::app::{App, Ask, Overlay, RoundAt, round_at};
+use crate::tui::app::{App, Ask, Overlay};
 use crate::tui::conversation::{self, Point};
 use crate::tui::entry::Entry;
 use crate::tui::knob::Knob;
 use crate::tui::search;
+use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::wish::{Row, Wishes};
 
 use super::{can_generate, look, marks, seek, settings, time};

@@ -6,9 +6,10 @@
 use crate::protocol::{Command, Landmark};
 use crate::session::{Stop, Timeline};
 use crate::tui::action::Action;
-use crate::tui::app::{App, Overlay, round_at, rounds};
+use crate::tui::app::{App, Overlay};
 use crate::tui::entry::Entry;
 use crate::tui::filter::has_reject;
+use crate::tui::selection::{round_at, rounds};
 
 use super::{look, time as clock};
 
@@ -155,14 +156,14 @@ pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     let Some(from) = app.round_index(time.shown()) else {
         return has_more(app);
     };
-    let later = |at: &crate::tui::app::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
+    let later = |at: &crate::tui::selection::RoundAt| *at > from && round_at(time.shown(), *at).is_some_and(has_reject);
     (time.is_past() || has_more(app)) && !rounds(time.shown()).any(|at| later(&at))
 }
 
 /// The next rejection behind what is on show: in what has been told, else in what a recording holds.
 pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let from = app.round_index(time.shown());
-    let later = |at: &crate::tui::app::RoundAt| from.is_none_or(|from| *at > from);
+    let later = |at: &crate::tui::selection::RoundAt| from.is_none_or(|from| *at > from);
     let live = time.live();
     let found = rounds(live).filter(later).filter_map(|at| round_at(live, at)).find(|round| has_reject(round));
     match found.map(|round| round.round).and_then(|round| end_of(time, round)) {

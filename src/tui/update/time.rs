@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::protocol::{Command, Lane};
 use crate::session::{Moment, Round, Session, Stop, Timeline, Turn};
 use crate::tui::action::Action;
-use crate::tui::app::{App, newest_token, round_at, rounds};
+use crate::tui::app::App;
 use crate::tui::conversation::{self, Point};
+use crate::tui::selection::{newest_token, round_at, rounds};
 
 use super::{can_generate, cannot_send, look, settings, watch};
 

@@ -12,8 +12,8 @@ use ratatui::widgets::Paragraph;
 
 use crate::session::{Round, text};
 use crate::tui::action::Action;
-use crate::tui::app::{RoundAt, round_at, rounds};
 use crate::tui::filter::Filter;
+use crate::tui::selection::{RoundAt, round_at, rounds};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;

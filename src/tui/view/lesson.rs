@@ -9,9 +9,9 @@ use ratatui::widgets::Paragraph;
 
 use crate::session::text;
 use crate::tui::action::Action;
-use crate::tui::app::round_at;
 use crate::tui::keymap::Context;
 use crate::tui::lesson::{BUNDLED, Lesson, Step, filled, lesson};
+use crate::tui::selection::round_at;
 use crate::tui::theme::Role;
 use crate::tui::update::{lead, right_choice};
 use crate::tui::widgets::flow::wrapped;

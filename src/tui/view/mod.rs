@@ -57,11 +57,12 @@ use crate::protocol::Lane;
 use crate::session::{Fate, Session, Timeline, Turn};
 
 use super::action::Action;
-use super::app::{App, Overlay, RoundAt};
+use super::app::{App, Overlay};
 use super::fate;
 use super::keymap::Context;
 use super::page::{Page, Pane};
 use super::plain_glyphs;
+use super::selection::RoundAt;
 use super::theme::{Role, Theme};
 use crate::tui::widgets::cell::cut;
 

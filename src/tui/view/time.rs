@@ -8,9 +8,9 @@ use ratatui::text::{Line, Span};
 
 use crate::protocol::Lane;
 use crate::tui::action::Action;
-use crate::tui::app::live_round;
-use crate::tui::app::round_at;
 use crate::tui::keymap::Context;
+use crate::tui::selection::live_round;
+use crate::tui::selection::round_at;
 use crate::tui::theme::Role;
 
 use super::{Screen, Seen, Target, duration, player};
