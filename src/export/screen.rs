@@ -50,11 +50,11 @@ impl Stage {
     /// Draws the screen as it is now.
     pub(super) fn draw<B: Backend>(&mut self, terminal: &mut Terminal<B>) -> std::io::Result<()> {
         let (time, app) = (&self.time, &self.app);
-        let mut seen = None;
-        let drawn = terminal.draw(|frame| seen = Some(tui::view(time, app, app.theme(), frame)));
+        let mut hit_map = None;
+        let drawn = terminal.draw(|frame| hit_map = Some(tui::view(time, app, app.theme(), frame)));
         drawn.map_err(|error| std::io::Error::other(error.to_string()))?;
-        if let Some(seen) = seen {
-            self.app.saw(seen);
+        if let Some(hit_map) = hit_map {
+            self.app.set_hit_map(hit_map);
         }
         Ok(())
     }

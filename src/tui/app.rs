@@ -13,6 +13,7 @@ use super::action::Action;
 use super::editor::Editor;
 use super::entry::Entry;
 use super::filter::Filter;
+use super::hit_map::HitMap;
 use super::keymap::{Context, Keymap};
 use super::options::TuiOptions;
 use super::pace::Pace;
@@ -21,7 +22,7 @@ use super::playback::Playback;
 use super::selection::{RoundAt, live_round, round_at};
 use super::shelf::Shelf;
 use super::theme::Theme;
-use super::view::{Cache, Seen};
+use super::view::Cache;
 use super::wish::Wishes;
 
 /// Which line of the transcript is on top.
@@ -127,7 +128,7 @@ pub struct App {
     pub(super) quits: bool,
     pub(super) asks: Vec<Ask>,
     pub(super) keymap: Keymap,
-    pub(super) seen: Seen,
+    pub(super) hit_map: HitMap,
     /// Not state: lines of ended turns, which would come out the same again.
     pub(super) transcript: Cache,
     pub(super) options: TuiOptions,
@@ -179,7 +180,7 @@ impl App {
             quits: false,
             asks: Vec::new(),
             keymap,
-            seen: Seen::default(),
+            hit_map: HitMap::default(),
             transcript: Cache::default(),
             options,
             shelf,
@@ -228,8 +229,8 @@ impl App {
     }
 
     /// Takes what the last frame measured.
-    pub fn saw(&mut self, seen: Seen) {
-        self.seen = seen;
+    pub fn set_hit_map(&mut self, hit_map: HitMap) {
+        self.hit_map = hit_map;
     }
 
     /// Lets the state follow what has happened: an answer that ended, a prompt that was taken.

@@ -50,7 +50,7 @@ pub struct Compared {
     /// Nothing happens here: for panels that are drawn from a run.
     pub(super) time: Timeline,
     /// What the last frame measured: pairs on show, the first of them, and its line on the screen.
-    pub(super) seen: (usize, usize, u16),
+    pub(super) measured: (usize, usize, u16),
 }
 
 impl Compared {
@@ -63,7 +63,7 @@ impl Compared {
         let turn = turns.iter().position(|turn| !turn.differences.is_empty()).unwrap_or(0);
         let row = turns.get(turn).and_then(|turn| turn.differences.first().copied()).unwrap_or(0);
         let (app, time) = (App::new(options), Timeline::new());
-        Self { sides: [a, b], diff, turns, turn, row, app, time, seen: (1, 0, 0) }
+        Self { sides: [a, b], diff, turns, turn, row, app, time, measured: (1, 0, 0) }
     }
 
     /// The turn on show.
@@ -112,7 +112,7 @@ impl Compared {
 
     fn go(&mut self, action: Action) {
         let last = self.laid().map_or(0, |turn| turn.pairs.len().saturating_sub(1));
-        let page = self.seen.0.max(2) - 1;
+        let page = self.measured.0.max(2) - 1;
         match action {
             Action::Up => self.row = self.row.saturating_sub(1),
             Action::Down => self.row = (self.row + 1).min(last),
@@ -162,7 +162,7 @@ impl Compared {
     }
 
     fn help(&mut self, top: usize, action: Action) {
-        let (page, last) = (self.app.seen.page.max(2) - 1, self.app.seen.help_max);
+        let (page, last) = (self.app.hit_map.page.max(2) - 1, self.app.hit_map.help_max);
         let top = match action {
             Action::Help | Action::Leave => return,
             Action::Quit | Action::StopOrQuit | Action::Suspend => return self.go(action),
@@ -191,7 +191,7 @@ impl Compared {
     }
 
     fn click(&mut self, y: u16) {
-        let (rows, top, first) = self.seen;
+        let (rows, top, first) = self.measured;
         let place = usize::from(y.saturating_sub(first));
         let last = self.laid().map_or(0, |turn| turn.pairs.len());
         if y >= first && place < rows && top + place < last && self.app.overlay.is_none() {
@@ -226,9 +226,9 @@ impl Compared {
     }
 
     fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
-        let mut seen = (self.seen, self.app.seen.clone());
-        guard.terminal.draw(|frame| seen = view::diff(self, frame))?;
-        (self.seen, self.app.seen) = seen;
+        let mut measured = (self.measured, self.app.hit_map.clone());
+        guard.terminal.draw(|frame| measured = view::diff(self, frame))?;
+        (self.measured, self.app.hit_map) = measured;
         Ok(())
     }
 }

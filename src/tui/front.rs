@@ -227,11 +227,11 @@ impl Front {
     }
 
     fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
-        let mut seen = None;
+        let mut hit_map = None;
         let (time, app) = (&self.time, &self.app);
-        terminal.draw(|frame| seen = Some(view::view(time, app, app.theme(), frame)))?;
-        if let Some(seen) = seen {
-            self.app.saw(seen);
+        terminal.draw(|frame| hit_map = Some(view::view(time, app, app.theme(), frame)))?;
+        if let Some(hit_map) = hit_map {
+            self.app.set_hit_map(hit_map);
         }
         self.draws += 1;
         Ok(())

@@ -21,6 +21,7 @@ mod entry;
 mod fate;
 mod filter;
 mod front;
+mod hit_map;
 mod keymap;
 mod knob;
 mod lesson;
@@ -45,6 +46,7 @@ pub use app::App;
 pub use backdrop::fitting_theme;
 pub use depth::Depth;
 pub use diff::{Compared, Recorded};
+pub use hit_map::HitMap;
 pub use keymap::{Binding, Chord, Context, Keymap};
 pub use options::{Exporter, Read, Recordings, Saver, TuiOptions, Write, WriteAs};
 pub use page::Page;
@@ -53,7 +55,7 @@ pub use rehearsal::Rehearsal;
 pub use terminal::{Ended, TuiError, run};
 pub use theme::{Role, Theme};
 pub use update::{paste, press, update};
-pub use view::{Seen, view};
+pub use view::view;
 
 #[cfg(test)]
 #[cfg(unix)]

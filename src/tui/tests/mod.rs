@@ -79,9 +79,9 @@ impl Stage {
 
     fn draw(&mut self, width: u16, height: u16) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let mut seen = Seen::default();
-        terminal.draw(|frame| seen = view(&self.time, &self.app, self.app.theme(), frame)).unwrap();
-        self.app.saw(seen);
+        let mut hit_map = HitMap::default();
+        terminal.draw(|frame| hit_map = view(&self.time, &self.app, self.app.theme(), frame)).unwrap();
+        self.app.set_hit_map(hit_map);
         terminal
     }
 

@@ -195,7 +195,7 @@ fn words_run_on_between_stretches() {
         let screen = stage.screen(200, 60);
         let lines = screen.lines().skip(3).take_while(|line| !line.starts_with('└'));
         text.extend(lines.map(|line| line.split('│').nth(1).unwrap_or("").trim_end().to_owned() + " "));
-        if stage.app.seen.top == stage.app.seen.max_top {
+        if stage.app.hit_map.top == stage.app.hit_map.max_top {
             break;
         }
         stage.press("<PageDown>");

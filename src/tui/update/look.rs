@@ -91,7 +91,7 @@ fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
 }
 
 fn scroll(app: &mut App, session: &Session, action: Action) {
-    let page = app.seen.page.max(2) - 1;
+    let page = app.hit_map.page.max(2) - 1;
     if matches!(app.page, Page::Rounds | Page::Inspect) {
         let by = if app.page == Page::Rounds { page } else { 1 };
         match action {
@@ -105,17 +105,17 @@ fn scroll(app: &mut App, session: &Session, action: Action) {
         return;
     }
     match action {
-        Action::Up => scroll_to(app, app.seen.top.saturating_sub(1)),
-        Action::Down => scroll_to(app, app.seen.top + 1),
-        Action::PageUp => scroll_to(app, app.seen.top.saturating_sub(page)),
-        Action::PageDown => scroll_to(app, app.seen.top + page),
+        Action::Up => scroll_to(app, app.hit_map.top.saturating_sub(1)),
+        Action::Down => scroll_to(app, app.hit_map.top + 1),
+        Action::PageUp => scroll_to(app, app.hit_map.top.saturating_sub(page)),
+        Action::PageDown => scroll_to(app, app.hit_map.top + page),
         Action::Top => scroll_to(app, 0),
         _ => {}
     }
 }
 
 fn scroll_to(app: &mut App, top: usize) {
-    app.scroll = if top >= app.seen.max_top { Scroll::Follow } else { Scroll::Top(top) };
+    app.scroll = if top >= app.hit_map.max_top { Scroll::Follow } else { Scroll::Top(top) };
 }
 
 fn cycle(app: &mut App, forward: bool) {

@@ -3,9 +3,9 @@
 use crate::protocol::{Command, Lane};
 use crate::session::Timeline;
 use crate::tui::app::App;
+use crate::tui::hit_map::{Hit, PREFILL, Target};
 use crate::tui::page::Pane;
 use crate::tui::selection::RoundAt;
-use crate::tui::view::{PREFILL, Target};
 
 use super::{look, seek};
 
@@ -14,8 +14,8 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
     if app.overlay.is_some() {
         return Vec::new();
     }
-    let under = |hit: &&crate::tui::view::Hit| hit.area.contains((x, y).into());
-    let Some(target) = app.seen.hits.iter().rev().find(under).map(|hit| hit.target) else {
+    let under = |hit: &&Hit| hit.area.contains((x, y).into());
+    let Some(target) = app.hit_map.hits.iter().rev().find(under).map(|hit| hit.target) else {
         return Vec::new();
     };
     app.toast = None;

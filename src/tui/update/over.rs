@@ -96,8 +96,8 @@ fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
 }
 
 fn help(app: &mut App, top: usize, action: Action) -> Done {
-    let page = app.seen.page.max(2) - 1;
-    let last = app.seen.help_max;
+    let page = app.hit_map.page.max(2) - 1;
+    let last = app.hit_map.help_max;
     let top = match action {
         Action::Help => return Done::Yes(Vec::new()),
         Action::Up => top.saturating_sub(1),

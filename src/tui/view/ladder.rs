@@ -13,12 +13,13 @@ use ratatui::widgets::Paragraph;
 use crate::session::{Round, text};
 use crate::tui::action::Action;
 use crate::tui::filter::Filter;
+use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::selection::{RoundAt, round_at, rounds};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, Seen, Target, round};
+use super::{Screen, round};
 
 /// Width of the round's number and verdict.
 const LABEL: usize = 9;
@@ -55,7 +56,7 @@ impl Grid {
     }
 }
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let all: Vec<RoundAt> = fitting(screen);
     let title = format!(" Rounds: {} of {} · {} ", all.len(), count(screen), screen.app.filter.name());
     let block = screen.panel(title).title_bottom(caption(screen, area.width));
@@ -74,7 +75,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         return;
     }
     let rows = (usize::from(inner.height) / ROW).max(1);
-    seen.page = rows;
+    hit_map.page = rows;
     let shown = in_view(screen, &all, rows);
     let grid = Grid::of(screen, shown, inner.width);
     let mut lines = Vec::new();
@@ -83,7 +84,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
             &grid,
             *at,
             Rect { y: inner.y + (place * ROW) as u16, height: ROW as u16, ..inner }.intersection(inner),
-            seen,
+            hit_map,
         );
         if let Some(round) = round_at(screen.session, *at) {
             lines.extend(row(screen, &grid, *at, round));
@@ -111,12 +112,12 @@ fn in_view<'a>(screen: Screen, all: &'a [RoundAt], rows: usize) -> &'a [RoundAt]
     &all[top..(top + rows).min(all.len())]
 }
 
-fn mark(grid: &Grid, at: RoundAt, row: Rect, seen: &mut Seen) {
-    seen.hit(row, Target::Round { at, column: None });
+fn mark(grid: &Grid, at: RoundAt, row: Rect, hit_map: &mut HitMap) {
+    hit_map.hit(row, Target::Round { at, column: None });
     for (place, column) in grid.range().enumerate() {
         let x = row.x + (LABEL + place * grid.width) as u16;
         let cell = Rect { x, width: grid.width as u16, ..row }.intersection(row);
-        seen.hit(cell, Target::Round { at, column: Some(column) });
+        hit_map.hit(cell, Target::Round { at, column: Some(column) });
     }
 }
 

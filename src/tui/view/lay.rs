@@ -18,6 +18,7 @@ use crate::session::text::{self, Joiner};
 use crate::session::{Answer, Fate, Provenance, Round, Strand, Turn};
 use crate::tui::action::Action;
 use crate::tui::fate;
+use crate::tui::hit_map::PREFILL;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
@@ -115,9 +116,6 @@ struct Work<'a> {
     /// Index of the selected round, if it is of this turn and lane; within, none is the first token.
     selected: Option<Option<usize>>,
 }
-
-/// Stands for the number of a round where a token came from the prompt's pass.
-pub(in crate::tui) const PREFILL: u32 = u32::MAX;
 
 /// The round of a token as the mouse finds it; 0 is nothing.
 fn round_of(strand: &Strand) -> u32 {

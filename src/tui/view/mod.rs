@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariant: drawing changes nothing; what a frame measured (how far one can scroll, what is under
-//! the mouse) goes back to the caller as [`Seen`]. Any size from 1×1 up draws without panic. One file
+//! the mouse) goes back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file
 //! per panel; `pages.rs` says where each stands.
 
 mod account;
@@ -59,67 +59,19 @@ use crate::session::{Fate, Session, Timeline, Turn};
 use super::action::Action;
 use super::app::{App, Overlay};
 use super::fate;
+use super::hit_map::HitMap;
 use super::keymap::Context;
 use super::page::{Page, Pane};
 use super::plain_glyphs;
-use super::selection::RoundAt;
 use super::theme::{Role, Theme};
 use crate::tui::widgets::cell::cut;
 
 pub(super) use diff::render as diff;
-pub(super) use lay::{Cache, PREFILL};
+pub(super) use lay::Cache;
 pub(super) use round::telling_column;
 
 /// Below this the screen only says that it is too small.
 const MIN_SIZE: (u16, u16) = (60, 16);
-
-/// What stands at some place of the screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
-    Page(Page),
-    Pane(Pane),
-    /// A token of the answer: index of the turn, number of the round.
-    Token {
-        turn: usize,
-        round: u32,
-        column: usize,
-    },
-    Round {
-        at: RoundAt,
-        column: Option<usize>,
-    },
-    /// A moment of the run, in events.
-    Moment(u64),
-    /// A time of a recording, in microseconds.
-    Time(u64),
-}
-
-/// A place of the screen and what stands there; later ones lie over earlier ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hit {
-    pub(super) area: Rect,
-    pub(super) target: Target,
-}
-
-/// What a frame measured, for the keys that scroll and for the mouse.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Line of the transcript that was on top.
-    pub top: usize,
-    /// Largest such line.
-    pub max_top: usize,
-    /// Lines of a page.
-    pub page: usize,
-    /// Largest first line of the help.
-    pub help_max: usize,
-    pub(super) hits: Vec<Hit>,
-}
-
-impl Seen {
-    fn hit(&mut self, area: Rect, target: Target) {
-        self.hits.push(Hit { area, target });
-    }
-}
 
 /// Everything a panel reads.
 #[derive(Clone, Copy)]
@@ -183,29 +135,29 @@ fn keys_of_choices(screen: Screen) -> Line<'static> {
 }
 
 /// Draws one frame.
-pub fn view(time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> Seen {
+pub fn view(time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> HitMap {
     let screen = Screen { time, session: time.shown(), app, theme };
     let area = frame.area();
-    let mut seen = Seen { hits: Vec::new(), ..app.seen };
+    let mut hit_map = HitMap { hits: Vec::new(), ..app.hit_map };
     frame.buffer_mut().set_style(area, theme[Role::Text]);
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         screens::too_small(screen, area, frame);
     } else if screens::is_loading(screen) {
         screens::loading(screen, area, frame);
     } else {
-        main(screen, area, frame, &mut seen);
+        main(screen, area, frame, &mut hit_map);
     }
     if area.width >= MIN_SIZE.0 && area.height >= MIN_SIZE.1 {
         screens::failure(screen, area, frame);
-        overlay(screen, area, frame, &mut seen);
+        overlay(screen, area, frame, &mut hit_map);
     }
     if app.options.ascii {
         plain_glyphs::replace(frame.buffer_mut());
     }
-    seen
+    hit_map
 }
 
-fn main(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [status, tabs, body, time, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(u16::from(area.height >= 22)),
@@ -215,20 +167,20 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
     ])
     .areas(area);
     status::render(screen, status, frame);
-    tabs::render(screen, tabs, frame, seen);
-    pages::render(screen, body, frame, seen);
+    tabs::render(screen, tabs, frame, hit_map);
+    pages::render(screen, body, frame, hit_map);
     if screen.app.is_recording {
-        player::render(screen, time, frame, seen);
+        player::render(screen, time, frame, hit_map);
     } else {
-        time::render(screen, time, frame, seen);
+        time::render(screen, time, frame, hit_map);
     }
     footer::render(screen, footer, frame);
 }
 
-fn overlay(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     match &screen.app.overlay {
         None => {}
-        Some(Overlay::Help(top)) => seen.help_max = help::render(screen, *top, area, frame),
+        Some(Overlay::Help(top)) => hit_map.help_max = help::render(screen, *top, area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
         Some(Overlay::Search(entry)) => search::render(screen, entry, area, frame),
         Some(Overlay::Note(entry, place)) => ask::note(screen, entry, *place, area, frame),

@@ -7,42 +7,43 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 use crate::protocol::Lane;
+use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::page::{Page, Pane};
 use crate::tui::theme::Role;
 
 use super::{
-    Screen, Seen, Target, account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt,
-    round, speed, speedup, table, times, transcript,
+    Screen, account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed,
+    speedup, table, times, transcript,
 };
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if screen.app.is_zoomed {
-        pane(screen, screen.app.pane, area, (frame, seen));
+        pane(screen, screen.app.pane, area, (frame, hit_map));
         return;
     }
     match screen.app.page {
-        Page::Chat => chat(screen, area, frame, seen),
-        Page::Rounds => rounds(screen, area, frame, seen),
-        Page::Inspect => inspect(screen, area, frame, seen),
-        Page::Speed => speed_page(screen, area, frame, seen),
-        Page::Compare => compare(screen, area, frame, seen),
-        Page::Learn => learn(screen, area, frame, seen),
+        Page::Chat => chat(screen, area, frame, hit_map),
+        Page::Rounds => rounds(screen, area, frame, hit_map),
+        Page::Inspect => inspect(screen, area, frame, hit_map),
+        Page::Speed => speed_page(screen, area, frame, hit_map),
+        Page::Compare => compare(screen, area, frame, hit_map),
+        Page::Learn => learn(screen, area, frame, hit_map),
     }
 }
 
 /// Draws a pane, marks it for the mouse and lights its frame if it has the focus.
-fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut Seen)) {
-    let (frame, seen) = out;
+fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) {
+    let (frame, hit_map) = out;
     if area.is_empty() {
         return;
     }
-    seen.hit(area, Target::Pane(pane));
+    hit_map.hit(area, Target::Pane(pane));
     match pane {
         Pane::Prompt => prompt::render(screen, area, frame),
-        Pane::Answer => answers(screen, area, frame, seen),
+        Pane::Answer => answers(screen, area, frame, hit_map),
         Pane::Plots => plots(screen, area, frame),
-        Pane::Round => round::render(screen, area, frame, seen),
-        Pane::Ladder => ladder::render(screen, area, frame, seen),
+        Pane::Round => round::render(screen, area, frame, hit_map),
+        Pane::Ladder => ladder::render(screen, area, frame, hit_map),
         Pane::Distributions => distributions::render(screen, area, frame),
         Pane::Numbers => numbers::render(screen, area, frame),
         Pane::Curves => curves(screen, area, frame),
@@ -51,7 +52,7 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut Seen)) {
         Pane::Costs => costs::render(screen, area, frame),
         Pane::Account => account::render(screen, area, frame),
         Pane::Memory => memory::render(screen, area, frame),
-        Pane::Lanes => lanes(screen, area, frame, seen),
+        Pane::Lanes => lanes(screen, area, frame, hit_map),
         Pane::Table => table::render(screen, area, frame),
         Pane::Lesson => lesson::render(screen, area, frame),
     }
@@ -78,7 +79,7 @@ fn light(screen: Screen, area: Rect, frame: &mut Frame) {
     }
 }
 
-fn chat(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round_height = match area.height {
         0..20 => 6,
         20..34 => 7,
@@ -90,36 +91,36 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
             .areas(area);
     let needed = if screen.app.split { 110 } else { 76 };
     if area.width < needed || body.height < 8 {
-        pane(screen, Pane::Answer, body, (frame, seen));
+        pane(screen, Pane::Answer, body, (frame, hit_map));
     } else {
         let width = (u32::from(area.width) * 36 / 100).clamp(30, 70) as u16;
         let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(width)]).areas(body);
-        pane(screen, Pane::Answer, left, (frame, seen));
-        pane(screen, Pane::Plots, right, (frame, seen));
+        pane(screen, Pane::Answer, left, (frame, hit_map));
+        pane(screen, Pane::Plots, right, (frame, hit_map));
     }
-    pane(screen, Pane::Round, round, (frame, seen));
-    pane(screen, Pane::Prompt, prompt, (frame, seen));
+    pane(screen, Pane::Round, round, (frame, hit_map));
+    pane(screen, Pane::Prompt, prompt, (frame, hit_map));
 }
 
-fn rounds(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn rounds(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = if area.height < 34 { 7 } else { 9 };
     // a tree is drawn as one where it fits
     let tree =
         screen.app.round(screen.session).filter(|round| round.is_tree()).map_or(0, |r| r.drafts.len() as u16 + 4);
     let height = if tree <= area.height * 2 / 3 { tree.max(height) } else { height };
     let [ladder, round] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    pane(screen, Pane::Ladder, ladder, (frame, seen));
-    pane(screen, Pane::Round, round, (frame, seen));
+    pane(screen, Pane::Ladder, ladder, (frame, hit_map));
+    pane(screen, Pane::Round, round, (frame, hit_map));
 }
 
-fn inspect(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn inspect(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = numbers::height(area.width).min(area.height / 2);
     let [bars, numbers] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    pane(screen, Pane::Distributions, bars, (frame, seen));
-    pane(screen, Pane::Numbers, numbers, (frame, seen));
+    pane(screen, Pane::Distributions, bars, (frame, hit_map));
+    pane(screen, Pane::Numbers, numbers, (frame, hit_map));
 }
 
-fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(account::HEIGHT)]).areas(area);
     let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
     let [curves, positions] = Layout::vertical([Constraint::Percentage(55), Constraint::Min(4)]).areas(left);
@@ -129,47 +130,47 @@ fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
         Constraint::Length(if body.height < 20 { memory::SHORT } else { memory::LONG }),
     ])
     .areas(right);
-    pane(screen, Pane::Curves, curves, (frame, seen));
-    pane(screen, Pane::Positions, positions, (frame, seen));
-    pane(screen, Pane::Times, times, (frame, seen));
-    pane(screen, Pane::Costs, costs, (frame, seen));
-    pane(screen, Pane::Memory, memory, (frame, seen));
-    pane(screen, Pane::Account, account, (frame, seen));
+    pane(screen, Pane::Curves, curves, (frame, hit_map));
+    pane(screen, Pane::Positions, positions, (frame, hit_map));
+    pane(screen, Pane::Times, times, (frame, hit_map));
+    pane(screen, Pane::Costs, costs, (frame, hit_map));
+    pane(screen, Pane::Memory, memory, (frame, hit_map));
+    pane(screen, Pane::Account, account, (frame, hit_map));
 }
 
-fn compare(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = table::height(screen, area.width).min(area.height / 2);
     let [lanes, table] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    pane(screen, Pane::Lanes, lanes, (frame, seen));
-    pane(screen, Pane::Table, table, (frame, seen));
+    pane(screen, Pane::Lanes, lanes, (frame, hit_map));
+    pane(screen, Pane::Table, table, (frame, hit_map));
 }
 
 /// Height of a round below a lesson.
 const ROUND: u16 = 7;
 
-fn learn(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let has_round = screen.app.lesson.lesson.is_some() && screen.app.round(screen.session).is_some();
     // the round would tell the quiz's answer
     let hides = screen.app.lesson.quiz.is_some() && !screen.app.lesson.is_revealed;
     let fits = area.height >= lesson::height(screen, area.width) + ROUND;
     let height = if has_round && !hides && fits { ROUND } else { 0 };
     let [lesson, below] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    pane(screen, Pane::Lesson, lesson, (frame, seen));
-    pane(screen, Pane::Round, below, (frame, seen));
+    pane(screen, Pane::Lesson, lesson, (frame, hit_map));
+    pane(screen, Pane::Round, below, (frame, hit_map));
 }
 
-fn answers(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if screen.app.split {
-        lanes(screen, area, frame, seen);
+        lanes(screen, area, frame, hit_map);
     } else {
-        transcript::render(screen, (Lane::Speculative, false), area, frame, seen);
+        transcript::render(screen, (Lane::Speculative, false), area, frame, hit_map);
     }
 }
 
-fn lanes(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+fn lanes(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
-    transcript::render(screen, (screen.beside(), true), left, frame, &mut seen.clone());
-    transcript::render(screen, (Lane::Speculative, true), right, frame, seen);
+    transcript::render(screen, (screen.beside(), true), left, frame, &mut hit_map.clone());
+    transcript::render(screen, (Lane::Speculative, true), right, frame, hit_map);
 }
 
 fn plots(screen: Screen, area: Rect, frame: &mut Frame) {

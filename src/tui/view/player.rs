@@ -12,12 +12,13 @@ use ratatui::text::{Line, Span};
 use crate::protocol::{EventKind, Lane};
 use crate::session::text::one_line;
 use crate::session::{Mark, Place};
+use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::theme::Role;
 use crate::tui::update::mark_sign;
 
-use super::{Screen, Seen, Target};
+use super::Screen;
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {
         return;
     }
@@ -38,7 +39,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     for place in 0..room {
         let x = area.x + (width(&start) + place) as u16;
         let at_us = origin_us.saturating_add((u128::from(len_us) * place as u128 / (room as u128 - 1)) as u64);
-        seen.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Time(at_us));
+        hit_map.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Time(at_us));
     }
     let strong = screen.theme[Role::StatusPaused];
     let mut spans = vec![Span::styled(start, strong)];

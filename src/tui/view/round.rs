@@ -14,12 +14,13 @@ use unicode_width::UnicodeWidthStr;
 use crate::protocol::{NextKind, Outcome};
 use crate::session::{Fate, Place, Provenance, Round, explain, text};
 use crate::tui::fate as looks;
+use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::theme::Role;
 use crate::tui::update::marks_of;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, Seen, Target, duration, position, sign, tree};
+use super::{Screen, duration, position, sign, tree};
 
 /// From this height on the times have a line of their own; below, they are on the frame.
 const TIMES_INSIDE: u16 = 9;
@@ -36,7 +37,7 @@ pub(in crate::tui) fn telling_column(round: &Round) -> usize {
     }
 }
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round = screen.app.round(screen.session);
     let mut block = screen.panel(round.map_or_else(|| Line::from(" Round "), |round| title(screen, round)));
     if let Some(round) = round.filter(|_| area.height < TIMES_INSIDE) {
@@ -52,7 +53,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
             tree::lines(screen, round, inner)
         }
         Some(round) => {
-            mark(screen, round, inner, seen);
+            mark(screen, round, inner, hit_map);
             table(screen, round, inner)
         }
         None => empty(screen, inner.width),
@@ -61,7 +62,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
 }
 
 /// Tells the mouse where the columns stand.
-fn mark(screen: Screen, round: &Round, inner: Rect, seen: &mut Seen) {
+fn mark(screen: Screen, round: &Round, inner: Rect, hit_map: &mut HitMap) {
     let Some(at) = screen.app.round_index(screen.session) else {
         return;
     };
@@ -69,7 +70,7 @@ fn mark(screen: Screen, round: &Round, inner: Rect, seen: &mut Seen) {
     for (place, column) in columns.range().enumerate() {
         let x = inner.x + (LABEL + place * columns.width) as u16;
         let area = Rect { x, width: columns.width as u16, ..inner }.intersection(inner);
-        seen.hit(area, Target::Round { at, column: Some(column) });
+        hit_map.hit(area, Target::Round { at, column: Some(column) });
     }
 }
 

@@ -6,13 +6,14 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::keymap::Context;
 use crate::tui::page::Page;
 use crate::tui::theme::Role;
 
-use super::{Screen, Seen, Target};
+use super::Screen;
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {
         return;
     }
@@ -36,7 +37,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
         if x + width > area.right() {
             break;
         }
-        seen.hit(Rect { x, width, ..area }, Target::Page(*page));
+        hit_map.hit(Rect { x, width, ..area }, Target::Page(*page));
         x += width;
         spans.push(Span::styled(format!(" {key}"), screen.theme[Role::Key]));
         spans.push(Span::styled(name, screen.theme[if is_on { Role::PanelTitle } else { Role::TextDim }]));

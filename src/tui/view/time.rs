@@ -8,14 +8,15 @@ use ratatui::text::{Line, Span};
 
 use crate::protocol::Lane;
 use crate::tui::action::Action;
+use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::keymap::Context;
 use crate::tui::selection::live_round;
 use crate::tui::selection::round_at;
 use crate::tui::theme::Role;
 
-use super::{Screen, Seen, Target, duration, player};
+use super::{Screen, duration, player};
 
-pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {
         return;
     }
@@ -38,7 +39,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, seen: &mut S
     for cell in 0..room as u64 {
         let x = area.x + Span::raw(&at).width() as u16 + cell as u16;
         let moment = first + all * cell / (room as u64 - 1).max(1);
-        seen.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Moment(moment));
+        hit_map.hit(Rect { x, width: 1, ..area }.intersection(area), Target::Moment(moment));
     }
     let style = screen.theme[Role::StatusPaused];
     let cell = |moment: u64| (moment.saturating_sub(first) as usize * (room - 1)) / all as usize;

@@ -15,15 +15,16 @@ use crate::protocol::Lane;
 use crate::session::Fate;
 use crate::tui::app::Scroll;
 use crate::tui::fate;
+use crate::tui::hit_map::{Hit, HitMap, Target};
 use crate::tui::theme::Role;
 
 use super::lay::{Laid, lay_out};
-use super::{Hit, Screen, Seen, Target, agreement, duration, number, versus};
+use super::{Screen, agreement, duration, number, versus};
 
 /// A lane, and whether it stands beside the other one.
 type Place = (Lane, bool);
 
-pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame, seen: &mut Seen) {
+pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let (lane, is_beside) = place;
     let mut block = screen.panel(title(screen, place, area.width));
     if lane == Lane::Speculative {
@@ -46,15 +47,15 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
-    (seen.top, seen.max_top, seen.page) = (top, max_top, height);
+    (hit_map.top, hit_map.max_top, hit_map.page) = (top, max_top, height);
     if lane == Lane::Speculative {
-        mark(&laid, top, inner, seen);
+        mark(&laid, top, inner, hit_map);
     }
     frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
 }
 
 /// Tells the mouse where the tokens in view stand.
-fn mark(laid: &[Laid], top: usize, area: Rect, seen: &mut Seen) {
+fn mark(laid: &[Laid], top: usize, area: Rect, hit_map: &mut HitMap) {
     let mut y = 0;
     for part in laid {
         let turn = part.turn;
@@ -64,7 +65,7 @@ fn mark(laid: &[Laid], top: usize, area: Rect, seen: &mut Seen) {
                 for tag in tags.iter().filter(|tag| tag.round > 0) {
                     let place = Rect { x: area.x + tag.x, y: row, width: tag.width, height: 1 };
                     let target = Target::Token { turn, round: tag.round, column: tag.column.into() };
-                    seen.hits.push(Hit { area: place.intersection(area), target });
+                    hit_map.hits.push(Hit { area: place.intersection(area), target });
                 }
             }
             y += 1;

@@ -21,27 +21,29 @@ use ratatui::text::{Line, Span};
 use crate::session::text;
 use crate::tui::app::Overlay;
 use crate::tui::diff::Compared;
+use crate::tui::hit_map::HitMap;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{MIN_SIZE, Screen, Seen, footer, help, palette, plain_glyphs, screens};
+use super::{MIN_SIZE, Screen, footer, help, palette, plain_glyphs, screens};
 
 /// Names of the two sides, here and in the text report.
 const NAMES: [&str; 2] = ["first", "second"];
 
 /// Draws one frame; tells what it measured.
-pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), Seen) {
+pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), HitMap) {
     let app = &compared.app;
     let screen = Screen { time: &compared.time, session: compared.time.shown(), app, theme: app.theme() };
     let area = frame.area();
-    let mut seen = (compared.seen, Seen { page: area.height.saturating_sub(4).into(), ..app.seen.clone() });
+    let mut measured =
+        (compared.measured, HitMap { page: area.height.saturating_sub(4).into(), ..app.hit_map.clone() });
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
         screens::too_small(screen, area, frame);
     } else {
-        seen.0 = main(screen, compared, area, frame);
+        measured.0 = main(screen, compared, area, frame);
         match &app.overlay {
-            Some(Overlay::Help(top)) => seen.1.help_max = help::render(screen, *top, area, frame),
+            Some(Overlay::Help(top)) => measured.1.help_max = help::render(screen, *top, area, frame),
             Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
             _ => {}
         }
@@ -49,7 +51,7 @@ pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize,
     if app.options.ascii {
         plain_glyphs::replace(frame.buffer_mut());
     }
-    seen
+    measured
 }
 
 fn main(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) -> (usize, usize, u16) {
@@ -63,10 +65,10 @@ fn main(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) -> (
     .areas(area);
     self::names(screen, compared, names, frame);
     figures::render(screen, compared, figures, frame);
-    let seen = tokens::render(screen, compared, tokens, frame);
+    let measured = tokens::render(screen, compared, tokens, frame);
     sides::render(screen, compared, sides, frame);
     footer::of(screen, compared.context(), footer, frame);
-    seen
+    measured
 }
 
 /// Which files, and whether they are the same.

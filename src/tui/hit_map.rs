@@ -1,0 +1,57 @@
+//! What a frame measured: how far one can scroll, and what stands under the mouse.
+
+use ratatui::layout::Rect;
+
+use super::page::{Page, Pane};
+use super::selection::RoundAt;
+
+/// Stands for the number of a round where a token came from the prompt's pass.
+pub(super) const PREFILL: u32 = u32::MAX;
+
+/// What stands at some place of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Page(Page),
+    Pane(Pane),
+    /// A token of the answer: index of the turn, number of the round.
+    Token {
+        turn: usize,
+        round: u32,
+        column: usize,
+    },
+    Round {
+        at: RoundAt,
+        column: Option<usize>,
+    },
+    /// A moment of the run, in events.
+    Moment(u64),
+    /// A time of a recording, in microseconds.
+    Time(u64),
+}
+
+/// A place of the screen and what stands there; later ones lie over earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) area: Rect,
+    pub(super) target: Target,
+}
+
+/// What a frame measured, for the keys that scroll and for the mouse.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HitMap {
+    /// Line of the transcript that was on top.
+    pub top: usize,
+    /// Largest such line.
+    pub max_top: usize,
+    /// Lines of a page.
+    pub page: usize,
+    /// Largest first line of the help.
+    pub help_max: usize,
+    pub(super) hits: Vec<Hit>,
+}
+
+impl HitMap {
+    pub(super) fn hit(&mut self, area: Rect, target: Target) {
+        self.hits.push(Hit { area, target });
+    }
+}
