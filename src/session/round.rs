@@ -182,6 +182,16 @@ impl Round {
         self.path().nth(index).or_else(|| self.next_index()).unwrap_or(index)
     }
 
+    /// Column that explains the round: the rejection, else the last one known.
+    #[must_use]
+    pub fn deciding_column(&self) -> usize {
+        match self.next_index() {
+            Some(index) if !self.is_cut(index) => index,
+            Some(index) => self.committed.len().checked_sub(1).map_or(index, |last| self.column_of(last)),
+            None => self.drafts.len().saturating_sub(1),
+        }
+    }
+
     /// Bonus or recovered; none until judged.
     #[must_use]
     pub fn next_kind(&self) -> Option<NextKind> {

@@ -85,7 +85,7 @@ pub struct App {
     pub(super) scroll: Scroll,
     /// None follows the live round.
     pub(super) selected: Option<RoundAt>,
-    /// Column of the selected round; none picks the telling one.
+    /// Column of the selected round; none picks the deciding one.
     pub(super) cell: Option<usize>,
     pub(super) filter: Filter,
     pub(super) overlay: Option<Overlay>,

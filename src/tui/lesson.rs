@@ -6,11 +6,11 @@
 
 use serde::Deserialize;
 
-use crate::protocol::{Lane, Settings};
+use crate::protocol::{Lane, Outcome, Settings};
 use crate::session::Session;
 use crate::session::account::Account;
 
-use super::selection::RoundAt;
+use super::selection::{RoundAt, round_at};
 
 /// The lessons in the binary, in the order of the list.
 pub(super) const BUNDLED: &[(&str, &str)] = &[
@@ -199,6 +199,23 @@ impl Study {
         let lesson = lesson(self.lesson?)?;
         let step = lesson.step.get(self.step)?.clone();
         Some((lesson, step))
+    }
+
+    /// The right choice of a step, from 0.
+    pub(super) fn right_choice(&self, step: &Step, session: &Session) -> Option<usize> {
+        if step.quiz {
+            let (at, index) = self.quiz?;
+            let accepted = round_at(session, at)?.outcome(index)? == Outcome::Accepted;
+            return Some(usize::from(!accepted));
+        }
+        match &step.measured {
+            Some(_) if session.is_generating() => None, // what is measured may still change
+            Some(measured) => {
+                let value = measured.fact.value(session)?;
+                Some(measured.bounds.iter().filter(|bound| value >= **bound).count())
+            }
+            None => step.answer?.checked_sub(1),
+        }
     }
 }
 

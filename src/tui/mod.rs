@@ -25,6 +25,7 @@ mod hit_map;
 mod keymap;
 mod knob;
 mod lesson;
+mod marks;
 mod options;
 mod pace;
 mod page;

@@ -79,7 +79,7 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
             }
             return Vec::new();
         }
-        let Some(right) = right_choice(&app.lesson, step, time.shown()) else {
+        let Some(right) = app.lesson.right_choice(step, time.shown()) else {
             let is_running = time.shown().is_generating();
             let why = if is_running { "wait for the answer to end" } else { "run the prompt of this lesson first" };
             app.toast = Some(format!("not measured yet: {why}"));
@@ -130,25 +130,8 @@ fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
     Vec::new()
 }
 
-/// The right choice of a step, from 0.
-pub(in crate::tui) fn right_choice(study: &Study, step: &Step, session: &Session) -> Option<usize> {
-    if step.quiz {
-        let (at, index) = study.quiz?;
-        let accepted = round_at(session, at)?.outcome(index)? == Outcome::Accepted;
-        return Some(usize::from(!accepted));
-    }
-    match &step.measured {
-        Some(_) if session.is_generating() => None, // what is measured may still change
-        Some(measured) => {
-            let value = measured.fact.value(session)?;
-            Some(measured.bounds.iter().filter(|bound| value >= **bound).count())
-        }
-        None => step.answer?.checked_sub(1),
-    }
-}
-
 /// A draft of the session that was judged, another one for each number.
-pub(in crate::tui) fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
+fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
     let judged = |round: &Round| {
         let told = |index: &usize| matches!(round.outcome(*index), Some(Outcome::Accepted | Outcome::Rejected));
         (0..round.drafts.len()).filter(told).collect::<Vec<_>>()
@@ -248,18 +231,6 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     app.lesson.holds = run.hold;
     commands.push(Command::Generate { prompt });
     commands
-}
-
-/// Text of the answer before a round, its end only.
-pub(in crate::tui) fn lead(session: &Session, at: RoundAt) -> String {
-    let Some((turn, round)) = session.turns().get(at.turn).zip(round_at(session, at)) else {
-        return String::new();
-    };
-    let tokens = &turn.answer(Lane::Speculative).tokens;
-    let end = round.first_token.min(tokens.len());
-    let shown = &tokens[end.saturating_sub(12)..end];
-    let bytes: Vec<u8> = shown.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::tui::entry::Entry;
 use crate::tui::filter::{Filter, has_reject};
 use crate::tui::page::{Page, Pane};
 use crate::tui::selection::{RoundAt, live_round, places, round_at, rounds};
-use crate::tui::view::telling_column;
 use crate::tui::wish::Wishes;
 
 /// Why nothing can be typed.
@@ -234,7 +233,7 @@ fn move_cell(app: &mut App, session: &Session, forward: bool) {
     let (Some(at), Some(round)) = (app.round_index(session), app.round(session)) else {
         return;
     };
-    let cell = app.cell.unwrap_or_else(|| telling_column(round));
+    let cell = app.cell.unwrap_or_else(|| round.deciding_column());
     let columns = round.columns();
     if app.cell.is_none() && app.selected.is_none() {
         choose(app, at, Some(cell)); // the first press shows where one is
@@ -259,7 +258,7 @@ fn inspect(app: &mut App, session: &Session) {
         app.toast = Some("there is no round yet: send a prompt first".to_owned());
         return;
     };
-    let cell = app.cell.unwrap_or_else(|| telling_column(round));
+    let cell = app.cell.unwrap_or_else(|| round.deciding_column());
     choose(app, at, Some(cell));
     app.go_to(Page::Inspect);
 }

@@ -4,10 +4,11 @@
 //! what comes back is on the screen.
 
 use crate::protocol::{Command, Landmark};
-use crate::session::{Mark, Place, Session, Timeline, text};
+use crate::session::{Place, Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Overlay};
 use crate::tui::entry::Entry;
+use crate::tui::marks::{mark_text, place_name};
 use crate::tui::selection::{places, round_at};
 
 use super::{look, seek, time as clock};
@@ -22,7 +23,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
         }
         Action::Bookmark => {
             let place = about(app, time);
-            app.toast = Some(format!("bookmark at {}", named(place)));
+            app.toast = Some(format!("bookmark at {}", place_name(place)));
             let (round, turn) = place.map_or((None, None), Place::parts);
             vec![Command::Bookmark { round, turn, label: String::new() }]
         }
@@ -42,18 +43,13 @@ fn about(app: &App, time: &Timeline) -> Option<Place> {
     app.round(time.shown()).map(Place::of)
 }
 
-/// Where a mark stands, in words.
-pub(in crate::tui) fn named(place: Option<Place>) -> String {
-    place.map_or_else(|| "this moment".to_owned(), |place| place.to_string())
-}
-
 /// What was typed becomes a note; nothing typed, none.
 pub(super) fn note(app: &mut App, words: &str, place: Option<Place>) -> Vec<Command> {
     let words = words.trim();
     if words.is_empty() {
         return Vec::new();
     }
-    app.toast = Some(format!("note on {}", named(place)));
+    app.toast = Some(format!("note on {}", place_name(place)));
     let (round, turn) = place.map_or((None, None), Place::parts);
     vec![Command::Note { text: words.to_owned(), round, turn }]
 }
@@ -70,7 +66,7 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     let Some(place) = found else {
         return if forward { seek::ask(app, time, Landmark::Mark) } else { none(app) };
     };
-    let words = words(time.live().marks(), place);
+    let words = mark_text(time.live().marks(), place);
     let shown = time.shown();
     let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| Place::of(round) == place));
     let commands = match at {
@@ -91,16 +87,4 @@ fn none(app: &mut App) -> Vec<Command> {
     let (mark, note) = (app.key(Action::Bookmark), app.key(Action::Note));
     app.toast = Some(format!("there is no bookmark or note before; {mark} and {note} make them"));
     Vec::new()
-}
-
-/// What the marks of a place say.
-pub(in crate::tui) fn words(marks: &[Mark], place: Place) -> String {
-    let own = marks.iter().filter(|mark| mark.place == Some(place)).take(8);
-    let said = own.map(|mark| format!("{} {}", sign(mark), text::one_line(&mark.text)).trim_end().to_owned());
-    format!("{place}: {}", said.collect::<Vec<_>>().join(" · "))
-}
-
-/// The sign of a mark.
-pub(in crate::tui) const fn sign(mark: &Mark) -> char {
-    if mark.is_bookmark { '★' } else { '✎' }
 }

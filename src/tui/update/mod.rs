@@ -23,8 +23,6 @@ use super::app::App;
 use super::conversation;
 use super::page::{Page, Pane};
 
-pub(super) use learn::{lead, right_choice};
-pub(super) use marks::{named as place, sign as mark_sign, words as marks_of};
 pub(super) use mouse::click;
 pub(super) use time::{next_tick, tick};
 

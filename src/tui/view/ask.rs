@@ -13,13 +13,13 @@ use crate::session::Place;
 use crate::tui::action::Action;
 use crate::tui::entry::Entry;
 use crate::tui::keymap::Context;
+use crate::tui::marks::place_name;
 use crate::tui::theme::Role;
-use crate::tui::update::place as place_of;
 
 use super::{LEAVE, Screen};
 
 pub(super) fn note(screen: Screen, entry: &Entry, about: Option<Place>, area: Rect, frame: &mut Frame) {
-    let about = format!(" note on {}: ", place_of(about));
+    let about = format!(" note on {}: ", place_name(about));
     let hint = format!("  {}", screen.keys(Context::Entry, &[(&[Action::Confirm], "keeps it"), (LEAVE, "drops it")]));
     line(screen, (&about, &hint), entry, area, frame);
 }

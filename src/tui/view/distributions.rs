@@ -18,7 +18,7 @@ use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{CHANGE, Screen, position, round, sign, telling_column};
+use super::{CHANGE, Screen, position, round, sign};
 
 /// Width of a token's name.
 const NAME: usize = 13;
@@ -36,7 +36,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     };
-    let column = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(round.columns() - 1);
+    let column = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
     let [drafter, target] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
     drafters(screen, round, column, drafter, frame);
     targets(screen, round, column, target, frame);

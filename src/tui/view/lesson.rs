@@ -7,13 +7,13 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::session::text;
+use crate::protocol::Lane;
+use crate::session::{Session, text};
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
 use crate::tui::lesson::{BUNDLED, Lesson, Step, filled, lesson};
-use crate::tui::selection::round_at;
+use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::theme::Role;
-use crate::tui::update::{lead, right_choice};
 use crate::tui::widgets::flow::wrapped;
 
 use super::{CHANGE, CHOOSE, LEAVE, Screen};
@@ -76,7 +76,7 @@ fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> Vec<Line<'s
     let (question, choices) = if step.quiz { quiz(screen) } else { (step.text.clone(), step.choices.clone()) };
     let mut lines = wrapped(&filled(&question, screen.session), width, screen.theme[Role::Text]);
     lines.push(Line::default());
-    let right = study.is_revealed.then(|| right_choice(study, step, screen.session)).flatten();
+    let right = study.is_revealed.then(|| study.right_choice(step, screen.session)).flatten();
     for (index, choice) in choices.iter().enumerate() {
         lines.push(line(screen, index, choice, right));
     }
@@ -147,6 +147,18 @@ fn quiz(screen: Screen) -> (String, Vec<String>) {
     let text = format!("…{lead}{before}");
     let name = text::quoted(&draft.piece);
     (format!("{}\n\nHere the drafter proposes {name}{q}. Was it accepted?", text::printable(&text)), choices)
+}
+
+/// Text of the answer before a round, its end only.
+fn lead(session: &Session, at: RoundAt) -> String {
+    let Some((turn, round)) = session.turns().get(at.turn).zip(round_at(session, at)) else {
+        return String::new();
+    };
+    let tokens = &turn.answer(Lane::Speculative).tokens;
+    let end = round.first_token.min(tokens.len());
+    let shown = &tokens[end.saturating_sub(12)..end];
+    let bytes: Vec<u8> = shown.iter().flat_map(|token| token.piece.text_bytes()).copied().collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The reason for the verdict that the quiz asked about.

@@ -68,7 +68,6 @@ use crate::tui::widgets::cell::cut;
 
 pub(super) use diff::render as diff;
 pub(super) use lay::Cache;
-pub(super) use round::telling_column;
 
 /// Below this the screen only says that it is too small.
 const MIN_SIZE: (u16, u16) = (60, 16);

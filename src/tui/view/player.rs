@@ -13,8 +13,8 @@ use crate::protocol::{EventKind, Lane};
 use crate::session::text::one_line;
 use crate::session::{Mark, Place};
 use crate::tui::hit_map::{HitMap, Target};
+use crate::tui::marks::mark_sign;
 use crate::tui::theme::Role;
-use crate::tui::update::mark_sign;
 
 use super::Screen;
 

@@ -1,7 +1,7 @@
 //! One round: drafts with q above the target's own tokens with p, at every position.
 //!
 //! Invariant: the target's row is shown in full, also behind a mismatch; a cell that no event has
-//! told yet is empty. The sentence below explains one column, the selected one or the telling one
+//! told yet is empty. The sentence below explains one column, the selected one or the deciding one
 //! (the rejection, else the bonus).
 
 use ratatui::Frame;
@@ -15,8 +15,8 @@ use crate::protocol::{NextKind, Outcome};
 use crate::session::{Fate, Place, Provenance, Round, explain, text};
 use crate::tui::fate as looks;
 use crate::tui::hit_map::{HitMap, Target};
+use crate::tui::marks::mark_text;
 use crate::tui::theme::Role;
-use crate::tui::update::marks_of;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
@@ -27,15 +27,6 @@ const TIMES_INSIDE: u16 = 9;
 
 /// Width of the row labels.
 const LABEL: usize = 9;
-
-/// Column that explains the round: the rejection, else the last one known.
-pub(in crate::tui) fn telling_column(round: &Round) -> usize {
-    match round.next_index() {
-        Some(index) if !round.is_cut(index) => index,
-        Some(index) => round.committed.len().checked_sub(1).map_or(index, |last| round.column_of(last)),
-        None => round.drafts.len().saturating_sub(1),
-    }
-}
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let round = screen.app.round(screen.session);
@@ -103,7 +94,7 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
         count => text.push_str(&format!(" · {count} tokens committed")),
     }
     if !super::marked(screen, round).is_empty() {
-        let words = marks_of(screen.time.live().marks(), Place::of(round));
+        let words = mark_text(screen.time.live().marks(), Place::of(round));
         text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
     }
     text.push(' ');
@@ -125,7 +116,7 @@ impl Columns {
         let room = usize::from(width).saturating_sub(LABEL + 1).max(1);
         let width = (room / all).clamp(12, 22);
         let count = (room / width).clamp(1, all);
-        let focus = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(all - 1);
+        let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(all - 1);
         let first = (focus + 1).saturating_sub(count).min(all - count);
         Self { all, first, count, width, focus }
     }

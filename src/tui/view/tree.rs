@@ -12,7 +12,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, round, sign, telling_column};
+use super::{Screen, round, sign};
 
 /// Width of a node with its branch.
 const NODE: usize = 30;
@@ -21,7 +21,7 @@ const NODE: usize = 30;
 pub(super) fn lines(screen: Screen, round: &Round, area: Rect) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     children(screen, round, None, "", &mut lines);
-    let focus = screen.app.cell.unwrap_or_else(|| telling_column(round)).min(round.columns() - 1);
+    let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
     if let Some(finding) = explain(round, focus) {
         let place = if focus < round.drafts.len() { format!("node {}", focus + 1) } else { "its end".to_owned() };
         lines.extend(wrapped(&format!("{place}: {}", finding.text), area.width, screen.theme[Role::Text]));
