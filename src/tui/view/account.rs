@@ -12,8 +12,8 @@ use crate::session::{Round, Turn};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
-use super::Screen;
 use super::lesson::capital;
+use super::screen::Screen;
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;

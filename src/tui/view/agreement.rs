@@ -9,7 +9,7 @@ use crate::protocol::{Lane, Settings, VerifyRule};
 use crate::session::Turn;
 use crate::tui::theme::Role;
 
-use super::Screen;
+use super::screen::Screen;
 
 /// How far both lanes wrote the same, live: where there is no room for the reason, the number alone.
 pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {

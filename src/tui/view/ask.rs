@@ -16,7 +16,7 @@ use crate::tui::keymap::Context;
 use crate::tui::marks::place_name;
 use crate::tui::theme::Role;
 
-use super::{LEAVE, Screen};
+use super::screen::{LEAVE, Screen};
 
 pub(super) fn note(screen: Screen, entry: &Entry, about: Option<Place>, area: Rect, frame: &mut Frame) {
     let about = format!(" note on {}: ", place_name(about));

@@ -14,7 +14,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::flow::wrapped;
 
-use super::Screen;
+use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title = if area.width < 46 {

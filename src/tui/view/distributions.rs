@@ -18,7 +18,9 @@ use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{CHANGE, Screen, position, round, sign};
+use super::round;
+use super::screen::{CHANGE, Screen};
+use super::values::{position, sign};
 
 /// Width of a token's name.
 const NAME: usize = 13;

@@ -12,7 +12,8 @@ use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{CHOOSE, LEAVE, Screen, screens};
+use super::screen::{CHOOSE, LEAVE, Screen};
+use super::screens;
 
 /// Width of the names.
 const NAME: usize = 14;

@@ -13,7 +13,7 @@ use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
-use super::Screen;
+use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     of(screen, screen.app.context(), area, frame);

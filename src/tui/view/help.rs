@@ -17,7 +17,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::Flow;
 
-use super::Screen;
+use super::screen::Screen;
 
 /// Width of the key column.
 const KEYS: usize = 18;

@@ -19,7 +19,8 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, round};
+use super::round;
+use super::screen::{Screen, marked};
 
 /// Width of the round's number and verdict.
 const LABEL: usize = 9;
@@ -147,7 +148,7 @@ fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static
     };
     let label = if is_here { Role::TextStrong } else { Role::TextDim };
     let mut above = vec![Span::styled(
-        fit(&format!("{marker}#{}{}", round.round, super::marked(screen, round)), LABEL),
+        fit(&format!("{marker}#{}{}", round.round, marked(screen, round)), LABEL),
         screen.theme[label],
     )];
     let mut below = vec![Span::styled(fit(&accepted, LABEL), screen.theme[Role::TextDim])];

@@ -22,7 +22,8 @@ use crate::tui::hit_map::PREFILL;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
-use super::{Screen, number};
+use super::screen::Screen;
+use super::values::number;
 
 /// Rounds of a stretch.
 const STRETCH: usize = 128;

@@ -16,7 +16,7 @@ use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{CHANGE, CHOOSE, LEAVE, Screen};
+use super::screen::{CHANGE, CHOOSE, LEAVE, Screen};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let study = &screen.app.lesson;

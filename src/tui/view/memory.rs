@@ -12,7 +12,7 @@ use crate::session::Answer;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::Screen;
+use super::screen::Screen;
 
 /// Height with its frame, in full and in short.
 pub(super) const LONG: u16 = 7;

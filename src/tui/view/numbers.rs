@@ -12,8 +12,8 @@ use crate::session::{Round, explain, facts};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, wrapped};
 
-use super::Screen;
 use super::lesson::capital;
+use super::screen::Screen;
 
 /// Height with its frame.
 pub(super) fn height(width: u16) -> u16 {

@@ -11,8 +11,9 @@ use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::page::{Page, Pane};
 use crate::tui::theme::Role;
 
+use super::screen::Screen;
 use super::{
-    Screen, account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed,
+    account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed,
     speedup, table, times, transcript,
 };
 

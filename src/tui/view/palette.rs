@@ -13,7 +13,8 @@ use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{Screen, screens};
+use super::screen::Screen;
+use super::screens;
 
 /// Width of the keys.
 const KEYS: usize = 12;

@@ -13,7 +13,8 @@ use crate::tui::theme::Role;
 
 use crate::tui::widgets::bars::bar;
 
-use super::{Screen, left_out, number};
+use super::screen::{Screen, left_out};
+use super::values::number;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {

@@ -16,7 +16,7 @@ use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::marks::mark_sign;
 use crate::tui::theme::Role;
 
-use super::Screen;
+use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {

@@ -14,7 +14,8 @@ use crate::session::LaneStats;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 
-use super::{Screen, left_out, number};
+use super::screen::{Screen, left_out};
+use super::values::number;
 
 /// Height that shows every position, with its frame.
 pub(super) fn height(screen: Screen) -> u16 {

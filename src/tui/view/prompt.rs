@@ -15,7 +15,7 @@ use crate::tui::page::Pane;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
-use super::Screen;
+use super::screen::Screen;
 
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {

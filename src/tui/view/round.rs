@@ -20,7 +20,9 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, duration, position, sign, tree};
+use super::screen::{Screen, marked};
+use super::tree;
+use super::values::{duration, position, sign};
 
 /// From this height on the times have a line of their own; below, they are on the frame.
 const TIMES_INSIDE: u16 = 9;
@@ -93,7 +95,7 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
         1 => text.push_str(" · 1 token committed"),
         count => text.push_str(&format!(" · {count} tokens committed")),
     }
-    if !super::marked(screen, round).is_empty() {
+    if !marked(screen, round).is_empty() {
         let words = mark_text(screen.time.live().marks(), Place::of(round));
         text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
     }

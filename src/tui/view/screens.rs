@@ -14,7 +14,7 @@ use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{MIN_SIZE, Screen};
+use super::screen::{MIN_SIZE, Screen};
 
 pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     let (width, height) = MIN_SIZE;

@@ -12,7 +12,7 @@ use crate::tui::entry::Entry;
 use crate::tui::keymap::Context;
 use crate::tui::theme::Role;
 
-use super::{LEAVE, Screen};
+use super::screen::{LEAVE, Screen};
 
 pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
     let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };

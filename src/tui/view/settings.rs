@@ -11,7 +11,8 @@ use crate::tui::knob::Knob;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{Screen, keys_of_choices, screens};
+use super::screen::{Screen, keys_of_choices};
+use super::screens;
 
 /// Width of the names and of the values.
 const NAME: usize = 19;

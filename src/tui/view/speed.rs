@@ -14,7 +14,8 @@ use crate::session::{Answer, SpeedPoint, Turn};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, duration, number};
+use super::screen::Screen;
+use super::values::{duration, number};
 
 /// Tokens over which the curve is smoothed.
 pub(super) const WINDOW: u64 = 16;

@@ -12,7 +12,7 @@ use crate::protocol::Lane;
 use crate::session::Turn;
 use crate::tui::theme::Role;
 
-use super::Screen;
+use super::screen::Screen;
 use super::speed::{WINDOW, extent, plot, thinned};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

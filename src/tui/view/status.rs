@@ -13,7 +13,8 @@ use crate::session::{Phase, text};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
-use super::{Screen, versus};
+use super::screen::Screen;
+use super::versus;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let (state, style) = state(screen);

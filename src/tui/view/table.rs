@@ -15,7 +15,8 @@ use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
 use super::agreement::{Promise, promise, tokens};
-use super::{Screen, duration, number};
+use super::screen::Screen;
+use super::values::{duration, number};
 
 /// Width of the captions and of the numbers.
 const NAME: usize = 12;

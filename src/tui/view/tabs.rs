@@ -11,7 +11,7 @@ use crate::tui::keymap::Context;
 use crate::tui::page::Page;
 use crate::tui::theme::Role;
 
-use super::Screen;
+use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {

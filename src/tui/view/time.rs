@@ -14,7 +14,9 @@ use crate::tui::selection::live_round;
 use crate::tui::selection::round_at;
 use crate::tui::theme::Role;
 
-use super::{Screen, duration, player};
+use super::player;
+use super::screen::Screen;
+use super::values::duration;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {

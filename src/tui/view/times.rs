@@ -14,7 +14,7 @@ use crate::session::Answer;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 
-use super::Screen;
+use super::screen::Screen;
 
 /// Names of the parts, in order, and how each is drawn: by glyph as well as by colour.
 const PARTS: [(&str, &str, Role); 5] = [

@@ -19,7 +19,9 @@ use crate::tui::hit_map::{Hit, HitMap, Target};
 use crate::tui::theme::Role;
 
 use super::lay::{Laid, lay_out};
-use super::{Screen, agreement, duration, number, versus};
+use super::screen::Screen;
+use super::values::{duration, number};
+use super::{agreement, versus};
 
 /// A lane, and whether it stands beside the other one.
 type Place = (Lane, bool);

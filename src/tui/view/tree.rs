@@ -12,7 +12,9 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::{Screen, round, sign};
+use super::round;
+use super::screen::Screen;
+use super::values::sign;
 
 /// Width of a node with its branch.
 const NODE: usize = 30;

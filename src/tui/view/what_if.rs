@@ -18,7 +18,9 @@ use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::{Flow, wrapped};
 use crate::tui::wish::{Row, Wishes};
 
-use super::{CHANGE, CHOOSE, LEAVE, Screen, screens, sign};
+use super::screen::{CHANGE, CHOOSE, LEAVE, Screen};
+use super::screens;
+use super::values::sign;
 
 /// Width of the names.
 const NAME: usize = 17;

@@ -12,7 +12,8 @@ use crate::protocol::RunSummary;
 use crate::session::text;
 use crate::tui::diff::Compared;
 use crate::tui::theme::Role;
-use crate::tui::view::{Screen, number};
+use crate::tui::view::screen::Screen;
+use crate::tui::view::values::number;
 use crate::tui::widgets::cell::{cut, fit};
 
 /// Width of what a row is about.

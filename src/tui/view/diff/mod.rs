@@ -22,10 +22,12 @@ use crate::session::text;
 use crate::tui::app::Overlay;
 use crate::tui::diff::Compared;
 use crate::tui::hit_map::HitMap;
+use crate::tui::plain_glyphs;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::{MIN_SIZE, Screen, footer, help, palette, plain_glyphs, screens};
+use super::screen::{MIN_SIZE, Screen};
+use super::{footer, help, palette, screens};
 
 /// Names of the two sides, here and in the text report.
 const NAMES: [&str; 2] = ["first", "second"];

@@ -11,7 +11,7 @@ use crate::session::{Fate, NEAR_TIE, Side, text};
 use crate::tui::diff::Compared;
 use crate::tui::fate;
 use crate::tui::theme::Role;
-use crate::tui::view::Screen;
+use crate::tui::view::screen::Screen;
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::fit;
 

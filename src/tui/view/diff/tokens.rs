@@ -13,8 +13,8 @@ use crate::session::{Answer, Fate, Pair, Side, text};
 use crate::tui::diff::{Compared, Laid};
 use crate::tui::fate;
 use crate::tui::theme::Role;
-use crate::tui::view::Screen;
 use crate::tui::view::agreement::tokens;
+use crate::tui::view::screen::Screen;
 use crate::tui::widgets::cell::fit;
 
 /// Width of the index.

@@ -1,0 +1,85 @@
+//! What every panel reads, and the hints and frames that panels share.
+
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::Block;
+
+use crate::protocol::Lane;
+use crate::session::{Place, Round, Session, Timeline, Turn};
+use crate::tui::action::Action;
+use crate::tui::app::App;
+use crate::tui::keymap::Context;
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::cell::cut;
+
+/// Below this the screen only says that it is too small.
+pub(super) const MIN_SIZE: (u16, u16) = (60, 16);
+
+/// Everything a panel reads.
+#[derive(Clone, Copy)]
+pub(super) struct Screen<'a> {
+    pub(super) time: &'a Timeline,
+    /// What is on show, the past or the present.
+    pub(super) session: &'a Session,
+    pub(super) app: &'a App,
+    pub(super) theme: &'a Theme,
+}
+
+impl<'a> Screen<'a> {
+    /// The turn on show: that of the selected round, else the newest.
+    pub(super) fn turn(&self) -> Option<&'a Turn> {
+        let selected = self.app.selected.and_then(|at| self.session.turns().get(at.turn));
+        selected.or_else(|| self.session.turn())
+    }
+
+    /// The lane that stands beside the run's own: the rival where one races, else the plain one.
+    pub(super) fn beside(&self) -> Lane {
+        let wrote = |lane: Lane| self.turn().is_some_and(|turn| !turn.answer(lane).tokens.is_empty());
+        let races = wrote(Lane::Rival) || (!wrote(Lane::Plain) && self.session.settings().rival.is_some());
+        if races { Lane::Rival } else { Lane::Plain }
+    }
+
+    /// What keys do in a context, by the first key that the keymap has for each: "↑↓ choose · Esc closes".
+    pub(super) fn keys(&self, context: Context, hints: &[(&[Action], &str)]) -> String {
+        let hint = |(actions, does): &(&[Action], &str)| {
+            let labels: Vec<_> = actions.iter().map(|action| self.app.keymap.label(context, *action)).collect();
+            let are_signs = labels.iter().all(|label| label.chars().count() == 1);
+            format!("{} {does}", labels.join(if are_signs { "" } else { " " }))
+        };
+        hints.iter().map(hint).collect::<Vec<_>>().join(" · ")
+    }
+
+    /// A panel's frame.
+    pub(super) fn panel<'b>(&self, title: impl Into<Line<'b>>) -> Block<'b> {
+        Block::bordered()
+            .border_style(self.theme[Role::PanelBorder])
+            .title_style(self.theme[Role::PanelTitle])
+            .title(title)
+    }
+}
+
+pub(super) const CHOOSE: &[Action] = &[Action::Up, Action::Down];
+pub(super) const CHANGE: &[Action] = &[Action::Left, Action::Right];
+pub(super) const LEAVE: &[Action] = &[Action::Leave];
+
+/// For the bottom of a panel that has no room for all of its lines: how many are left out.
+pub(super) fn left_out(screen: Screen, lines: usize, area: Rect) -> Line<'static> {
+    let over = lines.saturating_sub(area.height.saturating_sub(2).into());
+    let text = format!(" … {over} more: {} shows all ", screen.app.key(Action::Zoom));
+    let text = if over > 0 { cut(&text, area.width.saturating_sub(2).into()) } else { String::new() };
+    Line::styled(text, screen.theme[Role::TextDim])
+}
+
+/// The bottom of a panel of choices.
+pub(super) fn keys_of_choices(screen: Screen) -> Line<'static> {
+    let keys = screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), (LEAVE, "closes")]);
+    Line::styled(format!(" {keys} "), screen.theme[Role::TextDim])
+}
+
+/// Signs of the marks of a round or a prompt's pass, each once.
+pub(super) fn marked(screen: Screen, round: &Round) -> String {
+    let marks = screen.time.live().marks();
+    let place = Some(Place::of(round));
+    let has = |is_bookmark| marks.iter().any(|m| m.place == place && m.is_bookmark == is_bookmark);
+    [(true, '★'), (false, '✎')].into_iter().filter(|(kind, _)| has(*kind)).map(|(_, sign)| sign).collect()
+}

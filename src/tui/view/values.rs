@@ -1,0 +1,33 @@
+//! Values of a run as panels print them.
+
+use crate::session::{Fate, Round};
+use crate::tui::fate;
+use crate::tui::theme::Role;
+
+/// Role and sign of a fate, for tables.
+pub(super) fn sign(fate: Fate) -> (Role, &'static str) {
+    (fate::role(fate), fate::sign(fate))
+}
+
+/// Position in the context of a column of a round; in a tree those of one depth share it.
+pub(super) fn position(round: &Round, column: usize) -> u64 {
+    let depth = match round.drafts.get(column) {
+        None if round.is_tree() => round.accepted(),
+        _ => round.depth(column),
+    };
+    u64::from(round.base_len) + 1 + depth as u64
+}
+
+/// Microseconds as milliseconds or seconds.
+pub(super) fn duration(us: u64) -> String {
+    match us {
+        0..100_000 => format!("{:.1} ms", us as f64 / 1e3),
+        100_000..1_000_000 => format!("{:.0} ms", us as f64 / 1e3),
+        _ => format!("{:.1} s", us as f64 / 1e6),
+    }
+}
+
+/// A quotient, or a dash where nothing was measured.
+pub(super) fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
