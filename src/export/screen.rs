@@ -11,7 +11,7 @@ use ratatui::backend::Backend;
 use crate::protocol::{Event, EventKind, Lane, Outcome};
 use crate::session::Timeline;
 use crate::trace::Recording;
-use crate::tui::{self, Action, App, Depth, TuiOptions};
+use crate::tui::{self, Action, App, Depth, TuiOptions, View};
 
 use super::{ExportOptions, Stop, as_replayed};
 
@@ -25,6 +25,7 @@ pub(super) const LAST: Duration = Duration::from_secs(3);
 pub(super) struct Stage {
     time: Timeline,
     app: App,
+    view: View,
 }
 
 /// Something a viewer may want to jump to.
@@ -39,7 +40,7 @@ impl Stage {
         let (mut time, mut app) = (Timeline::new(), App::new(options));
         // nobody types here: the keys on show are those of someone who looks
         tui::update(&mut app, &mut time, Action::FocusNext);
-        Self { time, app }
+        Self { time, app, view: View::default() }
     }
 
     fn apply(&mut self, event: Event) {
@@ -49,9 +50,9 @@ impl Stage {
 
     /// Draws the screen as it is now.
     pub(super) fn draw<B: Backend>(&mut self, terminal: &mut Terminal<B>) -> std::io::Result<()> {
-        let (time, app) = (&self.time, &self.app);
+        let (time, app, view) = (&self.time, &self.app, &self.view);
         let mut hit_map = None;
-        let drawn = terminal.draw(|frame| hit_map = Some(tui::view(time, app, app.theme(), frame)));
+        let drawn = terminal.draw(|frame| hit_map = Some(view.draw(time, app, app.theme(), frame)));
         drawn.map_err(|error| std::io::Error::other(error.to_string()))?;
         if let Some(hit_map) = hit_map {
             self.app.set_hit_map(hit_map);

@@ -22,7 +22,6 @@ use super::playback::Playback;
 use super::selection::{RoundAt, live_round, round_at};
 use super::shelf::Shelf;
 use super::theme::Theme;
-use super::view::Cache;
 use super::wish::Wishes;
 
 /// Which line of the transcript is on top.
@@ -129,8 +128,8 @@ pub struct App {
     pub(super) asks: Vec<Ask>,
     pub(super) keymap: Keymap,
     pub(super) hit_map: HitMap,
-    /// Not state: lines of ended turns, which would come out the same again.
-    pub(super) transcript: Cache,
+    /// How often another timeline was put on show.
+    pub(super) timelines: u64,
     pub(super) options: TuiOptions,
     shelf: Shelf,
 }
@@ -181,7 +180,7 @@ impl App {
             asks: Vec::new(),
             keymap,
             hit_map: HitMap::default(),
-            transcript: Cache::default(),
+            timelines: 0,
             options,
             shelf,
         };
@@ -201,7 +200,7 @@ impl App {
         }
         (self.selected, self.cell, self.scroll) = (None, None, Scroll::Follow);
         (self.awaiting, self.wanted) = (None, None); // nothing is asked of what is on show
-        self.transcript = Cache::default();
+        self.timelines += 1;
         self.follow(time.live());
     }
 
@@ -211,7 +210,7 @@ impl App {
             *time = own;
             (self.conversations, self.abandoned, self.playback) = std::mem::take(&mut self.aside_places);
             (self.selected, self.cell, self.scroll, self.plays) = (None, None, Scroll::Follow, false);
-            self.transcript = Cache::default();
+            self.timelines += 1;
             self.follow(time.live());
         }
     }

@@ -25,7 +25,8 @@ use super::app::{App, Ask};
 use super::conversation;
 use super::options::TuiOptions;
 use super::terminal::{Ended, take_panic};
-use super::{update, view};
+use super::update;
+use super::view::View;
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(16_667);
@@ -66,6 +67,7 @@ pub(super) trait Stage {
 pub(super) struct Front {
     time: Timeline,
     app: App,
+    view: View,
     source: Source,
     consumers: FanOut,
     /// Whether the source was asked for what the options say.
@@ -86,6 +88,7 @@ impl Front {
         Self {
             time: Timeline::new(),
             app,
+            view: View::default(),
             source,
             consumers,
             is_greeted: false,
@@ -228,8 +231,8 @@ impl Front {
 
     fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
         let mut hit_map = None;
-        let (time, app) = (&self.time, &self.app);
-        terminal.draw(|frame| hit_map = Some(view::view(time, app, app.theme(), frame)))?;
+        let (time, app, view) = (&self.time, &self.app, &self.view);
+        terminal.draw(|frame| hit_map = Some(view.draw(time, app, app.theme(), frame)))?;
         if let Some(hit_map) = hit_map {
             self.app.set_hit_map(hit_map);
         }

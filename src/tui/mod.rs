@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   key ──► keymap ──► Action ──► update(&mut App, &mut Timeline, Action) ──► Command ──► source
-//!   source ──► Event ──► consumers, then Timeline ──► view(&Timeline, &App, &Theme) ──► Frame
+//!   source ──► Event ──► consumers, then Timeline ──► View::draw(&Timeline, &App, &Theme) ──► Frame
 //! ```
 //!
 //! Invariant: two states, never mixed. [`Session`](crate::session::Session) is what happened and
@@ -56,7 +56,7 @@ pub use rehearsal::Rehearsal;
 pub use terminal::{Ended, TuiError, run};
 pub use theme::{Role, Theme};
 pub use update::{paste, press, update};
-pub use view::view;
+pub use view::View;
 
 #[cfg(test)]
 #[cfg(unix)]

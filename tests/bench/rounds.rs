@@ -18,7 +18,7 @@ use draftscope::session::{Session, Timeline};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter};
 use draftscope::stream::Consumer;
-use draftscope::tui::{App, Theme, TuiOptions, view};
+use draftscope::tui::{App, Theme, TuiOptions, View};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -104,10 +104,10 @@ fn long_answer() -> Timeline {
 /// Must not depend on how long the answer is: only what is new is laid out.
 #[divan::bench(sample_count = 100)]
 fn draw_a_frame_of_100k_tokens(bencher: Bencher) {
-    let (time, app) = (long_answer(), App::new(TuiOptions::default()));
+    let (time, app, view) = (long_answer(), App::new(TuiOptions::default()), View::default());
     let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
     let mut draw = || {
-        terminal.draw(|frame| drop(view(&time, &app, app.theme(), frame))).unwrap();
+        terminal.draw(|frame| drop(view.draw(&time, &app, app.theme(), frame))).unwrap();
     };
     draw();
     bencher.bench_local(draw);
@@ -117,12 +117,12 @@ fn draw_a_frame_of_100k_tokens(bencher: Bencher) {
 fn draw_a_frame(bencher: Bencher, size: (u16, u16)) {
     let mut time = Timeline::new();
     events().into_iter().for_each(|event| time.apply(event));
-    let app = App::new(TuiOptions::default());
+    let (app, view) = (App::new(TuiOptions::default()), View::default());
     let theme: Theme = app.theme().clone();
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     bencher.bench_local(|| {
         let draw = |frame: &mut ratatui::Frame<'_>| {
-            view(&time, &app, &theme, frame);
+            view.draw(&time, &app, &theme, frame);
         };
         terminal.draw(draw).unwrap();
     });

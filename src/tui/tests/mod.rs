@@ -30,6 +30,7 @@ use crate::session::tests::any_events;
 struct Stage {
     time: Timeline,
     app: App,
+    view: View,
     sent: Vec<Command>,
 }
 
@@ -43,7 +44,7 @@ impl Stage {
         events.iter().cloned().for_each(|event| time.apply(event));
         let mut app = App::new(options);
         app.follow(time.live());
-        Self { time, app, sent: Vec::new() }
+        Self { time, app, view: View::default(), sent: Vec::new() }
     }
 
     fn of(script: &Script) -> Self {
@@ -80,7 +81,7 @@ impl Stage {
     fn draw(&mut self, width: u16, height: u16) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let mut hit_map = HitMap::default();
-        terminal.draw(|frame| hit_map = view(&self.time, &self.app, self.app.theme(), frame)).unwrap();
+        terminal.draw(|frame| hit_map = self.view.draw(&self.time, &self.app, self.app.theme(), frame)).unwrap();
         self.app.set_hit_map(hit_map);
         terminal
     }

@@ -332,7 +332,7 @@ fn long(rounds: u32) -> Timeline {
 
 /// Median time of a frame of each page, the worst of them, after a first one that fills the caches.
 fn frame(time: Timeline) -> std::time::Duration {
-    let mut stage = Stage { time, app: App::new(TuiOptions::default()), sent: Vec::new() };
+    let mut stage = Stage { time, app: App::new(TuiOptions::default()), view: View::default(), sent: Vec::new() };
     let mut worst = std::time::Duration::ZERO;
     for page in Page::ALL {
         stage.app.go_to(*page);

@@ -1,8 +1,8 @@
 //! Keys in the lessons.
 
 use crate::protocol::{
-    Baseline, Capabilities, Command, DraftLenMode, DrafterKind, EventKind, Lane, MAX_DRAFT_LEN, Message, Outcome,
-    Prompt, Rival, Sampling, Settings, Speaker,
+    Baseline, Capabilities, Command, DraftLenMode, DrafterKind, EventKind, MAX_DRAFT_LEN, Message, Outcome, Prompt,
+    Rival, Sampling, Settings, Speaker,
 };
 use crate::session::{Round, Session, Timeline};
 use crate::tui::action::Action;

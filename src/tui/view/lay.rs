@@ -5,8 +5,6 @@
 //! the selected round, and the last of an answer under way, are laid out anew. The line that two stretches
 //! share is handed on from one to the next; the caption, which other lanes have a say in, is no part of them.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,89 +21,11 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
 use super::screen::Screen;
+use super::transcript_cache::{Key, Laid, Pen};
 use super::values::number;
 
 /// Rounds of a stretch.
 const STRETCH: usize = 128;
-
-/// Stretches from which on those go that the newest frames did not show.
-const MANY: usize = 256;
-
-/// Layouts, one a lane and frame, after which a stretch that was in none of them may go.
-const RECENT: u64 = 8;
-
-/// Lines of a stretch, whose tokens stand on them, and on which the selected round begins.
-#[derive(Clone, Default)]
-pub(super) struct Laid {
-    pub(super) turn: usize,
-    pub(super) lines: Rc<[Line<'static>]>,
-    pub(super) tags: Rc<[Vec<Tagged>]>,
-    pub(super) selected: Option<usize>,
-}
-
-/// What one stretch hands on to the next.
-#[derive(Clone)]
-struct Pen {
-    flow: Flow,
-    joiner: Joiner,
-    aside: Joiner,
-}
-
-/// What the lines of a whole stretch depend on, beside its events.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    /// Which run: what was laid out for one is nothing to another.
-    run: u64,
-    turn: usize,
-    /// The turn left, the tokens taken over, and whether the last of them is forced.
-    branch: Option<(u32, u32, bool)>,
-    stretch: usize,
-    /// Rounds in it: the last stretch may have fewer.
-    rounds: usize,
-    lane: Lane,
-    width: u16,
-    theme: String,
-    hides_discarded: bool,
-    starts_conversation: bool,
-    is_abandoned: bool,
-}
-
-/// Stretches that cannot change any more.
-#[derive(Default)]
-pub(in crate::tui) struct Cache {
-    stretches: RefCell<HashMap<Key, Kept>>,
-    /// Layouts so far.
-    layouts: Cell<u64>,
-}
-
-struct Kept {
-    laid: (Laid, Rc<Pen>),
-    /// The newest layout that it was part of.
-    used: u64,
-}
-
-impl Cache {
-    fn find(&self, key: &Key) -> Option<(Laid, Rc<Pen>)> {
-        let mut stretches = self.stretches.borrow_mut();
-        let kept = stretches.get_mut(key)?;
-        kept.used = self.layouts.get();
-        Some(kept.laid.clone())
-    }
-
-    fn keep(&self, key: Key, laid: (Laid, Rc<Pen>)) {
-        self.stretches.borrow_mut().insert(key, Kept { laid, used: self.layouts.get() });
-    }
-
-    /// Begins a layout: lets go of what lies about from other widths, themes and runs.
-    fn begin(&self) {
-        self.layouts.set(self.layouts.get() + 1);
-        let now = self.layouts.get();
-        let mut stretches = self.stretches.borrow_mut();
-        if now.is_multiple_of(RECENT) && stretches.len() > MANY {
-            stretches.retain(|_, kept| kept.used + RECENT >= now);
-        }
-    }
-}
 
 /// A turn in a lane, being laid out.
 struct Work<'a> {
@@ -125,7 +45,7 @@ fn round_of(strand: &Strand) -> u32 {
 
 /// The transcript by stretches; the last is what no turn holds yet.
 pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
-    screen.app.transcript.begin();
+    screen.lines.begin(screen.app.timelines);
     let turns = screen.session.turns();
     let mut laid = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
@@ -198,11 +118,11 @@ impl Work<'_> {
             return lay();
         }
         let key = self.key(stretch, turn);
-        if let Some(found) = self.screen.app.transcript.find(&key) {
+        if let Some(found) = self.screen.lines.find(&key) {
             return found;
         }
         let laid = lay();
-        self.screen.app.transcript.keep(key, laid.clone());
+        self.screen.lines.keep(key, laid.clone());
         laid
     }
 
@@ -378,19 +298,22 @@ mod tests {
     use crate::session::fixture::{conversation, first_turn};
     use crate::tui::app::App;
     use crate::tui::options::TuiOptions;
+    use crate::tui::view::transcript_cache::TranscriptCache;
 
     #[test]
     fn an_answer_that_has_ended_is_laid_out_once() {
         for (script, ended) in [(first_turn(), 1), (conversation(), 1)] {
             let mut time = Timeline::new();
             script.events.into_iter().for_each(|event| time.apply(event));
-            let app = App::new(TuiOptions::default());
-            let screen = Screen { time: &time, session: time.shown(), app: &app, theme: app.theme() };
+            let (app, lines) = (App::new(TuiOptions::default()), TranscriptCache::default());
+            let screen = Screen { time: &time, session: time.shown(), app: &app, theme: app.theme(), lines: &lines };
             let [first, again] = [0; 2].map(|_| lay_out(screen, Lane::Speculative, 60));
-            assert_eq!(app.transcript.stretches.borrow().len(), ended, "one that is under way is not kept");
+            assert_eq!(lines.len(), ended, "one that is under way is not kept");
             assert!(Rc::ptr_eq(&first[0].lines, &again[0].lines));
             let all = |laid: &[Laid]| laid.iter().flat_map(|l| l.lines.to_vec()).collect::<Vec<_>>();
             assert_eq!(all(&first), all(&again));
+            lines.begin(app.timelines + 1);
+            assert_eq!(lines.len(), 0, "another timeline numbers its runs and turns from the start too");
         }
     }
 }

@@ -45,6 +45,7 @@ mod tabs;
 mod time;
 mod times;
 mod transcript;
+mod transcript_cache;
 mod tree;
 mod values;
 mod versus;
@@ -61,30 +62,38 @@ use super::plain_glyphs;
 use super::theme::{Role, Theme};
 
 pub(super) use diff::render as diff;
-pub(super) use lay::Cache;
 use screen::{MIN_SIZE, Screen};
+use transcript_cache::TranscriptCache;
 
-/// Draws one frame.
-pub fn view(time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> HitMap {
-    let screen = Screen { time, session: time.shown(), app, theme };
-    let area = frame.area();
-    let mut hit_map = HitMap { hits: Vec::new(), ..app.hit_map };
-    frame.buffer_mut().set_style(area, theme[Role::Text]);
-    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
-        screens::too_small(screen, area, frame);
-    } else if screens::is_loading(screen) {
-        screens::loading(screen, area, frame);
-    } else {
-        main(screen, area, frame, &mut hit_map);
+/// Draws frames, and keeps the lines of the transcript that would come out the same again.
+#[derive(Default)]
+pub struct View {
+    lines: TranscriptCache,
+}
+
+impl View {
+    /// Draws one frame.
+    pub fn draw(&self, time: &Timeline, app: &App, theme: &Theme, frame: &mut Frame) -> HitMap {
+        let screen = Screen { time, session: time.shown(), app, theme, lines: &self.lines };
+        let area = frame.area();
+        let mut hit_map = HitMap { hits: Vec::new(), ..app.hit_map };
+        frame.buffer_mut().set_style(area, theme[Role::Text]);
+        if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
+            screens::too_small(screen, area, frame);
+        } else if screens::is_loading(screen) {
+            screens::loading(screen, area, frame);
+        } else {
+            main(screen, area, frame, &mut hit_map);
+        }
+        if area.width >= MIN_SIZE.0 && area.height >= MIN_SIZE.1 {
+            screens::failure(screen, area, frame);
+            overlay(screen, area, frame, &mut hit_map);
+        }
+        if app.options.ascii {
+            plain_glyphs::replace(frame.buffer_mut());
+        }
+        hit_map
     }
-    if area.width >= MIN_SIZE.0 && area.height >= MIN_SIZE.1 {
-        screens::failure(screen, area, frame);
-        overlay(screen, area, frame, &mut hit_map);
-    }
-    if app.options.ascii {
-        plain_glyphs::replace(frame.buffer_mut());
-    }
-    hit_map
 }
 
 fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {

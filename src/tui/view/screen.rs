@@ -12,6 +12,8 @@ use crate::tui::keymap::Context;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::cell::cut;
 
+use super::transcript_cache::TranscriptCache;
+
 /// Below this the screen only says that it is too small.
 pub(super) const MIN_SIZE: (u16, u16) = (60, 16);
 
@@ -23,6 +25,8 @@ pub(super) struct Screen<'a> {
     pub(super) session: &'a Session,
     pub(super) app: &'a App,
     pub(super) theme: &'a Theme,
+    /// Lines of the transcript laid out before.
+    pub(super) lines: &'a TranscriptCache,
 }
 
 impl<'a> Screen<'a> {

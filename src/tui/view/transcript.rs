@@ -18,8 +18,9 @@ use crate::tui::fate;
 use crate::tui::hit_map::{Hit, HitMap, Target};
 use crate::tui::theme::Role;
 
-use super::lay::{Laid, lay_out};
+use super::lay::lay_out;
 use super::screen::Screen;
+use super::transcript_cache::Laid;
 use super::values::{duration, number};
 use super::{agreement, versus};
 

@@ -27,6 +27,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
 use super::screen::{MIN_SIZE, Screen};
+use super::transcript_cache::TranscriptCache;
 use super::{footer, help, palette, screens};
 
 /// Names of the two sides, here and in the text report.
@@ -34,8 +35,9 @@ const NAMES: [&str; 2] = ["first", "second"];
 
 /// Draws one frame; tells what it measured.
 pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), HitMap) {
-    let app = &compared.app;
-    let screen = Screen { time: &compared.time, session: compared.time.shown(), app, theme: app.theme() };
+    let (app, lines) = (&compared.app, TranscriptCache::default()); // there is no transcript
+    let screen =
+        Screen { time: &compared.time, session: compared.time.shown(), app, theme: app.theme(), lines: &lines };
     let area = frame.area();
     let mut measured =
         (compared.measured, HitMap { page: area.height.saturating_sub(4).into(), ..app.hit_map.clone() });

@@ -1,0 +1,105 @@
+//! Lines of the transcript that are laid out once and kept.
+//!
+//! Invariant: within a timeline a key names everything that the lines depend on, so lines found are the lines
+//! that would be laid out anew. The cache belongs to [`View`](super::View), not to the state.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use ratatui::text::Line;
+
+use crate::protocol::Lane;
+use crate::session::text::Joiner;
+use crate::tui::widgets::flow::{Flow, Tagged};
+
+/// Stretches from which on those go that the newest frames did not show.
+const MANY: usize = 256;
+
+/// Layouts, one a lane and frame, after which a stretch that was in none of them may go.
+const RECENT: u64 = 8;
+
+/// Lines of a stretch, whose tokens stand on them, and on which the selected round begins.
+#[derive(Clone, Default)]
+pub(super) struct Laid {
+    pub(super) turn: usize,
+    pub(super) lines: Rc<[Line<'static>]>,
+    pub(super) tags: Rc<[Vec<Tagged>]>,
+    pub(super) selected: Option<usize>,
+}
+
+/// What one stretch hands on to the next.
+#[derive(Clone)]
+pub(super) struct Pen {
+    pub(super) flow: Flow,
+    pub(super) joiner: Joiner,
+    pub(super) aside: Joiner,
+}
+
+/// What the lines of a whole stretch depend on, beside its events.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// Which run: what was laid out for one is nothing to another.
+    pub(super) run: u64,
+    pub(super) turn: usize,
+    /// The turn left, the tokens taken over, and whether the last of them is forced.
+    pub(super) branch: Option<(u32, u32, bool)>,
+    pub(super) stretch: usize,
+    /// Rounds in it: the last stretch may have fewer.
+    pub(super) rounds: usize,
+    pub(super) lane: Lane,
+    pub(super) width: u16,
+    pub(super) theme: String,
+    pub(super) hides_discarded: bool,
+    pub(super) starts_conversation: bool,
+    pub(super) is_abandoned: bool,
+}
+
+/// Stretches that cannot change any more.
+#[derive(Default)]
+pub(in crate::tui) struct TranscriptCache {
+    stretches: RefCell<HashMap<Key, Kept>>,
+    /// Layouts so far.
+    layouts: Cell<u64>,
+    /// Which timeline the stretches are of.
+    timeline: Cell<u64>,
+}
+
+struct Kept {
+    laid: (Laid, Rc<Pen>),
+    /// The newest layout that it was part of.
+    used: u64,
+}
+
+impl TranscriptCache {
+    pub(super) fn find(&self, key: &Key) -> Option<(Laid, Rc<Pen>)> {
+        let mut stretches = self.stretches.borrow_mut();
+        let kept = stretches.get_mut(key)?;
+        kept.used = self.layouts.get();
+        Some(kept.laid.clone())
+    }
+
+    pub(super) fn keep(&self, key: Key, laid: (Laid, Rc<Pen>)) {
+        self.stretches.borrow_mut().insert(key, Kept { laid, used: self.layouts.get() });
+    }
+
+    /// Begins a layout: drops all stretches of another timeline, and unused ones of other widths, themes and
+    /// runs.
+    pub(super) fn begin(&self, timeline: u64) {
+        self.layouts.set(self.layouts.get() + 1);
+        let now = self.layouts.get();
+        let mut stretches = self.stretches.borrow_mut();
+        if self.timeline.replace(timeline) != timeline {
+            stretches.clear();
+        }
+        if now.is_multiple_of(RECENT) && stretches.len() > MANY {
+            stretches.retain(|_, kept| kept.used + RECENT >= now);
+        }
+    }
+
+    /// Number of stretches kept.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.stretches.borrow().len()
+    }
+}
