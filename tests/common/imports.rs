@@ -6,20 +6,20 @@
 use std::iter::Peekable;
 
 /// Module of a file below `src/`: `tui::update` for `tui/update/mod.rs` and for `tui/update.rs`.
-pub fn module_of(file: &str) -> String {
+pub(crate) fn module_of(file: &str) -> String {
     let path = file.trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").unwrap_or(path);
     if ["lib", "main"].contains(&path) { String::new() } else { path.replace('/', "::") }
 }
 
 /// Whether a path is that module, or lies in it.
-pub fn is_in(path: &str, module: &str) -> bool {
+pub(crate) fn is_in(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| module.is_empty() || rest.is_empty() || rest.starts_with("::"))
 }
 
 /// Absolute paths of what a file's code names in this crate, in order: `tui::app::App` for
 /// `use super::app::App` in `tui/search.rs`. Each leaf of a group is a path of its own.
-pub fn imports_of(file: &str, code: &str) -> Vec<String> {
+pub(crate) fn imports_of(file: &str, code: &str) -> Vec<String> {
     let (tokens, _) = without_tests(tokens(code));
     let children: Vec<_> = tokens.windows(2).filter(|pair| pair[0] == "mod").map(|pair| pair[1]).collect();
     let mut module: Vec<_> = segments(&module_of(file));
@@ -44,7 +44,7 @@ pub fn imports_of(file: &str, code: &str) -> Vec<String> {
 }
 
 /// Modules that a file declares under `#[cfg(test)]`.
-pub fn test_modules_of(file: &str, code: &str) -> Vec<String> {
+pub(crate) fn test_modules_of(file: &str, code: &str) -> Vec<String> {
     let module = module_of(file);
     let (_, names) = without_tests(tokens(code));
     names.iter().map(|name| if module.is_empty() { (*name).to_owned() } else { format!("{module}::{name}") }).collect()
@@ -52,7 +52,7 @@ pub fn test_modules_of(file: &str, code: &str) -> Vec<String> {
 
 /// The code without comments, literals and items under `#[cfg(test)]`, one blank between tokens that are not
 /// part of one path.
-pub fn bare_code(code: &str) -> String {
+pub(crate) fn bare_code(code: &str) -> String {
     without_tests(tokens(code)).0.join(" ").replace(" :: ", "::")
 }
 
