@@ -2,11 +2,9 @@
 //!
 //! Invariant: both sessions are folded before this begins and never change; the cursor stands on a
 //! pair of the turn on show, where there is one. Aligning is the session's business, drawing is
-//! `view/diff`.
+//! `view/diff`, the loop `diff_loop.rs`.
 
-use std::io;
-
-use crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseButton, MouseEventKind, read};
+use crossterm::event::KeyEvent;
 
 use crate::protocol::{Lane, TokenId};
 use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
@@ -14,11 +12,8 @@ use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
 use super::action::Action;
 use super::app::{App, Ask, Overlay};
 use super::entry::Entry;
-use super::front::Stage as _;
 use super::keymap::Context;
 use super::options::TuiOptions;
-use super::terminal::{Guard, TuiError, end_on_signals};
-use super::view;
 
 /// One of the two recordings.
 pub struct Recorded {
@@ -190,46 +185,13 @@ impl Compared {
         self.app.overlay = Some(Overlay::Palette(entry));
     }
 
-    fn click(&mut self, y: u16) {
+    pub(super) fn click(&mut self, y: u16) {
         let (rows, top, first) = self.measured;
         let place = usize::from(y.saturating_sub(first));
         let last = self.laid().map_or(0, |turn| turn.pairs.len());
         if y >= first && place < rows && top + place < last && self.app.overlay.is_none() {
             self.row = top + place;
         }
-    }
-
-    /// Shows it on the terminal until the user leaves.
-    ///
-    /// # Errors
-    /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
-    pub fn run(mut self) -> Result<(), TuiError> {
-        end_on_signals()?;
-        let mut guard = Guard::enter(!self.app.options.no_mouse)?;
-        while !self.quits() {
-            self.draw(&mut guard)?;
-            match read()? {
-                Input::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
-                Input::Mouse(mouse) => match mouse.kind {
-                    MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row),
-                    MouseEventKind::ScrollUp => self.update(Action::Up),
-                    MouseEventKind::ScrollDown => self.update(Action::Down),
-                    _ => {}
-                },
-                _ => {}
-            }
-            if self.app.asks.drain(..).any(|ask| ask == Ask::Suspend) {
-                guard.suspend()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
-        let mut measured = (self.measured, self.app.hit_map.clone());
-        guard.terminal.draw(|frame| measured = view::diff(self, frame))?;
-        (self.measured, self.app.hit_map) = measured;
-        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{Event as Input, EventStream, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use futures::{Stream, StreamExt};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -24,7 +24,7 @@ use super::action::Action;
 use super::app::{App, Ask};
 use super::conversation;
 use super::options::TuiOptions;
-use super::terminal::{Ended, take_panic};
+use super::terminal::{Guard, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
 use super::update;
 use super::view::View;
 
@@ -46,21 +46,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Said where a file of the whole run is wanted that is not there any more.
 const NOT_ALL: &str = "the beginning of this long run is not kept; start with --trace FILE to record all";
 
-/// What is drawn on, and what else only its owner can do.
-pub(super) trait Stage {
-    /// Where escape codes go.
-    type Out: Write;
-
-    fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Self::Out>>;
-
-    /// Sends text to the clipboard.
-    fn copy(&mut self, text: &str) -> io::Result<()>;
-
-    /// Has the terminal say something, so that what was typed before is read too.
-    fn nudge(&mut self) -> io::Result<()>;
-
-    /// Stops the process until the shell wakes it.
-    fn suspend(&mut self) -> io::Result<()>;
+/// How a run of the front end ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The user quit.
+    Quit,
+    /// The engine failed or vanished; the user has seen why.
+    Failed(String),
+    /// The user quit, and a consumer had failed before: what it made is not whole.
+    Incomplete(Dropped),
 }
 
 /// Everything the loop owns.
@@ -371,4 +365,28 @@ impl Front {
             eprintln!("draftscope: a thread {}", printable(&panic));
         }
     }
+}
+
+/// Shows a source until the user quits. Consumers see each event before the screen does and are
+/// finished at the end; one that fails is dropped with a notice.
+///
+/// # Errors
+/// When the terminal cannot be set up, drawn to or read. It is restored in every case.
+pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().enable_io().build()?;
+    let mut front = Front::new(source, options, consumers);
+    let signal = runtime.block_on(async {
+        let end = asked_to_end()?;
+        let mut guard = Guard::enter(front.wants_mouse())?;
+        let shown = tokio::select! {
+            shown = front.show(&mut guard, EventStream::new(), |_| false) => shown.map(|()| None),
+            signal = end => Ok(Some(signal)),
+        };
+        drop(guard);
+        end_at_once()?; // a consumer may wait for a disk or a reader for ever
+        front.leave().await;
+        shown
+    })?;
+    signal.map_or(Ok(()), die_of)?;
+    Ok(front.ended())
 }

@@ -14,9 +14,9 @@ use tokio::runtime::Runtime;
 use crate::session::Session;
 use crate::stream::{FanOut, Source};
 
-use super::front::{Front, Stage};
+use super::front::Front;
 use super::options::TuiOptions;
-use super::terminal::TuiError;
+use super::terminal::{Stage, TuiError};
 
 /// A screen that nobody sees.
 struct Blind(Terminal<CrosstermBackend<Sink>>);

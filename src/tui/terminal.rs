@@ -10,29 +10,11 @@ use std::thread::{self, ThreadId};
 
 use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
-use crossterm::event::{
-    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, EventStream,
-};
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-
-use crate::stream::{Dropped, FanOut, Source};
-
-use super::front::{Front, Stage};
-use super::options::TuiOptions;
-
-/// How a run of the front end ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// The user quit.
-    Quit,
-    /// The engine failed or vanished; the user has seen why.
-    Failed(String),
-    /// The user quit, and a consumer had failed before: what it made is not whole.
-    Incomplete(Dropped),
-}
 
 /// Why the front end could not run.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +22,23 @@ pub enum TuiError {
     /// The terminal could not be set up, drawn to or read.
     #[error("the terminal cannot be used: {0}")]
     Terminal(#[from] io::Error),
+}
+
+/// What is drawn on, and what else only its owner can do.
+pub(super) trait Stage {
+    /// Where escape codes go.
+    type Out: Write;
+
+    fn terminal(&mut self) -> &mut Terminal<CrosstermBackend<Self::Out>>;
+
+    /// Sends text to the clipboard.
+    fn copy(&mut self, text: &str) -> io::Result<()>;
+
+    /// Has the terminal say something, so that what was typed before is read too.
+    fn nudge(&mut self) -> io::Result<()>;
+
+    /// Stops the process until the shell wakes it.
+    fn suspend(&mut self) -> io::Result<()>;
 }
 
 /// Whether the terminal is ours now.
@@ -148,37 +147,13 @@ pub(super) fn take_panic() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Shows a source until the user quits. Consumers see each event before the screen does and are
-/// finished at the end; one that fails is dropped with a notice.
-///
-/// # Errors
-/// When the terminal cannot be set up, drawn to or read. It is restored in every case.
-pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().enable_io().build()?;
-    let mut front = Front::new(source, options, consumers);
-    let signal = runtime.block_on(async {
-        let end = asked_to_end()?;
-        let mut guard = Guard::enter(front.wants_mouse())?;
-        let shown = tokio::select! {
-            shown = front.show(&mut guard, EventStream::new(), |_| false) => shown.map(|()| None),
-            signal = end => Ok(Some(signal)),
-        };
-        drop(guard);
-        end_at_once()?; // a consumer may wait for a disk or a reader for ever
-        front.leave().await;
-        shown
-    })?;
-    signal.map_or(Ok(()), die_of)?;
-    Ok(front.ended())
-}
-
 /// Signals that end a process.
 #[cfg(unix)]
 const ENDING: [i32; 3] = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT];
 
 /// The first signal that asks the process to end.
 #[cfg(unix)]
-fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
+pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals = Vec::new();
     for number in ENDING {
@@ -195,13 +170,13 @@ fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
 }
 
 #[cfg(not(unix))]
-fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
+pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
     Ok(std::future::pending())
 }
 
 /// From here on a signal ends the process as if nobody had listened.
 #[cfg(unix)]
-fn end_at_once() -> io::Result<()> {
+pub(super) fn end_at_once() -> io::Result<()> {
     let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     ENDING.iter().try_for_each(|signal| {
         signal_hook::flag::register_conditional_default(*signal, std::sync::Arc::clone(&always)).map(drop)
@@ -209,18 +184,18 @@ fn end_at_once() -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn end_at_once() -> io::Result<()> {
+pub(super) fn end_at_once() -> io::Result<()> {
     Ok(())
 }
 
 /// Ends the process as the signal would have, so that whoever sent it sees that it was obeyed.
 #[cfg(unix)]
-fn die_of(signal: i32) -> io::Result<()> {
+pub(super) fn die_of(signal: i32) -> io::Result<()> {
     signal_hook::low_level::emulate_default_handler(signal)
 }
 
 #[cfg(not(unix))]
-fn die_of(_: i32) -> io::Result<()> {
+pub(super) fn die_of(_: i32) -> io::Result<()> {
     Ok(())
 }
 

@@ -18,9 +18,8 @@ use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::round;
 use super::screen::{CHANGE, Screen};
-use super::values::{position, sign};
+use super::values::{fate_of, next_fate, position, sign};
 
 /// Width of a token's name.
 const NAME: usize = 13;
@@ -51,7 +50,7 @@ fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mu
     let cell = round.drafts.get(column);
     let lines = match cell {
         Some(cell) if !cell.top.top.is_empty() => {
-            let role = sign(round::fate(round, column)).0;
+            let role = sign(fate_of(round, column)).0;
             bars(screen, &cell.top, &[(cell.piece.id, "draft", role)], REST, inner)
         }
         Some(cell) => {
@@ -86,10 +85,10 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     };
     let mut named = Vec::new();
     if let Some(cell) = round.drafts.get(column) {
-        named.push((cell.piece.id, "draft", sign(round::fate(round, column)).0));
+        named.push((cell.piece.id, "draft", sign(fate_of(round, column)).0));
     }
     if let Some(piece) = round.next_piece().filter(|_| round.next_index() == Some(column)) {
-        named.insert(0, (piece.id, "taken", sign(round::next_fate(round)).0));
+        named.insert(0, (piece.id, "taken", sign(next_fate(round)).0));
     }
     let mut lines = bars(screen, row, &named, REST, inner);
     let left = usize::from(inner.height).saturating_sub(lines.len());
@@ -106,7 +105,7 @@ fn redraw(screen: Screen, round: &Round, column: usize, residual: &Residual, are
     let title = "left over for a redraw: max(0, p − q), not normalised";
     let mut lines = vec![Line::styled(cut(title, area.width.into()), screen.theme[Role::PanelTitle])];
     let drawn = round.next_piece().filter(|_| round.next_index() == Some(column));
-    let named: Vec<_> = drawn.iter().map(|piece| (piece.id, "drawn", sign(round::next_fate(round)).0)).collect();
+    let named: Vec<_> = drawn.iter().map(|piece| (piece.id, "drawn", sign(next_fate(round)).0)).collect();
     let is_listed = drawn.as_ref().is_none_or(|piece| residual.left.find(piece.id).is_some());
     let note = drawn.filter(|_| !is_listed).map(|piece| {
         let text = format!("{} was drawn from the others", text::quoted(&piece));

@@ -21,6 +21,7 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::round;
 use super::screen::{Screen, marked};
+use super::values::draft_sign;
 
 /// Width of the round's number and verdict.
 const LABEL: usize = 9;
@@ -175,13 +176,13 @@ fn draft(screen: Screen, round: &Round, column: usize, width: usize) -> (String,
     match round.drafts.get(column) {
         Some(cell) if round.is_tree() => {
             // its place in the tree matters more here than q, which the round's own panel tells
-            let (role, mark) = round::draft_sign(round, column);
+            let (role, mark) = draft_sign(round, column);
             let parent = round.parent(column).map_or(String::new(), |parent| format!("↳{}", parent + 1));
             (format!("{mark}{}{parent} {}", column + 1, text::inline(&cell.piece)), screen.theme[role])
         }
         Some(_) => {
             let (text, style) = round::draft(screen, round, column, width - 2);
-            (format!("{}{text}", round::draft_sign(round, column).1), style)
+            (format!("{}{text}", draft_sign(round, column).1), style)
         }
         None => {
             let (text, style) = round::draft(screen, round, column, width - 2);

@@ -12,8 +12,7 @@ use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::{NextKind, Outcome};
-use crate::session::{Fate, Place, Provenance, Round, explain, text};
-use crate::tui::fate as looks;
+use crate::session::{Place, Round, explain, text};
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::marks::mark_text;
 use crate::tui::theme::Role;
@@ -22,7 +21,7 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::screen::{Screen, marked};
 use super::tree;
-use super::values::{duration, position, sign};
+use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
 
 /// From this height on the times have a line of their own; below, they are on the frame.
 const TIMES_INSIDE: u16 = 9;
@@ -272,10 +271,10 @@ pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) 
 fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let next = round.next_index() == Some(index);
     let (fate, word) = match round.outcome(index) {
-        Some(Outcome::Accepted) => (fate(round, index), "accepted"),
-        Some(Outcome::Rejected) => (fate(round, index), "rejected"),
-        Some(Outcome::NotReached) if width < 14 => (fate(round, index), "not r."),
-        Some(Outcome::NotReached) => (fate(round, index), "not reached"),
+        Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
+        Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
+        Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "not r."),
+        Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.round == 0 => (next_fate(round), "first"),
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
         None if next && round.next_kind() == Some(NextKind::Recovered) => (next_fate(round), "recovered"),
@@ -286,30 +285,4 @@ fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String
     let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
     let cut = if round.is_cut(index) { " (cut)" } else { "" };
     (format!("{sign} {word}{cut}"), style)
-}
-
-pub(super) fn fate(round: &Round, index: usize) -> Fate {
-    match round.outcome(index) {
-        Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
-        Some(Outcome::Rejected) => Fate::Rejected,
-        Some(Outcome::NotReached) => Fate::NotReached,
-        None => Fate::Pending,
-    }
-}
-
-/// Role and sign of a draft, with those of its own for one that the target would not have picked.
-pub(super) fn draft_sign(round: &Round, index: usize) -> (Role, &'static str) {
-    match round.departure(index) {
-        Some(_) => (Role::TokenDeparted, looks::DEPARTED),
-        None => sign(fate(round, index)),
-    }
-}
-
-pub(super) fn next_fate(round: &Round) -> Fate {
-    Fate::Committed(match round.next_kind() {
-        _ if round.round == 0 => Provenance::Prefill,
-        _ if round.drafts.is_empty() => Provenance::Plain,
-        Some(NextKind::Recovered) => Provenance::Recovered,
-        _ => Provenance::Bonus,
-    })
 }

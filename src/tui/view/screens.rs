@@ -10,6 +10,7 @@ use ratatui::widgets::{Clear, Gauge, Paragraph};
 
 use crate::session::text;
 use crate::tui::action::Action;
+use crate::tui::keymap::Context;
 use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
@@ -41,7 +42,7 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let width = area.width.min(76);
     let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
     lines.push(Line::default());
-    let quit = screen.app.keymap.binding(crate::tui::Context::Browse, Action::StopOrQuit);
+    let quit = screen.app.keymap.binding(Context::Browse, Action::StopOrQuit);
     let keys = quit.map_or(String::new(), |binding| screen.app.keymap.keys(binding));
     lines.push(Line::styled(format!("{keys} quits."), screen.theme[Role::TextDim]));
     let height = lines.len().saturating_add(2).min(area.height.into()) as u16;

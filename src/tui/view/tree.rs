@@ -12,9 +12,8 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::wrapped;
 
-use super::round;
 use super::screen::Screen;
-use super::values::sign;
+use super::values::{draft_sign, next_fate, sign};
 
 /// Width of a node with its branch.
 const NODE: usize = 30;
@@ -48,7 +47,7 @@ fn children(screen: Screen, round: &Round, parent: Option<usize>, before: &str, 
 
 fn node(screen: Screen, round: &Round, index: usize, branch: &str) -> Line<'static> {
     let cell = &round.drafts[index];
-    let (role, mark) = round::draft_sign(round, index);
+    let (role, mark) = draft_sign(round, index);
     let p = round.judgement(index).map(|judgement| judgement.p);
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let name = format!("{mark} {} {}", index + 1, text::inline(&cell.piece));
@@ -57,7 +56,7 @@ fn node(screen: Screen, round: &Round, index: usize, branch: &str) -> Line<'stat
 
 /// The target's own token behind the accepted path.
 fn end(screen: Screen, round: &Round, branch: &str) -> Line<'static> {
-    let (role, mark) = sign(round::next_fate(round));
+    let (role, mark) = sign(next_fate(round));
     let piece = round.next_piece().unwrap_or_default();
     let p = round.prediction(round.drafts.len()).and_then(|row| row.find(piece.id)).map(|found| found.1);
     let name = format!("{mark} {}", text::inline(&piece));

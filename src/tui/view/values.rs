@@ -1,6 +1,7 @@
 //! Values of a run as panels print them.
 
-use crate::session::{Fate, Round};
+use crate::protocol::{NextKind, Outcome};
+use crate::session::{Fate, Provenance, Round};
 use crate::tui::fate;
 use crate::tui::theme::Role;
 
@@ -30,4 +31,32 @@ pub(super) fn duration(us: u64) -> String {
 /// A quotient, or a dash where nothing was measured.
 pub(super) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// What became of a draft.
+pub(super) fn fate_of(round: &Round, index: usize) -> Fate {
+    match round.outcome(index) {
+        Some(Outcome::Accepted) => Fate::Committed(Provenance::Accepted),
+        Some(Outcome::Rejected) => Fate::Rejected,
+        Some(Outcome::NotReached) => Fate::NotReached,
+        None => Fate::Pending,
+    }
+}
+
+/// Role and sign of a draft, with those of its own for one that the target would not have picked.
+pub(super) fn draft_sign(round: &Round, index: usize) -> (Role, &'static str) {
+    match round.departure(index) {
+        Some(_) => (Role::TokenDeparted, fate::DEPARTED),
+        None => sign(fate_of(round, index)),
+    }
+}
+
+/// What the target's own token is.
+pub(super) fn next_fate(round: &Round) -> Fate {
+    Fate::Committed(match round.next_kind() {
+        _ if round.round == 0 => Provenance::Prefill,
+        _ if round.drafts.is_empty() => Provenance::Plain,
+        Some(NextKind::Recovered) => Provenance::Recovered,
+        _ => Provenance::Bonus,
+    })
 }

@@ -1,0 +1,46 @@
+//! The loop that joins two recordings, keys and a screen.
+
+use std::io;
+
+use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEventKind, read};
+
+use super::action::Action;
+use super::app::Ask;
+use super::diff::Compared;
+use super::terminal::{Guard, Stage as _, TuiError, end_on_signals};
+use super::view;
+
+impl Compared {
+    /// Shows it on the terminal until the user leaves.
+    ///
+    /// # Errors
+    /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
+    pub fn run(mut self) -> Result<(), TuiError> {
+        end_on_signals()?;
+        let mut guard = Guard::enter(!self.app.options.no_mouse)?;
+        while !self.quits() {
+            self.draw(&mut guard)?;
+            match read()? {
+                Input::Key(key) if key.kind != KeyEventKind::Release => self.press(key),
+                Input::Mouse(mouse) => match mouse.kind {
+                    MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row),
+                    MouseEventKind::ScrollUp => self.update(Action::Up),
+                    MouseEventKind::ScrollDown => self.update(Action::Down),
+                    _ => {}
+                },
+                _ => {}
+            }
+            if self.app.asks.drain(..).any(|ask| ask == Ask::Suspend) {
+                guard.suspend()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, guard: &mut Guard) -> io::Result<()> {
+        let mut measured = (self.measured, self.app.hit_map.clone());
+        guard.terminal.draw(|frame| measured = view::diff(self, frame))?;
+        (self.measured, self.app.hit_map) = measured;
+        Ok(())
+    }
+}
