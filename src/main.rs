@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            commands::say(&told(&error));
-            error.downcast_ref::<commands::stop::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
+            commands::output::say(&told(&error));
+            error.downcast_ref::<commands::signals::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
         }
     }
 }

@@ -10,30 +10,30 @@ use draftscope::headless::{CompareSummary, Described, Driver, Outcome, Spread, S
 use draftscope::protocol::{Baseline, Lane, StopReason};
 use draftscope::session::{Answer, Turn};
 
-use super::stop::Stop;
+use super::signals::Stop;
 
 /// Exit status when greedy outputs differ under a lossless rule.
 const DIFFERENT: u8 = 1;
 
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
-    super::nobody_to_ask(&args.model)?;
-    let prompt = super::prompt(&args.prompt, &args.decode)?;
-    let recorder = super::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::start(&args.model, &args.decode, Baseline::Race)?);
+    super::run_args::nobody_to_ask(&args.model)?;
+    let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
+    let recorder = super::trace::recorder(&args.trace)?;
+    let mut driver = Driver::new(super::engine::start(&args.model, &args.decode, Baseline::Race)?);
     let stop = Stop::listen()?;
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
     if args.output == OutputArg::Jsonl {
-        driver.add(super::event_stream(&args.trace));
+        driver.add(super::trace::event_stream(&args.trace));
     }
     let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
     let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
-    super::tell_notices(&driver, &outcome);
+    super::output::tell_notices(&driver, &outcome);
     let summary = measured(driver.session().turns())
         .map(|figures| Described { header: driver.session().header().cloned(), figures });
-    let whole = super::complete(driver.finish());
+    let whole = super::output::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {
         bail!(message);
     }
@@ -60,7 +60,7 @@ fn measured(turns: &[Turn]) -> Option<CompareSummary> {
 
 fn print(output: OutputArg, summary: &Described<CompareSummary>) -> Result<()> {
     match output {
-        OutputArg::Summary => super::run::print_json(summary),
+        OutputArg::Summary => super::output::print_json(summary),
         OutputArg::Text => Ok(io::stdout().lock().write_all(report(&summary.figures).as_bytes())?),
         OutputArg::Jsonl => Ok(()),
     }
@@ -88,7 +88,7 @@ fn report(summary: &CompareSummary) -> String {
             by_position.map(|(o, a)| format!("{:.0} %", *a as f64 / (*o).max(1) as f64 * 100.0)).collect();
         line(format!("by position  {} (accepted ÷ drafted there)", shares.join("  ")));
     }
-    super::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
+    super::output::departures(s).into_iter().for_each(|told| line(format!("rule         {told}")));
     match &summary.first_divergence {
         None => line(format!("identical    yes, {} tokens", s.output_tokens)),
         Some(d) => {

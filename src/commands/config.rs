@@ -29,7 +29,7 @@ pub(crate) fn parse() -> Parsed {
 
 /// Says what of the files was not understood, where neither the screen nor the command itself does.
 pub(crate) fn warn(parsed: &Parsed) {
-    let on_screen = super::chat::can_draw();
+    let on_screen = super::terminal::can_draw();
     let is_told = match &parsed.cli.command {
         None | Some(Action::Chat(_) | Action::Replay(_)) => on_screen,
         Some(Action::Demo(args)) => on_screen && !args.list,
@@ -38,7 +38,7 @@ pub(crate) fn warn(parsed: &Parsed) {
         Some(_) => false,
     };
     if !is_told {
-        parsed.files.warnings.iter().for_each(|warning| super::say(warning));
+        parsed.files.warnings.iter().for_each(|warning| super::output::say(warning));
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn warn(parsed: &Parsed) {
 pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
     let path = config::path().context("this user has no configuration folder; set DRAFTSCOPE_CONFIG to a file")?;
     match action {
-        ConfigAction::Path => super::print(printable(&path.display().to_string()))?,
+        ConfigAction::Path => super::output::print(printable(&path.display().to_string()))?,
         ConfigAction::Show => show(parsed)?,
         ConfigAction::Init => {
             let folder = path.parent().unwrap_or(std::path::Path::new("."));
@@ -57,7 +57,7 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
             file.persist_noclobber(&path).with_context(|| format!("{} was not written", path.display()))?;
-            super::print(printable(&format!("wrote {}", path.display())))?;
+            super::output::print(printable(&format!("wrote {}", path.display())))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -79,10 +79,10 @@ fn show(parsed: &Parsed) -> Result<()> {
             _ => "default",
         };
         let value = if value.is_empty() { "–".to_owned() } else { value.join(" ") };
-        super::print(one_line(&format!("{key:<12} = {value:<12} # {source}")))?;
+        super::output::print(one_line(&format!("{key:<12} = {value:<12} # {source}")))?;
     }
     for warning in &parsed.files.warnings {
-        super::say(warning);
+        super::output::say(warning);
     }
     Ok(())
 }

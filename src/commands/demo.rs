@@ -1,14 +1,12 @@
 //! `draftscope demo`: recordings of the real engine that come with the program.
 
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use draftscope::cli::DemoArgs;
 use draftscope::config::UserFiles;
 use draftscope::stream::FanOut;
 use draftscope::trace::Recording;
-use draftscope::tui::Recordings;
 
 /// Name, what it shows, and the recording.
 type Demo = (&'static str, &'static str, &'static [u8]);
@@ -18,24 +16,6 @@ macro_rules! demo {
         ($name, $about, include_bytes!(concat!("../../assets/traces/", $name, ".dscope.jsonl.zst")))
     };
 }
-
-macro_rules! lesson {
-    ($name:literal) => {
-        ($name, include_bytes!(concat!("../../assets/traces/lessons/", $name, ".dscope.jsonl.zst")))
-    };
-}
-
-/// The runs of the lessons, recorded by `cargo test --release --test recordings -- --ignored`.
-const LESSONS: &[(&str, &[u8])] = &[
-    lesson!("positions"),
-    lesson!("cost"),
-    lesson!("round"),
-    lesson!("lossless"),
-    lesson!("rules"),
-    lesson!("sampling"),
-    lesson!("losing"),
-    lesson!("quiz"),
-];
 
 /// Slow enough to follow: the engine makes some two hundred rounds a second.
 const SPEED: f32 = 0.05;
@@ -49,20 +29,10 @@ const DEMOS: &[Demo] = &[
     demo!("lenient", "a rule that is not lossless (top-k): where the text leaves the lossless path"),
 ];
 
-/// What lessons play where there is no engine.
-pub(crate) fn lessons() -> Recordings {
-    Recordings(Rc::new(|name: &str| {
-        let known = LESSONS.iter().find(|(known, _)| *known == name);
-        let (name, bytes) = known.ok_or_else(|| format!("there is no recording '{name}'"))?;
-        let read = || Recording::of_bytes(name, *bytes)?.reader()?.collect::<Result<Vec<_>, _>>();
-        read().map_err(|error| error.to_string())
-    }))
-}
-
 pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
     if args.list {
         for (name, about, _) in DEMOS {
-            super::print(format_args!("{name:<10} {about}"))?;
+            super::output::print(format_args!("{name:<10} {about}"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,5 +42,5 @@ pub(crate) fn run(args: &DemoArgs, files: &UserFiles) -> Result<ExitCode> {
         bail!("there is no demo of that name; there are: {}", names.join(", "));
     }
     let recordings = chosen.iter().map(|(name, _, bytes)| Recording::of_bytes(name, *bytes));
-    super::replay::play(recordings.collect::<Result<_, _>>()?, (&args.play, SPEED), files, FanOut::default())
+    super::terminal::play(recordings.collect::<Result<_, _>>()?, (&args.play, SPEED), files, FanOut::default())
 }

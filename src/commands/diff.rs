@@ -23,7 +23,7 @@ type Figure<'a> = &'a dyn Fn(usize) -> String;
 const DIFFERENT: u8 = 1;
 
 pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
-    if args.tui && !super::chat::can_draw() {
+    if args.tui && !super::terminal::can_draw() {
         bail!("--tui needs a terminal; without it the difference is written as text");
     }
     if [&args.a, &args.b].iter().all(|path| path.as_os_str() == "-") {
@@ -42,9 +42,9 @@ pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
     let diff = Diff::of(&a, &b);
     if args.tui {
         let side = |path: &Path, session| Recorded { name: path.display().to_string(), session };
-        Compared::new(side(&args.a, a), side(&args.b, b), super::chat::look(&args.look, files)).run()?;
+        Compared::new(side(&args.a, a), side(&args.b, b), super::terminal::look(&args.look, files)).run()?;
     } else if args.json {
-        super::run::print_json(&diff)?;
+        super::output::print_json(&diff)?;
     } else {
         io::stdout().lock().write_all(report(&diff).as_bytes())?;
     }
@@ -70,7 +70,7 @@ fn fold(path: &Path) -> Result<Session> {
     }
     drop(progress);
     if let Some(cut) = events.cut() {
-        super::say(&format!("{}: {cut}", path.display()));
+        super::output::say(&format!("{}: {cut}", path.display()));
     }
     Ok(session)
 }

@@ -6,21 +6,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use draftscope::cli::{ExportArgs, FormatArg};
+use draftscope::cli::ExportArgs;
 use draftscope::export::{self, ExportError, ExportOptions, Format};
 use draftscope::session::text::printable;
 use draftscope::trace::TraceError;
 use draftscope::tui::Theme;
 
-use super::stop::Stop;
+use super::files;
+use super::signals::Stop;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
-    let format = format(args.to);
+    let format = files::format(args.to);
     if args.out.is_none() && args.file.as_os_str() == "-" {
         bail!("a recording from standard input has no name to export beside; say where with --out");
     }
     let out = args.out.clone().unwrap_or_else(|| beside(&args.file, format));
-    if super::same_file(&out, &args.file) {
+    if files::same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
     }
     if format.is_folder() && holds(&out, &args.file) {
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         bail!("there is no theme '{name}'; there are: {}", known.join(", "));
     }
     let recording = super::progress::open(&args.file)?;
-    ignored(args, format).iter().for_each(|said| super::say(said));
+    ignored(args, format).iter().for_each(|said| super::output::say(said));
     let options = options(args);
     // what is half written goes away when writing ends early, but not when the program is ended
     let stop = Stop::listen()?;
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
         made => made?,
     }
     if out.as_os_str() != "-" {
-        super::print(printable(&out.display().to_string()))?;
+        super::output::print(printable(&out.display().to_string()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,21 +85,6 @@ fn holds(folder: &Path, file: &Path) -> bool {
     match (folder.canonicalize(), file.canonicalize()) {
         (Ok(folder), Ok(file)) => file.starts_with(folder),
         _ => false,
-    }
-}
-
-pub(crate) fn format(arg: FormatArg) -> Format {
-    match arg {
-        FormatArg::Html => Format::Html,
-        FormatArg::Cast => Format::Cast,
-        FormatArg::Svg => Format::Svg,
-        FormatArg::GifFrames => Format::GifFrames,
-        FormatArg::Perfetto => Format::Perfetto,
-        FormatArg::Csv => Format::Csv,
-        FormatArg::Md => Format::Markdown,
-        FormatArg::VllmJson => Format::VllmJson,
-        FormatArg::Specspecs => Format::Specspecs,
-        FormatArg::Jsonl => Format::Jsonl,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files that the keys of the screen ask for: the session as a trace, or exported.
+//! Files that commands write, and those that keys of the screen ask for: the session as a trace, or exported.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String> {
 
 fn write(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<PathBuf> {
     let format = *FormatArg::value_variants().get(index).context("there is no such format")?;
-    let format = super::export::format(format);
+    let format = self::format(format);
     let path = Path::new(".").join(format!("{}{}", fresh_name(), format.ending()));
     written(format, &path, events)?;
     Ok(path)
@@ -79,4 +79,28 @@ fn lines(events: &mut dyn Iterator<Item = &Event>, file: &mut std::fs::File) -> 
     }
     session.end().as_ref().map(line).transpose()?;
     Ok(out.flush()?)
+}
+
+/// The format that an argument names.
+pub(crate) fn format(arg: FormatArg) -> Format {
+    match arg {
+        FormatArg::Html => Format::Html,
+        FormatArg::Cast => Format::Cast,
+        FormatArg::Svg => Format::Svg,
+        FormatArg::GifFrames => Format::GifFrames,
+        FormatArg::Perfetto => Format::Perfetto,
+        FormatArg::Csv => Format::Csv,
+        FormatArg::Md => Format::Markdown,
+        FormatArg::VllmJson => Format::VllmJson,
+        FormatArg::Specspecs => Format::Specspecs,
+        FormatArg::Jsonl => Format::Jsonl,
+    }
+}
+
+/// Whether both are there and the same.
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
 }

@@ -30,7 +30,7 @@ struct Line {
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let tasks = TaskFile::read(&args.tasks)?;
-    let store = super::store()?;
+    let store = super::recipe::store()?;
     let path = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let source = Source::open(&path)?;
     let codec = source.codec()?;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let plan = Plan {
         version: FORMAT_VERSION,
         model: model.spec().info.name.clone(),
-        model_sha256: super::remembered_sha256(&store, &path),
+        model_sha256: super::recipe::remembered_sha256(&store, &path),
         tasks_sha256: tasks.sha256,
         tasks: tasks.tasks.len(),
         shard_tasks: args.shard_tasks as usize,

@@ -14,7 +14,7 @@ use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
-    let store = super::store()?;
+    let store = super::recipe::store()?;
     let progress = &mut Terminal::default();
     match action {
         ModelsAction::Pull { name, force, from, json } => {
@@ -22,10 +22,10 @@ pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
             let pulled = store.pull(name.as_deref(), PullOptions { force, from }, progress)?;
             show(&pulled, json)?;
         }
-        ModelsAction::List { json: true } => super::run::print_json(&store.list()?)?,
-        ModelsAction::List { json: false } => super::print(ModelTable(&store.list()?))?,
+        ModelsAction::List { json: true } => super::output::print_json(&store.list()?)?,
+        ModelsAction::List { json: false } => super::output::print(ModelTable(&store.list()?))?,
         ModelsAction::Info { name, json } => show(&Info::of(store.info(&name, progress)?), json)?,
-        ModelsAction::Rm { name } => super::print(store.remove(&name, progress)?)?,
+        ModelsAction::Rm { name } => super::output::print(store.remove(&name, progress)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -97,7 +97,7 @@ impl Display for Info {
 
 fn show<T: Display + Serialize>(value: &T, json: bool) -> Result<()> {
     if json {
-        return super::run::print_json(value);
+        return super::output::print_json(value);
     }
-    super::print(value)
+    super::output::print(value)
 }

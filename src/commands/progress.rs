@@ -55,7 +55,7 @@ pub(crate) fn open(path: &Path) -> Result<Recording> {
     let recording = Recording::open_watched(path, |share| progress.at(share))?;
     drop(progress);
     if let Some(cut) = recording.cut() {
-        super::say(&cut.to_string());
+        super::output::say(&cut.to_string());
     }
     Ok(recording)
 }

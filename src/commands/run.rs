@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use draftscope::cli::{OutputArg, RunArgs};
-use draftscope::headless::{Described, Driver, Outcome, Summary, Text, write_json_pretty};
+use draftscope::headless::{Described, Driver, Outcome, Summary, Text};
 use draftscope::protocol::{Baseline, Lane, StopReason};
 use serde::Serialize;
 
-use super::stop::Stop;
+use super::signals::Stop;
 
 /// The run in numbers, and what raced beside it.
 #[derive(Serialize)]
@@ -21,10 +21,10 @@ struct Raced {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    super::nobody_to_ask(&args.model)?;
-    let prompt = super::prompt(&args.prompt, &args.decode)?;
-    let recorder = super::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
+    super::run_args::nobody_to_ask(&args.model)?;
+    let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
+    let recorder = super::trace::recorder(&args.trace)?;
+    let mut driver = Driver::new(super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
     let stop = Stop::listen()?;
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {
@@ -32,28 +32,28 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     match args.output {
         OutputArg::Text => driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal()))),
-        OutputArg::Jsonl => driver.add(super::event_stream(&args.trace)),
+        OutputArg::Jsonl => driver.add(super::trace::event_stream(&args.trace)),
         OutputArg::Summary => {}
     }
     let outcome = driver.answer(prompt);
-    super::tell_notices(&driver, &outcome);
+    super::output::tell_notices(&driver, &outcome);
     let summary = driver.session().turn().map(|turn| Raced {
         own: Summary::of(turn, Lane::Speculative),
         rival: Some(Summary::of(turn, Lane::Rival)).filter(|rival| rival.output_tokens > 0),
     });
     let summary = summary.map(|figures| Described { header: driver.session().header().cloned(), figures });
     if args.output == OutputArg::Text {
-        super::tell_rival(&driver);
+        super::output::tell_rival(&driver);
     }
-    let whole = super::complete(driver.finish());
+    let whole = super::output::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {
         bail!(message);
     }
     let printed = match (args.output, summary) {
-        (OutputArg::Summary, Some(summary)) => print_json(&summary),
+        (OutputArg::Summary, Some(summary)) => super::output::print_json(&summary),
         (OutputArg::Text, Some(summary)) => {
             let own = &summary.figures.own;
-            super::departures(own).iter().chain(&cut_short(own)).for_each(|told| super::say(told));
+            super::output::departures(own).iter().chain(&cut_short(own)).for_each(|told| super::output::say(told));
             Ok(())
         }
         _ => Ok(()),
@@ -72,9 +72,4 @@ fn cut_short(run: &Summary) -> Option<String> {
     is_full.then(|| {
         format!("the answer ends after {} tokens because the context is full; give more with --ctx", run.output_tokens)
     })
-}
-
-/// Writes one JSON object and a newline to standard output.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    Ok(write_json_pretty(&mut io::stdout().lock(), value)?)
 }

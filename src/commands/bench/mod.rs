@@ -16,14 +16,14 @@ use draftscope::headless::{Driver, Outcome};
 use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header, Prompt, Settings};
 use sha2::{Digest, Sha256};
 
-use super::ANSWER_TOKENS;
-use super::explain::ALL;
-use super::stop::Stop;
+use super::run_args::ANSWER_TOKENS;
+use super::signals::Stop;
+use super::suite::ALL;
 use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
-    super::tell_short_answers(&args.decode);
+    super::run_args::tell_short_answers(&args.decode);
     if args.screen {
         return screen::run(args, &suite);
     }
@@ -99,7 +99,7 @@ fn suite(args: &BenchArgs) -> Result<Vec<(String, String)>> {
         if args.suite.is_empty() { vec![None] } else { args.suite.iter().map(|path| Some(path.as_path())).collect() };
     let mut suite = Vec::new();
     for path in paths {
-        suite.extend(super::explain::suite(path)?);
+        suite.extend(super::suite::suite(path)?);
     }
     for name in &args.categories {
         if !suite.iter().any(|(category, _)| category == name) {
@@ -133,8 +133,8 @@ struct Plan {
 
 fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
     let model = ModelArgs { drafter, ..args.model.clone() };
-    super::nobody_to_ask(&model)?;
-    let base = super::settings(&model, &args.decode, Baseline::Race)?;
+    super::run_args::nobody_to_ask(&model)?;
+    let base = super::run_args::settings(&model, &args.decode, Baseline::Race)?;
     if base.drafter.chain().contains(&DrafterKind::DraftModel) && model.draft_model.is_none() {
         bail!(no_drafter(base.drafter));
     }
@@ -143,7 +143,7 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
     let mut cases = Vec::new();
     for (rule, k) in rules.iter().flat_map(|rule| ks.iter().map(move |k| (rule, *k))) {
         let decode = DecodeArgs { verify: rule.clone(), k, ..args.decode.clone() };
-        cases.push(super::settings(&model, &decode, Baseline::Race)?);
+        cases.push(super::run_args::settings(&model, &decode, Baseline::Race)?);
     }
     Ok(Plan { model, settings, cases })
 }
@@ -157,11 +157,11 @@ fn measure(
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Option<Header>> {
     let (drafter, mut told) = (plan.model.drafter.as_str(), 0);
-    let mut driver = Driver::new(super::spawn(super::recipe(&plan.model)?, plan.settings)?);
+    let mut driver = Driver::new(super::engine::spawn(super::recipe::recipe(&plan.model)?, plan.settings)?);
     stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), warm_up)?;
-    super::tell_idle(&driver);
+    super::output::tell_idle(&driver);
     is_there(plan.settings.drafter, driver.session().header())?;
     for repeat in 0..args.repeat {
         for case in &plan.cases {
@@ -174,7 +174,7 @@ fn measure(
             });
             for (category, prompt) in suite {
                 answer(&mut driver, (args, stop), prompt)?;
-                super::tell_new_notices(&driver, &mut told);
+                super::output::tell_new_notices(&driver, &mut told);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn);
                 let case =
@@ -185,7 +185,7 @@ fn measure(
         }
     }
     let header = driver.session().header().cloned();
-    super::complete(driver.finish())?;
+    super::output::complete(driver.finish())?;
     Ok(header)
 }
 
@@ -207,7 +207,7 @@ fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &Stop), prompt: &str) 
     let prompt = if args.decode.raw {
         Prompt::Raw(prompt.to_owned())
     } else {
-        Prompt::Chat(super::conversation(&args.decode, prompt.to_owned()))
+        Prompt::Chat(super::run_args::conversation(&args.decode, prompt.to_owned()))
     };
     match driver.answer(prompt) {
         Outcome::Answered => Ok(()),

@@ -14,7 +14,7 @@ use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
 use draftscope::stream::{Consumer, FanOut};
 use draftscope::tui::{Rehearsal, TuiOptions};
 
-use super::super::ANSWER_TOKENS;
+use super::super::run_args::ANSWER_TOKENS;
 use super::report::Quantiles;
 
 /// Least share of the speed without a screen that is left with it.
@@ -70,10 +70,10 @@ impl Consumer for Watch {
 }
 
 pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCode> {
-    super::super::nobody_to_ask(&args.model)?;
-    let base = super::super::settings(&args.model, &args.decode, Baseline::Off)?;
+    super::super::run_args::nobody_to_ask(&args.model)?;
+    let base = super::super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
-    let source = super::super::spawn(super::super::recipe(&args.model)?, settings)?;
+    let source = super::super::engine::spawn(super::super::recipe::recipe(&args.model)?, settings)?;
     let options = TuiOptions { raw: args.decode.raw, system: args.decode.system.clone(), ..TuiOptions::default() };
     let watch = Watch::default();
     let mut consumers = FanOut::default();
@@ -117,7 +117,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
 fn report(ratios: Vec<f64>, speeds: [Vec<f64>; 2], frames: Vec<f64>) -> Result<ExitCode> {
     let of = |values: Vec<f64>| Quantiles::of(values.into_iter()).context("nothing was measured; please report this");
     let ([seen, unseen], frames, ratio) = (speeds.map(of), of(frames)?, of(ratios)?);
-    super::super::print(format_args!(
+    super::super::output::print(format_args!(
         "without the screen  {:.1} tokens/s, median over answers\n\
          with the screen     {:.1} tokens/s, {:.0} frames/s of {} × {}\n\
          with ÷ without      {:.3} ({:.3}–{:.3}); at least {LEAST} is asked",

@@ -17,7 +17,7 @@ use draftscope::protocol::{Costs, Lane, Settings};
 use draftscope::session::{LaneStats, Turn};
 use serde::Serialize;
 
-use super::Suite;
+use super::super::suite::Suite;
 
 /// Turns of timing before a prompt, and again behind it, after one that is a warm-up; each times every width once.
 const TURNS: usize = 8;
@@ -87,7 +87,7 @@ impl InTurns {
     /// None, with a word about it, where there is no room for the models beside the engine's.
     fn new(recipe: &Recipe, draft_len: usize) -> Option<Self> {
         let told = |error: &ModelError| {
-            super::super::say(&format!(
+            super::super::output::say(&format!(
                 "passes are not timed in turns with the race, and the prediction rests on those timed before: {error}"
             ));
         };
@@ -153,7 +153,7 @@ pub(super) fn race(
     (cost, probed): (&CostCurve, &[(String, Turn)]),
 ) -> Result<Measured> {
     let k = usize::from(settings.draft_len);
-    let mut driver = Driver::new(super::super::spawn(recipe.clone(), settings)?);
+    let mut driver = Driver::new(super::super::engine::spawn(recipe.clone(), settings)?);
     super::ask(&mut driver, args, &suite[0].1)?; // warm-up; behind it the engine has its memory
     let mut in_turns = InTurns::new(recipe, k);
     let mut taken = Vec::new();
@@ -168,7 +168,7 @@ pub(super) fn race(
         time()?;
         taken.push(around);
     }
-    super::super::tell_notices(&driver, &Outcome::Answered);
+    super::super::output::tell_notices(&driver, &Outcome::Answered);
     let turns = &driver.session().turns()[1..];
     let mut predicted = Some(Predicted::default());
     for (turn, taken) in turns.iter().zip(&taken) {

@@ -7,7 +7,6 @@
 mod idle;
 mod measured;
 mod race;
-mod suite;
 mod text;
 mod tree;
 
@@ -30,9 +29,9 @@ use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
 use draftscope::session::{LaneStats, Turn};
 use serde::Serialize;
 
-use super::ANSWER_TOKENS;
+use super::run_args::ANSWER_TOKENS;
+use super::suite::{Suite, suite};
 use measured::Measured;
-pub(crate) use suite::{ALL, Suite, parse_suite, suite};
 use tree::{Tree, per_draft};
 
 /// Depth of the probe run's chains, and the longest k that is simulated.
@@ -96,7 +95,7 @@ struct InCategory {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
-    super::nobody_to_ask(&args.model)?;
+    super::run_args::nobody_to_ask(&args.model)?;
     if args.model.drafter == DrafterKind::None.name() {
         bail!("there is nothing to explain without a drafter; leave out --drafter none");
     }
@@ -104,33 +103,33 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         bail!("the account rests on greedy decoding; leave out --temperature");
     }
     let suite = suite(args.suite.as_deref())?;
-    let recipe = super::recipe(&args.model)?;
+    let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
-    super::tell_short_answers(&args.decode);
-    idle::ignored(args).iter().for_each(|told| super::say(told));
+    super::run_args::tell_short_answers(&args.decode);
+    idle::ignored(args).iter().for_each(|told| super::output::say(told));
     if let Some(choices) = &args.race {
         return race::run(args, choices, recipe, settings, &suite);
     }
     let wanted = tree::settings(args, &settings)?;
-    super::say("timing passes");
+    super::output::say("timing passes");
     let cost =
         measure::measure(&recipe, args.at as usize, args.turns as usize).map_err(|error| no_room(args, error))?;
     if args.costs_only {
         return write(args.output, &cost, text::cost);
     }
-    super::say("probing: a chain of drafts at every position");
+    super::output::say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let (header, probed) = answer(&recipe, probe, args, &suite)?;
     // the curve times the MTP module; others are told from their own rounds
     let cost = CostCurve { draft: cost.draft.filter(|_| settings.drafter == DrafterKind::Mtp), ..cost };
     let mut report = report(cost, &probed)?;
     if let Some(tree) = wanted {
-        super::say("probing: a tree of drafts at every position");
+        super::output::say("probing: a tree of drafts at every position");
         report.tree = Some(tree::played(&tree, &answer(&recipe, tree, args, &suite)?.1, &report)?);
     }
     if report.account.best > 0 {
         let k = report.account.best as u8;
-        super::say(&format!("racing plain decoding at k = {k}"));
+        super::output::say(&format!("racing plain decoding at k = {k}"));
         let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
         report.measured = Some(measured::race(&recipe, race, args, &suite, (&report.cost, &probed))?);
     }
@@ -152,14 +151,14 @@ fn no_room(args: &ExplainArgs, error: ModelError) -> anyhow::Error {
 fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) -> Result<ExitCode> {
     match output {
         ReportArg::Text => io::stdout().lock().write_all(as_text(value).as_bytes())?,
-        ReportArg::Summary => super::run::print_json(value)?,
+        ReportArg::Summary => super::output::print_json(value)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Greedy chains under the rule that commits what plain decoding does: what a probe run can stand for.
 fn settings(args: &ExplainArgs) -> Result<Settings> {
-    let base = super::settings(&args.model, &args.decode, Baseline::Off)?;
+    let base = super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
     Ok(Settings {
         max_tokens: base.max_tokens.min(ANSWER_TOKENS),
         draft_len_mode: DraftLenMode::Fixed,
@@ -173,7 +172,7 @@ fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
     if args.decode.raw {
         Prompt::Raw(text.to_owned())
     } else {
-        Prompt::Chat(super::conversation(&args.decode, text.to_owned()))
+        Prompt::Chat(super::run_args::conversation(&args.decode, text.to_owned()))
     }
 }
 
@@ -182,11 +181,11 @@ type Answered = (Option<Header>, Vec<(String, Turn)>);
 
 /// Answers every prompt. One prompt runs first as warm-up.
 fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Answered> {
-    let mut driver = Driver::new(super::spawn(recipe.clone(), settings)?);
+    let mut driver = Driver::new(super::engine::spawn(recipe.clone(), settings)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
         ask(&mut driver, args, text)?;
     }
-    super::tell_notices(&driver, &Outcome::Answered);
+    super::output::tell_notices(&driver, &Outcome::Answered);
     let turns = driver.session().turns().iter().skip(1).cloned();
     let turns = suite.iter().map(|(category, _)| category.clone()).zip(turns).collect();
     Ok((driver.session().header().cloned(), turns))

@@ -18,8 +18,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Serialize;
 
-use super::super::say;
-use super::{Suite, prompt, write};
+use super::super::output::say;
+use super::super::suite::Suite;
+use super::{prompt, write};
 
 /// What the race gave.
 #[derive(Serialize)]
@@ -61,7 +62,7 @@ pub(super) fn run(
     suite: &Suite,
 ) -> Result<ExitCode> {
     let mode = if choices.contains(&DraftLenArg::Auto) { DraftLenMode::Auto } else { DraftLenMode::Fixed };
-    let driver = Driver::new(super::super::spawn(recipe, Settings { draft_len_mode: mode, ..settings })?);
+    let driver = Driver::new(super::super::engine::spawn(recipe, Settings { draft_len_mode: mode, ..settings })?);
     let prompts = suite.iter().map(|(category, _)| (category.clone(), vec![Vec::new(); choices.len()])).collect();
     let mut race = Race { args, choices, driver, prompts, different: 0, answers: 0 };
     for choice in choices {
@@ -73,7 +74,7 @@ pub(super) fn run(
             race.prompt(index, text, repeat * suite.len() + index)?;
         }
     }
-    super::super::tell_notices(&race.driver, &Outcome::Answered);
+    super::super::output::tell_notices(&race.driver, &Outcome::Answered);
     let header = race.driver.session().header().cloned();
     write(args.output, &Described { header, figures: race.report() }, |told| text(&told.figures))
 }

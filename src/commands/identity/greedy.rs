@@ -104,7 +104,7 @@ fn prompt(
         speculative.set(&trial.settings(settings));
         speculative.offer(&answered); // for the oracle
         let got = answer(speculative, &tokens, ending, trial.policy.as_mut())?;
-        speculative.take_notices().iter().for_each(|notice| super::super::say(notice));
+        speculative.take_notices().iter().for_each(|notice| super::super::output::say(notice));
         report.tokens += got.tokens.len() as u64;
         group.count(&got);
         if let Some(diagnosis) = diagnose(fresh.as_ref(), &want, &got)? {

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
 fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) -> Result<ExitCode> {
     match output {
         ReportArg::Text => io::stdout().lock().write_all(text.as_bytes())?,
-        ReportArg::Summary => super::run::print_json(report)?,
+        ReportArg::Summary => super::output::print_json(report)?,
     }
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }
@@ -83,15 +83,15 @@ fn prompts(args: &IdentityArgs) -> Result<Vec<String>> {
             std::fs::read_to_string(path).with_context(|| format!("cannot read the prompts {}", path.display()))?
         }
     };
-    let all = super::explain::parse_suite(&text)?;
+    let all = super::suite::parse_suite(&text)?;
     let count = if args.limit == 0 { all.len() } else { all.len().min(args.limit as usize) };
     Ok((0..count).map(|i| all[i * all.len() / count].1.clone()).collect())
 }
 
 fn bench(args: &IdentityArgs) -> Result<Bench> {
-    super::nobody_to_ask(&args.model)?;
+    super::run_args::nobody_to_ask(&args.model)?;
     let settings = settings(args)?;
-    let recipe = super::recipe(&args.model)?;
+    let recipe = super::recipe::recipe(&args.model)?;
     let loaded = load(&recipe, &mut |_, _, _| {})?;
     let drafters = drafters(args, &loaded)?;
     let (roster, Loaded { target, codec, template, .. }) = engine::roster(loaded);
@@ -101,7 +101,7 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     let plain = Settings { draft_len: 0, ..settings };
     let plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
     let mut speculative = Decoder::new(target, Box::new(roster), &settings);
-    speculative.take_notices().iter().for_each(|notice| super::say(notice));
+    speculative.take_notices().iter().for_each(|notice| super::output::say(notice));
     Ok(Bench { plain, speculative, fresh, codec, template, model, drafters, settings })
 }
 

@@ -23,7 +23,7 @@ use draftscope::model::source::Source;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::stop::Stop;
+use super::signals::Stop;
 
 /// Name of the run under the working folder.
 const RUN: &str = "module";
@@ -50,7 +50,7 @@ struct Step {
 
 pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     let recipe = recipe(&args.recipe)?;
-    let model = super::store()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
+    let model = super::recipe::store()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let model = model.canonicalize().with_context(|| format!("cannot find {}", model.display()))?;
     let source = trainable(&model)?;
     std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
         command.env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "20000000000");
         watch(&mut command, &step, (&stop, args.json))?;
     }
-    super::print(format_args!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display()))?;
+    super::output::print(format_args!("The module is in {0}; use it with --mtp {0}/fp8", args.out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,7 +164,7 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
         };
         match (board.take(&line), &shown) {
             (true, Some(bar)) => bar.set_message(board.text()),
-            (true, None) if json => super::print(&line)?,
+            (true, None) if json => super::output::print(&line)?,
             (true, None) => eprintln!("{}", board.brief()),
             (false, _) => last = if line.trim().is_empty() { last } else { line },
         }

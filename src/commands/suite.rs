@@ -23,7 +23,7 @@ pub(crate) type Suite = Vec<(String, String)>;
 /// The prompts of a file; the built-in ones without a path.
 pub(crate) fn suite(path: Option<&Path>) -> Result<Suite> {
     let Some(path) = path else {
-        return parse_suite(include_str!("../../../assets/prompts/suite.toml"));
+        return parse_suite(include_str!("../../assets/prompts/suite.toml"));
     };
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the suite {}", path.display()))?;
     parse_suite(&text).with_context(|| format!("the suite {} cannot be used", path.display()))

@@ -48,7 +48,7 @@ pub(crate) const ANSWER_TOKENS: u32 = 128;
 pub(crate) fn tell_short_answers(decode: &DecodeArgs) {
     let asked = decode.max_tokens;
     if asked > ANSWER_TOKENS && asked != Settings::default().max_tokens {
-        super::say(&format!("answers are at most {ANSWER_TOKENS} tokens long here, not {asked}"));
+        super::output::say(&format!("answers are at most {ANSWER_TOKENS} tokens long here, not {asked}"));
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
         bail!("the prompt is empty; give some text with --prompt");
     }
     if decode.raw && decode.system.is_some() {
-        super::say("--system does nothing here: --raw sends the prompt without the model's chat template");
+        super::output::say("--system does nothing here: --raw sends the prompt without the model's chat template");
     }
     Ok(if decode.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(decode, text)) })
 }

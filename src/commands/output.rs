@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
 use anyhow::Result;
-use draftscope::headless::{Driver, Outcome, Summary};
+use draftscope::headless::{Driver, Outcome, Summary, write_json_pretty};
 use draftscope::protocol::{DraftLenMode, DrafterKind, Lane, Settings, VerifyRule};
 use draftscope::session::text::printable;
 use draftscope::stream::Dropped;
@@ -115,6 +115,11 @@ pub(crate) fn print(text: impl Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", printable(&text.to_string()))?;
     Ok(out.flush()?)
+}
+
+/// Writes one JSON object and a newline to standard output.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    Ok(write_json_pretty(&mut std::io::stdout().lock(), value)?)
 }
 
 /// A line on standard error; text of files and models is in it only as what a terminal does not obey.

@@ -1,0 +1,41 @@
+//! From typed arguments to an engine at work.
+
+use anyhow::{Context, Result};
+use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs};
+use draftscope::engine::{self, EngineConfig};
+use draftscope::model::load::Recipe;
+use draftscope::protocol::{Baseline, DrafterKind, Rival, Settings};
+use draftscope::stream::Source;
+
+use super::costs;
+use super::recipe::{mtp_recipe, recipe};
+use super::run_args::settings;
+
+/// Finds the model and starts the engine.
+pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Source> {
+    let settings = settings(model, decode, baseline)?;
+    spawn(recipe(model)?, settings)
+}
+
+/// The same with other settings raced beside, where some are wanted.
+pub(crate) fn start_against(
+    rival: &RivalArgs,
+    model: &ModelArgs,
+    decode: &DecodeArgs,
+    baseline: Baseline,
+) -> Result<Source> {
+    let mut settings = settings(model, decode, baseline)?;
+    settings.rival = rival.rival.as_deref().map(|text| Rival::parse(text, &settings)).transpose()?;
+    let mut recipe = recipe(model)?;
+    let drafts_by_mtp = settings.rival.is_some_and(|rival| rival.drafter.chain().contains(&DrafterKind::Mtp));
+    if recipe.mtp.is_none() && drafts_by_mtp {
+        recipe.mtp = Some(mtp_recipe(model.mtp.as_deref())?);
+    }
+    spawn(recipe, settings)
+}
+
+/// Starts the engine on a recipe.
+pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
+    let memory = costs::memory();
+    engine::spawn_with(EngineConfig { recipe, settings }, memory).context("the system gives no thread for the engine")
+}

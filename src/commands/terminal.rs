@@ -1,0 +1,101 @@
+//! The screen as commands use it: whether there is one, how it looks, recordings on it.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use draftscope::cli::{LookArgs, PlayArgs, ScreenArgs, ViewArg};
+use draftscope::config::UserFiles;
+use draftscope::headless::Text;
+use draftscope::protocol::EventKind;
+use draftscope::session::text::one_line;
+use draftscope::stream::FanOut;
+use draftscope::trace::Recording;
+use draftscope::trace::replay::{self, ReplayOptions};
+use draftscope::tui::{self, Ended, Page, Playback, TuiOptions};
+
+use super::output::complete;
+use super::{files, lessons};
+
+/// Whether there is a terminal that understands more than text.
+pub(crate) fn can_draw() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
+/// How any screen looks: options, and the user's keys and themes.
+pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
+    let options = TuiOptions::from_env();
+    let fitting = || if options.no_color { None } else { tui::fitting_theme() };
+    TuiOptions {
+        theme: args.theme.clone().or_else(fitting),
+        themes: files.themes.clone(),
+        keymap: files.keymap.clone(),
+        ascii: args.ascii,
+        no_mouse: args.no_mouse,
+        warnings: files.warnings.clone(),
+        ..options
+    }
+}
+
+/// How the screen of a run looks.
+pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
+    TuiOptions {
+        page: match args.view {
+            ViewArg::Chat => Page::Chat,
+            ViewArg::Rounds => Page::Rounds,
+            ViewArg::Inspect => Page::Inspect,
+            ViewArg::Speed => Page::Speed,
+            ViewArg::Compare => Page::Compare,
+            ViewArg::Learn => Page::Learn,
+        },
+        split: args.split,
+        save: Some(files::saver()),
+        export: Some(files::exporter()),
+        recordings: Some(lessons::lessons()),
+        ..look(&args.look, files)
+    }
+}
+
+/// Shows recordings on the terminal, at `speed` unless another was asked for; where there is no
+/// terminal, writes their answers as text.
+pub(crate) fn play(
+    recordings: Vec<Recording>,
+    (args, speed): (&PlayArgs, f32),
+    files: &UserFiles,
+    consumers: FanOut,
+) -> Result<ExitCode> {
+    let is_live = can_draw();
+    let options = ReplayOptions {
+        speed: is_live.then_some(args.speed.unwrap_or(speed)),
+        idle_limit: Duration::from_secs_f64(args.idle_limit),
+        loops: args.loops && is_live,
+        is_held: args.paused && is_live,
+        stays: is_live,
+        once: !consumers.is_empty(),
+    };
+    let mut source = replay::spawn(recordings, options)?;
+    if is_live {
+        let playback =
+            Playback { speed: options.speed.unwrap_or(1.0), idle_limit: options.idle_limit, loops: options.loops };
+        let options = TuiOptions { playback: Some(playback), ..screen(&args.screen, files) };
+        return match tui::run(source, options, consumers)? {
+            Ended::Quit => Ok(ExitCode::SUCCESS),
+            Ended::Failed(message) => bail!("{}", one_line(&message)),
+            Ended::Incomplete(dropped) => complete(vec![dropped]).map(|()| ExitCode::SUCCESS),
+        };
+    }
+    let mut consumers = consumers;
+    consumers.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
+    let mut dropped = Vec::new();
+    while let Some(event) = source.events.blocking_recv() {
+        dropped.extend(consumers.event(&event));
+        if let EventKind::Failed { message } = event.kind {
+            bail!("{}", one_line(&message));
+        }
+    }
+    dropped.extend(consumers.finish());
+    complete(dropped)?;
+    Ok(ExitCode::SUCCESS)
+}
