@@ -4,7 +4,7 @@
 //! drafter would propose at every position, from which every k, p-min and the automatic choice are
 //! simulated; and the prediction is held against a real race at the best k, which times passes anew.
 
-mod idle;
+mod ignored_options;
 mod measured;
 mod race;
 mod text;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
     super::run_args::tell_short_answers(&args.decode);
-    idle::ignored(args).iter().for_each(|told| super::output::say(told));
+    ignored_options::ignored(args).iter().for_each(|told| super::output::say(told));
     if let Some(choices) = &args.race {
         return race::run(args, choices, recipe, settings, &suite);
     }

@@ -3,8 +3,8 @@
 //! PyTorch does the training; this starts it with the right model, folders and binary, and shows what
 //! its JSON lines say. A step that is done is not done again, so the same command goes on after a stop.
 
-mod begun;
-mod board;
+mod progress;
+mod work_dir;
 
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use begun::Begun;
-use board::Board;
 use draftscope::cli::TrainArgs;
 use draftscope::model::family::Architecture;
 use draftscope::model::source::Source;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
+use progress::StepProgress;
+use work_dir::WorkNote;
 
 use super::signals::Stop;
 
@@ -57,8 +57,8 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let (work, out) = (args.work.canonicalize()?, args.out.canonicalize()?);
     let python = python(&args.python)?;
-    let _held = begun::hold(&work)?;
-    Begun::of(args, &source, &model)?.claim(&work)?;
+    let _lock = work_dir::lock(&work)?;
+    WorkNote::of(args, &source, &model)?.claim(&work)?;
     drop(source);
     let stop = Stop::listen()?;
     for step in steps(args, &work, &out) {
@@ -149,7 +149,7 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
     let program = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("cannot start {program}; name a Python with --python"))?;
     let lines = lines(&mut child);
-    let mut board = Board::new(step.title, step.goal);
+    let mut progress = StepProgress::new(step.title, step.goal);
     let shown = (!json && std::io::stderr().is_terminal()).then(display);
     let (mut last, mut is_told) = (String::new(), false);
     loop {
@@ -162,10 +162,10 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        match (board.take(&line), &shown) {
-            (true, Some(bar)) => bar.set_message(board.text()),
+        match (progress.take(&line), &shown) {
+            (true, Some(bar)) => bar.set_message(progress.text()),
             (true, None) if json => super::output::print(&line)?,
-            (true, None) => eprintln!("{}", board.brief()),
+            (true, None) => eprintln!("{}", progress.brief()),
             (false, _) => last = if line.trim().is_empty() { last } else { line },
         }
     }

@@ -38,7 +38,7 @@ struct Line {
 
 /// What has been heard of a step.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct StepProgress {
     title: &'static str,
     /// Tokens to train on, or conversations that each process is to have; none where a step tells neither.
     goal: Option<u64>,
@@ -49,7 +49,7 @@ pub(super) struct Board {
     validated: Vec<f64>,
 }
 
-impl Board {
+impl StepProgress {
     pub(super) fn new(title: &'static str, goal: Option<u64>) -> Self {
         Self { title, goal, last: Line::default(), loss: Vec::new(), curves: Vec::new(), validated: Vec::new() }
     }
@@ -150,44 +150,46 @@ mod tests {
 
     #[test]
     fn training_lines_become_curves_by_depth() {
-        let mut board = Board::new("training", Some(60_000));
+        let mut progress = StepProgress::new("training", Some(60_000));
         assert!(
-            board.take(r#"{"event": "start", "step": 0, "tokens": 0, "cooldown_from": null, "agree": [0.25, 0.2]}"#)
+            progress.take(r#"{"event": "start", "step": 0, "tokens": 0, "cooldown_from": null, "agree": [0.25, 0.2]}"#)
         );
         for (step, agree) in [(10, 0.3), (20, 0.4), (30, 0.5)] {
             let line = format!(
                 r#"{{"event": "train", "step": {step}, "tokens": {}, "lr": 0.001, "tokens_per_s": 900.4, "ce": [3.5], "agree": [{agree}]}}"#,
                 step * 1000
             );
-            assert!(board.take(&line));
+            assert!(progress.take(&line));
         }
         // figures of one step in so many: other lines leave them as they were
-        assert!(board.take(r#"{"event": "train", "step": 40, "tokens": 40000, "lr": 0.001, "ce": [], "agree": []}"#));
+        assert!(
+            progress.take(r#"{"event": "train", "step": 40, "tokens": 40000, "lr": 0.001, "ce": [], "agree": []}"#)
+        );
         let expected = "training: step 40, 40000 tokens of 60000 (67 %), 0/s, rate 1.0e-3\n  depth 1  loss 3.50  agrees 0.500 ████████████░░░░░░░░░░░░  validation 0.250  ▁▅█";
-        assert_eq!(board.text(), expected);
-        assert!(board.take(r#"{"event": "train", "step": 50, "tokens": 50000, "lr": 0.002, "tokens_per_s": 1000}"#));
-        assert!(board.take(r#"{"event": "final", "step": 50, "tokens": 60000, "agree": [0.5]}"#));
-        assert_eq!(board.brief(), "training: step 50, 60000 tokens of 60000 (100 %), 1000/s, rate 2.0e-3");
+        assert_eq!(progress.text(), expected);
+        assert!(progress.take(r#"{"event": "train", "step": 50, "tokens": 50000, "lr": 0.002, "tokens_per_s": 1000}"#));
+        assert!(progress.take(r#"{"event": "final", "step": 50, "tokens": 60000, "agree": [0.5]}"#));
+        assert_eq!(progress.brief(), "training: step 50, 60000 tokens of 60000 (100 %), 1000/s, rate 2.0e-3");
     }
 
     #[test]
     fn what_is_left_is_told_in_minutes_or_hours() {
-        let board = Board::new("training", Some(1_000_000));
-        assert_eq!(board.share(400_000, 1000.0), " of 1000000 (40 %, 10 min left)");
-        assert_eq!(board.share(0, 50.0), " of 1000000 (0 %, 6 h left)");
-        assert_eq!(board.share(1_000_400, 50.0), " of 1000000 (100 %)");
-        assert_eq!(Board::new("check", None).share(5, 1.0), "");
+        let progress = StepProgress::new("training", Some(1_000_000));
+        assert_eq!(progress.share(400_000, 1000.0), " of 1000000 (40 %, 10 min left)");
+        assert_eq!(progress.share(0, 50.0), " of 1000000 (0 %, 6 h left)");
+        assert_eq!(progress.share(1_000_400, 50.0), " of 1000000 (100 %)");
+        assert_eq!(StepProgress::new("check", None).share(5, 1.0), "");
     }
 
     #[test]
     fn generation_is_told_in_one_line_and_other_output_is_none() {
-        let mut board = Board::new("conversations", Some(88));
-        assert!(board.take(r#"{"event":"progress","elapsed_s":9.8,"shards":2,"conversations":44,"kept":43,"tokens":10236,"answer_tokens":7387,"answer_tokens_per_s":751.49}"#));
-        assert_eq!(board.text(), "conversations: 44 of 88 (50 %) by one process, 7387 answer tokens, 751/s");
-        assert!(!board.take("Traceback (most recent call last):") && !board.take("") && !board.take("[1, 2]"));
+        let mut progress = StepProgress::new("conversations", Some(88));
+        assert!(progress.take(r#"{"event":"progress","elapsed_s":9.8,"shards":2,"conversations":44,"kept":43,"tokens":10236,"answer_tokens":7387,"answer_tokens_per_s":751.49}"#));
+        assert_eq!(progress.text(), "conversations: 44 of 88 (50 %) by one process, 7387 answer tokens, 751/s");
+        assert!(!progress.take("Traceback (most recent call last):") && !progress.take("") && !progress.take("[1, 2]"));
         for _ in 0..3 * KEPT {
-            board.take(r#"{"event": "train", "ce": [1e9], "agree": [-5, 7, 0.5, 2]}"#);
+            progress.take(r#"{"event": "train", "ce": [1e9], "agree": [-5, 7, 0.5, 2]}"#);
         }
-        assert_eq!((board.curves.len(), board.curves[1].len(), board.text().lines().count()), (4, KEPT, 5));
+        assert_eq!((progress.curves.len(), progress.curves[1].len(), progress.text().lines().count()), (4, KEPT, 5));
     }
 }

@@ -21,7 +21,7 @@ fn checkpoint(work: &Path) -> PathBuf {
 }
 
 /// Takes the folder, which nobody else may have; given back when the file is closed.
-pub(super) fn hold(work: &Path) -> Result<File> {
+pub(super) fn lock(work: &Path) -> Result<File> {
     let file = File::create(work.join("lock")).with_context(|| format!("cannot write to {}", work.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -34,7 +34,7 @@ pub(super) fn hold(work: &Path) -> Result<File> {
 
 /// What all steps rest on.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct WorkNote {
     /// The model's own name.
     model: String,
     /// Length of its file, which tells its quantisations apart.
@@ -43,7 +43,7 @@ pub(super) struct Begun {
     tokens: u64,
 }
 
-impl Begun {
+impl WorkNote {
     pub(super) fn of(args: &TrainArgs, source: &Source, model: &Path) -> Result<Self> {
         let model_bytes = model.metadata().with_context(|| format!("cannot read {}", model.display()))?.len();
         Ok(Self { model: source.name(), model_bytes, conversations: args.conversations, tokens: args.tokens })
@@ -90,34 +90,34 @@ impl Begun {
 mod tests {
     use super::*;
 
-    fn begun() -> Begun {
-        Begun { model: "a".into(), model_bytes: 5, conversations: 100, tokens: 1000 }
+    fn note() -> WorkNote {
+        WorkNote { model: "a".into(), model_bytes: 5, conversations: 100, tokens: 1000 }
     }
 
     #[test]
     fn work_goes_on_with_what_it_was_begun_with_alone() {
         let work = tempfile::tempdir().unwrap();
-        begun().claim(work.path()).unwrap();
-        begun().claim(work.path()).unwrap();
-        let told = |other: Begun| other.claim(work.path()).unwrap_err().to_string();
-        assert!(told(Begun { model_bytes: 6, ..begun() }).contains("another model, a of 5 bytes"));
-        assert!(told(Begun { conversations: 200, ..begun() }).contains("--conversations 100"));
-        Begun { tokens: 2000, ..begun() }.claim(work.path()).unwrap(); // nothing is trained yet
+        note().claim(work.path()).unwrap();
+        note().claim(work.path()).unwrap();
+        let told = |other: WorkNote| other.claim(work.path()).unwrap_err().to_string();
+        assert!(told(WorkNote { model_bytes: 6, ..note() }).contains("another model, a of 5 bytes"));
+        assert!(told(WorkNote { conversations: 200, ..note() }).contains("--conversations 100"));
+        WorkNote { tokens: 2000, ..note() }.claim(work.path()).unwrap(); // nothing is trained yet
         let checkpoint = checkpoint(work.path());
         std::fs::create_dir_all(checkpoint.parent().unwrap()).unwrap();
         std::fs::write(checkpoint, "").unwrap();
-        Begun { tokens: 2000, ..begun() }.claim(work.path()).unwrap();
-        assert!(told(begun()).contains("--tokens 2000"));
+        WorkNote { tokens: 2000, ..note() }.claim(work.path()).unwrap();
+        assert!(told(note()).contains("--tokens 2000"));
         std::fs::write(work.path().join(NOTE), "{").unwrap();
-        assert!(told(begun()).contains("is damaged"));
+        assert!(told(note()).contains("is damaged"));
     }
 
     #[test]
     fn one_process_at_a_time_works_in_a_folder() {
         let work = tempfile::tempdir().unwrap();
-        let held = hold(work.path()).unwrap();
-        assert!(hold(work.path()).unwrap_err().to_string().contains("another draftscope train"));
+        let held = lock(work.path()).unwrap();
+        assert!(lock(work.path()).unwrap_err().to_string().contains("another draftscope train"));
         drop(held);
-        hold(work.path()).unwrap();
+        lock(work.path()).unwrap();
     }
 }
