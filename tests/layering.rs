@@ -83,7 +83,7 @@ const TUI: &[Layer] = &[
             "marks",
             "search",
             "selection",
-            "wish",
+            "what_if_form",
         ],
         &["vocabulary"],
     ),

@@ -40,7 +40,7 @@ pub use stats::{LaneStats, SpeedPoint};
 pub use timeline::{Moment, Stop, Timeline};
 pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
 pub use unlike::{Unlike, unlike};
-pub use what_if::{Reply, Wish, what_if};
+pub use what_if::{Reply, WhatIf, what_if};
 
 /// Turns of a run that are kept, and bytes of their prompts: far more than people type, and than a suite has.
 const MAX_TURNS: usize = 1 << 16;

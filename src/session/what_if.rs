@@ -22,7 +22,7 @@ const WHOLE: f32 = 1e-6;
 
 /// What should have been different; what is `None` stays as it was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct WhatIf {
     /// k.
     pub draft_len: Option<usize>,
     /// The rule.
@@ -35,7 +35,7 @@ pub struct Wish {
     pub replace: Option<(usize, String)>,
 }
 
-impl Wish {
+impl WhatIf {
     /// Whether everything stays as it was.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -66,7 +66,7 @@ enum Ruling {
 /// A round and what should have been different.
 struct Case<'a> {
     round: &'a Round,
-    wish: &'a Wish,
+    change: &'a WhatIf,
     rule: VerifyRule,
     sampling: Sampling,
     draws: SeededDraws,
@@ -74,20 +74,20 @@ struct Case<'a> {
 
 /// Judges a scored round again. None while the target has not run.
 #[must_use]
-pub fn what_if(round: &Round, wish: &Wish) -> Option<Reply> {
+pub fn what_if(round: &Round, change: &WhatIf) -> Option<Reply> {
     if round.rows.is_empty() {
         return None;
     }
     let mut sampling = round.sampling;
-    sampling.temperature = wish.temperature.unwrap_or(sampling.temperature);
+    sampling.temperature = change.temperature.unwrap_or(sampling.temperature);
     let draws = SeededDraws::new(sampling.seed);
-    let case = Case { round, wish, rule: wish.rule.unwrap_or(round.rule), sampling, draws };
+    let case = Case { round, change, rule: change.rule.unwrap_or(round.rule), sampling, draws };
     Some(case.reply())
 }
 
 impl Case<'_> {
     fn reply(&self) -> Reply {
-        let wanted = self.wish.draft_len.unwrap_or(self.round.drafts.len());
+        let wanted = self.change.draft_len.unwrap_or(self.round.drafts.len());
         if self.round.is_tree() || self.is_joint() {
             return together(self);
         }
@@ -95,7 +95,7 @@ impl Case<'_> {
             judged: Vec::new(),
             committed: Vec::new(),
             open: None,
-            is_lossless: self.rule.is_lossless() && self.wish.overrule.is_none_or(|index| index >= wanted),
+            is_lossless: self.rule.is_lossless() && self.change.overrule.is_none_or(|index| index >= wanted),
         };
         self.walk(wanted, &mut reply);
         reply.is_lossless |= self.is_own(&reply.committed, 0..);
@@ -126,7 +126,7 @@ impl Case<'_> {
 
     /// Ends the round at a rejected draft.
     fn reject(&self, index: usize, draft: Piece, next: Option<TokenId>, reply: &mut Reply) {
-        let wanted = self.wish.draft_len.unwrap_or(self.round.drafts.len());
+        let wanted = self.change.draft_len.unwrap_or(self.round.drafts.len());
         reply.judged.push((draft, Outcome::Rejected));
         let behind = (index + 1..wanted).filter_map(|i| self.draft(i));
         reply.judged.extend(behind.map(|piece| (piece, Outcome::NotReached)));
@@ -154,7 +154,7 @@ impl Case<'_> {
     }
 
     fn replaced(&self) -> Option<usize> {
-        self.wish.replace.as_ref().map(|(index, _)| *index)
+        self.change.replace.as_ref().map(|(index, _)| *index)
     }
 
     fn unread(&self, at: usize) -> String {
@@ -165,7 +165,7 @@ impl Case<'_> {
     /// The draft at a place: the recorded one, or the one that replaces it. One that no row lists has
     /// a text and no id of its own.
     fn draft(&self, index: usize) -> Option<Piece> {
-        match &self.wish.replace {
+        match &self.change.replace {
             Some((at, text)) if *at == index => Some(self.named(index, text)),
             _ => self.round.drafts.get(index).map(|draft| draft.piece.clone()),
         }
@@ -184,7 +184,7 @@ impl Case<'_> {
             return Err(self.unread(at));
         }
         let natural = self.natural(index, draft);
-        if self.wish.overrule != Some(index) {
+        if self.change.overrule != Some(index) {
             return natural;
         }
         Ok(match natural {
@@ -200,7 +200,7 @@ impl Case<'_> {
     /// Whether the rule judges the drafts of the chain together, and is to do so anew.
     fn is_joint(&self) -> bool {
         let same = self.rule == self.round.rule && self.sampling == self.round.sampling;
-        self.rule == VerifyRule::Block && !self.sampling.is_greedy() && !(same && self.wish.draft_len.is_none())
+        self.rule == VerifyRule::Block && !self.sampling.is_greedy() && !(same && self.change.draft_len.is_none())
     }
 
     /// What the rule says, no verdict overruled.
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn nothing_different_gives_what_happened() {
         for round in rounds() {
-            let reply = what_if(&round, &Wish::default()).unwrap();
+            let reply = what_if(&round, &WhatIf::default()).unwrap();
             assert_eq!(reply.committed, round.committed);
             assert_eq!((reply.open, reply.is_lossless), (None, true));
         }
@@ -381,13 +381,13 @@ mod tests {
     #[test]
     fn a_smaller_k_ends_in_a_bonus_from_a_recorded_row() {
         let round = &rounds()[1];
-        let wish = |k| Wish { draft_len: Some(k), ..Wish::default() };
-        assert_eq!(texts(&what_if(round, &wish(1)).unwrap()), [" is", " blue"]);
-        assert_eq!(texts(&what_if(round, &wish(0)).unwrap()), [" is"]);
-        let more = what_if(round, &wish(5)).unwrap();
+        let change = |k| WhatIf { draft_len: Some(k), ..WhatIf::default() };
+        assert_eq!(texts(&what_if(round, &change(1)).unwrap()), [" is", " blue"]);
+        assert_eq!(texts(&what_if(round, &change(0)).unwrap()), [" is"]);
+        let more = what_if(round, &change(5)).unwrap();
         assert_eq!(texts(&more), [" is", " blue", " because"]);
         assert_eq!(more.open.unwrap(), "draft 4 was never made: the drafter must be asked");
-        let rejected = what_if(&rounds()[0], &wish(5)).unwrap();
+        let rejected = what_if(&rounds()[0], &change(5)).unwrap();
         assert_eq!(
             (texts(&rejected), rejected.open),
             (vec![" sky".to_owned()], None),
@@ -397,20 +397,20 @@ mod tests {
 
     #[test]
     fn an_overruled_rejection_goes_on_with_the_rows_behind_it() {
-        let wish = Wish { overrule: Some(0), ..Wish::default() };
-        let reply = what_if(&rounds()[0], &wish).unwrap();
+        let change = WhatIf { overrule: Some(0), ..WhatIf::default() };
+        let reply = what_if(&rounds()[0], &change).unwrap();
         assert_eq!(texts(&reply), [" color", " is"]);
         assert!(!reply.is_lossless);
         let outcomes: Vec<_> = reply.judged.iter().map(|(_, outcome)| *outcome).collect();
         assert_eq!(outcomes, [Outcome::Accepted, Outcome::Rejected, Outcome::NotReached]);
-        let kept = Wish { overrule: Some(1), ..Wish::default() };
+        let kept = WhatIf { overrule: Some(1), ..WhatIf::default() };
         let reply = what_if(&rounds()[1], &kept).unwrap();
         assert_eq!(texts(&reply), [" is", " not"], "the target's second choice");
     }
 
     #[test]
     fn another_draft_is_judged_where_the_record_reaches() {
-        let replace = |index, text: &str| Wish { replace: Some((index, text.to_owned())), ..Wish::default() };
+        let replace = |index, text: &str| WhatIf { replace: Some((index, text.to_owned())), ..WhatIf::default() };
         let right = what_if(&rounds()[0], &replace(0, "sky")).unwrap();
         assert_eq!(texts(&right), [" sky"]);
         assert_eq!(right.open.unwrap(), "the target has not read on from ' sky': it must be asked");
@@ -420,8 +420,8 @@ mod tests {
 
     #[test]
     fn a_row_cut_to_its_best_does_not_decide_a_draw() {
-        let wish = Wish { temperature: Some(0.7), ..Wish::default() };
-        let reply = what_if(&rounds()[1], &wish).unwrap();
+        let change = WhatIf { temperature: Some(0.7), ..WhatIf::default() };
+        let reply = what_if(&rounds()[1], &change).unwrap();
         assert_eq!(reply.open.unwrap(), "place 1 was recorded with its best 2 candidates only");
         let mut whole = rounds()[1].clone();
         whole.sampling.temperature = 1.0;
@@ -431,9 +431,9 @@ mod tests {
             row.top[0].prob = 1.0;
             row.tail = 0.0;
         }
-        let reply = what_if(&whole, &Wish::default()).unwrap();
+        let reply = what_if(&whole, &WhatIf::default()).unwrap();
         assert_eq!(texts(&reply), [" is", " blue", " because", " of"], "one candidate is drawn with certainty");
-        let cold = what_if(&whole, &Wish { temperature: Some(0.0), ..Wish::default() }).unwrap();
+        let cold = what_if(&whole, &WhatIf { temperature: Some(0.0), ..WhatIf::default() }).unwrap();
         assert_eq!((texts(&cold).len(), cold.open), (4, None));
     }
 
@@ -448,7 +448,7 @@ mod tests {
             verdict.judgements[1] = certain;
             verdict.judgements[2] = crate::protocol::Judgement { p: 0.0, q: round.drafts[2].q.unwrap(), ..certain };
         }
-        let reply = what_if(&round, &Wish { overrule: Some(0), ..Wish::default() }).unwrap();
+        let reply = what_if(&round, &WhatIf { overrule: Some(0), ..WhatIf::default() }).unwrap();
         assert_eq!(reply.committed, [piece(" color"), piece(" of")]);
         assert!(reply.open.unwrap().contains("in place of draft 3"));
     }
@@ -456,6 +456,6 @@ mod tests {
     #[test]
     fn an_unscored_round_has_no_answer() {
         let round = Round { rows: Vec::new(), ..rounds()[0].clone() };
-        assert_eq!(what_if(&round, &Wish::default()), None);
+        assert_eq!(what_if(&round, &WhatIf::default()), None);
     }
 }

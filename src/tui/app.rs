@@ -22,7 +22,7 @@ use super::playback::Playback;
 use super::selection::{RoundAt, live_round, round_at};
 use super::shelf::Shelf;
 use super::theme::Theme;
-use super::wish::Wishes;
+use super::what_if_form::WhatIfForm;
 
 /// Which line of the transcript is on top.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) enum Overlay {
     Versus(usize),
     /// The formats of an export, with the chosen one.
     Export(usize),
-    WhatIf(Box<Wishes>),
+    WhatIf(Box<WhatIfForm>),
 }
 
 /// What only the owner of the terminal and of the caller's hooks can do.
@@ -269,7 +269,7 @@ impl App {
         match &self.overlay {
             Some(Overlay::Help(_)) => Context::Help,
             Some(Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_)) => Context::Entry,
-            Some(Overlay::WhatIf(wishes)) if wishes.is_typing() => Context::Entry,
+            Some(Overlay::WhatIf(form)) if form.is_typing() => Context::Entry,
             Some(Overlay::Settings(_) | Overlay::Versus(_) | Overlay::Export(_) | Overlay::WhatIf(_)) => Context::Panel,
             None if self.is_typing() => Context::Prompt,
             None => Context::Browse,

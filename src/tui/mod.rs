@@ -40,8 +40,8 @@ mod terminal;
 mod theme;
 mod update;
 mod view;
+mod what_if_form;
 mod widgets;
-mod wish;
 
 pub use action::Action;
 pub use app::App;

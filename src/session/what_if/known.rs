@@ -62,7 +62,7 @@ mod tests {
     use crate::protocol::{Lane, Outcome, TokenId};
     use crate::session::fixture::first_turn;
     use crate::session::tests::fold;
-    use crate::session::{Round, Wish, what_if};
+    use crate::session::{Round, WhatIf, what_if};
 
     /// Round 1 is rejected at its first draft, round 2 accepted as a whole.
     fn rounds() -> Vec<Round> {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn what_the_target_would_have_written_is_its_own_under_any_rule() {
         for rule in [VerifyRule::Confidence, VerifyRule::Threshold] {
-            let reply = what_if(&rounds()[1], &Wish { rule: Some(rule), ..Wish::default() }).unwrap();
+            let reply = what_if(&rounds()[1], &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();
             assert_eq!((reply.committed, reply.is_lossless), (rounds()[1].committed.clone(), true), "{rule}");
         }
     }
@@ -91,7 +91,7 @@ mod tests {
             round.rows[0].top.retain(|c| c.piece.id != round.drafts[0].piece.id);
             round.drafts[0].q = Some(q);
             round.verdict.as_mut().unwrap().judgements[0].p = p;
-            let reply = what_if(&round, &Wish { rule: Some(rule), ..Wish::default() }).unwrap();
+            let reply = what_if(&round, &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();
             let outcome = if accepted { Outcome::Accepted } else { Outcome::Rejected };
             assert_eq!(reply.judged.first().map(|judged| judged.1), Some(outcome), "{rule} {p} {q}: {reply:?}");
             assert_eq!(reply.is_lossless, !accepted, "{rule}");
@@ -110,10 +110,10 @@ mod tests {
         }
         let says = "the recording holds digests in place of text, so nothing can be drawn from it";
         for rule in [VerifyRule::Exact, VerifyRule::Block] {
-            let reply = what_if(&round, &Wish { rule: Some(rule), ..Wish::default() }).unwrap();
+            let reply = what_if(&round, &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();
             assert_eq!(reply.open.as_deref(), Some(says), "{rule}");
         }
-        let cold = what_if(&round, &Wish { temperature: Some(0.0), ..Wish::default() }).unwrap();
+        let cold = what_if(&round, &WhatIf { temperature: Some(0.0), ..WhatIf::default() }).unwrap();
         assert_eq!((cold.committed.len(), cold.open), (1, None), "the best is the best under any number");
     }
 }

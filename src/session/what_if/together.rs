@@ -38,11 +38,11 @@ fn missing(case: &Case) -> Option<String> {
     if let Some(says) = case.undrawable() {
         return Some(says);
     }
-    if let Some((index, _)) = &case.wish.replace {
+    if let Some((index, _)) = &case.change.replace {
         return Some(format!("with another draft at place {} the target has to read again", index + 1));
     }
     let depth = (0..round.drafts.len()).map(|index| round.depth(index) + 1).max().unwrap_or(0);
-    if case.wish.draft_len.is_some_and(|wanted| wanted > depth) {
+    if case.change.draft_len.is_some_and(|wanted| wanted > depth) {
         return Some(format!("draft {} was never made: the drafter must be asked", depth + 1));
     }
     if round.rows.len() <= round.drafts.len() {
@@ -66,12 +66,12 @@ fn missing(case: &Case) -> Option<String> {
 
 /// Drafts that a smaller k would not have made are left out.
 fn is_made(case: &Case, index: usize) -> bool {
-    case.wish.draft_len.is_none_or(|wanted| case.round.depth(index) < wanted)
+    case.change.draft_len.is_none_or(|wanted| case.round.depth(index) < wanted)
 }
 
 /// The draft whose verdict is turned round; one that is not made has none.
 fn overruled(case: &Case) -> Option<usize> {
-    case.wish.overrule.filter(|index| *index < case.round.drafts.len() && is_made(case, *index))
+    case.change.overrule.filter(|index| *index < case.round.drafts.len() && is_made(case, *index))
 }
 
 /// Judges what continues a row, as if the round began there. Outcomes are those of all drafts.
@@ -177,7 +177,7 @@ mod tests {
     use crate::protocol::{Lane, Outcome, VerifyRule};
     use crate::session::fixture::Script;
     use crate::session::tests::{fold, tree_round};
-    use crate::session::{Reply, Round, Wish, what_if};
+    use crate::session::{Reply, Round, WhatIf, what_if};
 
     /// anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); the target says ' the', then ' moon'.
     fn tree() -> Round {
@@ -187,8 +187,8 @@ mod tests {
         (*fold(&script.events).turns()[0].answer(Lane::Speculative).rounds[0]).clone()
     }
 
-    fn ask(round: &Round, wish: &Wish) -> Reply {
-        what_if(round, wish).unwrap()
+    fn ask(round: &Round, change: &WhatIf) -> Reply {
+        what_if(round, change).unwrap()
     }
 
     fn texts(reply: &Reply) -> Vec<String> {
@@ -197,30 +197,30 @@ mod tests {
 
     #[test]
     fn a_tree_is_judged_again_on_its_rows() {
-        let reply = ask(&tree(), &Wish { rule: Some(VerifyRule::Exact), ..Wish::default() });
+        let reply = ask(&tree(), &WhatIf { rule: Some(VerifyRule::Exact), ..WhatIf::default() });
         assert_eq!((texts(&reply), reply.open), (vec![" the".to_owned(), " moon".to_owned()], None));
         let outcomes: Vec<_> = reply.judged.iter().map(|(_, outcome)| *outcome).collect();
         assert_eq!(outcomes, [Outcome::Rejected, Outcome::Accepted, Outcome::Rejected, Outcome::Rejected]);
-        let flat = ask(&tree(), &Wish { draft_len: Some(1), ..Wish::default() });
+        let flat = ask(&tree(), &WhatIf { draft_len: Some(1), ..WhatIf::default() });
         assert_eq!((texts(&flat), flat.judged.len()), (vec![" the".to_owned(), " moon".to_owned()], 2));
-        let deep = ask(&tree(), &Wish { draft_len: Some(3), ..Wish::default() });
+        let deep = ask(&tree(), &WhatIf { draft_len: Some(3), ..WhatIf::default() });
         assert_eq!(deep.open.unwrap(), "draft 3 was never made: the drafter must be asked");
     }
 
     #[test]
     fn a_node_is_overruled_where_the_text_leads_to_it() {
-        let overrule = |index| ask(&tree(), &Wish { overrule: Some(index), ..Wish::default() });
+        let overrule = |index| ask(&tree(), &WhatIf { overrule: Some(index), ..WhatIf::default() });
         let kept = overrule(2);
         assert_eq!((texts(&kept), kept.is_lossless), (vec![" the".into(), " sky".into(), " x".into()], false));
         assert_eq!(texts(&overrule(0)), [" a", " b"]);
-        let left_out = ask(&tree(), &Wish { overrule: Some(2), draft_len: Some(1), ..Wish::default() });
+        let left_out = ask(&tree(), &WhatIf { overrule: Some(2), draft_len: Some(1), ..WhatIf::default() });
         assert_eq!((texts(&left_out), left_out.is_lossless), (vec![" the".into(), " moon".into()], true));
         let dropped = overrule(1);
         assert_eq!(texts(&dropped), Vec::<String>::new());
         assert!(dropped.open.unwrap().contains("more than was recorded"), "its row lists one candidate only");
         let mut astray = tree();
         astray.drafts[2].row = Some(1); // behind ' a', which the target does not say
-        let reply = ask(&astray, &Wish { overrule: Some(2), ..Wish::default() });
+        let reply = ask(&astray, &WhatIf { overrule: Some(2), ..WhatIf::default() });
         assert!(reply.open.unwrap().contains("does not lead to that draft"));
     }
 
@@ -233,8 +233,8 @@ mod tests {
         }
         round.rows.truncate(3);
         round.sampling.temperature = 1.0;
-        let wish = Wish { rule: Some(VerifyRule::Block), ..Wish::default() };
-        assert!(ask(&round, &wish).open.unwrap().contains("candidates only"));
+        let change = WhatIf { rule: Some(VerifyRule::Block), ..WhatIf::default() };
+        assert!(ask(&round, &change).open.unwrap().contains("candidates only"));
         for (index, row) in round.rows.iter_mut().enumerate() {
             row.tail = 0.0;
             row.top[0].prob = 1.0;
@@ -242,7 +242,7 @@ mod tests {
                 row.top[0].piece = draft.piece.clone();
             }
         }
-        let reply = ask(&round, &wish);
+        let reply = ask(&round, &change);
         assert_eq!((texts(&reply), reply.open), (vec![" a".into(), " the".into(), " moon".into()], None));
         assert!(reply.is_lossless);
     }

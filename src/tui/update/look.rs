@@ -9,7 +9,7 @@ use crate::tui::entry::Entry;
 use crate::tui::filter::{Filter, has_reject};
 use crate::tui::page::{Page, Pane};
 use crate::tui::selection::{RoundAt, live_round, places, round_at, rounds};
-use crate::tui::wish::Wishes;
+use crate::tui::what_if_form::WhatIfForm;
 
 /// Why nothing can be typed.
 pub(super) const NO_PROMPT: &str = "this is a recording: it takes no prompt; draftscope chat asks the model";
@@ -62,7 +62,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
         }
         Action::Export => Overlay::Export(0),
         Action::WhatIf => match app.round_index(session) {
-            Some(at) => Overlay::WhatIf(Box::new(Wishes::new(at))),
+            Some(at) => Overlay::WhatIf(Box::new(WhatIfForm::new(at))),
             None => {
                 app.toast = Some("there is no round yet: send a prompt first".to_owned());
                 return true;

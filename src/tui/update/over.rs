@@ -3,7 +3,7 @@
 use crossterm::event::KeyEvent;
 
 use crate::protocol::{Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId};
-use crate::session::{Round, Session, Timeline, Wish, what_if};
+use crate::session::{Round, Session, Timeline, WhatIf, what_if};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay};
 use crate::tui::conversation::{self, Point};
@@ -11,7 +11,7 @@ use crate::tui::entry::Entry;
 use crate::tui::knob::Knob;
 use crate::tui::search;
 use crate::tui::selection::{RoundAt, round_at};
-use crate::tui::wish::{Row, Wishes};
+use crate::tui::what_if_form::{Row, WhatIfForm};
 
 use super::{can_generate, look, marks, seek, settings, time};
 
@@ -42,7 +42,7 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
             let changed = entry.input(key);
             found = changed.then(|| search::find(time.shown(), entry.text(), None, true)).flatten();
         }
-        Some(Overlay::WhatIf(wishes)) => wishes.input(key),
+        Some(Overlay::WhatIf(form)) => form.input(key),
         _ => {}
     }
     if let Some((at, cell)) = found {
@@ -64,7 +64,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Settings(row) => panel(app, time.live(), row, action),
         Overlay::Versus(row) => versus(app, time.live(), row, action),
         Overlay::Export(row) => export(app, row, action),
-        Overlay::WhatIf(wishes) => wish(app, time, wishes, action),
+        Overlay::WhatIf(form) => what_if_panel(app, time, form, action),
         Overlay::Note(entry, place) => match action {
             Action::Confirm => Done::Yes(marks::note(app, entry.text(), place)),
             _ => below(app, Overlay::Note(entry, place), action),
@@ -197,34 +197,34 @@ fn export(app: &mut App, row: usize, action: Action) -> Done {
     }
 }
 
-fn wish(app: &mut App, time: &mut Timeline, mut wishes: Box<Wishes>, action: Action) -> Done {
-    let Some(round) = round_at(time.shown(), wishes.at) else {
+fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, action: Action) -> Done {
+    let Some(round) = round_at(time.shown(), form.at) else {
         return Done::Yes(Vec::new()); // the round is gone from the moment on show
     };
     match action {
-        Action::Up => wishes.row = wishes.row.saturating_sub(1),
-        Action::Down => wishes.row = (wishes.row + 1).min(Row::ALL.len() - 1),
-        Action::Left => wishes.turn(round, false),
-        Action::Right => wishes.turn(round, true),
-        Action::Confirm if can_generate(time.live()) => return Done::Yes(ask_engine(app, time, &wishes)),
+        Action::Up => form.row = form.row.saturating_sub(1),
+        Action::Down => form.row = (form.row + 1).min(Row::ALL.len() - 1),
+        Action::Left => form.turn(round, false),
+        Action::Right => form.turn(round, true),
+        Action::Confirm if can_generate(time.live()) => return Done::Yes(ask_engine(app, time, &form)),
         Action::Confirm => {
             app.toast = Some("this is a recording: it is judged again here, it cannot be asked".to_owned());
         }
-        _ => return below(app, Overlay::WhatIf(wishes), action),
+        _ => return below(app, Overlay::WhatIf(form), action),
     }
-    keep(app, Overlay::WhatIf(wishes))
+    keep(app, Overlay::WhatIf(form))
 }
 
-/// Goes on as wished: settings that differ, and a branch from what the reply committed or, where the
+/// Goes on as the form asks: settings that differ, and a branch from what the reply committed or, where the
 /// record does not reach, from before the round, so that the engine decides.
-fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Command> {
-    let Some(prompt) = wished_prompt(time.shown(), wishes) else {
+fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Command> {
+    let Some(prompt) = prompt_of(time.shown(), form) else {
         app.toast = Some("the round is not scored yet".to_owned());
         return Vec::new();
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
-    let wanted = round_at(time.shown(), wishes.at)
-        .map(|round| wished_settings(round, &wishes.wish(), app.settings(time.live())));
+    let wanted =
+        round_at(time.shown(), form.at).map(|round| settings_of(round, &form.change(), app.settings(time.live())));
     let sent = time::branch(app, time, prompt);
     let Some(wanted) = wanted.filter(|_| !sent.is_empty()) else {
         return sent; // refused: nothing is asked for
@@ -245,8 +245,8 @@ fn ask_engine(app: &mut App, time: &mut Timeline, wishes: &Wishes) -> Vec<Comman
 }
 
 /// What the record does not hold, the engine is asked: the round is run again from its anchor.
-fn again(round: &Round, wish: &Wish) -> Again {
-    let Some((place, text)) = &wish.replace else {
+fn again(round: &Round, change: &WhatIf) -> Again {
+    let Some((place, text)) = &change.replace else {
         return Again::default(); // the drafter is asked as ever
     };
     let mut before: Vec<usize> = std::iter::successors(round.parent(*place), |at| round.parent(*at)).collect();
@@ -269,13 +269,13 @@ fn what_if_token(round: &Round, place: usize, text: &str) -> Option<TokenId> {
     same(text).or_else(|| same(&spaced)).map(|candidate| candidate.piece.id)
 }
 
-fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<Prompt> {
-    let RoundAt { turn, .. } = wishes.at;
-    let (turn, round) = (session.turns().get(turn)?, round_at(session, wishes.at)?);
-    let reply = what_if(round, &wishes.wish())?;
+fn prompt_of(session: &Session, form: &WhatIfForm) -> Option<Prompt> {
+    let RoundAt { turn, .. } = form.at;
+    let (turn, round) = (session.turns().get(turn)?, round_at(session, form.at)?);
+    let reply = what_if(round, &form.change())?;
     let has_anchor = (1..=turn.answer(Lane::Speculative).tokens.len()).contains(&round.first_token);
-    if reply.open.is_some() && wishes.wish().overrule.is_none() && has_anchor {
-        let again = Some(again(round, &wishes.wish()));
+    if reply.open.is_some() && form.change().overrule.is_none() && has_anchor {
+        let again = Some(again(round, &form.change()));
         return Some(conversation::branch(&Point { kept: round.first_token, again, ..Point::of(turn) }));
     }
     let known = |piece: &&Piece| piece.id.0 != u32::MAX;
@@ -284,7 +284,7 @@ fn wished_prompt(session: &Session, wishes: &Wishes) -> Option<Prompt> {
     if added.last().is_some_and(|piece| piece.special) {
         added.pop();
     }
-    if reply.open.is_some() && wishes.wish().overrule.is_none() && wishes.wish().replace.is_none() {
+    if reply.open.is_some() && form.change().overrule.is_none() && form.change().replace.is_none() {
         added.clear();
     }
     Some(conversation::branch(&Point { kept, added, forced: !reply.is_lossless, ..Point::of(turn) }))
@@ -310,18 +310,18 @@ fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, u
     commands
 }
 
-/// What was wished for; the rest as it was in the round. Where the engine chooses k, or drafts form a tree, the
+/// What the form asks for; the rest as it was in the round. Where the engine chooses k, or drafts form a tree, the
 /// round has no k that could be asked for.
-fn wished_settings(round: &Round, wish: &Wish, mut settings: Settings) -> Settings {
+fn settings_of(round: &Round, change: &WhatIf, mut settings: Settings) -> Settings {
     let own = Some(usize::from(round.draft_len));
     let has_own = round.round > 0 && !round.is_tree() && settings.draft_len_mode == DraftLenMode::Fixed;
-    if let Some(draft_len) = wish.draft_len.or(own.filter(|_| has_own)) {
+    if let Some(draft_len) = change.draft_len.or(own.filter(|_| has_own)) {
         settings.draft_len = draft_len.min(MAX_DRAFT_LEN.into()) as u8;
         settings.draft_len_mode = DraftLenMode::Fixed;
     }
-    settings.rule = wish.rule.unwrap_or(round.rule);
+    settings.rule = change.rule.unwrap_or(round.rule);
     settings.sampling = round.sampling;
-    if let Some(temperature) = wish.temperature {
+    if let Some(temperature) = change.temperature {
         settings.sampling.temperature = temperature;
     }
     settings

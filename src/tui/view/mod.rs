@@ -127,6 +127,6 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
         Some(Overlay::Versus(row)) => versus::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
-        Some(Overlay::WhatIf(wishes)) => what_if::render(screen, wishes, area, frame),
+        Some(Overlay::WhatIf(form)) => what_if::render(screen, form, area, frame),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: output tokens appear in order, joined into whole characters; discarded drafts stand
 //! where they were, before the token that took their place, marked and struck through, and never
-//! break a line. Which lines are in view is decided here from the user's scroll wish; how they come
+//! break a line. Which lines are in view is decided here from where the user scrolled; how they come
 //! about is `lay.rs`.
 
 use ratatui::Frame;

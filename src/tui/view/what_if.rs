@@ -1,4 +1,4 @@
-//! The what-if panel: wishes above, below them what happened and what would have happened.
+//! The what-if panel: the form above, below them what happened and what would have happened.
 //!
 //! Invariant: the reply is computed from the record when it is drawn; it says whether the record was
 //! enough and whether the text would still be the target's own.
@@ -14,9 +14,9 @@ use crate::tui::action::Action;
 use crate::tui::keymap::Context;
 use crate::tui::selection::round_at;
 use crate::tui::theme::Role;
+use crate::tui::what_if_form::{Row, WhatIfForm};
 use crate::tui::widgets::cell::fit;
 use crate::tui::widgets::flow::{Flow, wrapped};
-use crate::tui::wish::{Row, Wishes};
 
 use super::screen::{CHANGE, CHOOSE, LEAVE, Screen};
 use super::screens;
@@ -25,8 +25,8 @@ use super::values::sign;
 /// Width of the names.
 const NAME: usize = 17;
 
-pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Frame) {
-    let Some(round) = round_at(screen.session, wishes.at) else {
+pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut Frame) {
+    let Some(round) = round_at(screen.session, form.at) else {
         return;
     };
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
@@ -44,12 +44,12 @@ pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Fr
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
     frame.render_widget(block, area);
-    let mut lines: Vec<_> = Row::ALL.iter().map(|row| line(screen, wishes, *row, round)).collect();
+    let mut lines: Vec<_> = Row::ALL.iter().map(|row| line(screen, form, *row, round)).collect();
     lines.push(Line::default());
     lines.extend(happened(screen, round, inner.width));
-    let wish = wishes.wish();
-    match what_if(round, &wish) {
-        _ if wish.is_empty() => {
+    let change = form.change();
+    match what_if(round, &change) {
+        _ if change.is_empty() => {
             let text = "Change something above: the round is judged again from what was recorded of it.";
             lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
         }
@@ -59,9 +59,9 @@ pub(super) fn render(screen: Screen, wishes: &Wishes, area: Rect, frame: &mut Fr
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-fn line(screen: Screen, wishes: &Wishes, row: Row, round: &Round) -> Line<'static> {
-    let chosen = wishes.row() == row;
-    let (name, value) = wishes.shown(row, round);
+fn line(screen: Screen, form: &WhatIfForm, row: Row, round: &Round) -> Line<'static> {
+    let chosen = form.row() == row;
+    let (name, value) = form.shown(row, round);
     let line = Line::from(vec![
         Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
         Span::styled(fit(name, NAME), screen.theme[Role::Text]),

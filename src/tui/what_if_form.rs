@@ -1,12 +1,12 @@
 //! The what-if panel: which round, and what should have been different.
 //!
-//! Invariant: it holds a wish and nothing computed from it; the reply is made from the record when it
+//! Invariant: it holds what should change and nothing computed from it; the reply is made from the record when it
 //! is shown.
 
 use crossterm::event::KeyEvent;
 
 use crate::protocol::{MAX_DRAFT_LEN, VerifyRule};
-use crate::session::{Round, Wish};
+use crate::session::{Round, WhatIf};
 
 use super::entry::Entry;
 use super::selection::RoundAt;
@@ -27,19 +27,19 @@ impl Row {
         &[Self::DraftLen, Self::Rule, Self::Temperature, Self::Overrule, Self::Place, Self::Text];
 }
 
-/// What the user wishes of a round.
+/// What the user form of a round.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wishes {
+pub(super) struct WhatIfForm {
     pub(super) at: RoundAt,
     pub(super) row: usize,
-    wish: Wish,
+    change: WhatIf,
     place: Option<usize>,
     text: Entry,
 }
 
-impl Wishes {
+impl WhatIfForm {
     pub(super) fn new(at: RoundAt) -> Self {
-        Self { at, row: 0, wish: Wish::default(), place: None, text: Entry::default() }
+        Self { at, row: 0, change: WhatIf::default(), place: None, text: Entry::default() }
     }
 
     pub(super) fn row(&self) -> Row {
@@ -58,10 +58,10 @@ impl Wishes {
     }
 
     /// What is asked of the record.
-    pub(super) fn wish(&self) -> Wish {
+    pub(super) fn change(&self) -> WhatIf {
         let text = self.text.text();
         let replace = self.place.filter(|_| !text.is_empty()).map(|place| (place, text.to_owned()));
-        Wish { replace, ..self.wish.clone() }
+        WhatIf { replace, ..self.change.clone() }
     }
 
     /// Changes the chosen row.
@@ -69,23 +69,23 @@ impl Wishes {
         let drafts = round.drafts.len();
         match self.row() {
             Row::DraftLen => {
-                let k = self.wish.draft_len.unwrap_or(drafts);
+                let k = self.change.draft_len.unwrap_or(drafts);
                 let k = if up { (k + 1).min(MAX_DRAFT_LEN.into()) } else { k.saturating_sub(1) };
-                self.wish.draft_len = (k != drafts).then_some(k);
+                self.change.draft_len = (k != drafts).then_some(k);
             }
             Row::Rule => {
                 let all = VerifyRule::ALL;
-                let at = all.iter().position(|r| *r == self.wish.rule.unwrap_or(round.rule)).unwrap_or(0);
+                let at = all.iter().position(|r| *r == self.change.rule.unwrap_or(round.rule)).unwrap_or(0);
                 let rule = all[(at + if up { 1 } else { all.len() - 1 }) % all.len()];
-                self.wish.rule = (rule != round.rule).then_some(rule);
+                self.change.rule = (rule != round.rule).then_some(rule);
             }
             Row::Temperature => {
                 let was = round.sampling.temperature;
-                let tenths = (self.wish.temperature.unwrap_or(was) * 10.0).round() + if up { 1.0 } else { -1.0 };
+                let tenths = (self.change.temperature.unwrap_or(was) * 10.0).round() + if up { 1.0 } else { -1.0 };
                 let now = (tenths / 10.0).clamp(0.0, 2.0);
-                self.wish.temperature = ((now - was).abs() > 0.01).then_some(now);
+                self.change.temperature = ((now - was).abs() > 0.01).then_some(now);
             }
-            Row::Overrule => self.wish.overrule = next_place(self.wish.overrule, drafts, up),
+            Row::Overrule => self.change.overrule = next_place(self.change.overrule, drafts, up),
             Row::Place => self.place = next_place(self.place, drafts, up),
             Row::Text => {}
         }
@@ -94,7 +94,7 @@ impl Wishes {
     /// k: where the drafter had less to offer than it was asked for, both.
     fn draft_len(&self, round: &Round) -> String {
         let (drafts, asked) = (round.drafts.len(), usize::from(round.draft_len));
-        match self.wish.draft_len {
+        match self.change.draft_len {
             Some(k) => k.to_string(),
             None if drafts < asked && !round.is_tree() => format!("{drafts} ({asked} asked for)"),
             None => drafts.to_string(),
@@ -106,11 +106,11 @@ impl Wishes {
         let place = |place: Option<usize>| place.map_or_else(|| "–".to_owned(), |at| format!("{}", at + 1));
         match row {
             Row::DraftLen => ("k", self.draft_len(round)),
-            Row::Rule => ("rule", self.wish.rule.unwrap_or(round.rule).to_string()),
+            Row::Rule => ("rule", self.change.rule.unwrap_or(round.rule).to_string()),
             Row::Temperature => {
-                ("temperature", format!("{:.1}", self.wish.temperature.unwrap_or(round.sampling.temperature)))
+                ("temperature", format!("{:.1}", self.change.temperature.unwrap_or(round.sampling.temperature)))
             }
-            Row::Overrule => ("overrule draft", place(self.wish.overrule)),
+            Row::Overrule => ("overrule draft", place(self.change.overrule)),
             Row::Place => ("replace draft", place(self.place)),
             Row::Text => ("by (type it)", format!("{}▏", self.text.text())),
         }
