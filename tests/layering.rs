@@ -73,7 +73,7 @@ const TUI: &[Layer] = &[
         "state",
         &[
             "app",
-            "asked",
+            "pending_requests",
             "conversation",
             "diff",
             "filter",
@@ -89,7 +89,7 @@ const TUI: &[Layer] = &[
     ),
     ("view", &["view"], &["vocabulary", "state"]),
     ("update", &["update"], &["vocabulary", "state"]),
-    ("loops", &["diff_loop", "front", "rehearsal", "terminal"], &["vocabulary", "state", "view", "update"]),
+    ("loops", &["diff_loop", "event_loop", "offscreen", "terminal"], &["vocabulary", "state", "view", "update"]),
     ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),
 ];
 

@@ -98,7 +98,7 @@ pub struct App {
     pub(super) plays: bool,
     /// The engine holds because the user went back.
     pub(super) holds: bool,
-    pub(super) asked: super::asked::Asked,
+    pub(super) pending: super::pending_requests::PendingRequests,
     /// Index of the turn each conversation starts with.
     pub(super) conversations: Vec<usize>,
     /// Numbers of branches that were returned from.
@@ -160,7 +160,7 @@ impl App {
             playback: options.playback.unwrap_or_default(),
             plays: false,
             holds: false,
-            asked: super::asked::Asked::default(),
+            pending: super::pending_requests::PendingRequests::default(),
             conversations: vec![0],
             abandoned: HashSet::new(),
             lent: HashMap::new(),

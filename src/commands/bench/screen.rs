@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::BenchArgs;
 use draftscope::protocol::{Baseline, Event, EventKind, Lane, Settings};
 use draftscope::stream::{Consumer, FanOut};
-use draftscope::tui::{Rehearsal, TuiOptions};
+use draftscope::tui::{Offscreen, TuiOptions};
 
 use super::super::run_args::ANSWER_TOKENS;
 use super::report::Quantiles;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     let watch = Watch::default();
     let mut consumers = FanOut::default();
     consumers.add(Box::new(watch.clone()));
-    let mut stage = Rehearsal::new(source, options, consumers, SIZE)?;
+    let mut stage = Offscreen::new(source, options, consumers, SIZE)?;
     stage.begin()?;
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     let mut answer = |prompt: &str, seen: bool| -> Result<(Span, u64)> {

@@ -120,7 +120,7 @@ fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
 /// Lets an engine go on that a lesson held.
 fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
     let live = time.live();
-    if time.is_past() && app.asked.is_held(live) {
+    if time.is_past() && app.pending.is_held(live) {
         app.holds = true; // the return from the past lets it go
     } else if !app.pace.is_full() && app.is_busy(live) {
         app.plays = true; // at its pace, a phase a tick

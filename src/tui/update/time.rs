@@ -42,7 +42,7 @@ fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
         return if app.plays || time.is_past() { Vec::new() } else { vec![Command::Pause] };
     }
     app.holds = false;
-    let held = app.asked.is_held(time.live());
+    let held = app.pending.is_held(time.live());
     when_running(app, time.live(), if held { Command::Resume } else { Command::Pause })
 }
 
@@ -105,7 +105,7 @@ fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command>
 
 fn hold(app: &mut App, live: &Session) -> Vec<Command> {
     let works = app.is_busy(live) || (app.is_recording && !app.has_ended);
-    if !works || app.aside.is_some() || app.asked.is_held(live) || app.holds {
+    if !works || app.aside.is_some() || app.pending.is_held(live) || app.holds {
         return Vec::new();
     }
     app.holds = true;
@@ -149,10 +149,10 @@ fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
     let was_full = app.pace.is_full();
     app.pace = if faster { app.pace.faster() } else { app.pace.slower() };
     app.toast = Some(format!("speed: {}", app.pace.name()));
-    if was_full && !app.pace.is_full() && app.is_busy(live) && !app.asked.is_held(live) {
+    if was_full && !app.pace.is_full() && app.is_busy(live) && !app.pending.is_held(live) {
         app.plays = true;
     }
-    if !was_full && app.pace.is_full() && std::mem::take(&mut app.plays) && app.asked.is_held(live) {
+    if !was_full && app.pace.is_full() && std::mem::take(&mut app.plays) && app.pending.is_held(live) {
         return vec![Command::Resume];
     }
     Vec::new()
@@ -174,7 +174,7 @@ pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> 
 pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if !time.is_past() {
         // a prompt's passes, and a person who drafts, take longer than the pace says
-        return if app.asked.awaits_phase() { Vec::new() } else { vec![Command::StepPhase] };
+        return if app.pending.awaits_phase() { Vec::new() } else { vec![Command::StepPhase] };
     }
     forward(time, Stop::Phase);
     if time.is_past() {

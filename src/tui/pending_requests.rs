@@ -7,14 +7,14 @@ use crate::session::{Session, Stop};
 
 /// Requests under way.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct PendingRequests {
     /// Whether it is to hold; none once it has said so.
     holds: Option<bool>,
     /// A phase of a slow pace has been asked for and has not ended.
     phase: bool,
 }
 
-impl Asked {
+impl PendingRequests {
     /// Notes a command that is sent.
     pub(super) fn note(&mut self, command: &Command) {
         match command {
@@ -26,7 +26,7 @@ impl Asked {
     }
 
     /// Takes what the engine says.
-    pub(super) fn hear(&mut self, event: &Event) {
+    pub(super) fn on_event(&mut self, event: &Event) {
         match event.kind {
             EventKind::Started { .. } => *self = Self::default(),
             EventKind::Paused | EventKind::Resumed => self.holds = None,
@@ -59,11 +59,11 @@ mod tests {
 
     #[test]
     fn a_phase_is_awaited_until_one_of_the_run_s_own_lane_ends() {
-        let (mut asked, mut session) = (Asked::default(), Session::new());
+        let (mut asked, mut session) = (PendingRequests::default(), Session::new());
         let (mut ended, mut beside) = (0, 0);
         for event in first_turn().events {
             asked.note(&Command::StepPhase);
-            asked.hear(&event);
+            asked.on_event(&event);
             session.apply(&event);
             asked.look(&session);
             let is_over = session.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_holds_until_the_engine_says_so_itself() {
-        let (mut asked, mut session) = (Asked::default(), Session::new());
+        let (mut asked, mut session) = (PendingRequests::default(), Session::new());
         assert!(!asked.is_held(&session));
         asked.note(&Command::Pause);
         assert!(asked.is_held(&session), "not yet, but soon");
@@ -94,7 +94,7 @@ mod tests {
         asked.note(&Command::StepRound);
         let paused = Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind: EventKind::Paused };
         session.apply(&paused);
-        asked.hear(&paused);
+        asked.on_event(&paused);
         assert!(asked.holds.is_none() && asked.is_held(&session));
     }
 }

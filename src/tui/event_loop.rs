@@ -58,7 +58,7 @@ pub enum Ended {
 }
 
 /// Everything the loop owns.
-pub(super) struct Front {
+pub(super) struct EventLoop {
     time: Timeline,
     app: App,
     view: View,
@@ -76,7 +76,7 @@ pub(super) struct Front {
     dropped: Vec<Dropped>,
 }
 
-impl Front {
+impl EventLoop {
     pub(super) fn new(source: Source, options: TuiOptions, consumers: FanOut) -> Self {
         let app = App::new(options);
         Self {
@@ -182,7 +182,7 @@ impl Front {
 
     /// Stops the process. A source at work holds before, so that nothing it measures spans the stop, and goes on after.
     async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
-        let holds = self.own().live().is_generating() && !self.app.asked.is_held(self.own().live());
+        let holds = self.own().live().is_generating() && !self.app.pending.is_held(self.own().live());
         if holds {
             self.tell(Command::Pause);
         }
@@ -203,7 +203,7 @@ impl Front {
     /// Whether the source is at work now, and waits neither for a command nor for a person's draft.
     fn is_in_phase(&self) -> bool {
         let live = self.own().live();
-        let waits = (live.is_paused() && !self.app.asked.awaits_phase()) || live.draft_asked().is_some();
+        let waits = (live.is_paused() && !self.app.pending.awaits_phase()) || live.draft_asked().is_some();
         live.is_generating() && !waits
     }
 
@@ -292,7 +292,7 @@ impl Front {
     }
 
     fn tell(&mut self, command: Command) {
-        self.app.asked.note(&command);
+        self.app.pending.note(&command);
         // A source that is gone says so by closing its events.
         let _ = self.source.commands.send(command);
     }
@@ -319,9 +319,9 @@ impl Front {
             self.dropped.push(dropped);
         }
         let time = self.app.aside.as_mut().unwrap_or(&mut self.time);
-        self.app.asked.hear(&event);
+        self.app.pending.on_event(&event);
         time.apply(event);
-        self.app.asked.look(time.live());
+        self.app.pending.look(time.live());
     }
 
     /// The source has closed its channel. A recording may end so; a live engine may not.
@@ -374,19 +374,19 @@ impl Front {
 /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
 pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<Ended, TuiError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().enable_io().build()?;
-    let mut front = Front::new(source, options, consumers);
+    let mut event_loop = EventLoop::new(source, options, consumers);
     let signal = runtime.block_on(async {
         let end = asked_to_end()?;
-        let mut guard = Guard::enter(front.wants_mouse())?;
+        let mut guard = Guard::enter(event_loop.wants_mouse())?;
         let shown = tokio::select! {
-            shown = front.show(&mut guard, EventStream::new(), |_| false) => shown.map(|()| None),
+            shown = event_loop.show(&mut guard, EventStream::new(), |_| false) => shown.map(|()| None),
             signal = end => Ok(Some(signal)),
         };
         drop(guard);
         end_at_once()?; // a consumer may wait for a disk or a reader for ever
-        front.leave().await;
+        event_loop.leave().await;
         shown
     })?;
     signal.map_or(Ok(()), die_of)?;
-    Ok(front.ended())
+    Ok(event_loop.ended())
 }

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::session::Session;
 use crate::stream::{FanOut, Source};
 
-use super::front::Front;
+use super::event_loop::EventLoop;
 use super::options::TuiOptions;
 use super::terminal::{Stage, TuiError};
 
@@ -42,13 +42,13 @@ impl Stage for Blind {
 }
 
 /// A front end at work without a terminal.
-pub struct Rehearsal {
-    front: Front,
+pub struct Offscreen {
+    event_loop: EventLoop,
     stage: Blind,
     runtime: Runtime,
 }
 
-impl Rehearsal {
+impl Offscreen {
     /// Shows a source on a screen of so many columns and rows.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Rehearsal {
         let viewport = Viewport::Fixed(Rect::new(0, 0, columns, rows));
         let terminal = Terminal::with_options(CrosstermBackend::new(io::sink()), TerminalOptions { viewport })?;
         Ok(Self {
-            front: Front::new(source, options, consumers),
+            event_loop: EventLoop::new(source, options, consumers),
             stage: Blind(terminal),
             runtime: tokio::runtime::Builder::new_current_thread().enable_time().build()?,
         })
@@ -73,7 +73,7 @@ impl Rehearsal {
     /// # Errors
     /// When a frame cannot be drawn.
     pub fn begin(&mut self) -> Result<(), TuiError> {
-        self.show(|front| has_begun(front.own().live()))
+        self.show(|event_loop| has_begun(event_loop.own().live()))
     }
 
     /// Types a prompt and shows its answer to the end.
@@ -82,37 +82,37 @@ impl Rehearsal {
     /// When a frame cannot be drawn.
     pub fn answer(&mut self, prompt: &str) -> Result<(), TuiError> {
         let turns = self.session().turns().len();
-        self.front.prompt(prompt);
-        self.show(|front| {
-            let session = front.own().live();
+        self.event_loop.prompt(prompt);
+        self.show(|event_loop| {
+            let session = event_loop.own().live();
             session.failure().is_some() || (session.turns().len() > turns && !session.is_generating())
         })
     }
 
     /// Answers a prompt on the same source with nothing of it on show; what happened.
     pub fn answer_unseen(&mut self, prompt: &str) -> Session {
-        self.front.answer_unseen(prompt)
+        self.event_loop.answer_unseen(prompt)
     }
 
-    fn show(&mut self, is_done: impl Fn(&Front) -> bool) -> Result<(), TuiError> {
-        Ok(self.runtime.block_on(self.front.show(&mut self.stage, stream::pending(), is_done))?)
+    fn show(&mut self, is_done: impl Fn(&EventLoop) -> bool) -> Result<(), TuiError> {
+        Ok(self.runtime.block_on(self.event_loop.show(&mut self.stage, stream::pending(), is_done))?)
     }
 
     /// What happened so far.
     #[must_use]
     pub fn session(&self) -> &Session {
-        self.front.own().live()
+        self.event_loop.own().live()
     }
 
     /// Frames drawn so far.
     #[must_use]
     pub fn draws(&self) -> u64 {
-        self.front.draws()
+        self.event_loop.draws()
     }
 
     /// Ends the source.
     pub fn end(mut self) {
-        self.runtime.block_on(self.front.leave());
+        self.runtime.block_on(self.event_loop.leave());
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn at_most_sixty_frames_a_second_and_none_while_nothing_happens() {
         let source = busy(Duration::from_millis(1500));
-        let mut stage = Rehearsal::new(source, TuiOptions::default(), FanOut::default(), (120, 40)).unwrap();
+        let mut stage = Offscreen::new(source, TuiOptions::default(), FanOut::default(), (120, 40)).unwrap();
         stage.begin().unwrap();
         let (began, before) = (Instant::now(), stage.draws());
         stage.answer("go on").unwrap();
@@ -170,9 +170,9 @@ mod tests {
         assert!(stage.session().turns()[0].answer(Lane::Speculative).rounds.len() > 20, "there was much to draw");
         assert!(drawn > 3 && drawn as f64 <= most, "{drawn} frames, at most {most:.0}");
 
-        let idle = |stage: &mut Rehearsal| {
-            let Rehearsal { front, stage, runtime } = stage;
-            let shown = front.show(stage, stream::pending(), |_| false);
+        let idle = |stage: &mut Offscreen| {
+            let Offscreen { event_loop, stage, runtime } = stage;
+            let shown = event_loop.show(stage, stream::pending(), |_| false);
             let _ = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(400), shown).await });
         };
         idle(&mut stage); // what was left to draw
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn an_answer_out_of_sight_is_the_same_answer() {
         let source = busy(Duration::from_millis(100));
-        let mut stage = Rehearsal::new(source, TuiOptions::default(), FanOut::default(), (80, 24)).unwrap();
+        let mut stage = Offscreen::new(source, TuiOptions::default(), FanOut::default(), (80, 24)).unwrap();
         stage.begin().unwrap();
         let before = stage.draws();
         let session = stage.answer_unseen("go on");
