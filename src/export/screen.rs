@@ -11,7 +11,7 @@ use ratatui::backend::Backend;
 use crate::protocol::{Event, EventKind, Lane, Outcome};
 use crate::session::Timeline;
 use crate::trace::Recording;
-use crate::tui::{self, Action, App, Depth, TuiOptions, View};
+use crate::tui::{self, Action, App, ColorDepth, TuiOptions, View};
 
 use super::{ExportOptions, Stop, as_replayed};
 
@@ -36,7 +36,7 @@ pub(super) struct Marker {
 
 impl Stage {
     fn new(options: &ExportOptions) -> Self {
-        let options = TuiOptions { theme: options.theme.clone(), depth: Depth::True, ..TuiOptions::default() };
+        let options = TuiOptions { theme: options.theme.clone(), depth: ColorDepth::True, ..TuiOptions::default() };
         let (mut time, mut app) = (Timeline::new(), App::new(options));
         // nobody types here: the keys on show are those of someone who looks
         tui::update(&mut app, &mut time, Action::FocusNext);

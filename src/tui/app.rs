@@ -11,17 +11,17 @@ use crate::session::{Place, Round, Session, Timeline};
 
 use super::action::Action;
 use super::editor::Editor;
-use super::entry::Entry;
 use super::filter::Filter;
 use super::hit_map::HitMap;
 use super::keymap::{Context, Keymap};
+use super::line_input::LineInput;
 use super::options::TuiOptions;
 use super::pace::Pace;
 use super::page::{Page, Pane};
 use super::playback::Playback;
 use super::selection::{RoundAt, live_round, round_at};
-use super::shelf::Shelf;
 use super::theme::Theme;
+use super::theme_set::ThemeSet;
 use super::what_if_form::WhatIfForm;
 
 /// Which line of the transcript is on top.
@@ -50,12 +50,12 @@ pub(super) enum Overlay {
     /// The help, from this line on.
     Help(usize),
     /// The list of actions.
-    Palette(Entry),
-    Search(Entry),
+    Palette(LineInput),
+    Search(LineInput),
     /// A note being written about a place, else about this moment.
-    Note(Entry, Option<Place>),
+    Note(LineInput, Option<Place>),
     /// A moment being named.
-    GoTo(Entry),
+    GoTo(LineInput),
     /// The settings, with the chosen row.
     Settings(usize),
     /// The settings that race beside, with the chosen row.
@@ -131,7 +131,7 @@ pub struct App {
     /// How often another timeline was put on show.
     pub(super) timelines: u64,
     pub(super) options: TuiOptions,
-    shelf: Shelf,
+    themes: ThemeSet,
 }
 
 impl App {
@@ -140,7 +140,7 @@ impl App {
     pub fn new(options: TuiOptions) -> Self {
         let (mut keymap, mut toasts) = Keymap::with_user(options.keymap.as_deref());
         keymap.is_ascii = options.ascii;
-        let (shelf, warnings) = Shelf::new(&options);
+        let (themes, warnings) = ThemeSet::new(&options);
         toasts.splice(0..0, options.warnings.iter().cloned());
         toasts.extend(warnings);
         let mut app = Self {
@@ -182,7 +182,7 @@ impl App {
             hit_map: HitMap::default(),
             timelines: 0,
             options,
-            shelf,
+            themes,
         };
         app.dress_editor();
         app
@@ -218,7 +218,7 @@ impl App {
     /// The theme in use.
     #[must_use]
     pub fn theme(&self) -> &Theme {
-        self.shelf.theme()
+        self.themes.theme()
     }
 
     /// Whether the user has left.
@@ -256,12 +256,12 @@ impl App {
     }
 
     pub(super) fn next_theme(&mut self) {
-        self.shelf.next();
+        self.themes.next();
         self.dress_editor();
     }
 
     fn dress_editor(&mut self) {
-        self.editor.dress(self.shelf.theme());
+        self.editor.dress(self.themes.theme());
     }
 
     /// Where keys go now.

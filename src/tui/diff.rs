@@ -11,8 +11,8 @@ use crate::session::{Answer, Diff, Pair, Session, Timeline, TurnDiff, align};
 
 use super::action::Action;
 use super::app::{App, Ask, Overlay};
-use super::entry::Entry;
 use super::keymap::Context;
+use super::line_input::LineInput;
 use super::options::TuiOptions;
 
 /// One of the two recordings.
@@ -123,7 +123,7 @@ impl Compared {
                 None => self.app.toast = Some("this is the first turn".to_owned()),
             },
             Action::Help => self.app.overlay = Some(Overlay::Help(0)),
-            Action::Palette => self.app.overlay = Some(Overlay::Palette(Entry::default())),
+            Action::Palette => self.app.overlay = Some(Overlay::Palette(LineInput::default())),
             Action::NextTheme => self.app.next_theme(),
             Action::Quit | Action::StopOrQuit => self.app.quits = true,
             Action::Suspend => self.app.asks.push(Ask::Suspend),
@@ -172,7 +172,7 @@ impl Compared {
         self.app.overlay = Some(Overlay::Help(top));
     }
 
-    fn palette(&mut self, mut entry: Entry, action: Action) {
+    fn palette(&mut self, mut entry: LineInput, action: Action) {
         let found = entry.actions();
         match action {
             Action::Leave | Action::Palette => return,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::protocol::Event;
 
-use super::depth::Depth;
+use super::color_depth::ColorDepth;
 use super::page::Page;
 use super::playback::Playback;
 
@@ -79,7 +79,7 @@ pub struct TuiOptions {
     /// Leave the mouse to the terminal.
     pub no_mouse: bool,
     /// How many colours the terminal shows.
-    pub depth: Depth,
+    pub depth: ColorDepth,
     /// Shown once at the start, e.g. warnings about configuration.
     pub warnings: Vec<String>,
     /// How a recording plays; none for a live engine.
@@ -99,7 +99,7 @@ impl TuiOptions {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
             no_color: set("NO_COLOR").is_some(),
-            depth: Depth::of(set("COLORTERM").as_deref(), set("TERM").as_deref()),
+            depth: ColorDepth::of(set("COLORTERM").as_deref(), set("TERM").as_deref()),
             ..Self::default()
         }
     }

@@ -11,7 +11,7 @@ use std::ops::Index;
 use ratatui::style::{Color, Modifier, Style};
 use toml::{Table, Value};
 
-use super::depth::Depth;
+use super::color_depth::ColorDepth;
 
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident = $key:literal),+ $(,)?) => {
@@ -154,7 +154,7 @@ impl Theme {
 
     /// The same theme for a terminal with fewer colours.
     #[must_use]
-    pub fn at(mut self, depth: Depth) -> Self {
+    pub fn at(mut self, depth: ColorDepth) -> Self {
         for style in &mut self.styles {
             style.fg = style.fg.and_then(|color| depth.fit(color));
             style.bg = style.bg.and_then(|color| depth.fit(color));
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn true_colours_become_indexed_ones() {
         let (theme, _) = Theme::bundled("default").unwrap();
-        let theme = theme.at(Depth::Indexed);
+        let theme = theme.at(ColorDepth::Indexed);
         let rgb = |style: &Style| matches!(style.fg, Some(Color::Rgb(..))) || matches!(style.bg, Some(Color::Rgb(..)));
         assert!(!theme.styles.iter().any(rgb));
     }

@@ -8,7 +8,7 @@ use crossterm::event::KeyEvent;
 use crate::protocol::{MAX_DRAFT_LEN, VerifyRule};
 use crate::session::{Round, WhatIf};
 
-use super::entry::Entry;
+use super::line_input::LineInput;
 use super::selection::RoundAt;
 
 /// A row of the panel.
@@ -34,12 +34,12 @@ pub(super) struct WhatIfForm {
     pub(super) row: usize,
     change: WhatIf,
     place: Option<usize>,
-    text: Entry,
+    text: LineInput,
 }
 
 impl WhatIfForm {
     pub(super) fn new(at: RoundAt) -> Self {
-        Self { at, row: 0, change: WhatIf::default(), place: None, text: Entry::default() }
+        Self { at, row: 0, change: WhatIf::default(), place: None, text: LineInput::default() }
     }
 
     pub(super) fn row(&self) -> Row {

@@ -56,7 +56,7 @@ fn scene(name: &str, options: &TuiOptions) -> Stage {
 fn panels_in_colour() {
     for name in SCENES {
         for (width, height) in SIZES {
-            let mut stage = scene(name, &TuiOptions { depth: Depth::True, ..TuiOptions::default() });
+            let mut stage = scene(name, &TuiOptions { depth: ColorDepth::True, ..TuiOptions::default() });
             let shown = styled(stage.draw(width, height).backend().buffer());
             insta::assert_snapshot!(format!("colour_{name}_{width}"), shown);
         }

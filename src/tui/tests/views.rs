@@ -58,7 +58,7 @@ fn at(page: Page, options: TuiOptions) -> Stage {
 fn every_view_in_colour() {
     for page in Page::ALL {
         for (width, height) in SIZES {
-            let mut stage = at(*page, TuiOptions { depth: Depth::True, ..TuiOptions::default() });
+            let mut stage = at(*page, TuiOptions { depth: ColorDepth::True, ..TuiOptions::default() });
             let shown = styled(stage.draw(width, height).backend().buffer());
             insta::assert_snapshot!(format!("colour_{}_{width}", page.name()), shown);
         }

@@ -5,8 +5,8 @@ use crossterm::event::{KeyCode, KeyEvent};
 use crate::session::Session;
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay, Scroll};
-use crate::tui::entry::Entry;
 use crate::tui::filter::{Filter, has_reject};
+use crate::tui::line_input::LineInput;
 use crate::tui::page::{Page, Pane};
 use crate::tui::selection::{RoundAt, live_round, places, round_at, rounds};
 use crate::tui::what_if_form::WhatIfForm;
@@ -52,8 +52,8 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
 fn open(app: &mut App, session: &Session, action: Action) -> bool {
     app.overlay = Some(match action {
         Action::Help => Overlay::Help(0),
-        Action::Palette => Overlay::Palette(Entry::default()),
-        Action::Search => Overlay::Search(Entry::default()),
+        Action::Palette => Overlay::Palette(LineInput::default()),
+        Action::Search => Overlay::Search(LineInput::default()),
         Action::Settings => Overlay::Settings(0),
         Action::Versus => Overlay::Versus(0),
         Action::Export if app.options.export.is_none() => {

@@ -7,7 +7,7 @@ use crate::protocol::{Command, Landmark};
 use crate::session::{Place, Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Overlay};
-use crate::tui::entry::Entry;
+use crate::tui::line_input::LineInput;
 use crate::tui::marks::{mark_text, place_name};
 use crate::tui::selection::{places, round_at};
 
@@ -28,7 +28,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
             vec![Command::Bookmark { round, turn, label: String::new() }]
         }
         _ => {
-            app.overlay = Some(Overlay::Note(Entry::note(), about(app, time)));
+            app.overlay = Some(Overlay::Note(LineInput::note(), about(app, time)));
             Vec::new()
         }
     }

@@ -7,10 +7,10 @@ use crate::session::{Round, Session, Timeline, WhatIf, what_if};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay};
 use crate::tui::conversation::{self, Point};
-use crate::tui::entry::Entry;
-use crate::tui::knob::Knob;
+use crate::tui::line_input::LineInput;
 use crate::tui::search;
 use crate::tui::selection::{RoundAt, round_at};
+use crate::tui::setting_row::SettingRow;
 use crate::tui::what_if_form::{Row, WhatIfForm};
 
 use super::{can_generate, look, marks, seek, settings, time};
@@ -112,7 +112,7 @@ fn help(app: &mut App, top: usize, action: Action) -> Done {
     keep(app, Overlay::Help(top))
 }
 
-fn palette(app: &mut App, mut entry: Entry, action: Action) -> Done {
+fn palette(app: &mut App, mut entry: LineInput, action: Action) -> Done {
     let found = entry.actions();
     match action {
         Action::Up => entry.choice = entry.choice.saturating_sub(1),
@@ -128,7 +128,7 @@ fn palette(app: &mut App, mut entry: Entry, action: Action) -> Done {
 }
 
 /// Enter and Down go on to the next place, Up to the one before.
-fn search(app: &mut App, session: &Session, entry: Entry, action: Action) -> Done {
+fn search(app: &mut App, session: &Session, entry: LineInput, action: Action) -> Done {
     let forward = match action {
         Action::Confirm | Action::Down => true,
         Action::Up => false,
@@ -142,7 +142,7 @@ fn search(app: &mut App, session: &Session, entry: Entry, action: Action) -> Don
     keep(app, Overlay::Search(entry))
 }
 
-fn go_to(app: &mut App, time: &mut Timeline, entry: Entry, action: Action) -> Done {
+fn go_to(app: &mut App, time: &mut Timeline, entry: LineInput, action: Action) -> Done {
     if action != Action::Confirm {
         return below(app, Overlay::GoTo(entry), action);
     }
@@ -156,13 +156,13 @@ fn go_to(app: &mut App, time: &mut Timeline, entry: Entry, action: Action) -> Do
 }
 
 fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
-    let last = Knob::ALL.len() - 1;
+    let last = SettingRow::ALL.len() - 1;
     let row = row.min(last);
     let commands = match action {
         Action::Up => return keep(app, Overlay::Settings(row.saturating_sub(1))),
         Action::Down => return keep(app, Overlay::Settings((row + 1).min(last))),
-        Action::Left => settings::turn(app, live, Knob::ALL[row], false),
-        Action::Right => settings::turn(app, live, Knob::ALL[row], true),
+        Action::Left => settings::turn(app, live, SettingRow::ALL[row], false),
+        Action::Right => settings::turn(app, live, SettingRow::ALL[row], true),
         Action::Confirm => return Done::Yes(Vec::new()),
         _ => return below(app, Overlay::Settings(row), action),
     };
@@ -171,7 +171,7 @@ fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
 }
 
 fn versus(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
-    let last = Knob::RIVAL.len(); // behind the row that says whether anything races at all
+    let last = SettingRow::RIVAL.len(); // behind the row that says whether anything races at all
     let row = row.min(last);
     let commands = match action {
         Action::Up => return keep(app, Overlay::Versus(row.saturating_sub(1))),

@@ -7,8 +7,8 @@ use crate::protocol::{Command, Landmark};
 use crate::session::{Stop, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Overlay};
-use crate::tui::entry::Entry;
 use crate::tui::filter::has_reject;
+use crate::tui::line_input::LineInput;
 use crate::tui::selection::{round_at, rounds};
 
 use super::{look, time as clock};
@@ -61,7 +61,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
         }
         Action::ScrubForward => forward(app, time, part),
         _ => {
-            app.overlay = Some(Overlay::GoTo(Entry::default()));
+            app.overlay = Some(Overlay::GoTo(LineInput::default()));
             Vec::new()
         }
     }

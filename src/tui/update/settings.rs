@@ -5,23 +5,23 @@ use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::App;
 use crate::tui::conversation::{self, Point};
-use crate::tui::knob::Knob;
 use crate::tui::page::Page;
+use crate::tui::setting_row::SettingRow;
 
 /// Changes one setting, starting from what is wanted already.
 pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
-    let (knob, up) = match action {
-        Action::DraftLenUp => (Knob::DraftLen, true),
-        Action::DraftLenDown => (Knob::DraftLen, false),
-        Action::TemperatureUp => (Knob::Temperature, true),
-        Action::TemperatureDown => (Knob::Temperature, false),
-        Action::NextRule => (Knob::Rule, true),
-        _ => (Knob::Baseline, true),
+    let (setting, up) = match action {
+        Action::DraftLenUp => (SettingRow::DraftLen, true),
+        Action::DraftLenDown => (SettingRow::DraftLen, false),
+        Action::TemperatureUp => (SettingRow::Temperature, true),
+        Action::TemperatureDown => (SettingRow::Temperature, false),
+        Action::NextRule => (SettingRow::Rule, true),
+        _ => (SettingRow::Baseline, true),
     };
-    let commands = turn(app, session, knob, up);
+    let commands = turn(app, session, setting, up);
     if let [Command::SetBaseline { .. }] = commands[..] {
         // no panel on show need say it
-        app.toast = Some(format!("{}: {}", knob.name(), knob.value(&app.settings(session))));
+        app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.settings(session))));
     }
     commands
 }
@@ -70,34 +70,34 @@ fn drafters(session: &Session) -> Vec<DrafterKind> {
     there.chain([DrafterKind::None]).collect()
 }
 
-/// Turns one knob.
-pub(super) fn turn(app: &mut App, session: &Session, knob: Knob, up: bool) -> Vec<Command> {
+/// Turns one setting.
+pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
         app.toast = Some(refusal.to_owned());
         return Vec::new();
     }
     let mut settings = app.settings(session);
-    let command = knob.turn(&mut settings, up, &drafters(session));
+    let command = setting.turn(&mut settings, up, &drafters(session));
     want(app, session, settings);
     vec![command]
 }
 
-/// Turns what races beside: row 0 whether anything does, the others a knob of it.
+/// Turns what races beside: row 0 whether anything does, the others a setting of it.
 pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
         app.toast = Some(refusal.to_owned());
         return Vec::new();
     }
     let mut settings = app.settings(session);
-    let knob = row.checked_sub(1).and_then(|row| Knob::RIVAL.get(row));
-    settings.rival = match (knob, settings.rival) {
+    let setting = row.checked_sub(1).and_then(|row| SettingRow::RIVAL.get(row));
+    settings.rival = match (setting, settings.rival) {
         (None, Some(_)) => None,
         (None, None) => Some(Rival::like(&settings)),
-        (Some(knob), rival) => {
+        (Some(setting), rival) => {
             // nobody is asked for drafts there
             let drafters: Vec<_> = drafters(session).into_iter().filter(|kind| *kind != DrafterKind::Human).collect();
             let mut own = rival.unwrap_or(Rival::like(&settings)).settings(&settings);
-            knob.turn(&mut own, up, &drafters);
+            setting.turn(&mut own, up, &drafters);
             Some(Rival::like(&own))
         }
     };

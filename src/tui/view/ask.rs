@@ -11,26 +11,26 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::session::Place;
 use crate::tui::action::Action;
-use crate::tui::entry::Entry;
 use crate::tui::keymap::Context;
+use crate::tui::line_input::LineInput;
 use crate::tui::marks::place_name;
 use crate::tui::theme::Role;
 
 use super::screen::{LEAVE, Screen};
 
-pub(super) fn note(screen: Screen, entry: &Entry, about: Option<Place>, area: Rect, frame: &mut Frame) {
+pub(super) fn note(screen: Screen, entry: &LineInput, about: Option<Place>, area: Rect, frame: &mut Frame) {
     let about = format!(" note on {}: ", place_name(about));
     let hint = format!("  {}", screen.keys(Context::Entry, &[(&[Action::Confirm], "keeps it"), (LEAVE, "drops it")]));
     line(screen, (&about, &hint), entry, area, frame);
 }
 
-pub(super) fn place(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
+pub(super) fn place(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let goes = screen.keys(Context::Entry, &[(&[Action::Confirm], "goes")]);
     let hint = format!("  a round (12), a time (3.5s, 1:05), a share (40%) · {goes}");
     line(screen, (" go to: ", &hint), entry, area, frame);
 }
 
-fn line(screen: Screen, (title, hint): (&str, &str), entry: &Entry, area: Rect, frame: &mut Frame) {
+fn line(screen: Screen, (title, hint): (&str, &str), entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };
     frame.render_widget(Clear, area);
     frame.buffer_mut().set_style(area, screen.theme[Role::Text]);

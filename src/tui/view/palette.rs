@@ -8,8 +8,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
 use crate::tui::action::Action;
-use crate::tui::entry::Entry;
 use crate::tui::keymap::Context;
+use crate::tui::line_input::LineInput;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
@@ -22,7 +22,7 @@ const KEYS: usize = 12;
 /// Width of the names.
 const NAME: usize = 20;
 
-pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
+pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = screens::centre(area, area.width.min(90), area.height.saturating_sub(4).min(22));
     let block = screen.panel(" Actions ").border_style(screen.theme[Role::PanelFocused]);
     let inner = block.inner(area);
@@ -44,7 +44,7 @@ pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Fram
 }
 
 /// What is left to type of the chosen name.
-fn completion(entry: &Entry, found: &[Action]) -> String {
+fn completion(entry: &LineInput, found: &[Action]) -> String {
     let name = found.get(entry.choice).map(|action| action.name().replace('_', " "));
     name.and_then(|name| name.strip_prefix(entry.text()).map(str::to_owned)).unwrap_or_default()
 }

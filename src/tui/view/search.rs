@@ -8,13 +8,13 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
 use crate::tui::action::Action;
-use crate::tui::entry::Entry;
 use crate::tui::keymap::Context;
+use crate::tui::line_input::LineInput;
 use crate::tui::theme::Role;
 
 use super::screen::{LEAVE, Screen};
 
-pub(super) fn render(screen: Screen, entry: &Entry, area: Rect, frame: &mut Frame) {
+pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };
     let hint = match &screen.app.toast {
         Some(toast) => format!("  {toast}"),

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
-use crate::tui::knob::Knob;
+use crate::tui::setting_row::SettingRow;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
@@ -22,7 +22,7 @@ const VALUE: usize = 28;
 const WIDTH: u16 = 100;
 
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
-    let height = Knob::ALL.len() as u16 + 4;
+    let height = SettingRow::ALL.len() as u16 + 4;
     let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
     let block = screen.panel(" Settings ").border_style(screen.theme[Role::PanelFocused]);
     let block = block.title_bottom(keys_of_choices(screen));
@@ -33,26 +33,26 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
     let fits = usize::from(inner.height).saturating_sub(2).max(1); // two lines of hints
-    let mut lines: Vec<_> = Knob::ALL
+    let mut lines: Vec<_> = SettingRow::ALL
         .iter()
         .enumerate()
         .skip((row + 1).saturating_sub(fits))
         .take(fits)
-        .map(|(index, knob)| {
-            let (value, is) = (knob.value(&wanted), knob.value(&now));
+        .map(|(index, setting)| {
+            let (value, is) = (setting.value(&wanted), setting.value(&now));
             let arrow = if value == is { "  " } else { "→ " };
             let chosen = index == row;
             let room = usize::from(inner.width).saturating_sub(2 + NAME + VALUE);
             let line = Line::from(vec![
                 Span::styled(if chosen { "▸ " } else { "  " }, screen.theme[Role::Key]),
-                Span::styled(fit(knob.name(), NAME), screen.theme[Role::Text]),
+                Span::styled(fit(setting.name(), NAME), screen.theme[Role::Text]),
                 Span::styled(fit(&format!("{arrow}{value}"), VALUE), screen.theme[Role::TextStrong]),
-                Span::styled(cut(knob.hint(), room), screen.theme[Role::TextDim]),
+                Span::styled(cut(setting.hint(), room), screen.theme[Role::TextDim]),
             ]);
             if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
         })
         .collect();
-    let whole = Knob::ALL.get(row).map_or("", |knob| knob.hint());
+    let whole = SettingRow::ALL.get(row).map_or("", |setting| setting.hint());
     lines.push(Line::styled(
         format!("  {}", cut(whole, usize::from(inner.width).saturating_sub(2))),
         screen.theme[Role::Text],
@@ -70,11 +70,11 @@ mod tests {
     fn values_end_before_the_hints_and_hints_are_whole() {
         for rule in VerifyRule::ALL {
             let settings = Settings { rule: *rule, ..Settings::default() };
-            assert!(Knob::Rule.value(&settings).chars().count() + 2 < VALUE, "{rule}");
+            assert!(SettingRow::Rule.value(&settings).chars().count() + 2 < VALUE, "{rule}");
         }
         let room = usize::from(WIDTH) - 2 - 2 - NAME - VALUE;
-        for knob in Knob::ALL {
-            assert!(knob.hint().chars().count() <= room, "{}", knob.hint());
+        for setting in SettingRow::ALL {
+            assert!(setting.hint().chars().count() <= room, "{}", setting.hint());
         }
     }
 }

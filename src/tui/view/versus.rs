@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
 use crate::protocol::{DraftLenMode, Rival, Settings};
-use crate::tui::knob::Knob;
+use crate::tui::setting_row::SettingRow;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
@@ -38,13 +38,13 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
         Span::styled("yours", screen.theme[Role::PlotSpeculative]),
     ])];
     lines.push(line(screen, (row == 0, "race beside"), (on(&now), on(&wanted)), "", inner.width));
-    for (index, knob) in Knob::RIVAL.iter().enumerate() {
+    for (index, setting) in SettingRow::RIVAL.iter().enumerate() {
         let of = |settings: &Settings| {
             let rival = settings.rival.unwrap_or(Rival::like(settings));
-            knob.value(&rival.settings(settings))
+            setting.value(&rival.settings(settings))
         };
-        let own = knob.value(&wanted);
-        let text = line(screen, (row == index + 1, knob.name()), (of(&now), of(&wanted)), &own, inner.width);
+        let own = setting.value(&wanted);
+        let text = line(screen, (row == index + 1, setting.name()), (of(&now), of(&wanted)), &own, inner.width);
         lines.push(text);
     }
     lines.push(Line::default());

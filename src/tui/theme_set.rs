@@ -2,21 +2,21 @@
 //!
 //! Invariant: there is always a theme in use; every theme is fitted to the colours of the terminal.
 
-use super::depth::Depth;
+use super::color_depth::ColorDepth;
 use super::options::TuiOptions;
 use super::theme::{BUNDLED, Theme};
 
 /// Themes and which is in use.
-pub(super) struct Shelf {
+pub(super) struct ThemeSet {
     themes: Vec<Theme>,
     chosen: usize,
 }
 
-impl Shelf {
+impl ThemeSet {
     /// All themes, with warnings about the user's and about a name that does not exist.
     pub(super) fn new(options: &TuiOptions) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
-        let depth = if options.no_color { Depth::Mono } else { options.depth };
+        let depth = if options.no_color { ColorDepth::Mono } else { options.depth };
         let bundled = BUNDLED.iter().filter_map(|(name, _)| Theme::bundled(name));
         let mut themes: Vec<Theme> = bundled.map(|(theme, _)| theme).collect();
         for (name, text) in &options.themes {

@@ -4,7 +4,7 @@ use ratatui::style::Color;
 
 /// How many colours a terminal shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Depth {
+pub enum ColorDepth {
     /// 24 bits.
     True,
     /// The 256-colour palette.
@@ -36,7 +36,7 @@ const ANSI: [(Color, [u8; 3]); 16] = [
     (Color::White, [255, 255, 255]),
 ];
 
-impl Depth {
+impl ColorDepth {
     /// From the values of `COLORTERM` and `TERM`.
     #[must_use]
     pub fn of(colorterm: Option<&str>, term: Option<&str>) -> Self {
@@ -92,21 +92,21 @@ mod tests {
 
     #[test]
     fn the_environment_tells_the_depth() {
-        assert_eq!(Depth::of(Some("truecolor"), Some("xterm")), Depth::True);
-        assert_eq!(Depth::of(None, Some("xterm-256color")), Depth::Indexed);
-        assert_eq!(Depth::of(Some(""), Some("tmux-256color")), Depth::Indexed);
-        assert_eq!(Depth::of(None, Some("linux")), Depth::Ansi);
-        assert_eq!(Depth::of(None, None), Depth::Ansi);
+        assert_eq!(ColorDepth::of(Some("truecolor"), Some("xterm")), ColorDepth::True);
+        assert_eq!(ColorDepth::of(None, Some("xterm-256color")), ColorDepth::Indexed);
+        assert_eq!(ColorDepth::of(Some(""), Some("tmux-256color")), ColorDepth::Indexed);
+        assert_eq!(ColorDepth::of(None, Some("linux")), ColorDepth::Ansi);
+        assert_eq!(ColorDepth::of(None, None), ColorDepth::Ansi);
     }
 
     #[test]
     fn colours_become_the_nearest_there_is() {
-        assert_eq!(Depth::Indexed.fit(Color::Rgb(255, 0, 0)), Some(Color::Indexed(196)));
-        assert_eq!(Depth::Indexed.fit(Color::Rgb(255, 255, 255)), Some(Color::Indexed(231)));
-        assert_eq!(Depth::Ansi.fit(Color::Rgb(127, 216, 143)), Some(Color::LightGreen));
-        assert_eq!(Depth::Ansi.fit(Color::Rgb(240, 113, 120)), Some(Color::LightRed));
-        assert_eq!(Depth::Ansi.fit(Color::Blue), Some(Color::Blue));
-        assert_eq!(Depth::Mono.fit(Color::Blue), None);
-        assert_eq!(Depth::True.fit(Color::Rgb(1, 2, 3)), Some(Color::Rgb(1, 2, 3)));
+        assert_eq!(ColorDepth::Indexed.fit(Color::Rgb(255, 0, 0)), Some(Color::Indexed(196)));
+        assert_eq!(ColorDepth::Indexed.fit(Color::Rgb(255, 255, 255)), Some(Color::Indexed(231)));
+        assert_eq!(ColorDepth::Ansi.fit(Color::Rgb(127, 216, 143)), Some(Color::LightGreen));
+        assert_eq!(ColorDepth::Ansi.fit(Color::Rgb(240, 113, 120)), Some(Color::LightRed));
+        assert_eq!(ColorDepth::Ansi.fit(Color::Blue), Some(Color::Blue));
+        assert_eq!(ColorDepth::Mono.fit(Color::Blue), None);
+        assert_eq!(ColorDepth::True.fit(Color::Rgb(1, 2, 3)), Some(Color::Rgb(1, 2, 3)));
     }
 }

@@ -16,7 +16,7 @@ const MAX_TOKENS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knob {
+pub(super) enum SettingRow {
     Drafter,
     DraftLen,
     Mode,
@@ -32,8 +32,8 @@ pub(super) enum Knob {
     Mtp(Convention),
 }
 
-impl Knob {
-    /// Every knob, in the order of the panel.
+impl SettingRow {
+    /// Every setting, in the order of the panel.
     pub(super) const ALL: &'static [Self] = &[
         Self::Drafter,
         Self::DraftLen,
@@ -234,17 +234,17 @@ mod tests {
 
     #[test]
     fn every_knob_stays_within_the_limits_and_changes_nothing_else() {
-        for knob in Knob::ALL {
+        for setting in SettingRow::ALL {
             for up in [true, false] {
                 let mut settings = Settings::default();
                 for _ in 0..60 {
-                    knob.turn(&mut settings, up, DrafterKind::ALL);
+                    setting.turn(&mut settings, up, DrafterKind::ALL);
                     settings.validate().unwrap();
                 }
                 // setting k by hand takes it back from the engine
-                let others = Knob::ALL.iter().filter(|other| *other != knob);
+                let others = SettingRow::ALL.iter().filter(|other| *other != setting);
                 for other in others {
-                    assert_eq!(other.value(&settings), other.value(&Settings::default()), "{knob:?} {other:?}");
+                    assert_eq!(other.value(&settings), other.value(&Settings::default()), "{setting:?} {other:?}");
                 }
             }
         }
@@ -252,15 +252,15 @@ mod tests {
 
     #[test]
     fn a_step_up_and_down_is_back() {
-        for knob in Knob::ALL {
+        for setting in SettingRow::ALL {
             let mut settings = Settings { draft_len: 3, max_tokens: 512, ..Settings::default() };
             settings.sampling =
                 crate::protocol::Sampling { temperature: 0.7, top_k: 20, top_p: 0.9, min_p: 0.1, seed: 5 };
-            let before = knob.value(&settings);
-            knob.turn(&mut settings, true, DrafterKind::ALL);
-            assert_ne!(knob.value(&settings), before, "{knob:?}");
-            knob.turn(&mut settings, false, DrafterKind::ALL);
-            assert_eq!(knob.value(&settings), before, "{knob:?}");
+            let before = setting.value(&settings);
+            setting.turn(&mut settings, true, DrafterKind::ALL);
+            assert_ne!(setting.value(&settings), before, "{setting:?}");
+            setting.turn(&mut settings, false, DrafterKind::ALL);
+            assert_eq!(setting.value(&settings), before, "{setting:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ const MAX_NOTE: usize = 400;
 
 /// One line of text with the cursor at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct LineInput {
     text: String,
     /// A note may be longer than a name.
     is_note: bool,
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub(super) choice: usize,
 }
 
-impl Entry {
+impl LineInput {
     /// For a note.
     pub(super) fn note() -> Self {
         Self { is_note: true, ..Self::default() }
@@ -71,8 +71,8 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn typed(text: &str) -> Entry {
-        let mut entry = Entry::default();
+    fn typed(text: &str) -> LineInput {
+        let mut entry = LineInput::default();
         for c in text.chars() {
             entry.input(KeyEvent::from(KeyCode::Char(c)));
         }
