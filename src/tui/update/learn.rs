@@ -10,7 +10,7 @@ use crate::tui::app::App;
 use crate::tui::lesson::{BUNDLED, Run, Step, Study};
 use crate::tui::selection::{RoundAt, round_at, rounds};
 
-use super::{cannot_send, look, settings, watch};
+use super::{cannot_send, navigation, settings, watch};
 
 /// Does what an action says in the lessons; none leaves it to the rest.
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Option<Vec<Command>> {
@@ -60,7 +60,7 @@ fn turn_to(app: &mut App, time: &mut Timeline, step: usize) {
     let session = time.shown();
     study.quiz = study.at().filter(|(_, step)| step.quiz).and_then(|_| quiz_round(session, study.asked));
     if let Some((at, index)) = study.quiz {
-        look::choose(app, at, Some(index));
+        navigation::choose(app, at, Some(index));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::tui::line_input::LineInput;
 use crate::tui::marks::{mark_text, place_name};
 use crate::tui::selection::{places, round_at};
 
-use super::{look, seek, time as clock};
+use super::{navigation, seek, time as clock};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -71,7 +71,7 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| Place::of(round) == place));
     let commands = match at {
         Some(at) => {
-            look::choose(app, at, None);
+            navigation::choose(app, at, None);
             Vec::new()
         }
         None => {

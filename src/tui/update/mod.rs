@@ -5,10 +5,10 @@
 //! Which key means which action is `keymap.rs`.
 
 mod learn;
-mod look;
 mod marks;
 mod mouse;
-mod over;
+mod navigation;
+mod overlay;
 mod seek;
 mod settings;
 mod time;
@@ -31,7 +31,7 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
     match app.keymap.action(app.context(), key) {
         Some(action) => update(app, time, action),
         None => {
-            over::type_key(app, time, key);
+            overlay::type_key(app, time, key);
             Vec::new()
         }
     }
@@ -40,7 +40,7 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
 /// Pasted text goes into the prompt, wherever the user is; it never sends.
 pub fn paste(app: &mut App, text: &str) {
     if app.is_recording {
-        app.toast = Some(look::NO_PROMPT.to_owned());
+        app.toast = Some(navigation::NO_PROMPT.to_owned());
         return;
     }
     app.overlay = None;
@@ -57,10 +57,10 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         app.returns_to_prompt = false;
     }
     if app.overlay.is_some() {
-        match over::update(app, time, action) {
-            over::Done::Yes(commands) => return commands,
-            over::Done::Run(action) => return update(app, time, action),
-            over::Done::No => {}
+        match overlay::update(app, time, action) {
+            overlay::Done::Yes(commands) => return commands,
+            overlay::Done::Run(action) => return update(app, time, action),
+            overlay::Done::No => {}
         }
     }
     if app.page == Page::Learn
@@ -104,7 +104,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::Follow => time::follow(app, time),
         Action::Leave if time.is_past() && !app.is_typing() => time::follow(app, time),
         _ => {
-            look::update(app, time.shown(), action);
+            navigation::update(app, time.shown(), action);
             Vec::new()
         }
     }
@@ -211,7 +211,7 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
 
 /// Gets ready for an answer to come.
 fn watch(app: &mut App, session: &Session) {
-    look::follow_live(app);
+    navigation::follow_live(app);
     if app.is_typing() {
         app.pane = Pane::Answer;
         app.returns_to_prompt = true;

@@ -7,7 +7,7 @@ use crate::tui::hit_map::{Hit, PREFILL, Target};
 use crate::tui::page::Pane;
 use crate::tui::selection::RoundAt;
 
-use super::{look, seek};
+use super::{navigation, seek};
 
 /// A click at a cell of the screen.
 pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) -> Vec<Command> {
@@ -34,7 +34,7 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
         Target::Round { at, column } => pick(app, at, column, Pane::Ladder),
         Target::Moment(at) => {
             time.go(at);
-            look::follow_live(app);
+            navigation::follow_live(app);
         }
         Target::Time(at_us) => return seek::to_time(app, time, at_us),
     }
@@ -44,7 +44,7 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
 /// Selects; a click on what is selected opens it.
 fn pick(app: &mut App, at: RoundAt, column: Option<usize>, pane: Pane) {
     let again = app.selected == Some(at) && app.cell == column;
-    look::choose(app, at, column);
+    navigation::choose(app, at, column);
     app.pane = pane;
     if again {
         app.go_to(crate::tui::page::Page::Inspect);

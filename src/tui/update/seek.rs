@@ -11,7 +11,7 @@ use crate::tui::filter::has_reject;
 use crate::tui::line_input::LineInput;
 use crate::tui::selection::{round_at, rounds};
 
-use super::{look, time as clock};
+use super::{navigation, time as clock};
 
 /// Parts in which the keys go through a run.
 const PARTS: u64 = 20;
@@ -146,7 +146,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
     time.follow();
     app.holds = false;
-    look::follow_live(app);
+    navigation::follow_live(app);
     let again = (round <= newest).then_some(Command::SkipTo { at_us: 0 });
     again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
 }
@@ -181,7 +181,7 @@ pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec
     time.follow();
     app.plays = false;
     app.holds = false; // it holds where it finds one
-    look::follow_live(app);
+    navigation::follow_live(app);
     vec![Command::SkipToNext { landmark }]
 }
 
@@ -203,7 +203,7 @@ pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> V
     };
     time.follow();
     (app.plays, app.holds) = (false, false);
-    look::follow_live(app);
+    navigation::follow_live(app);
     vec![Command::PlayListed { number }]
 }
 

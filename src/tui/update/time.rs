@@ -12,7 +12,7 @@ use crate::tui::app::App;
 use crate::tui::conversation::{self, Point};
 use crate::tui::selection::{newest_token, round_at, rounds};
 
-use super::{can_generate, cannot_send, look, settings, watch};
+use super::{can_generate, cannot_send, navigation, settings, watch};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -89,7 +89,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
         return Vec::new();
     };
     time.go_to(to);
-    look::follow_live(app);
+    navigation::follow_live(app);
     app.holds |= is_paced; // nothing drives the engine from here on
     hold(app, time.live())
 }
@@ -98,7 +98,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
 fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
     let commands = back_to(app, time, to);
     if let Some((at, cell)) = newest_token(time.shown()).filter(|_| time.is_past()) {
-        look::choose(app, at, Some(cell));
+        navigation::choose(app, at, Some(cell));
     }
     commands
 }
@@ -128,7 +128,7 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let was_past = time.is_past();
     time.follow();
-    look::follow_live(app);
+    navigation::follow_live(app);
     let released = std::mem::take(&mut app.holds);
     let slow = !app.pace.is_full() && app.is_busy(time.live());
     if was_past {

@@ -13,7 +13,7 @@ use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::setting_row::SettingRow;
 use crate::tui::what_if_form::{Row, WhatIfForm};
 
-use super::{can_generate, look, marks, seek, settings, time};
+use super::{can_generate, marks, navigation, seek, settings, time};
 
 /// What became of an action.
 pub(super) enum Done {
@@ -46,7 +46,7 @@ pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
         _ => {}
     }
     if let Some((at, cell)) = found {
-        look::choose(app, at, cell);
+        navigation::choose(app, at, cell);
     }
 }
 
@@ -136,7 +136,7 @@ fn search(app: &mut App, session: &Session, entry: LineInput, action: Action) ->
     };
     let from = app.selected.map(|at| (at, app.cell));
     match search::find(session, entry.text(), from, forward) {
-        Some((at, cell)) => look::choose(app, at, cell),
+        Some((at, cell)) => navigation::choose(app, at, cell),
         None => app.toast = Some("not found".to_owned()),
     }
     keep(app, Overlay::Search(entry))
