@@ -10,34 +10,34 @@
 //!
 //! Invariant: drawing changes nothing; what a frame measured (how far one can scroll, what is under
 //! the mouse) goes back to the caller as a [`HitMap`]. Any size from 1×1 up draws without panic. One file
-//! per panel; `pages.rs` says where each stands.
+//! per panel; `layout.rs` says where each stands.
 
-mod account;
 mod agreement;
-mod ask;
 mod costs;
 mod diff;
 mod distributions;
 mod exports;
 mod footer;
 mod help;
+mod input_line;
 mod ladder;
-mod lay;
+mod layout;
 mod lesson;
 mod memory;
 mod numbers;
-mod pages;
 mod palette;
 mod per_round;
 mod player;
 mod positions;
 mod prompt;
+mod rival;
 mod round;
 mod screen;
 mod screens;
 mod search;
 mod settings;
 mod speed;
+mod speed_summary;
 mod speedup;
 mod status;
 mod table;
@@ -46,9 +46,9 @@ mod time;
 mod times;
 mod transcript;
 mod transcript_cache;
+mod transcript_layout;
 mod tree;
 mod values;
-mod versus;
 mod what_if;
 
 use ratatui::Frame;
@@ -107,7 +107,7 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     .areas(area);
     status::render(screen, status, frame);
     tabs::render(screen, tabs, frame, hit_map);
-    pages::render(screen, body, frame, hit_map);
+    layout::render(screen, body, frame, hit_map);
     if screen.app.is_recording {
         player::render(screen, time, frame, hit_map);
     } else {
@@ -122,10 +122,10 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Help(top)) => hit_map.help_max = help::render(screen, *top, area, frame),
         Some(Overlay::Palette(entry)) => palette::render(screen, entry, area, frame),
         Some(Overlay::Search(entry)) => search::render(screen, entry, area, frame),
-        Some(Overlay::Note(entry, place)) => ask::note(screen, entry, *place, area, frame),
-        Some(Overlay::GoTo(entry)) => ask::place(screen, entry, area, frame),
+        Some(Overlay::Note(entry, place)) => input_line::note(screen, entry, *place, area, frame),
+        Some(Overlay::GoTo(entry)) => input_line::place(screen, entry, area, frame),
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
-        Some(Overlay::Versus(row)) => versus::render(screen, *row, area, frame),
+        Some(Overlay::Versus(row)) => rival::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
         Some(Overlay::WhatIf(form)) => what_if::render(screen, form, area, frame),
     }

@@ -13,8 +13,8 @@ use crate::session::{Phase, text};
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
+use super::rival;
 use super::screen::Screen;
-use super::versus;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let (state, style) = state(screen);
@@ -79,7 +79,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
             format!(
                 "{}rival: {}",
                 arrow(settings.rival != now.rival),
-                versus::difference(&rival.settings(&settings), &settings)
+                rival::difference(&rival.settings(&settings), &settings)
             ),
         ));
     }

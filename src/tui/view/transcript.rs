@@ -3,7 +3,7 @@
 //! Invariant: output tokens appear in order, joined into whole characters; discarded drafts stand
 //! where they were, before the token that took their place, marked and struck through, and never
 //! break a line. Which lines are in view is decided here from where the user scrolled; how they come
-//! about is `lay.rs`.
+//! about is `transcript_layout.rs`.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -18,11 +18,11 @@ use crate::tui::fate;
 use crate::tui::hit_map::{Hit, HitMap, Target};
 use crate::tui::theme::Role;
 
-use super::lay::lay_out;
 use super::screen::Screen;
 use super::transcript_cache::Laid;
+use super::transcript_layout::lay_out;
 use super::values::{duration, number};
-use super::{agreement, versus};
+use super::{agreement, rival};
 
 /// A lane, and whether it stands beside the other one.
 type Place = (Lane, bool);
@@ -127,10 +127,10 @@ fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
     let settings = screen.turn().map_or(screen.session.settings(), |turn| &turn.begun);
     let rival = settings.rival.filter(|_| screen.beside() == Lane::Rival).map(|rival| rival.settings(settings));
     match (lane, rival) {
-        (Lane::Rival, Some(rival)) => (format!("Rival {}", versus::difference(&rival, settings)), Role::PlotPlain),
+        (Lane::Rival, Some(rival)) => (format!("Rival {}", rival::difference(&rival, settings)), Role::PlotPlain),
         (Lane::Rival, None) => ("Rival".to_owned(), Role::PlotPlain),
         (Lane::Speculative, Some(rival)) => {
-            (format!("Yours {}", versus::difference(settings, &rival)), Role::PlotSpeculative)
+            (format!("Yours {}", rival::difference(settings, &rival)), Role::PlotSpeculative)
         }
         (Lane::Speculative, None) if width < 46 => ("Spec.".to_owned(), Role::PlotSpeculative),
         (Lane::Speculative, None) => ("Speculative".to_owned(), Role::PlotSpeculative),

@@ -13,7 +13,7 @@ use crate::tui::theme::Role;
 
 use super::screen::Screen;
 use super::{
-    account, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed,
+    costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed, speed_summary,
     speedup, table, times, transcript,
 };
 
@@ -51,7 +51,7 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
         Pane::Times => times::render(screen, area, frame),
         Pane::Positions => acceptance(screen, area, frame),
         Pane::Costs => costs::render(screen, area, frame),
-        Pane::Account => account::render(screen, area, frame),
+        Pane::Account => speed_summary::render(screen, area, frame),
         Pane::Memory => memory::render(screen, area, frame),
         Pane::Lanes => lanes(screen, area, frame, hit_map),
         Pane::Table => table::render(screen, area, frame),
@@ -122,7 +122,7 @@ fn inspect(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
 }
 
 fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(account::HEIGHT)]).areas(area);
+    let [body, account] = Layout::vertical([Constraint::Min(5), Constraint::Length(speed_summary::HEIGHT)]).areas(area);
     let [left, right] = Layout::horizontal([Constraint::Percentage(52), Constraint::Min(30)]).areas(body);
     let [curves, positions] = Layout::vertical([Constraint::Percentage(55), Constraint::Min(4)]).areas(left);
     let [times, costs, memory] = Layout::vertical([
