@@ -10,7 +10,7 @@ use draftscope::cli::DiffArgs;
 use draftscope::config::UserFiles;
 use draftscope::protocol::{FIRST_DIGESTED, Lane};
 use draftscope::session::text::{one_line, quoted};
-use draftscope::session::{Diff, Parting, Session, Side, TurnDiff};
+use draftscope::session::{Diff, FirstDifference, Session, Side, TurnDiff};
 use draftscope::trace::Events;
 use draftscope::tui::{Compared, Recorded};
 
@@ -101,8 +101,8 @@ fn report(diff: &Diff) -> String {
     }
     for turn in &diff.turns {
         line(verdict(turn));
-        if let Some(parting) = &turn.divergence {
-            sides(parting).into_iter().for_each(&mut line);
+        if let Some(difference) = &turn.divergence {
+            sides(difference).into_iter().for_each(&mut line);
         }
     }
     if diff.unpaired_turns > 0 {
@@ -118,9 +118,9 @@ fn verdict(turn: &TurnDiff) -> String {
     let [a, b] = turn.tokens;
     match &turn.divergence {
         _ if turn.is_same() => format!("turn {}: identical, {a} tokens{prompt}", turn.turn),
-        Some(parting) => {
-            let tie = if parting.near_tie { ", a near tie" } else { "" };
-            format!("turn {}: they part at token {}{tie}{prompt}", turn.turn, parting.index + 1)
+        Some(difference) => {
+            let tie = if difference.near_tie { ", a near tie" } else { "" };
+            format!("turn {}: they part at token {}{tie}{prompt}", turn.turn, difference.index + 1)
         }
         None => format!(
             "turn {}: the first {} tokens are identical, then one ends ({a} and {b}){prompt}",
@@ -129,8 +129,8 @@ fn verdict(turn: &TurnDiff) -> String {
     }
 }
 
-fn sides(parting: &Parting) -> Vec<String> {
-    ["first", "second"].iter().zip(&parting.sides).map(|(name, side)| self::side(name, side)).collect()
+fn sides(difference: &FirstDifference) -> Vec<String> {
+    ["first", "second"].iter().zip(&difference.sides).map(|(name, side)| self::side(name, side)).collect()
 }
 
 fn side(name: &str, side: &Side) -> String {

@@ -118,7 +118,7 @@ fn turn(turn: &Turn, left: &mut usize) -> Value {
         "number": turn.number,
         "typed": text::printable(&turn.typed),
         "first_row": row(&answer.first_row),
-        "strands": strands(answer, last),
+        "strands": transcript(answer, last),
         "rounds": rounds,
         "speed": speeds(answer),
         "plain_speed": speeds(turn.answer(Lane::Plain)),
@@ -135,35 +135,35 @@ fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
 
 /// Tokens in the order in which they stood, characters joined where tokens split them: text, fate,
 /// round, column of the round (none for the first).
-fn strands(answer: &Answer, before: u32) -> Vec<Value> {
+fn transcript(answer: &Answer, before: u32) -> Vec<Value> {
     let mut joiner = Joiner::default();
     let mut at = 0;
     let mut left = Vec::new().into_iter();
     let mut current = 0;
-    let strands = answer.strands().take_while(|strand| strand.round < before);
-    strands
-        .map(|strand| {
-            if current != strand.round {
-                current = strand.round;
+    let tokens = answer.transcript().take_while(|token| token.round < before);
+    tokens
+        .map(|token| {
+            if current != token.round {
+                current = token.round;
                 let found = answer.rounds[at..].iter().position(|round| round.round == current);
                 at += found.unwrap_or(0);
                 left = found.map_or(Vec::new(), |_| columns(&answer.rounds[at])).into_iter();
             }
             let column = left.next().unwrap_or(0);
-            let fate = if strand.departs { DEPARTED } else { name(strand.fate) };
-            let (shown, is_committed) = match strand.fate {
-                Fate::Committed(_) if strand.piece.special => (text::inline(strand.piece), true),
-                Fate::Committed(_) => (text::printable(&joiner.push(strand.piece.text_bytes())).into_owned(), true),
-                _ => (text::inline(strand.piece), false),
+            let fate = if token.departs { DEPARTED } else { name(token.fate) };
+            let (shown, is_committed) = match token.fate {
+                Fate::Committed(_) if token.piece.special => (text::inline(token.piece), true),
+                Fate::Committed(_) => (text::printable(&joiner.push(token.piece.text_bytes())).into_owned(), true),
+                _ => (text::inline(token.piece), false),
             };
-            let is_nameless = is_committed && strand.piece.bytes.is_empty(); // a digest was recorded
-            let shown = if is_nameless { text::inline(strand.piece) } else { shown };
-            json!([shown, fate, strand.round, column])
+            let is_nameless = is_committed && token.piece.bytes.is_empty(); // a digest was recorded
+            let shown = if is_nameless { text::inline(token.piece) } else { shown };
+            json!([shown, fate, token.round, column])
         })
         .collect()
 }
 
-/// Columns of a round in the order in which its strands stand: accepted drafts, the others, and the
+/// Columns of a round in the order in which its tokens stand: accepted drafts, the others, and the
 /// target's own token.
 fn columns(round: &Round) -> Vec<usize> {
     let is_out = |index: &usize| round.is_complete && round.outcome(*index) == Some(Outcome::Accepted);

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::protocol::{Event, EventKind, Header, Lane, Settings};
-use crate::session::{Session, text, unlike};
+use crate::session::{Session, header_diff, text};
 use crate::trace::{Recording, TraceError};
 
 /// Settings that reports name whatever they are.
@@ -33,7 +33,7 @@ const NAMED: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
 /// What was set otherwise than usual, but for what reports name of themselves.
 fn changed(header: &Header) -> Option<String> {
     let usual = Header { settings: Settings::default(), ..header.clone() };
-    let told = unlike(&usual, header).into_iter().filter(|(name, ..)| !NAMED.contains(&name.as_str()));
+    let told = header_diff(&usual, header).into_iter().filter(|(name, ..)| !NAMED.contains(&name.as_str()));
     let told: Vec<String> = told.map(|(name, _, value)| format!("{name} {value}")).collect();
     (!told.is_empty()).then(|| told.join(", "))
 }

@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::protocol::{Candidate, Lane, Piece, Prediction, RunSummary};
 
-use super::unlike::{Unlike, unlike};
+use super::header_diff::{HeaderDifference, header_diff};
 use super::{Answer, NEAR_TIE, Provenance, Session, Turn};
 
 /// Two runs, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
     /// What the two were made of, where it differs: name, then both values.
-    pub differs_in: Vec<Unlike>,
+    pub differs_in: Vec<HeaderDifference>,
     /// Turns that both have, in order.
     pub turns: Vec<TurnDiff>,
     /// Turns that only one of them has.
@@ -41,12 +41,12 @@ pub struct TurnDiff {
     /// Length of each answer.
     pub tokens: [usize; 2],
     /// The first difference; none when one is a beginning of the other, or they are the same.
-    pub divergence: Option<Parting>,
+    pub divergence: Option<FirstDifference>,
 }
 
 /// Where two answers part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Parting {
+pub struct FirstDifference {
     /// Index in both answers.
     pub index: usize,
     /// What each side says.
@@ -84,7 +84,7 @@ impl Diff {
         let runs = [a, b].map(|session| session.stats(Lane::Speculative).summary());
         let speed = |run: &RunSummary| run.tokens_per_second;
         Self {
-            differs_in: a.header().zip(b.header()).map_or(Vec::new(), |(a, b)| unlike(a, b)),
+            differs_in: a.header().zip(b.header()).map_or(Vec::new(), |(a, b)| header_diff(a, b)),
             unpaired_turns: a.turns().len() + b.turns().len() - 2 * turns.len(),
             turns,
             tokens_per_round: [a, b].map(|session| session.stats(Lane::Speculative).mean_tokens_per_round()),
@@ -114,7 +114,7 @@ impl TurnDiff {
             same_prompt,
             identical,
             tokens: answers.map(|answer| answer.tokens.len()),
-            divergence: Parting::at(answers, identical, can_tie),
+            divergence: FirstDifference::at(answers, identical, can_tie),
         }
     }
 
@@ -125,7 +125,7 @@ impl TurnDiff {
     }
 }
 
-impl Parting {
+impl FirstDifference {
     fn at(answers: [&Answer; 2], index: usize, can_tie: bool) -> Option<Self> {
         let sides = [Side::at(answers[0], index)?, Side::at(answers[1], index)?];
         let near_tie = can_tie && sides.iter().any(|side| side.margin.is_some_and(|margin| margin < NEAR_TIE));
@@ -192,12 +192,12 @@ mod tests {
         }
         let (a, b) = (fold(&first_turn().events), fold(&b.events));
         let diff = Diff::of(&a, &b);
-        let parting = diff.turns[0].divergence.clone().unwrap();
-        assert_eq!(parting.index, 6);
-        assert_eq!((parting.sides[0].token.lossy(), parting.sides[1].token.lossy()), (" a".into(), " an".into()));
-        assert_eq!(parting.sides[0].top[0].piece, piece(" a"));
-        assert!((parting.sides[0].margin.unwrap() - (0.48 - 0.52 * 0.6)).abs() < 1e-6);
-        assert!(!diff.is_same() && !parting.near_tie);
+        let difference = diff.turns[0].divergence.clone().unwrap();
+        assert_eq!(difference.index, 6);
+        assert_eq!((difference.sides[0].token.lossy(), difference.sides[1].token.lossy()), (" a".into(), " an".into()));
+        assert_eq!(difference.sides[0].top[0].piece, piece(" a"));
+        assert!((difference.sides[0].margin.unwrap() - (0.48 - 0.52 * 0.6)).abs() < 1e-6);
+        assert!(!diff.is_same() && !difference.near_tie);
         assert_eq!(diff.tokens_per_round, [a.stats(Lane::Speculative).mean_tokens_per_round(); 2]);
         let empty = Diff::of(&a, &Session::new());
         assert_eq!((empty.unpaired_turns, empty.is_same()), (1, false));

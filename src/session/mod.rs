@@ -11,6 +11,7 @@ pub mod classes;
 mod compare;
 mod diff;
 mod findings;
+mod header_diff;
 mod marks;
 mod observed;
 mod position;
@@ -20,7 +21,6 @@ mod stats;
 pub mod text;
 mod timeline;
 mod turn;
-mod unlike;
 mod what_if;
 
 use std::collections::VecDeque;
@@ -30,16 +30,16 @@ use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header
 
 pub use align::{Pair, align};
 pub use compare::{Agreement, Divergence};
-pub use diff::{Diff, Parting, Side, TurnDiff};
+pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
+pub use header_diff::{HeaderDifference, header_diff};
 pub use marks::{MAX_MARKS, Mark, Place};
 pub use observed::{Median, Observed};
 pub use position::{Facts, Residual, facts, residual};
 pub use round::{DraftCell, Round};
 pub use stats::{LaneStats, SpeedPoint};
 pub use timeline::{Moment, Stop, Timeline};
-pub use turn::{Answer, Fate, Provenance, Strand, Token, Turn};
-pub use unlike::{Unlike, unlike};
+pub use turn::{Answer, Fate, Provenance, Token, TranscriptToken, Turn};
 pub use what_if::{Reply, WhatIf, what_if};
 
 /// Turns of a run that are kept, and bytes of their prompts: far more than people type, and than a suite has.

@@ -49,9 +49,9 @@ fn a_token_knows_where_it_came_from() {
 fn discarded_drafts_stand_before_the_token_that_took_their_place() {
     let session = fold(&first_turn().events);
     let answer = session.turns()[0].answer(Lane::Speculative);
-    let strands: Vec<_> = answer.strands().take(6).map(|s| (s.piece.lossy(), s.fate)).collect();
+    let tokens: Vec<_> = answer.transcript().take(6).map(|s| (s.piece.lossy(), s.fate)).collect();
     assert_eq!(
-        strands,
+        tokens,
         [
             ("The".into(), Fate::Committed(Provenance::Prefill)),
             (" color".into(), Fate::Rejected),
@@ -61,7 +61,7 @@ fn discarded_drafts_stand_before_the_token_that_took_their_place() {
             (" is".into(), Fate::Committed(Provenance::Accepted)),
         ]
     );
-    let output = answer.strands().filter(|s| matches!(s.fate, Fate::Committed(_)));
+    let output = answer.transcript().filter(|s| matches!(s.fate, Fate::Committed(_)));
     assert!(output.map(|s| s.piece).eq(answer.tokens.iter().map(|t| &t.piece)));
 }
 
@@ -69,7 +69,7 @@ fn discarded_drafts_stand_before_the_token_that_took_their_place() {
 fn drafts_under_way_are_pending() {
     let session = fold(&conversation().events);
     let answer = session.turn().unwrap().answer(Lane::Speculative);
-    let last: Vec<_> = answer.strands().map(|s| s.fate).collect();
+    let last: Vec<_> = answer.transcript().map(|s| s.fate).collect();
     assert_eq!(last[last.len() - 3..], [Fate::Pending; 3]);
     assert_eq!(session.phase(Lane::Speculative), Phase::Verifying);
     assert!(session.is_generating());
@@ -221,10 +221,10 @@ fn a_tree_round_knows_its_branches_its_path_and_where_it_left_the_lossless_path(
     assert_eq!(answer.departures().collect::<Vec<_>>(), [2]);
     assert!(!answer.is_lossless());
     assert_eq!(answer.tokens[2].instead, Some(piece(" moon").id));
-    let strands: Vec<_> = answer.strands().map(|s| (s.piece.lossy().into_owned(), s.fate)).collect();
+    let tokens: Vec<_> = answer.transcript().map(|s| (s.piece.lossy().into_owned(), s.fate)).collect();
     let accepted = Fate::Committed(Provenance::Accepted);
     assert_eq!(
-        strands[1..],
+        tokens[1..],
         [
             (" the".into(), accepted),
             (" sea".into(), accepted),
@@ -452,7 +452,7 @@ proptest! {
             let _ = (turn.speedup(), turn.agreement());
             for lane in [Lane::Speculative, Lane::Plain] {
                 let answer = turn.answer(lane);
-                let _ = (answer.text(), answer.strands().count(), answer.speed_series(4));
+                let _ = (answer.text(), answer.transcript().count(), answer.speed_series(4));
                 for round in &answer.rounds {
                     let columns = round.columns();
                     let _ = (0..=columns).map(|i| explain(round, i)).collect::<Vec<_>>();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `tokens` is exactly what the lane has output in this turn, in order; provenance is
 //! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
-//! may have cut it). Discarded drafts are not stored twice: [`Answer::strands`] interleaves them.
+//! may have cut it). Discarded drafts are not stored twice: [`Answer::transcript`] interleaves them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub struct Token {
 
 /// One token of a transcript in which discarded drafts stand beside their place.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Strand<'a> {
+pub struct TranscriptToken<'a> {
     /// Which token.
     pub piece: &'a Piece,
     /// What became of it.
@@ -304,19 +304,20 @@ impl Answer {
 
     /// Every token in the order in which it stood: discarded drafts before the token that took
     /// their place, unjudged ones at the end.
-    pub fn strands(&self) -> impl Iterator<Item = Strand<'_>> {
-        self.strands_between(0..self.rounds.len())
+    pub fn transcript(&self) -> impl Iterator<Item = TranscriptToken<'_>> {
+        self.transcript_between(0..self.rounds.len())
     }
 
     /// The same of some rounds only, by index; what came before the first round belongs to round 0.
-    pub fn strands_between(&self, rounds: Range<usize>) -> impl Iterator<Item = Strand<'_>> {
+    pub fn transcript_between(&self, rounds: Range<usize>) -> impl Iterator<Item = TranscriptToken<'_>> {
         let early = if rounds.start == 0 { self.tokens.len() } else { 0 };
-        let before = self.tokens.iter().take(early).take_while(|t| t.round == 0).map(|token| strand(token, 0));
+        let before =
+            self.tokens.iter().take(early).take_while(|t| t.round == 0).map(|token| transcript_token(token, 0));
         let rounds = self.rounds.get(rounds).unwrap_or_default();
-        before.chain(rounds.iter().flat_map(|r| self.strands_of(r)))
+        before.chain(rounds.iter().flat_map(|r| self.transcript_of(r)))
     }
 
-    fn strands_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = Strand<'a>> {
+    fn transcript_of<'a>(&'a self, round: &'a Round) -> impl Iterator<Item = TranscriptToken<'a>> {
         let own = self.tokens.get(round.first_token..).unwrap_or_default();
         let own = &own[..round.committed.len().min(own.len())];
         let (before, after) = own.split_at(round.accepted().min(own.len()));
@@ -327,21 +328,21 @@ impl Answer {
         before
             .iter()
             .enumerate()
-            .map(|(i, token)| strand(token, round.column_of(i)))
-            .chain(rest.map(|(column, cell)| Strand {
+            .map(|(i, token)| transcript_token(token, round.column_of(i)))
+            .chain(rest.map(|(column, cell)| TranscriptToken {
                 piece: &cell.piece,
                 fate: draft_fate(round, column),
                 round: round.round,
                 column,
                 departs: false,
             }))
-            .chain(after.iter().map(|token| strand(token, round.column_of(round.accepted()))))
+            .chain(after.iter().map(|token| transcript_token(token, round.column_of(round.accepted()))))
     }
 }
 
-fn strand(token: &Token, column: usize) -> Strand<'_> {
+fn transcript_token(token: &Token, column: usize) -> TranscriptToken<'_> {
     let (fate, departs) = (Fate::Committed(token.provenance), token.instead.is_some());
-    Strand { piece: &token.piece, fate, round: token.round, column, departs }
+    TranscriptToken { piece: &token.piece, fate, round: token.round, column, departs }
 }
 
 fn draft_fate(round: &Round, index: usize) -> Fate {

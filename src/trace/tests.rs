@@ -143,7 +143,7 @@ fn digests_stand_in_place_of_text_and_all_comparisons_hold() {
     let (full, digest) = (fold(&full), fold(&path));
     for lane in [Lane::Speculative, Lane::Plain] {
         assert_eq!(full.stats(lane), digest.stats(lane));
-        let fates = |s: &Session| s.turns()[0].answer(lane).strands().map(|s| s.fate).collect::<Vec<_>>();
+        let fates = |s: &Session| s.turns()[0].answer(lane).transcript().map(|s| s.fate).collect::<Vec<_>>();
         assert_eq!(fates(&full), fates(&digest));
     }
     let agreement = |s: &Session| s.turns()[0].agreement().map(|a| a.identical);

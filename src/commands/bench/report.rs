@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use draftscope::protocol::{DrafterInfo, Header, Lane, VerifyRule};
 use draftscope::session::text::one_line;
-use draftscope::session::{Turn, Unlike, unlike};
+use draftscope::session::{HeaderDifference, Turn, header_diff};
 use serde::{Deserialize, Serialize};
 
 /// Answers of a case from which on its spread says something.
@@ -238,7 +238,7 @@ pub(super) fn against(report: &Report, baseline: &Report) -> String {
 }
 
 /// What two reports were not measured alike in, with the value now and then.
-fn differences(report: &Report, baseline: &Report) -> Vec<Unlike> {
+fn differences(report: &Report, baseline: &Report) -> Vec<HeaderDifference> {
     let prompts = |r: &Report| format!("{} ({}…)", r.prompts, r.suite_sha256.chars().take(8).collect::<String>());
     let both = [report, baseline];
     let mut facts: Vec<Fact> = vec![
@@ -247,8 +247,11 @@ fn differences(report: &Report, baseline: &Report) -> Vec<Unlike> {
         ("the temperature".into(), both.map(|r| r.temperature.to_string())),
     ];
     if let (Some(now), Some(then)) = (&report.header, &baseline.header) {
-        let same_for_all = |(name, ..): &Unlike| !name.starts_with("drafter") && !OF_ROWS.contains(&name.as_str());
-        facts.extend(unlike(now, then).into_iter().filter(same_for_all).map(|(name, now, then)| (name, [now, then])));
+        let same_for_all =
+            |(name, ..): &HeaderDifference| !name.starts_with("drafter") && !OF_ROWS.contains(&name.as_str());
+        facts.extend(
+            header_diff(now, then).into_iter().filter(same_for_all).map(|(name, now, then)| (name, [now, then])),
+        );
         facts.extend(drafters(now, then));
     }
     let differing = facts.into_iter().filter(|(_, [now, then])| now != then);

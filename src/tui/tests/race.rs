@@ -65,7 +65,7 @@ fn within_a_commit_the_rest_waits_and_an_answer_can_go_on_from_there() {
     let round = answer.rounds.last().unwrap();
     assert!(round.is_partial && round.committed.len() < round.accepted() + 1);
     let whole = answer.tokens.len();
-    assert_eq!(answer.strands().filter(|s| matches!(s.fate, crate::session::Fate::Committed(_))).count(), whole);
+    assert_eq!(answer.transcript().filter(|s| matches!(s.fate, crate::session::Fate::Committed(_))).count(), whole);
     assert!(!stage.screen(120, 40).contains("cut off"), "no stop rule cut it");
     stage.press(",");
     assert_eq!(stage.time.moment().tokens, 0, "a phase back: before the commit");

@@ -13,7 +13,7 @@ use ratatui::text::Line;
 
 use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Fate, Provenance, Round, Strand, Turn};
+use crate::session::{Answer, Fate, Provenance, Round, TranscriptToken, Turn};
 use crate::tui::action::Action;
 use crate::tui::fate;
 use crate::tui::hit_map::PREFILL;
@@ -39,8 +39,8 @@ struct Work<'a> {
 }
 
 /// The round of a token as the mouse finds it; 0 is nothing.
-fn round_of(strand: &Strand) -> u32 {
-    if strand.fate == Fate::Committed(Provenance::Prefill) { PREFILL } else { strand.round }
+fn round_of(token: &TranscriptToken) -> u32 {
+    if token.fate == Fate::Committed(Provenance::Prefill) { PREFILL } else { token.round }
 }
 
 /// The transcript by stretches; the last is what no turn holds yet.
@@ -150,37 +150,37 @@ impl Work<'_> {
         });
         let mut selected = None;
         let rounds = stretch * STRETCH..((stretch + 1) * STRETCH).min(self.answer.rounds.len());
-        for strand in self.answer.strands_between(rounds) {
-            let is_selected = number == Some(round_of(&strand));
+        for token in self.answer.transcript_between(rounds) {
+            let is_selected = number == Some(round_of(&token));
             if is_selected && selected.is_none() {
                 selected = Some(pen.flow.line_index());
             }
-            self.strand(strand, is_selected, &mut pen);
+            self.token(token, is_selected, &mut pen);
         }
         (of(self.index, pen.flow.take_finished(), selected), Rc::new(pen))
     }
 
-    fn strand(&self, strand: Strand, is_selected: bool, pen: &mut Pen) {
+    fn token(&self, token: TranscriptToken, is_selected: bool, pen: &mut Pen) {
         let screen = self.screen;
-        let role = if strand.departs { Role::TokenDeparted } else { fate::role(strand.fate) };
+        let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
         let mut style = screen.theme[role];
         if is_selected {
             style = style.patch(screen.theme[Role::Selected]);
         }
-        if is_selected && screen.app.cell == Some(strand.column) {
+        if is_selected && screen.app.cell == Some(token.column) {
             style = style.add_modifier(Modifier::REVERSED);
         }
-        pen.flow.tag(round_of(&strand), strand.column);
-        match strand.fate {
+        pen.flow.tag(round_of(&token), token.column);
+        match token.fate {
             Fate::Committed(_) => {
-                let text = pen.joiner.push(&strand.piece.bytes);
-                committed(screen, strand, (&text, style), &mut pen.flow);
+                let text = pen.joiner.push(&token.piece.bytes);
+                committed(screen, token, (&text, style), &mut pen.flow);
                 pen.aside = pen.joiner.clone();
             }
             _ if screen.app.hides_discarded => {}
             _ => {
-                let text = pen.aside.push(&strand.piece.bytes);
-                discarded(strand, &text, style, &mut pen.flow);
+                let text = pen.aside.push(&token.piece.bytes);
+                discarded(token, &text, style, &mut pen.flow);
             }
         }
     }
@@ -223,8 +223,8 @@ fn user(screen: Screen, typed: &str, flow: &mut Flow) {
     flow.end_line();
 }
 
-fn committed(screen: Screen, strand: Strand, (text, style): (&str, Style), flow: &mut Flow) {
-    let mark = if strand.departs { fate::DEPARTED } else { fate::mark(strand.fate) };
+fn committed(screen: Screen, token: TranscriptToken, (text, style): (&str, Style), flow: &mut Flow) {
+    let mark = if token.departs { fate::DEPARTED } else { fate::mark(token.fate) };
     let inner = text.trim_start_matches(' ');
     flow.push(&text[..text.len() - inner.len()], style);
     // The mark is not part of the answer: it is neither underlined nor struck through.
@@ -239,11 +239,11 @@ fn committed(screen: Screen, strand: Strand, (text, style): (&str, Style), flow:
     }
 }
 
-fn discarded(strand: Strand, text: &str, style: Style, flow: &mut Flow) {
+fn discarded(token: TranscriptToken, text: &str, style: Style, flow: &mut Flow) {
     let inner = text.trim_start_matches(' ');
     let mark_style = style.remove_modifier(Modifier::CROSSED_OUT);
     flow.push(&text[..text.len() - inner.len()], mark_style);
-    flow.push(fate::mark(strand.fate), mark_style);
+    flow.push(fate::mark(token.fate), mark_style);
     let shown = text::one_line(inner);
     flow.push(if shown.is_empty() { "·" } else { &shown }, style);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::protocol::{Baseline, Header};
 
 /// Something that two runs do not have alike.
-pub type Unlike = (String, String, String);
+pub type HeaderDifference = (String, String, String);
 
 /// What is no part of what a run was made of, or follows from other fields.
 const LEFT_OUT: [&str; 5] = ["version", "started_unix_ms", "capabilities", "drafters", "lossless"];
@@ -31,7 +31,7 @@ const NONE: &str = "–";
 
 /// Where two headers differ: name, then both values.
 #[must_use]
-pub fn unlike(a: &Header, b: &Header) -> Vec<Unlike> {
+pub fn header_diff(a: &Header, b: &Header) -> Vec<HeaderDifference> {
     let (a, b) = (facts(a), facts(b));
     let mut names: Vec<&String> = a.iter().chain(&b).map(|(name, _)| name).collect();
     let place = |name: &str| FIRST.iter().position(|first| *first == name).unwrap_or(FIRST.len());
@@ -124,16 +124,16 @@ mod tests {
 
     type Change = fn(&mut Settings);
 
-    fn between(change: impl Fn(&mut Header)) -> Vec<Unlike> {
+    fn between(change: impl Fn(&mut Header)) -> Vec<HeaderDifference> {
         let mut other = header();
         change(&mut other);
-        unlike(&header(), &other)
+        header_diff(&header(), &other)
     }
 
     #[test]
     fn every_setting_is_compared() {
         assert!(between(|_| {}).is_empty());
-        let names = |told: Vec<Unlike>| told.into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
+        let names = |told: Vec<HeaderDifference>| told.into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
         let changes: [(&str, Change); 9] = [
             ("k", |s| s.draft_len_mode = DraftLenMode::Auto),
             ("p-min", |s| s.drafting.p_min = 0.3),
@@ -175,8 +175,8 @@ mod tests {
             header
         };
         let (a, b) = ("a".repeat(64), "b".repeat(64));
-        assert!(unlike(&sha(None), &sha(Some(&a))).is_empty());
-        let told = unlike(&sha(Some(&a)), &sha(Some(&b)));
+        assert!(header_diff(&sha(None), &sha(Some(&a))).is_empty());
+        let told = header_diff(&sha(Some(&a)), &sha(Some(&b)));
         assert_eq!(told, [("target sha256".to_owned(), "a".repeat(12), "b".repeat(12))]);
     }
 }
