@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::trace::Recording;
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::screen::{self, LAST};
 use super::{ExportOptions, Stop, write_json};
 

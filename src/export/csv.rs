@@ -6,7 +6,7 @@
 use crate::protocol::{Lane, Outcome, Piece};
 use crate::session::{Round, Session, Turn};
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::{Stop, escaped};
 
 /// `position` is the index of the draft in its round; of a tree, `row` judges it, `parent` is the draft that it continues

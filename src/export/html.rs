@@ -15,7 +15,7 @@ use crate::session::text::{self, Joiner};
 use crate::session::{Answer, Fate, Provenance, Round, Session, Turn, explain};
 use crate::trace::Recording;
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::{changed, rivals};
 
 const PAGE: &str = include_str!("page/page.html");

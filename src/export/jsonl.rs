@@ -3,7 +3,7 @@
 use crate::trace::Recording;
 
 use super::Stop;
-use super::place::Out;
+use super::atomic_file::Out;
 
 pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
     let mut reader = recording.reader()?;

@@ -6,7 +6,7 @@ use crate::protocol::{Lane, RunSummary};
 use crate::session::{Session, Turn, explain, text};
 use crate::trace::Recording;
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::{changed, rivals};
 
 /// Reads a figure off a lane's run.

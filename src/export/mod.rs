@@ -4,6 +4,7 @@
 //! nothing in a recording can act where it is shown: control characters become pictures, and text is
 //! escaped for the format it stands in. Every number is the session's; nothing is measured here.
 
+mod atomic_file;
 mod cast;
 mod csv;
 mod frames;
@@ -11,7 +12,6 @@ mod html;
 mod jsonl;
 mod markdown;
 mod perfetto;
-mod place;
 mod screen;
 mod specspecs;
 mod svg;
@@ -191,12 +191,12 @@ enum Stop {
 pub fn export(recording: &Recording, format: Format, to: &Path, options: &ExportOptions) -> Result<(), ExportError> {
     match format {
         Format::GifFrames => {
-            place::folder(to, options.force, frames::is_own, |folder| frames::write(recording, options, folder))
+            atomic_file::folder(to, options.force, frames::is_own, |folder| frames::write(recording, options, folder))
         }
-        Format::Specspecs => place::folder(to, options.force, specspecs::is_own, |folder| {
+        Format::Specspecs => atomic_file::folder(to, options.force, specspecs::is_own, |folder| {
             specspecs::write(recording, &fold(recording)?, folder)
         }),
-        _ => place::file(to, options.force, |out| write(recording, format, options, out)),
+        _ => atomic_file::file(to, options.force, |out| write(recording, format, options, out)),
     }
     .map_err(|stop| told(stop, to))
 }
@@ -223,7 +223,7 @@ pub fn export_to(
 /// # Errors
 /// When there is one (unless replaced by `force`) or it cannot be written.
 pub fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<(), ExportError> {
-    place::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| told(stop, path))
+    atomic_file::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| told(stop, path))
 }
 
 /// Whether [`write_file`] could write there now, for whoever measures long before there is something to write.
@@ -253,7 +253,12 @@ fn told(stop: Stop, to: &Path) -> ExportError {
     }
 }
 
-fn write(recording: &Recording, format: Format, options: &ExportOptions, out: place::Out<'_>) -> Result<(), Stop> {
+fn write(
+    recording: &Recording,
+    format: Format,
+    options: &ExportOptions,
+    out: atomic_file::Out<'_>,
+) -> Result<(), Stop> {
     match format {
         Format::Html => Ok(html::write(&fold(recording)?, recording, out)?),
         Format::Cast => cast::write(recording, options, out),

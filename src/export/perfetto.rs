@@ -9,7 +9,7 @@ use crate::protocol::{Event, EventKind, Lane, Outcome};
 use crate::session::text::quoted;
 use crate::trace::Recording;
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::{Stop, escaped};
 
 const DRAFTER: u32 = 1;

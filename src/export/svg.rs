@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::trace::Recording;
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::screen::{self, Stage};
 use super::{ExportOptions, Stop};
 

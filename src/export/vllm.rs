@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::protocol::{Lane, StopReason};
 use crate::session::{Session, Turn};
 
-use super::place::Out;
+use super::atomic_file::Out;
 use super::{Stop, write_json};
 
 pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {

@@ -4,15 +4,15 @@
 //! before; whatever a reader does not know survives a rewrite; older formats stay readable. Who made
 //! the events and who looks at them is unknown here.
 
-mod ahead;
+mod breakpoints;
 mod digest;
 mod error;
+mod parallel_reader;
 mod reader;
 mod recorder;
 mod recording;
 pub mod replay;
 mod replay_options;
-mod stops;
 #[cfg(test)]
 mod tests;
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::protocol::{Event, Head, Header};
 
-use super::ahead::{Ahead, Parse};
 use super::error::{Cut, TraceError};
+use super::parallel_reader::{ParallelReader, Parse};
 use super::reader::{Gauge, Reader, event};
 
 /// Lines between two words about how far the reading is.
@@ -185,7 +185,7 @@ fn when(name: &str, number: u64, line: &[u8]) -> Result<u64, TraceError> {
 /// Everything in a recording, in order.
 #[derive(Debug)]
 pub struct Events {
-    events: Ahead<Event>,
+    events: ParallelReader<Event>,
     gauge: Gauge,
     stop: Arc<AtomicBool>,
 }
@@ -194,9 +194,9 @@ fn go_on(stop: &AtomicBool) -> Result<(), TraceError> {
     if stop.load(Ordering::Relaxed) { Err(TraceError::Stopped) } else { Ok(()) }
 }
 
-fn ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<Ahead<T>, TraceError> {
+fn ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<ParallelReader<T>, TraceError> {
     let name = reader.name().to_owned();
-    Ahead::new(reader, parse).map_err(|source| TraceError::Read { name, source })
+    ParallelReader::new(reader, parse).map_err(|source| TraceError::Read { name, source })
 }
 
 impl Events {

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use crate::protocol::{Command, Event, EventKind, Lane, Listed};
 use crate::stream::{Gate, Source, Step};
 
+use super::breakpoints::{Seek, ends_phase, ends_place, ends_round, is_held_by_engine, place_of};
 use super::error::TraceError;
 use super::recording::Recording;
 pub use super::replay_options::{ReplayOptions, SPEEDS};
-use super::stops::{Seek, ends_phase, ends_place, ends_round, is_held_by_engine, place_of};
 
 /// How long the end of a recording stays before the next begins.
 const BETWEEN: Duration = Duration::from_secs(5);

@@ -47,7 +47,7 @@ struct Parsed<T> {
 
 /// Everything in a recording, in order, parsed ahead of its use.
 #[derive(Debug)]
-pub(super) struct Ahead<T> {
+pub(super) struct ParallelReader<T> {
     name: Arc<str>,
     /// Batches come from these in turn.
     parsed: Vec<Receiver<Parsed<T>>>,
@@ -57,7 +57,7 @@ pub(super) struct Ahead<T> {
     cut: Option<Cut>,
 }
 
-impl<T: Send + 'static> Ahead<T> {
+impl<T: Send + 'static> ParallelReader<T> {
     /// Starts to read; `parse` is what is wanted of a line.
     pub(super) fn new(reader: Reader, parse: Parse<T>) -> io::Result<Self> {
         let name: Arc<str> = reader.name().into();
@@ -77,14 +77,14 @@ impl<T: Send + 'static> Ahead<T> {
     }
 }
 
-impl<T> Ahead<T> {
+impl<T> ParallelReader<T> {
     /// Where the recording stops short, once the end is reached; none for one that is whole.
     pub(super) fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
     }
 }
 
-impl<T> Iterator for Ahead<T> {
+impl<T> Iterator for ParallelReader<T> {
     type Item = Result<T, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -201,7 +201,7 @@ mod tests {
             }
         }
         let cut = reader.cut().cloned();
-        let mut ahead = Ahead::new(open(), event).unwrap();
+        let mut ahead = ParallelReader::new(open(), event).unwrap();
         let mut early = Vec::new();
         for item in ahead.by_ref() {
             let is_last = item.is_err();
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn who_has_enough_leaves() {
-        let mut ahead = Ahead::new(Reader::of_bytes("t", long()).unwrap(), event).unwrap();
+        let mut ahead = ParallelReader::new(Reader::of_bytes("t", long()).unwrap(), event).unwrap();
         assert!(ahead.by_ref().take(3).all(|line| line.is_ok()));
         drop(ahead); // would hang here if a thread held on
     }
