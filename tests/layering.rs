@@ -9,6 +9,7 @@ mod imports;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use imports::{bare_code, imports_of, is_in, module_of, test_modules_of};
 
@@ -152,11 +153,14 @@ fn is_test(file: &str, tests: &[String]) -> bool {
     tests.iter().any(|test| is_in(&module_of(file), test))
 }
 
-/// Tests may import more: their files are left out.
-fn sources() -> Vec<Source> {
-    let (texts, tests) = texts();
-    let shipped = texts.into_iter().filter(|(file, _)| !is_test(file, &tests));
-    shipped.map(|(file, text)| Source { code: bare_code(&text), imports: imports_of(&file, &text), file }).collect()
+/// Every source file, read once; tests may import more, so their files are left out.
+fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let (texts, tests) = texts();
+        let shipped = texts.into_iter().filter(|(file, _)| !is_test(file, &tests));
+        shipped.map(|(file, text)| Source { code: bare_code(&text), imports: imports_of(&file, &text), file }).collect()
+    })
 }
 
 /// A group of parts of a folder (its files and folders, by module name; `mod` is the folder's own file), and
@@ -165,7 +169,7 @@ type Layer = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// Checks that the parts of a module import each other as its layers say, and in no circle.
 fn check(module: &str, layers: &[Layer]) {
-    let files: Vec<_> = sources().into_iter().map(|source| (source.file, source.imports)).collect();
+    let files: Vec<_> = sources().iter().map(|source| (source.file.clone(), source.imports.clone())).collect();
     let found = violations(module, layers, &files);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
@@ -284,13 +288,13 @@ fn files_of_tests_are_recognized() {
 #[test]
 fn imports_follow_the_table() {
     for Source { file, imports, .. } in sources() {
-        let own = module_of(&file);
+        let own = module_of(file);
         let Some((module, allowed)) = MAY_IMPORT.iter().find(|(module, _)| is_in(&own, module)) else {
             assert!(own.is_empty() || is_in(&own, "commands"), "{file}: add its module to the table");
             continue;
         };
         for path in imports {
-            let fine = is_in(&path, module) || allowed.iter().any(|allowed| is_in(&path, allowed));
+            let fine = is_in(path, module) || allowed.iter().any(|allowed| is_in(path, allowed));
             assert!(fine, "{file} names crate::{path}; {module} may import {allowed:?}");
         }
     }
