@@ -1,0 +1,260 @@
+//! README and book: links resolve, every page is listed, tables follow the program, the README stays short.
+//!
+//! `UPDATE_DOCS=1 cargo test --test docs` rewrites the key tables of `docs/keys.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, ValueEnum};
+use draftscope::cli::{Cli, FormatArg};
+use draftscope::protocol::{DrafterKind, VerifyRule};
+use draftscope::tui::Keymap;
+
+const README: &str = "README.md";
+const MAX_LINES: usize = 130;
+const MAX_LINE: usize = 110;
+const MAX_CELL: usize = 80;
+
+/// Words that the language rules retire.
+const RETIRED: [&str; 7] = ["told", "dear", "laws", "held", "aside", "declined by name", "whoever"];
+
+/// Long options in the documents that belong to other programs.
+const FOREIGN: [&str; 9] =
+    ["--check", "--features", "--help", "--locked", "--merge", "--open", "--path", "--release", "--test"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// `docs/*.md` by name relative to the repository.
+fn pages() -> Vec<String> {
+    let folder = fs::read_dir(root().join("docs")).unwrap();
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut pages: Vec<_> = names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")).collect();
+    pages.sort();
+    assert!(pages.len() > 10, "{pages:?}");
+    pages
+}
+
+fn documents() -> Vec<String> {
+    std::iter::once(README.to_owned()).chain(pages()).collect()
+}
+
+/// The lines of a document outside fenced code.
+fn prose(text: &str) -> Vec<&str> {
+    let mut in_code = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            lines.push(line);
+        }
+    }
+    assert!(!in_code, "a code block is not closed");
+    lines
+}
+
+/// A line without what stands in backquotes.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Targets of `[text](target)`.
+fn links(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(text) {
+        let line = without_code(line);
+        let mut rest = line.as_str();
+        while let Some((_, tail)) = rest.split_once("](") {
+            let (target, after) = tail.split_once(')').expect("a link has an end");
+            found.push(target.to_owned());
+            rest = after;
+        }
+    }
+    found
+}
+
+/// Anchors of the headings, as GitHub and mdBook make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let headings = prose(text).into_iter().filter(|line| line.starts_with('#'));
+    let mut anchors = BTreeSet::new();
+    for heading in headings {
+        let title = heading.trim_start_matches('#').trim().replace('`', "");
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let slug: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase();
+        let count = seen.entry(slug.clone()).and_modify(|count| *count += 1).or_default();
+        anchors.insert(if *count == 0 { slug } else { format!("{slug}-{count}") });
+    }
+    anchors
+}
+
+/// What is wrong with a link in a document.
+fn broken(document: &str, link: &str) -> Option<String> {
+    if link.contains("://") {
+        return None;
+    }
+    let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
+    let folder = root().join(document).parent().unwrap().to_owned();
+    let path: PathBuf = if file.is_empty() { root().join(document) } else { folder.join(file) };
+    if !path.exists() {
+        return Some(format!("{document}: there is no {link}"));
+    }
+    if document != README && !path.canonicalize().unwrap().starts_with(root().join("docs").canonicalize().unwrap()) {
+        return Some(format!("{document}: {link} leads out of docs/, where the built book has nothing"));
+    }
+    let anchor = anchor?;
+    let text = fs::read_to_string(&path).unwrap();
+    (!anchors(&text).contains(anchor)).then(|| format!("{document}: {file} has no heading for #{anchor}"))
+}
+
+#[test]
+fn every_relative_link_and_its_anchor_resolve() {
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for document in documents() {
+        for link in links(&read(&document)) {
+            count += 1;
+            wrong.extend(broken(&document, &link));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 50, "only {count} links were found");
+}
+
+#[test]
+fn a_broken_link_and_a_broken_anchor_are_noticed() {
+    assert!(broken(README, "docs/no-such-page.md").is_some());
+    assert!(broken("docs/start.md", "glossary.md#no-such-term").is_some());
+    assert!(broken("docs/start.md", "../Cargo.toml").is_some());
+    assert_eq!(broken(README, "docs/glossary.md#glossary"), None);
+    assert_eq!(links("a [b](c.md) `[d](e)` ![f](g.svg)\n```\n[h](i)\n```\n"), ["c.md", "g.svg"]);
+    let headings = anchors("# One, two\n## `--k` auto\n## One, two\n");
+    assert!(["one-two", "--k-auto", "one-two-1"].iter().all(|anchor| headings.contains(*anchor)), "{headings:?}");
+}
+
+#[test]
+fn the_summary_lists_every_page_once() {
+    let mut listed = links(&read("docs/SUMMARY.md"));
+    listed.sort();
+    let named = pages().into_iter().map(|page| page.trim_start_matches("docs/").to_owned());
+    let want: Vec<_> = named.filter(|page| page != "SUMMARY.md").collect();
+    assert_eq!(listed, want, "docs/SUMMARY.md must list every page of docs/ once");
+}
+
+#[test]
+fn the_book_is_built_from_docs() {
+    let book: toml::Table = read("docs/book.toml").parse().unwrap();
+    assert_eq!(book["book"]["src"].as_str(), Some("."));
+}
+
+#[test]
+fn the_readme_is_short_and_narrow() {
+    let text = read(README);
+    let count = text.lines().count();
+    assert!(count <= MAX_LINES, "README.md has {count} lines, at most {MAX_LINES} are allowed");
+    for (index, line) in text.lines().enumerate() {
+        let width = line.chars().count();
+        assert!(width <= MAX_LINE, "README.md:{}: {width} characters", index + 1);
+        let is_table = line.starts_with('|');
+        for cell in line.split('|').filter(|_| is_table) {
+            let width = cell.trim().chars().count();
+            assert!(width <= MAX_CELL, "README.md:{}: a cell of {width} characters", index + 1);
+        }
+    }
+}
+
+/// Retired words in a line, outside code.
+fn retired(line: &str) -> Vec<&'static str> {
+    let kept = without_code(line).to_lowercase();
+    let words: Vec<_> = kept.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let line = format!(" {} ", words.join(" "));
+    RETIRED.into_iter().filter(|word| line.contains(&format!(" {word} "))).collect()
+}
+
+#[test]
+fn retired_words_stay_out() {
+    assert_eq!(retired("What is **told**, `held` or declined by name"), ["told", "declined by name"]);
+    let mut found = Vec::new();
+    for document in documents() {
+        for (index, line) in read(&document).lines().enumerate() {
+            found.extend(retired(line).into_iter().map(|word| format!("{document}:{}: {word}", index + 1)));
+        }
+    }
+    assert!(found.is_empty(), "retired words:\n{}", found.join("\n"));
+}
+
+/// Every long option of the program and its subcommands.
+fn options(command: &clap::Command, into: &mut BTreeSet<String>) {
+    into.extend(command.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")));
+    command.get_subcommands().for_each(|command| options(command, into));
+}
+
+/// Words that begin with two hyphens.
+fn named_options(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
+    words.filter(|word| word.starts_with("--") && word.chars().nth(2).is_some_and(char::is_alphabetic)).collect()
+}
+
+#[test]
+fn the_documents_name_no_option_that_the_program_lacks_and_leave_none_out() {
+    let mut known = BTreeSet::new();
+    options(&Cli::command(), &mut known);
+    let mut named = BTreeSet::new();
+    for document in documents() {
+        let text = read(&document);
+        for option in named_options(&text) {
+            let is_known = known.contains(option) || FOREIGN.contains(&option);
+            assert!(is_known, "{document} names {option}, which does not exist");
+            named.insert(option.to_owned());
+        }
+    }
+    let missing: Vec<_> = known.difference(&named).collect();
+    assert!(missing.is_empty(), "no document names {missing:?}");
+}
+
+#[test]
+fn the_book_names_every_command_drafter_rule_and_format() {
+    let book: String = documents().iter().map(|document| read(document)).collect();
+    for command in Cli::command().get_subcommands() {
+        let name = format!("draftscope {}", command.get_name());
+        assert!(book.contains(&name), "no document names `{name}`");
+    }
+    let (drafters, rules, recordings) = (read("docs/drafters.md"), read("docs/rules.md"), read("docs/recordings.md"));
+    for drafter in DrafterKind::ALL {
+        assert!(drafters.contains(&format!("`{drafter}`")), "docs/drafters.md lacks {drafter}");
+    }
+    for rule in VerifyRule::ALL {
+        assert!(rules.contains(&format!("`{rule}`")), "docs/rules.md lacks {rule}");
+    }
+    for format in FormatArg::value_variants() {
+        let value = format.to_possible_value().unwrap();
+        assert!(recordings.contains(&format!("`{}`", value.get_name())), "docs/recordings.md lacks {value:?}");
+    }
+}
+
+const KEYS: &str = "docs/keys.md";
+const FROM: &str = "<!-- generated from the keymap: UPDATE_DOCS=1 cargo test --test docs -->\n";
+const TO: &str = "<!-- end of the generated part -->\n";
+
+#[test]
+fn the_key_tables_are_those_of_the_keymap() {
+    let page = read(KEYS);
+    let (head, rest) = page.split_once(FROM).expect("the generated part begins");
+    let (tables, tail) = rest.split_once(TO).expect("the generated part ends");
+    let want = format!("\n{}", Keymap::bundled().to_markdown());
+    if tables == want {
+        return;
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some_and(|value| value == "1") {
+        fs::write(root().join(KEYS), format!("{head}{FROM}{want}{TO}{tail}")).unwrap();
+        return;
+    }
+    panic!("{KEYS} differs from the keymap; run UPDATE_DOCS=1 cargo test --test docs, or write:\n{want}");
+}
