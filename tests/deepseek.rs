@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
-use draftscope::model::card::Card;
+use draftscope::model::families::qwen35::DraftVocab;
+use draftscope::model::files::side_files::SideFiles;
+use draftscope::model::load::card::Card;
 use draftscope::model::load::{Backend, Dtype, Loaded, MtpRecipe, Recipe, load};
-use draftscope::model::qwen35::DraftVocab;
-use draftscope::model::side_files::SideFiles;
 use draftscope::model::{LogitRows, MtpModule, Rows};
 use draftscope::protocol::{Drafting, EventKind, Message, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
-use draftscope::model::eagle::HeadCard;
+use draftscope::model::drafters::eagle3::HeadCard;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
 use draftscope::model::{LogitRows, MtpModule, Rows};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};

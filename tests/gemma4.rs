@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
 use draftscope::engine::measure::measure;
-use draftscope::model::card::Card;
-use draftscope::model::gemma4::assistant::AssistantCard;
+use draftscope::model::families::gemma4::assistant::AssistantCard;
+use draftscope::model::families::qwen35::DraftVocab;
+use draftscope::model::files::source::Source;
+use draftscope::model::load::card::Card;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
-use draftscope::model::qwen35::DraftVocab;
-use draftscope::model::rope::RopeScaling;
-use draftscope::model::source::Source;
+use draftscope::model::nn::rope::RopeScaling;
 use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, MtpModule, RowByRow, Rows, State, Tap};
 use draftscope::protocol::{
     Drafting, EventKind, Message, MtpOverride, MtpSpec, Pairing, Prediction, Sampling, Settings, SlotPosition, TokenId,

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use common::real;
 use draftscope::generate::{FORMAT_VERSION, GenerateError, Generator, Part, Plan, Task, TaskFile, UserTurn};
+use draftscope::model::files::source::Source;
 use draftscope::model::native::NativeLlama;
-use draftscope::model::source::Source;
-use draftscope::model::template::ChatTemplate;
-use draftscope::model::tokenizer::TextCodec;
+use draftscope::model::text::template::ChatTemplate;
+use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::model::{Checkpoint, LogitRows, Model};
 use draftscope::protocol::TokenId;
 use safetensors::SafeTensors;

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
-use draftscope::model::card::Card;
+use draftscope::model::families::qwen35::DraftVocab;
+use draftscope::model::load::card::Card;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
-use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::{LogitRows, MtpModule};
 use draftscope::protocol::{Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;

@@ -12,8 +12,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
+use draftscope::model::families::qwen35::DraftVocab;
 use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, Rollback, load};
-use draftscope::model::qwen35::DraftVocab;
 use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, Rows, Tap};
 use draftscope::protocol::{
     Convention, Drafting, EventKind, Feed, Message, MtpOverride, Pairing, Settings, SlotPosition, SlotZero, TokenId,

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::GenerateArgs;
 use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
 use draftscope::model::Model;
+use draftscope::model::files::source::Source;
 use draftscope::model::native::NativeLlama;
-use draftscope::model::source::Source;
 use draftscope::store::Terminal;
 use serde::Serialize;
 

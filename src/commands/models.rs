@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use draftscope::cli::ModelsAction;
 use draftscope::model::ModelError;
-use draftscope::model::card::Card;
-use draftscope::model::eagle::HeadCard;
-use draftscope::model::gemma4::assistant::AssistantCard;
-use draftscope::model::sketch::Sketch;
+use draftscope::model::drafters::eagle3::HeadCard;
+use draftscope::model::families::gemma4::assistant::AssistantCard;
+use draftscope::model::load::card::Card;
+use draftscope::model::load::gguf_summary::Sketch;
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
 

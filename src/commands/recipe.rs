@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{BackendArg, DeviceArg, DtypeArg, ModelArgs, RollbackArg, Threads};
-use draftscope::model::eagle::EagleConfig;
-use draftscope::model::gemma4::assistant::AssistantConfig;
+use draftscope::model::drafters::eagle3::EagleConfig;
+use draftscope::model::families::gemma4::assistant::AssistantConfig;
+use draftscope::model::families::qwen35::DraftVocab;
+use draftscope::model::files::side_files::SideFiles;
 use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
-use draftscope::model::qwen35::DraftVocab;
-use draftscope::model::side_files::SideFiles;
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::store::{Store, StoreError, Terminal};
 use sha2::{Digest, Sha256};

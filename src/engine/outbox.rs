@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::model::tokenizer::TextCodec;
+use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::{Event, EventKind, Lane, Piece, Prediction};
 
 /// A round that takes longer is told phase by phase.

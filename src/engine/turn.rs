@@ -7,7 +7,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use crate::model::tokenizer::TextCodec;
+use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::{
     Baseline, DraftLenMode, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId,
 };

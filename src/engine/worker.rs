@@ -10,8 +10,8 @@ use std::sync::mpsc::Receiver;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::model::load::{Loaded, load};
-use crate::model::template::ChatTemplate;
-use crate::model::tokenizer::TextCodec;
+use crate::model::text::template::ChatTemplate;
+use crate::model::text::tokenizer::TextCodec;
 use crate::model::{ModelError, ModelSpec};
 use crate::protocol::{
     Capabilities, Command, DraftLenMode, DrafterInfo, DrafterKind, Event, EventKind, Header, Lane, Prompt,

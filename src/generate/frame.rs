@@ -4,7 +4,7 @@
 //! anew each turn. It takes the template's text apart once instead.
 
 use super::GenerateError;
-use crate::model::template::ChatTemplate;
+use crate::model::text::template::ChatTemplate;
 use crate::protocol::{Message, Speaker};
 
 const MARKS: [&str; 3] = ["\u{2983}first\u{2984}", "\u{2983}answer\u{2984}", "\u{2983}second\u{2984}"];

@@ -6,7 +6,7 @@ use half::slice::HalfFloatSliceExt;
 use super::frame::Frame;
 use super::task::{Task, UserTurn};
 use crate::model::ModelError;
-use crate::model::tokenizer::TextCodec;
+use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::{Sampling, TokenId};
 use crate::speculate::draws::{Draws, Purpose, SeededDraws};
 use crate::speculate::sampler::{LogitRow, Sampler};

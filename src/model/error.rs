@@ -91,9 +91,9 @@ pub enum ModelError {
 }
 
 /// A place in the Hub's cache.
-pub(super) struct HubPlace {
+pub(in crate::model) struct HubPlace {
     /// `owner/name`
-    pub(super) repo: String,
+    pub(in crate::model) repo: String,
     commit: String,
     /// Path inside the repository; empty for the folder itself.
     file: PathBuf,
@@ -101,7 +101,7 @@ pub(super) struct HubPlace {
 
 impl HubPlace {
     /// Read from `…/models--owner--name/snapshots/COMMIT/…`.
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub(in crate::model) fn of(path: &Path) -> Option<Self> {
         let mut parts = path.iter();
         let repo = parts.find_map(|part| part.to_str()?.strip_prefix("models--"))?.replacen("--", "/", 1);
         let commit = parts.next().filter(|part| *part == "snapshots").and_then(|_| parts.next())?;
@@ -110,7 +110,7 @@ impl HubPlace {
 }
 
 /// As a folder is called; in the hub's cache that is a commit, so the repository's name is taken.
-pub(super) fn name_of(folder: &Path) -> String {
+pub(in crate::model) fn name_of(folder: &Path) -> String {
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let own = || path.file_name().map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
     HubPlace::of(&path).map_or_else(own, |place| place.repo)
@@ -132,7 +132,7 @@ fn again(path: &Path) -> String {
 }
 
 /// A name out of a file, fit for a message: no control characters, not endless.
-pub(super) fn clean(name: &str) -> String {
+pub(in crate::model) fn clean(name: &str) -> String {
     const MOST: usize = 80;
     let mut clean: String =
         name.chars().take(MOST).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();

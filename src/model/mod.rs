@@ -7,51 +7,26 @@
 //!
 //! Letters in comments: `n` positions cached, `m` rows now, `d` = d_model, `v` = vocabulary.
 
-pub mod block;
-pub mod cache;
-pub mod card;
-pub mod config;
-pub mod config_json;
-pub mod deepseek;
-mod draft_model;
-pub mod eagle;
+mod catch_panic;
+pub mod drafters;
 mod error;
-pub mod family;
-pub mod fit;
-pub mod folder;
-mod fp8;
-pub mod fuse;
-pub mod gemma4;
-pub mod gguf;
-mod guard;
-pub mod held;
-pub mod llama;
+pub mod families;
+pub mod files;
 pub mod load;
-mod mapped;
-mod mimo;
-pub mod mtp;
-pub mod mtp_file;
+pub mod memory;
 pub mod native;
-pub mod proposed;
-pub mod qwen35;
-pub mod rope;
+pub mod nn;
 mod row_by_row;
 mod rows;
-mod shard;
-pub mod side_files;
-pub mod sketch;
-pub mod source;
-pub mod stack;
 mod tap;
-pub mod template;
-pub mod tokenizer;
+pub mod text;
 
 pub use error::ModelError;
 pub use row_by_row::RowByRow;
 pub use rows::{Rows, Shelf};
 pub use tap::{State, Tap};
 
-use self::gemma4::Lent;
+use crate::model::families::gemma4::Lent;
 use crate::protocol::{ModelInfo, MtpSpec, TokenId};
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.

@@ -4,8 +4,8 @@
 //! that verification computes bit for bit what plain decoding does. It shows that nothing but arithmetic
 //! differs where a pass over several rows gives another token.
 
-use super::gemma4::Lent;
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use crate::model::families::gemma4::Lent;
 use crate::protocol::TokenId;
 
 /// Wraps a model.

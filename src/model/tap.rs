@@ -120,19 +120,19 @@ pub struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    pub(super) fn new(places: &'a [Option<usize>]) -> Self {
+    pub(in crate::model) fn new(places: &'a [Option<usize>]) -> Self {
         Self { places, kept: Vec::new() }
     }
 
     /// Keeps the residual stream behind so many blocks, where it is wanted.
-    pub(super) fn keep(&mut self, blocks: usize, stream: &Tensor) {
+    pub(in crate::model) fn keep(&mut self, blocks: usize, stream: &Tensor) {
         if self.places.contains(&Some(blocks)) {
             self.kept.push((blocks, stream.clone()));
         }
     }
 
     /// The states side by side, `[m, states · d]`; `normed` is the one behind the final norm.
-    pub(super) fn tapped(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
+    pub(in crate::model) fn tapped(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
         let state = |place: &Option<usize>| match *place {
             None => Ok(normed),
             Some(blocks) => {

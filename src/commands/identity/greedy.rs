@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use draftscope::cli::{DraftLenArg, IdentityArgs};
 use draftscope::identity::{Diagnosis, Ending, Rate, Record, Side, answer, diagnose};
-use draftscope::model::tokenizer::TextCodec;
+use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::session::text::{one_line, quoted};
 use serde::Serialize;

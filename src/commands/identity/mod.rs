@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use draftscope::cli::{DraftLenArg, IdentityArgs, ReportArg};
 use draftscope::engine;
 use draftscope::model::load::{Loaded, load};
-use draftscope::model::template::ChatTemplate;
-use draftscope::model::tokenizer::TextCodec;
+use draftscope::model::text::template::ChatTemplate;
+use draftscope::model::text::tokenizer::TextCodec;
 use draftscope::model::{Model, RowByRow};
 use draftscope::protocol::{
     Baseline, DrafterKind, Drafting, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,

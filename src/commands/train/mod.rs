@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::family::Architecture;
-use draftscope::model::source::Source;
+use draftscope::model::families::declined::Architecture;
+use draftscope::model::files::source::Source;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use progress::StepProgress;

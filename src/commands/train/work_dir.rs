@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::source::Source;
+use draftscope::model::files::source::Source;
 use serde::{Deserialize, Serialize};
 
 /// Name of the note.

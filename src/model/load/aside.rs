@@ -2,7 +2,7 @@
 
 use super::Recipe;
 use super::heads::names_head;
-use crate::model::config::LlamaConfig;
+use crate::model::nn::config::LlamaConfig;
 
 /// A chat template that does not run here, and why.
 pub(super) fn template(why: &str) -> String {

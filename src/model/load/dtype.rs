@@ -4,8 +4,8 @@ use candle_core::Device;
 
 use super::Dtype;
 use crate::model::ModelError;
-use crate::model::block::WeightType;
-use crate::model::source::Source;
+use crate::model::files::source::Source;
+use crate::model::nn::block::WeightType;
 
 /// `q4_1` is a promise about the file, whatever backend runs it.
 pub(super) fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelError> {

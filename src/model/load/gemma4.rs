@@ -6,10 +6,10 @@ use candle_core::Device;
 
 use super::{Job, Progress, TargetAndDrafter};
 use crate::model::ModelError;
-use crate::model::config::LlamaConfig;
-use crate::model::gemma4::{Gemma4, Gemma4Weights, TABLE, assistant};
-use crate::model::held::Held;
-use crate::model::source::Source;
+use crate::model::families::gemma4::{Gemma4, Gemma4Weights, TABLE, assistant};
+use crate::model::files::source::Source;
+use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::matmul_backend::Held;
 
 /// Bytes that the table of embeddings for each layer takes in memory: as it is stored, FP8 in halves.
 pub(super) fn looked_up_bytes(source: &Source, config: &LlamaConfig) -> u64 {

@@ -3,9 +3,10 @@
 
 use super::{Drafting, Recipe};
 use crate::model::ModelError;
-use crate::model::config::LlamaConfig;
-use crate::model::eagle::{self, Plan};
-use crate::model::gemma4::assistant;
+use crate::model::drafters::eagle3;
+use crate::model::drafters::eagle3::Plan;
+use crate::model::families::gemma4::assistant;
+use crate::model::nn::config::LlamaConfig;
 
 /// At most one of them, or why it does not draft.
 pub(super) struct Heads {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use super::{Drafting, Job, Progress, TargetAndDrafter, gemma4, latent, names_head};
-use crate::model::held::Held;
-use crate::model::qwen35::{DraftVocab, Qwen35, Qwen35Weights, load_module};
+use crate::model::families::qwen35::{DraftVocab, Qwen35, Qwen35Weights, load_module};
+use crate::model::nn::matmul_backend::Held;
 use crate::model::{ModelError, MtpModule};
 use crate::protocol::{DrafterInfo, DrafterKind};
 

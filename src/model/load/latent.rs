@@ -6,11 +6,12 @@ use candle_core::Device;
 
 use super::{Drafting, Job, Progress, TargetAndDrafter};
 use crate::model::ModelError;
-use crate::model::block::WeightType;
-use crate::model::deepseek::{self, DeepSeek, DeepSeekWeights};
-use crate::model::fit::Need;
-use crate::model::held::Held;
-use crate::model::qwen35::DraftVocab;
+use crate::model::families::deepseek;
+use crate::model::families::deepseek::{DeepSeek, DeepSeekWeights};
+use crate::model::families::qwen35::DraftVocab;
+use crate::model::memory::Need;
+use crate::model::nn::block::WeightType;
+use crate::model::nn::matmul_backend::Held;
 use crate::protocol::{DrafterInfo, DrafterKind, TokenId};
 
 /// What a model of this layout takes: its modules and their caches besides, and what is held in f32 all the same.
@@ -105,7 +106,7 @@ mod tests {
 
     use super::super::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback, load};
     use super::*;
-    use crate::model::source::Source;
+    use crate::model::files::source::Source;
 
     fn recipe(name: &str, (backend, dtype): (Backend, Dtype), draft_vocab: Option<DraftVocab>) -> Recipe {
         let own =

@@ -325,11 +325,9 @@ impl Placed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
-        LogitRows, Model,
-        native::testing::{gguf_path, token_ids},
-        source::Source,
-    };
+    use crate::model::files::source::Source;
+    use crate::model::native::testing::{gguf_path, token_ids};
+    use crate::model::{LogitRows, Model};
 
     /// State and logits of a position.
     type Seen = (Vec<f32>, Option<Vec<f32>>);

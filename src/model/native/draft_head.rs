@@ -12,10 +12,9 @@ use super::{
     matrix::{Bits, Matrix},
     mtp::MtpStorage,
 };
-use crate::{
-    model::{ModelError, proposed::Proposed},
-    protocol::TokenId,
-};
+use crate::model::ModelError;
+use crate::model::drafters::draft_vocab::Proposed;
+use crate::protocol::TokenId;
 
 /// A head and what its logits stand for.
 #[derive(Debug)]
@@ -135,10 +134,9 @@ fn rows_of(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
-        native::{NativeLlama, testing::gguf_path},
-        source::Source,
-    };
+    use crate::model::files::source::Source;
+    use crate::model::native::NativeLlama;
+    use crate::model::native::testing::gguf_path;
 
     #[test]
     fn rows_that_come_are_those_of_a_head_that_had_them_from_the_start() {

@@ -19,10 +19,9 @@ use super::{
     normer::{Normer, load},
     turn::{transpose, untranspose},
 };
-use crate::{
-    model::{Forward, ModelError, MtpModule, Rows, Tap, eagle::Plan, eagle::StatesNorm},
-    protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotZero, TokenId},
-};
+use crate::model::drafters::eagle3::{Plan, StatesNorm};
+use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
+use crate::protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotZero, TokenId};
 
 /// A head with its cache.
 #[derive(Debug)]

@@ -11,10 +11,9 @@ use super::{
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
     mtp::MtpStorage,
 };
-use crate::{
-    model::{ModelError, eagle::Plan},
-    protocol::NormForm,
-};
+use crate::model::ModelError;
+use crate::model::drafters::eagle3::Plan;
+use crate::protocol::NormForm;
 
 /// What a head has of its own; copies share the matrices.
 #[derive(Clone, Debug)]

@@ -10,7 +10,8 @@ use super::{
     normer::{Normer, load},
     turn::transpose,
 };
-use crate::model::{Tap, eagle::StatesNorm};
+use crate::model::Tap;
+use crate::model::drafters::eagle3::StatesNorm;
 
 /// The matrix and what it reads.
 #[derive(Clone, Debug)]

@@ -12,7 +12,8 @@ use super::{
     tensors::Tensors,
     threads,
 };
-use crate::model::{ModelError, source::Source};
+use crate::model::ModelError;
+use crate::model::files::source::Source;
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]

@@ -18,13 +18,11 @@ use super::{
     threads,
     tree::Tree,
 };
-use crate::{
-    model::{
-        Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Shelf, Tap, check_path,
-        source::Source,
-    },
-    protocol::TokenId,
+use crate::model::files::source::Source;
+use crate::model::{
+    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Shelf, Tap, check_path,
 };
+use crate::protocol::TokenId;
 
 /// What forks share.
 #[derive(Debug)]

@@ -15,7 +15,10 @@ use super::{
     mtp::MtpWeights,
     tensors::{RawTensor, Tensors},
 };
-use crate::model::{ModelError, ModelSpec, config::LlamaConfig, rope::PairOrder, source::Source};
+use crate::model::files::source::Source;
+use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::rope::PairOrder;
+use crate::model::{ModelError, ModelSpec};
 
 /// Reads the model in `source`.
 pub(super) fn llama(source: &Source, ctx_len: usize, cpu: Cpu) -> Result<NativeLlama, ModelError> {

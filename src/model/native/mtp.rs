@@ -21,13 +21,12 @@ use super::{
     mtp_file::MtpFile,
     turn::{transpose, untranspose},
 };
-use crate::{
-    model::{
-        Forward, ModelError, MtpModule, Rows, Tap, config::LlamaConfig, mtp_file::MtpConfig, rope::RopeSpec,
-        source::Source,
-    },
-    protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId},
-};
+use crate::model::drafters::mtp::file::MtpConfig;
+use crate::model::files::source::Source;
+use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::rope::RopeSpec;
+use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
+use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -403,19 +402,18 @@ mod tests {
     use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
     use super::*;
-    use crate::model::{
-        LogitRows, Model,
-        block::WeightType,
-        llama::LlamaWeights,
-        mtp::CandleMtp,
-        native::matrix::{Bits, Cpu},
-        native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, token_ids},
-        tap::State,
-    };
+    use crate::model::drafters::mtp::CandleMtp;
+    use crate::model::families::llama::LlamaWeights;
+    use crate::model::native::matrix::{Bits, Cpu};
+    use crate::model::native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, token_ids};
+    use crate::model::nn::block::WeightType;
+    use crate::model::tap::State;
+    use crate::model::{LogitRows, Model};
 
     fn load(file: &str, storage: MtpStorage) -> Option<(NativeLlama, NativeMtp)> {
         let (gguf, module, config) = (gguf_path()?, mtp_path(file), mtp_path("config.json"));
-        let target = NativeLlama::load(&crate::model::source::Source::open(&gguf).unwrap(), 256, Some(2)).unwrap();
+        let target =
+            NativeLlama::load(&crate::model::files::source::Source::open(&gguf).unwrap(), 256, Some(2)).unwrap();
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
         let module = NativeMtp::load_as(&std::fs::read(module).unwrap(), &config, &target, storage).unwrap();
         Some((target, module))
@@ -551,7 +549,7 @@ mod tests {
         let Some(path) = gguf_path() else {
             return;
         };
-        let ((bytes, config), source) = (fused(), crate::model::source::Source::open(&path).unwrap());
+        let ((bytes, config), source) = (fused(), crate::model::files::source::Source::open(&path).unwrap());
         let mut target = NativeLlama::load(&source, 256, Some(2)).unwrap();
         let mut module = NativeMtp::load_as(&bytes, &config, &target, MtpStorage::Bf16).unwrap();
         let weights = LlamaWeights::load(&source, 256, WeightType::F32, &Device::Cpu, &mut |_, _| {}).unwrap();
@@ -604,7 +602,7 @@ mod tests {
         let Some(path) = gguf_path() else {
             return;
         };
-        let ((bytes, config), source) = (joined(1000, 100), crate::model::source::Source::open(&path).unwrap());
+        let ((bytes, config), source) = (joined(1000, 100), crate::model::files::source::Source::open(&path).unwrap());
         let mut target = NativeLlama::load(&source, 256, Some(2)).unwrap();
         let mut module = NativeMtp::load_as(&bytes, &config, &target, MtpStorage::Bf16).unwrap();
         let weights = LlamaWeights::load(&source, 256, WeightType::F32, &Device::Cpu, &mut |_, _| {}).unwrap();
@@ -638,7 +636,7 @@ mod tests {
         let Some(path) = gguf_path() else {
             return;
         };
-        let target = crate::model::source::Source::open(&path).unwrap().config().unwrap();
+        let target = crate::model::files::source::Source::open(&path).unwrap().config().unwrap();
         config.block_config(&target).unwrap();
         config.hidden_layers = vec![7, 31];
         let error = config.block_config(&target).unwrap_err().to_string();

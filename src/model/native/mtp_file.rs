@@ -14,10 +14,9 @@ use super::{
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
     mtp::{MtpStorage, MtpWeights},
 };
-use crate::{
-    model::{ModelError, fp8::from_e4m3},
-    protocol::TokenId,
-};
+use crate::model::ModelError;
+use crate::model::files::fp8::from_e4m3;
+use crate::protocol::TokenId;
 
 /// An open file, and what its matrices are to become.
 pub(super) struct MtpFile<'a> {

@@ -8,7 +8,7 @@ use super::{
     matrix::{Cpu, Matrix},
     turn::transpose,
 };
-use crate::model::eagle::StatesNorm;
+use crate::model::drafters::eagle3::StatesNorm;
 
 /// Rows `[m][k / 16]` as activations that a matrix reads.
 pub(super) fn load(cpu: &Cpu, rows: &[[f32; LANES]], (m, matrix): (usize, &Matrix), out: &mut Acts) {

@@ -7,10 +7,8 @@ use candle_core::quantized::GgmlDType;
 
 use super::kernel::Encoding;
 use super::matrix::{Part, RowOrder};
-use crate::model::{
-    ModelError,
-    source::{Source, Stored},
-};
+use crate::model::ModelError;
+use crate::model::files::source::{Source, Stored};
 
 /// A model as this backend sees it.
 #[derive(Clone, Copy)]

@@ -133,10 +133,9 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::model::{
-        native::{kernel::Isa, testing::tiny_gguf},
-        source::Source,
-    };
+    use crate::model::files::source::Source;
+    use crate::model::native::kernel::Isa;
+    use crate::model::native::testing::tiny_gguf;
 
     #[test]
     fn threads_are_halved_until_they_pay() {

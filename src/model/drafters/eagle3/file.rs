@@ -1,0 +1,222 @@
+//! A head's tensors: safetensors, in one file or shards, or the `pytorch_model.bin` that older heads come as.
+//!
+//! Invariant: a tensor comes with its shape checked, whatever the file is called; a pickle is read for the
+//! names and places of tensors only, and nothing in it is run. The block's tensors are asked for by the names
+//! of `speculators` (`layers.0.…`) and found under SafeAILab's (`midlayer.…`).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use candle_core::DType;
+use candle_core::pickle::{Object, Stack, TensorInfo};
+use half::{bf16, f16};
+use safetensors::Dtype;
+use zip::{CompressionMethod, ZipArchive};
+
+use crate::model::ModelError;
+use crate::model::catch_panic::guarded;
+use crate::model::error::clean;
+use crate::model::files::shard;
+use crate::model::files::shard::Shard;
+
+const TORCH: &str = "pytorch_model.bin";
+
+/// Largest table of contents of a `pytorch_model.bin`; a head's takes a few kilobytes.
+const MAX_PICKLE: u64 = 64 << 10;
+
+/// Most steps of it; a head's takes a thousand.
+const MAX_STEPS: usize = 2048;
+
+/// An open head.
+pub(in crate::model) enum EagleFile {
+    /// Safetensors.
+    Shards(Vec<Shard>),
+    /// torch's archive: where each tensor lies in it.
+    Torch(PathBuf, HashMap<String, TensorInfo>),
+}
+
+impl EagleFile {
+    /// Opens the weights in a folder.
+    pub(in crate::model) fn open(path: &Path) -> Result<Self, ModelError> {
+        let torch = path.join(TORCH);
+        if !path.join(shard::SINGLE).is_file() && !path.join(shard::INDEX).is_file() && torch.is_file() {
+            let tensors = contents(&torch)?;
+            return Ok(Self::Torch(torch, tensors));
+        }
+        Shard::all_of(path).map(Self::Shards)
+    }
+
+    /// Whether there is such a tensor.
+    pub(in crate::model) fn has(&self, name: &str) -> bool {
+        self.place(name).is_some()
+    }
+
+    /// Bytes of all tensors.
+    pub(in crate::model) fn bytes(&self) -> u64 {
+        match self {
+            Self::Shards(shards) => shards.iter().map(|shard| shard.metadata.data_len() as u64).sum(),
+            Self::Torch(_, tensors) => tensors
+                .values()
+                .map(|info| {
+                    let sizes = info.layout.shape().dims().iter();
+                    let count = sizes.fold(1u64, |count, size| count.saturating_mul(*size as u64));
+                    count.saturating_mul(info.dtype.size_in_bytes() as u64)
+                })
+                .fold(0, u64::saturating_add),
+        }
+    }
+
+    /// The name under which a tensor is there.
+    fn place(&self, name: &str) -> Option<String> {
+        let others =
+            [name.strip_prefix("layers.0.").map(|rest| format!("midlayer.{rest}")), Some(format!("model.{name}"))];
+        let there = |name: &String| match self {
+            Self::Shards(shards) => shards.iter().any(|shard| shard.metadata.info(name).is_some()),
+            Self::Torch(_, tensors) => tensors.contains_key(name),
+        };
+        std::iter::once(name.to_owned()).chain(others.into_iter().flatten()).find(there)
+    }
+
+    /// A tensor's bytes and what they are.
+    fn raw(&self, name: &str, expected: &[usize]) -> Result<(Cow<'_, [u8]>, Dtype), ModelError> {
+        let place = self.place(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        let check = |got: &[usize]| match got == expected {
+            true => Ok(()),
+            false => Err(ModelError::Shape { name: place.clone(), got: got.to_vec(), expected: expected.to_vec() }),
+        };
+        match self {
+            Self::Shards(shards) => {
+                let found = shards.iter().find_map(|shard| Some((shard, shard.metadata.info(&place)?)));
+                let (shard, info) = found.ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+                check(&info.shape)?;
+                Ok((Cow::Borrowed(shard.bytes(info)), info.dtype))
+            }
+            Self::Torch(path, tensors) => {
+                let info = tensors.get(&place).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+                check(info.layout.dims())?;
+                let dtype = match info.dtype {
+                    DType::F32 => Dtype::F32,
+                    DType::F16 => Dtype::F16,
+                    DType::BF16 => Dtype::BF16,
+                    DType::I64 => Dtype::I64,
+                    DType::I32 => Dtype::I32,
+                    other => return Err(unsupported(&place, &other)),
+                };
+                Ok((Cow::Owned(read(path, info)?), dtype))
+            }
+        }
+    }
+
+    /// Plain numbers.
+    pub(in crate::model) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let (bytes, dtype) = self.raw(name, shape)?;
+        Ok(match dtype {
+            Dtype::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+            Dtype::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
+            Dtype::BF16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
+            other => return Err(unsupported(name, &other)),
+        })
+    }
+
+    /// Whole numbers.
+    pub(in crate::model) fn integers(&self, name: &str, len: usize) -> Result<Vec<i64>, ModelError> {
+        let (bytes, dtype) = self.raw(name, &[len])?;
+        Ok(match dtype {
+            Dtype::I64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            Dtype::I32 => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
+            other => return Err(unsupported(name, &other)),
+        })
+    }
+}
+
+fn unsupported(name: &str, dtype: &dyn std::fmt::Debug) -> ModelError {
+    ModelError::Unsupported(format!(
+        "tensor '{name}' of the EAGLE-3 head is stored as {dtype:?}, which is not supported; F32, F16 and BF16 are"
+    ))
+}
+
+fn corrupt(path: &Path, what: String) -> ModelError {
+    ModelError::Corrupt { path: path.to_owned(), what }
+}
+
+fn archive(path: &Path) -> Result<ZipArchive<BufReader<File>>, ModelError> {
+    let file = File::open(path).map_err(|source| ModelError::Read { path: path.to_owned(), source })?;
+    ZipArchive::new(BufReader::new(file)).map_err(|error| corrupt(path, clean(&error.to_string())))
+}
+
+/// Where the tensors of torch's archive lie.
+fn contents(path: &Path) -> Result<HashMap<String, TensorInfo>, ModelError> {
+    let mut zip = archive(path)?;
+    let pickle = (0..zip.len()).find_map(|index| {
+        let name = zip.name_for_index(index)?.ok()?;
+        name.ends_with("/data.pkl").then(|| name.into_owned())
+    });
+    let pickle = pickle.ok_or_else(|| corrupt(path, "it holds no data.pkl".to_owned()))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        corrupt(path, format!("its data.pkl cannot be read ({})", clean(&error.to_string())))
+    };
+    let entry = zip.by_name(&pickle).map_err(|error| failed(&error))?;
+    let mut bytes = Vec::new();
+    entry.take(MAX_PICKLE).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    let folder = PathBuf::from(pickle.trim_end_matches(".pkl"));
+    guarded(
+        |why| failed(&why),
+        || {
+            let tensors = unpickle(&bytes).map_err(|error| failed(&error))?;
+            // what is no tensor, or of a type that is not needed (t2d is of booleans), is passed over
+            let infos =
+                tensors.into_iter().filter_map(|(name, value)| value.into_tensor_info(name, &folder).ok().flatten());
+            Ok(infos.map(|info| (info.name.clone(), info)).collect())
+        },
+    )
+}
+
+/// The table that a pickle describes, step by step: one that builds large things out of few steps is refused.
+fn unpickle(mut bytes: &[u8]) -> candle_core::Result<Vec<(Object, Object)>> {
+    let refused = |what: &str| candle_core::Error::Msg(what.to_owned());
+    let mut stack = Stack::empty();
+    for _ in 0..MAX_STEPS {
+        let recalls = bytes.first().is_some_and(|step| b"hj".contains(step));
+        if stack.read(&mut bytes)? {
+            return match stack.finalize()? {
+                Object::Dict(tensors) => Ok(tensors),
+                _ => Err(refused("it is no table of tensors")),
+            };
+        }
+        let is_small = |top: &Object| {
+            use Object::{Bool, Class, Float, Int, Long, None, Unicode};
+            matches!(top, Class { .. } | Int(_) | Long(_) | Float(_) | Unicode(_) | Bool(_) | None)
+        };
+        if recalls && !stack.stack().last().is_some_and(is_small) {
+            return Err(refused("it repeats whole tables"));
+        }
+    }
+    Err(refused("it takes too many steps"))
+}
+
+/// A tensor's bytes out of torch's archive.
+fn read(path: &Path, info: &TensorInfo) -> Result<Vec<u8>, ModelError> {
+    let failed = |what: &str| corrupt(path, format!("tensor '{}' {what}", clean(&info.name)));
+    let size = info.dtype.size_in_bytes();
+    let elements = info.layout.dims().iter().try_fold(size, |bytes, dim| bytes.checked_mul(*dim));
+    let start = info.layout.start_offset(); // in bytes, as candle has it
+    let (Some(len), true) = (elements, info.layout.is_contiguous()) else {
+        return Err(failed("does not lie in one piece"));
+    };
+    let mut zip = archive(path)?;
+    let mut entry = zip.by_name(&info.path).map_err(|_| failed("is not in the archive"))?;
+    let end = start.checked_add(len).filter(|end| *end as u64 <= entry.size());
+    if end.is_none() || entry.compression() != CompressionMethod::Stored {
+        return Err(failed("reaches beyond its storage, or is compressed"));
+    }
+    let skipped = std::io::copy(&mut entry.by_ref().take(start as u64), &mut std::io::sink());
+    let mut bytes = Vec::new();
+    let got = skipped.and_then(|_| entry.take(len as u64).read_to_end(&mut bytes));
+    match got {
+        Ok(got) if got == len => Ok(bytes),
+        _ => Err(failed("ends in the middle")),
+    }
+}

@@ -1,0 +1,131 @@
+//! A head held against its target, before anything large is read.
+//!
+//! Invariant: a [`Plan`] fits: widths, vocabularies and layers are those of the target, and every token that
+//! the head can propose is one of the target's.
+
+use std::path::Path;
+
+use crate::model::drafters::eagle3::config::{EagleConfig, StatesNorm};
+use crate::model::drafters::eagle3::file::EagleFile;
+use crate::model::error::name_of;
+use crate::model::files::side_files::SideFiles;
+use crate::model::memory::Need;
+use crate::model::nn::config::LlamaConfig;
+use crate::model::{ModelError, State, Tap};
+use crate::protocol::TokenId;
+
+/// A head that fits its target.
+pub(in crate::model) struct Plan {
+    pub(in crate::model) config: EagleConfig,
+    pub(in crate::model) file: EagleFile,
+    /// What settled slots read of the target.
+    pub(in crate::model) tap: Tap,
+    /// Token of each row of the head, ascending.
+    pub(in crate::model) vocab: Vec<TokenId>,
+    /// As it is called.
+    pub(in crate::model) name: String,
+}
+
+/// Whether there is an EAGLE-3 head in a folder.
+pub(in crate::model) fn is_head(folder: &Path) -> bool {
+    SideFiles::of(folder).read("config.json").is_ok_and(|config| config.is_some_and(|json| EagleConfig::is_one(&json)))
+}
+
+impl Plan {
+    /// Opens a folder for this target.
+    ///
+    /// # Errors
+    /// When it is damaged, asks for something that is not supported, or was made for another target.
+    pub(in crate::model) fn open(folder: &Path, target: &LlamaConfig) -> Result<Self, ModelError> {
+        let config = EagleConfig::from_json(&SideFiles::of(folder).config()?)?;
+        let other = |what: &str, own: usize, theirs: usize| {
+            Err(ModelError::Unsupported(format!(
+                "the EAGLE-3 head was made for another target: {what} is {own} there and {theirs} in the target"
+            )))
+        };
+        if config.target_d_model != target.d_model {
+            return other("the width of its hidden states", config.target_d_model, target.d_model);
+        }
+        if config.block.vocab != target.vocab {
+            return other("the number of tokens", config.block.vocab, target.vocab);
+        }
+        let states = config.layers_of(target.layers)?.into_iter().map(State::Behind).collect();
+        let file = EagleFile::open(folder)?;
+        if !file.has("embed_tokens.weight") && config.block.d_model != target.d_model {
+            return other("without an embedding of its own the width", config.block.d_model, target.d_model);
+        }
+        let biased = ["q", "k", "v", "o"].map(|part| format!("layers.0.self_attn.{part}_proj.bias"));
+        if let Some(name) = biased.iter().map(String::as_str).chain(["fc.bias"]).find(|name| file.has(name)) {
+            return Err(ModelError::Unsupported(format!("biases ('{name}') are not supported in EAGLE-3 heads")));
+        }
+        let vocab = draft_vocab(&config, &file)?;
+        Ok(Self { config, file, tap: Tap::new(states), vocab, name: name_of(folder) })
+    }
+
+    /// Width of the states that are fused.
+    pub(in crate::model) fn fused(&self) -> usize {
+        self.tap.states().len() * self.config.target_d_model
+    }
+
+    /// A matrix of the head, row after row.
+    pub(in crate::model) fn matrix(&self, part: &str, [out, input]: [usize; 2]) -> Result<Vec<f32>, ModelError> {
+        self.file.numbers(&format!("{part}.weight"), &[out, input])
+    }
+
+    /// A norm's weights.
+    pub(in crate::model) fn norm(&self, part: &str, width: usize) -> Result<Vec<f32>, ModelError> {
+        self.file.numbers(&format!("{part}.weight"), &[width])
+    }
+
+    /// Norms in front of the fusion: one over all states, one for each, or none.
+    pub(in crate::model) fn states_norms(&self) -> Result<Vec<Vec<f32>>, ModelError> {
+        match self.config.states_norm {
+            StatesNorm::None => Ok(Vec::new()),
+            StatesNorm::Together => Ok(vec![self.norm("input_norm", self.fused())?]),
+            StatesNorm::Each => (0..self.tap.states().len())
+                .map(|index| self.norm(&format!("fc_norm.{index}"), self.config.target_d_model))
+                .collect(),
+        }
+    }
+
+    /// Weights of all matrices.
+    pub(in crate::model) fn matrix_weights(&self) -> u64 {
+        let own = self.file.has("embed_tokens.weight");
+        self.config.matrix_weights(self.fused()) + if own { self.config.embedding_weights() } else { 0 }
+    }
+
+    /// What the head takes; a weight takes `bits`, a number in the cache `kv_size` bytes.
+    pub(in crate::model) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> Need {
+        let cache = 2 * self.config.block.kv_width() as u64 * kv_size * ctx_len as u64;
+        Need { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, ctx_len }
+    }
+}
+
+/// Token of each row: its index and an offset.
+fn draft_vocab(config: &EagleConfig, file: &EagleFile) -> Result<Vec<TokenId>, ModelError> {
+    if !file.has("d2t") {
+        if config.draft_vocab == config.block.vocab {
+            return Ok((0..config.draft_vocab as u32).map(TokenId).collect());
+        }
+        return Err(ModelError::MissingTensor("d2t".to_owned()));
+    }
+    let token = |(index, offset): (usize, i64)| -> Result<TokenId, ModelError> {
+        let id = i64::try_from(index).ok().and_then(|index| index.checked_add(offset));
+        let id = id.and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < config.block.vocab);
+        id.map(TokenId).ok_or_else(|| {
+            ModelError::Metadata(format!(
+                "'d2t' leads draft token {index} by {offset} out of the {} tokens of the target",
+                config.block.vocab
+            ))
+        })
+    };
+    let offsets = file.integers("d2t", config.draft_vocab)?;
+    let vocab = offsets.into_iter().enumerate().map(token).collect::<Result<Vec<_>, _>>()?;
+    if let Some(at) = vocab.windows(2).position(|pair| pair[0] >= pair[1]) {
+        return Err(ModelError::Metadata(format!(
+            "'d2t' leads draft tokens {at} and {} to tokens out of order",
+            at + 1
+        )));
+    }
+    Ok(vocab)
+}

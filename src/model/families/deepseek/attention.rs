@@ -1,0 +1,133 @@
+//! Latent attention: of a position one row is kept, the normed latent and a rotated key that all heads share.
+//!
+//! A head's key is `W_k c` beside that rotated key, its value `W_v c`, c being the latent. Neither is ever made: `W_k` is
+//! multiplied into the query and `W_v` into the answer, so that all heads attend over the same short rows
+//! (DeepSeek-V2, arXiv:2405.04434, section 2.1). Invariant: up to [`ROW_BY_ROW`] rows are worked out one by one, so with
+//! matrices on the native kernels a row's bits do not depend on the rows beside it.
+
+use candle_core::Tensor;
+
+use crate::model::ModelError;
+use crate::model::families::deepseek::config::LatentShape;
+use crate::model::nn::block::{Linear, Place, ROW_BY_ROW, RmsNorm};
+use crate::model::nn::kv_cache::KvCache;
+
+/// What norms inside attention add to the mean square, whatever `rms_norm_eps` is: as `modeling_deepseek_v3.py` has it.
+pub(super) const EPS: f32 = 1e-6;
+
+/// How queries are made.
+#[derive(Clone, Debug)]
+pub(super) enum Queries {
+    /// `[heads · (plain + rotary), d]`
+    Direct(Linear),
+    /// Through a narrow middle: `[q_rank, d]`, a norm, `[heads · (plain + rotary), q_rank]`.
+    Squeezed(Linear, RmsNorm, Linear),
+}
+
+/// Weights of latent attention.
+#[derive(Clone, Debug)]
+pub(super) struct LatentAttention {
+    pub(super) shape: LatentShape,
+    pub(super) queries: Queries,
+    /// `[rank + rotary, d]`
+    pub(super) kv: Linear,
+    /// Of the latent.
+    pub(super) kv_norm: RmsNorm,
+    /// `W_k`: `[heads, plain, rank]`, f32.
+    pub(super) to_keys: Tensor,
+    /// `W_v`: `[heads, rank, value]`, f32.
+    pub(super) to_values: Tensor,
+    /// `[d, heads · value]`
+    pub(super) out: Linear,
+}
+
+impl LatentAttention {
+    /// `[m, d] -> [m, d]`; appends to the cache.
+    pub(super) fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        let LatentShape { heads, rank, plain, rotary, value, .. } = self.shape;
+        let (m, start, tree) = (x.dim(0)?, cache.len(), place.tree);
+        let at = place.at.unwrap_or(start);
+        // 1. queries, whose last values are rotated
+        let q = match &self.queries {
+            Queries::Direct(q) => q.forward(x)?,
+            Queries::Squeezed(a, norm, b) => b.forward(&norm.forward(&a.forward(x)?)?)?,
+        };
+        let q = q.reshape((m, heads, plain + rotary))?.transpose(0, 1)?.contiguous()?; // [h, m, plain + rotary]
+        let turned = place.rope.rotate(&q.narrow(2, plain, rotary)?, at, tree)?;
+        let q = q.narrow(2, 0, plain)?;
+        // 2. what is kept of these positions
+        let kept = self.kv.forward(x)?; // [m, rank + rotary]
+        let latent = self.kv_norm.forward(&kept.narrow(1, 0, rank)?)?.unsqueeze(0)?;
+        let key = place.rope.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?, at, tree)?;
+        let rows = Tensor::cat(&[latent, key], 2)?; // [1, m, rank + rotary]
+        cache.append(&rows, &rows)?;
+        // 3. attend over everything up to each row
+        let answer = |from: usize, count: usize, seen: (Tensor, Tensor)| {
+            self.attend((&q.narrow(1, from, count)?, &turned.narrow(1, from, count)?), seen)
+        };
+        let answers = if let Some(tree) = tree {
+            let rows = tree.paths().iter().enumerate().map(|(row, path)| {
+                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
+                answer(row, 1, cache.prefix_and(start, &seen)?)
+            });
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?
+        } else if m <= ROW_BY_ROW {
+            let rows = (0..m).map(|row| answer(row, 1, cache.prefix(start + row + 1)?));
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?
+        } else {
+            answer(0, m, cache.prefix(start + m)?)?
+        };
+        self.out.forward(&answers.transpose(0, 1)?.contiguous()?.reshape((m, heads * value))?) // [h, m, value] -> [m, d]
+    }
+
+    /// Causal attention of `m` rows (`[heads, m, plain]` and `[heads, m, rotary]`), the last of which stands at
+    /// the last of the `n` positions seen: `-> [heads, m, value]`.
+    fn attend(&self, (q, turned): (&Tensor, &Tensor), seen: (Tensor, Tensor)) -> Result<Tensor, ModelError> {
+        let (heads, m, _) = q.dims3()?;
+        let (keys, values) = seen; // [1, n, rank + rotary], [1, n, rank]
+        let (_, n, width) = keys.dims3()?;
+        // candle multiplies rows with gaps between them on the CPU alone
+        let values = if values.device().is_cpu() { values } else { values.contiguous()? };
+        let q = q.contiguous()?.matmul(&self.to_keys)?; // [h, m, plain] -> [h, m, rank]
+        let q = Tensor::cat(&[&q, turned], 2)?.reshape((1, heads * m, width))?;
+        let scores = (q.matmul(&keys.t()?)? * self.shape.scale)?.reshape((heads, m, n))?;
+        let weights = weigh(scores, (m, n))?.reshape((1, heads * m, n))?;
+        let latents = weights.matmul(&values)?.reshape((heads, m, self.shape.rank))?;
+        Ok(latents.matmul(&self.to_values)?)
+    }
+
+    pub(super) fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        let queries = match &self.queries {
+            Queries::Direct(q) => Queries::Direct(q.clone()),
+            Queries::Squeezed(a, norm, b) => Queries::Squeezed(a.clone(), norm.shifted(by)?, b.clone()),
+        };
+        Ok(Self { queries, kv_norm: self.kv_norm.shifted(by)?, ..self.clone() })
+    }
+
+    /// Bytes the matrices take in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let queries = match &self.queries {
+            Queries::Direct(q) => q.bytes(),
+            Queries::Squeezed(a, _, b) => a.bytes() + b.bytes(),
+        };
+        let folded = [&self.to_keys, &self.to_values].map(|w| (w.elem_count() * w.dtype().size_in_bytes()) as u64);
+        queries + self.kv.bytes() + self.out.bytes() + folded.iter().sum::<u64>()
+    }
+}
+
+/// Scores `[heads, m, n]` as weights that sum up to 1; no more than two tensors of their size are alive at once.
+fn weigh(scores: Tensor, (m, n): (usize, usize)) -> Result<Tensor, ModelError> {
+    if m == 1 {
+        return Ok(candle_nn::ops::softmax_last_dim(&scores)?);
+    }
+    let seen = scores.broadcast_add(&hidden(m, n, &scores)?)?;
+    drop(scores);
+    Ok(candle_nn::ops::softmax_last_dim(&seen)?)
+}
+
+/// `[m, n]`: what is added to scores, −∞ where a position stands behind the row.
+fn hidden(m: usize, n: usize, like: &Tensor) -> Result<Tensor, ModelError> {
+    let of = |row: usize| (0..n).map(move |column| if column > n - m + row { f32::NEG_INFINITY } else { 0.0 });
+    let mask: Vec<f32> = (0..m).flat_map(of).collect();
+    Ok(Tensor::from_vec(mask, (m, n), like.device())?)
+}

@@ -1,0 +1,67 @@
+//! A layer of DeepSeek-V3: latent attention, then a feed-forward layer, dense or of experts, each behind an RMSNorm
+//! and added to the residual stream. Activations are f32 whatever the weights are held in.
+
+use candle_core::{Device, Tensor};
+
+use crate::model::ModelError;
+use crate::model::drafters::mtp::{MtpBlock, MtpShape};
+use crate::model::families::deepseek::attention::LatentAttention;
+use crate::model::families::deepseek::experts::FeedForward;
+use crate::model::nn::block::{Place, RmsNorm};
+use crate::model::nn::kv_cache::KvCache;
+
+/// One layer.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    pub(super) attention_norm: RmsNorm,
+    pub(super) attention: LatentAttention,
+    pub(super) ffn_norm: RmsNorm,
+    pub(super) ffn: FeedForward,
+}
+
+impl Layer {
+    /// Runs `m` rows behind what is cached: `[m, d] -> [m, d]`.
+    pub(super) fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        let x = (x + self.attention.forward(&self.attention_norm.forward(x)?, place, cache)?)?;
+        let answer = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
+        Ok((x + answer)?)
+    }
+
+    /// Bytes the matrices take in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.attention.bytes() + self.ffn.bytes()
+    }
+
+    /// An empty cache for `ctx` positions.
+    pub(super) fn cache(&self, ctx: usize, device: &Device) -> Result<KvCache, ModelError> {
+        let shape = &self.attention.shape;
+        KvCache::latent(ctx, (shape.rank + shape.rotary, shape.rank), device)
+    }
+}
+
+impl MtpBlock for Layer {
+    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        Self::forward(self, x, place, cache)
+    }
+
+    fn shifted(&self, by: f64) -> Result<Box<dyn MtpBlock>, ModelError> {
+        Ok(Box::new(Self {
+            attention_norm: self.attention_norm.shifted(by)?,
+            attention: self.attention.shifted(by)?,
+            ffn_norm: self.ffn_norm.shifted(by)?,
+            ffn: self.ffn.clone(),
+        }))
+    }
+
+    fn bytes(&self) -> u64 {
+        Self::bytes(self)
+    }
+
+    fn share(&self) -> Box<dyn MtpBlock> {
+        Box::new(self.clone())
+    }
+
+    fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {
+        Self::cache(self, shape.ctx_len, device)
+    }
+}

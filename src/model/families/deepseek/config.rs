@@ -1,0 +1,375 @@
+//! What a model of DeepSeek-V3's layout has besides the sizes of every transformer: latent attention, experts, and
+//! how many draft modules are announced. GLM-4.7-Flash is the same with other defaults.
+//!
+//! Invariant: a key named here that is missing, asks for something else than what is computed, or contradicts another is
+//! an error that names it; so is one that nobody here knows and that begins as keys of these parts do ([`TELLING`]). Keys
+//! of other names are read over.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::families::declined::Architecture;
+
+/// Latent attention and experts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latent {
+    /// Sizes of attention.
+    pub attention: LatentShape,
+    /// Sizes of the layers of experts.
+    pub experts: ExpertShape,
+    /// Layers before those of experts, with a feed-forward layer of the usual kind.
+    pub dense_layers: usize,
+    /// Draft modules that the file announces.
+    pub modules: usize,
+}
+
+/// Attention over one latent row per position, which all heads share (DeepSeek-V2, arXiv:2405.04434).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatentShape {
+    /// Heads.
+    pub heads: usize,
+    /// Width that queries are squeezed through; none = they are not.
+    pub q_rank: Option<usize>,
+    /// Width of the latent, from which keys and values of all heads are made.
+    pub rank: usize,
+    /// Values of a head's key that come from the latent and are not rotated.
+    pub plain: usize,
+    /// Values of a head's key that are rotated; one row for all heads.
+    pub rotary: usize,
+    /// Width of a head's value.
+    pub value: usize,
+    /// Whether values 0 and 1, 2 and 3 … are rotated together, as checkpoints have them.
+    pub interleaved: bool,
+    /// What products of queries and keys are multiplied with.
+    pub scale: f64,
+}
+
+/// A layer of experts, of which each row chooses some (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertShape {
+    /// Experts of a layer.
+    pub count: usize,
+    /// Experts that a row chooses.
+    pub used: usize,
+    /// Width of an expert.
+    pub width: usize,
+    /// Experts that every row goes through: one of so many times the width.
+    pub shared: usize,
+    /// Groups of experts that stand side by side.
+    pub groups: usize,
+    /// Groups that a row chooses from.
+    pub used_groups: usize,
+    /// Whether a row's weights are made to sum up to 1.
+    pub normed: bool,
+    /// What they are multiplied with then.
+    pub factor: f64,
+}
+
+/// Keys that begin so and are not known change what a layer computes.
+const TELLING: [&str; 12] =
+    ["moe_", "n_", "index_", "hc_", "mtp_", "qk_", "topk_", "attn_", "compress_", "engram_", "zero_expert", "o_lora"];
+
+const KNOWN: [&str; 12] = [
+    "moe_intermediate_size",
+    "moe_layer_freq",
+    "mtp_layer_types",
+    "n_group",
+    "n_routed_experts",
+    "n_shared_experts",
+    "qk_head_dim",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "topk_group",
+    "topk_method",
+    "attn_implementation",
+];
+
+/// The keys of `config.json` that only this family has.
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::model) struct LatentKeys {
+    q_lora_rank: Option<usize>,
+    kv_lora_rank: usize,
+    qk_nope_head_dim: usize,
+    qk_rope_head_dim: usize,
+    qk_head_dim: Option<usize>,
+    v_head_dim: usize,
+    head_dim: Option<usize>,
+    num_key_value_heads: Option<usize>,
+    rope_interleave: Option<bool>,
+    partial_rotary_factor: Option<f64>,
+    n_routed_experts: usize,
+    n_shared_experts: Option<usize>,
+    num_experts_per_tok: usize,
+    moe_intermediate_size: usize,
+    moe_layer_freq: Option<usize>,
+    first_k_dense_replace: Option<usize>,
+    mlp_layer_types: Option<Vec<String>>,
+    /// Of modules.
+    mtp_layer_types: Option<Vec<String>>,
+    n_group: Option<usize>,
+    topk_group: Option<usize>,
+    topk_method: Option<String>,
+    scoring_func: Option<String>,
+    norm_topk_prob: Option<bool>,
+    routed_scaling_factor: Option<f64>,
+    num_nextn_predict_layers: Option<usize>,
+    /// Its name in files that `transformers` wrote.
+    num_mtp_layers: Option<usize>,
+}
+
+fn contradiction<T>(what: String) -> Result<T, ModelError> {
+    Err(ModelError::Metadata(what))
+}
+
+fn refused<T>(what: &str) -> Result<T, ModelError> {
+    Err(ModelError::Unsupported(format!("{what}, which is not supported")))
+}
+
+/// Whether a value asks for something.
+fn asks(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(all) => !all.is_empty(),
+        Value::Object(all) => !all.is_empty(),
+        _ => true,
+    }
+}
+
+impl LatentKeys {
+    /// Reads the keys out of the object that describes the model.
+    pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
+        if object.get("index_topk").is_some_and(asks) {
+            return refused("'index_topk' asks for sparse attention (DeepSeek-V3.2)");
+        }
+        let telling = |key: &str| TELLING.iter().any(|start| key.starts_with(start)) && !KNOWN.contains(&key);
+        if let Some((key, _)) = object.iter().find(|(key, value)| telling(key) && asks(value)) {
+            return Err(ModelError::Unsupported(format!(
+                "config.json: '{}' is not known here and may change what the layers compute, which is not supported",
+                clean(key)
+            )));
+        }
+        serde_json::from_value(Value::Object(object.clone()))
+            .map_err(|error| ModelError::Metadata(format!("config.json: {}", clean(&error.to_string()))))
+    }
+
+    /// Checked, for a model of so many layers and heads; `sharper` is what scaled rotary positions multiply the scores
+    /// with.
+    pub(in crate::model) fn latent(
+        &self,
+        architecture: Architecture,
+        (layers, heads): (usize, usize),
+        sharper: f64,
+    ) -> Result<Latent, ModelError> {
+        self.refuse()?;
+        let modules = match (self.num_nextn_predict_layers, self.num_mtp_layers) {
+            (Some(one), Some(other)) if one != other => {
+                return contradiction(format!(
+                    "'num_nextn_predict_layers' is {one} and 'num_mtp_layers' is {other}, which are the same number"
+                ));
+            }
+            (one, other) => one.or(other).unwrap_or(0),
+        };
+        Ok(Latent {
+            attention: self.attention(heads, sharper)?,
+            experts: self.experts()?,
+            dense_layers: self.dense_layers(architecture, layers)?,
+            modules,
+        })
+    }
+
+    fn refuse(&self) -> Result<(), ModelError> {
+        if let Some(func) = self.scoring_func.as_deref().filter(|func| *func != "sigmoid") {
+            return refused(&format!("'scoring_func' is '{}'", clean(func)));
+        }
+        if let Some(method) = self.topk_method.as_deref().filter(|method| *method != "noaux_tc") {
+            return refused(&format!("'topk_method' is '{}'", clean(method)));
+        }
+        let mut kinds = self.mtp_layer_types.iter().flatten();
+        if let Some(kind) = kinds.find(|kind| *kind != "full_attention") {
+            return refused(&format!("'mtp_layer_types' holds '{}'", clean(kind)));
+        }
+        if let Some(every) = self.moe_layer_freq.filter(|every| *every != 1) {
+            return refused(&format!("'moe_layer_freq' is {every}"));
+        }
+        match self.partial_rotary_factor {
+            Some(part) if part != 1.0 => refused(&format!("'partial_rotary_factor' is {part}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn attention(&self, heads: usize, sharper: f64) -> Result<LatentShape, ModelError> {
+        let [plain, rotary] = [self.qk_nope_head_dim, self.qk_rope_head_dim];
+        size("qk_nope_head_dim", plain, 1 << 12)?;
+        size("qk_rope_head_dim", rotary, 1 << 12)?;
+        size("v_head_dim", self.v_head_dim, 1 << 12)?;
+        size("kv_lora_rank", self.kv_lora_rank, 1 << 14)?;
+        self.q_lora_rank.map(|rank| size("q_lora_rank", rank, 1 << 14)).transpose()?;
+        if rotary % 2 != 0 {
+            return contradiction(format!("'qk_rope_head_dim' is {rotary}, which cannot be rotated in pairs"));
+        }
+        let whole = plain + rotary;
+        if let Some(width) = self.qk_head_dim.filter(|width| *width != whole) {
+            return contradiction(format!(
+                "'qk_head_dim' is {width}, and 'qk_nope_head_dim' ({plain}) and 'qk_rope_head_dim' ({rotary}) make {whole}"
+            ));
+        }
+        // newer files name the rotated part so
+        if let Some(width) = self.head_dim.filter(|width| ![whole, rotary].contains(width)) {
+            return contradiction(format!("'head_dim' is {width} and 'qk_rope_head_dim' is {rotary}"));
+        }
+        if let Some(kv_heads) = self.num_key_value_heads.filter(|kv_heads| *kv_heads != heads) {
+            return contradiction(format!(
+                "'num_key_value_heads' is {kv_heads} and 'num_attention_heads' is {heads}: latent attention has as many of both"
+            ));
+        }
+        Ok(LatentShape {
+            heads,
+            q_rank: self.q_lora_rank,
+            rank: self.kv_lora_rank,
+            plain,
+            rotary,
+            value: self.v_head_dim,
+            interleaved: self.rope_interleave != Some(false),
+            scale: sharper / (whole as f64).sqrt(),
+        })
+    }
+
+    fn experts(&self) -> Result<ExpertShape, ModelError> {
+        let (count, used) = (self.n_routed_experts, self.num_experts_per_tok);
+        size("n_routed_experts", count, 1024)?;
+        size("num_experts_per_tok", used, 1024)?;
+        size("moe_intermediate_size", self.moe_intermediate_size, 1 << 20)?;
+        if used > count {
+            return contradiction(format!("'num_experts_per_tok' is {used} and 'n_routed_experts' is {count}"));
+        }
+        let (groups, used_groups) = (given("n_group", self.n_group)?, given("topk_group", self.topk_group)?);
+        if groups == 0 || !count.is_multiple_of(groups) || (groups > 1 && count / groups < 2) {
+            return contradiction(format!(
+                "'n_group' is {groups} and 'n_routed_experts' is {count}: they make no groups of two or more experts"
+            ));
+        }
+        if used_groups == 0 || used_groups > groups {
+            return contradiction(format!("'topk_group' is {used_groups} and 'n_group' is {groups}"));
+        }
+        if used > count / groups * used_groups {
+            return contradiction(format!(
+                "'num_experts_per_tok' is {used} and 'topk_group' ({used_groups}) groups hold {} experts",
+                count / groups * used_groups
+            ));
+        }
+        let shared = given("n_shared_experts", self.n_shared_experts)?;
+        if shared > 64 {
+            return contradiction(format!("'n_shared_experts' is {shared}, expected 0 to 64"));
+        }
+        let factor = given("routed_scaling_factor", self.routed_scaling_factor)?;
+        if !(factor.is_finite() && factor > 0.0) {
+            return contradiction(format!("'routed_scaling_factor' is {factor}, expected a positive number"));
+        }
+        let (width, normed) = (self.moe_intermediate_size, self.norm_topk_prob.unwrap_or(true));
+        Ok(ExpertShape { count, used, width, shared, groups, used_groups, normed, factor })
+    }
+
+    fn dense_layers(&self, architecture: Architecture, layers: usize) -> Result<usize, ModelError> {
+        let listed = self.mlp_layer_types.as_deref().map(|types| listed(types, layers)).transpose()?;
+        let dense = match (self.first_k_dense_replace, listed) {
+            (Some(first), Some(listed)) if first != listed => {
+                return contradiction(format!(
+                    "'first_k_dense_replace' is {first} and 'mlp_layer_types' begins with {listed} dense layers"
+                ));
+            }
+            (first, listed) => first.or(listed),
+        };
+        match dense {
+            Some(dense) if dense <= layers => Ok(dense),
+            Some(dense) => {
+                contradiction(format!("'first_k_dense_replace' is {dense} and 'num_hidden_layers' is {layers}"))
+            }
+            None if architecture == Architecture::Glm4MoeLite => Ok(1),
+            None => given("first_k_dense_replace", None),
+        }
+    }
+}
+
+/// Dense layers at the beginning of the list, behind which there may be none.
+fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
+    if types.len() != layers {
+        return contradiction(format!(
+            "'mlp_layer_types' names {} layers and 'num_hidden_layers' is {layers}",
+            types.len()
+        ));
+    }
+    let dense = types.iter().take_while(|kind| *kind == "dense").count();
+    match types[dense..].iter().find(|kind| *kind != "sparse") {
+        Some(kind) => refused(&format!("'mlp_layer_types' holds '{}' behind layer {dense}", clean(kind))),
+        None => Ok(dense),
+    }
+}
+
+/// A key that a file of the family has: readers differ in what they take where it is missing.
+fn given<T>(key: &str, value: Option<T>) -> Result<T, ModelError> {
+    value.ok_or_else(|| ModelError::Metadata(format!("config.json lacks '{key}'")))
+}
+
+fn size(key: &str, size: usize, most: usize) -> Result<(), ModelError> {
+    if (1..=most).contains(&size) {
+        return Ok(());
+    }
+    contradiction(format!("'{key}' is {size}, expected 1 to {most}"))
+}
+
+impl Latent {
+    /// Numbers that are kept of a position in each layer.
+    #[must_use]
+    pub fn cached(&self) -> usize {
+        self.attention.rank + self.attention.rotary
+    }
+
+    /// Numbers that keys and values of all heads would be.
+    #[must_use]
+    pub fn unfolded(&self) -> usize {
+        self.attention.heads * (self.attention.plain + self.attention.rotary + self.attention.value)
+    }
+
+    /// Weights of attention in a layer of this width.
+    fn attention_weights(&self, d: u64) -> u64 {
+        let a = &self.attention;
+        let [heads, rank, plain, rotary, value] = [a.heads, a.rank, a.plain, a.rotary, a.value].map(|n| n as u64);
+        let queries = heads * (plain + rotary);
+        let q = a.q_rank.map_or(d * queries, |rank| rank as u64 * (d + queries));
+        q + d * (rank + rotary) + rank * heads * (plain + value) + heads * value * d
+    }
+
+    /// Weights of a layer of experts, and those of them that a row meets.
+    fn expert_weights(&self, d: u64) -> [u64; 2] {
+        let e = &self.experts;
+        let [count, used, shared] = [e.count, e.used, e.shared].map(|n| n as u64);
+        let one = 3 * d * e.width as u64;
+        [count, used].map(|routed| (routed + shared) * one + count * d)
+    }
+
+    /// Weights of all layers, for this width, number of layers and width of dense layers; and those that a row meets.
+    #[must_use]
+    pub fn layer_weights(&self, d: usize, layers: usize, ffn: usize) -> [u64; 2] {
+        let (width, dense) = (d as u64, self.dense_layers as u64);
+        let fixed = layers as u64 * self.attention_weights(width) + dense * 3 * width * ffn as u64;
+        self.expert_weights(width).map(|experts| fixed + (layers as u64 - dense) * experts)
+    }
+
+    /// Of the weights of so many layers and modules those that are held in f32 whatever the others are held in: what is
+    /// folded into queries and answers, and routers.
+    #[must_use]
+    pub fn wide_weights(&self, d: usize, layers: usize) -> u64 {
+        let a = &self.attention;
+        let routers = layers.saturating_sub(self.dense_layers) * self.experts.count * d;
+        (layers * a.heads * (a.plain + a.value) * a.rank + routers) as u64
+    }
+
+    /// Weights of a draft module, embedding and head not counted.
+    #[must_use]
+    pub fn module_weights(&self, d: usize) -> u64 {
+        let d = d as u64;
+        2 * d * d + self.attention_weights(d) + self.expert_weights(d)[0]
+    }
+}

@@ -1,0 +1,78 @@
+//! An assistant's tensors: safetensors, in one file or in shards.
+//!
+//! Invariant: a tensor comes with its shape checked; that of tokens in clusters holds every token once.
+
+use std::path::Path;
+
+use candle_core::quantized::GgmlDType;
+use safetensors::Dtype;
+
+use crate::model::ModelError;
+use crate::model::files::shard::Shard;
+use crate::model::files::source::Stored;
+use crate::protocol::TokenId;
+
+/// An open assistant.
+pub(super) struct AssistantFile(Vec<Shard>);
+
+impl AssistantFile {
+    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
+        Shard::all_of(path).map(Self)
+    }
+
+    /// Bytes of all tensors.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|shard| shard.metadata.data_len() as u64).sum()
+    }
+
+    fn raw(&self, name: &str, expected: &[usize]) -> Result<(&[u8], Dtype), ModelError> {
+        let found = self.0.iter().find_map(|shard| Some((shard, shard.metadata.info(name)?)));
+        let (shard, info) = found.ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape != expected {
+            let (got, expected) = (info.shape.clone(), expected.to_vec());
+            return Err(ModelError::Shape { name: name.to_owned(), got, expected });
+        }
+        Ok((shard.bytes(info), info.dtype))
+    }
+
+    /// A tensor as it is stored.
+    pub(super) fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
+        let (bytes, dtype) = self.raw(name, shape)?;
+        let dtype = match dtype {
+            Dtype::F32 => GgmlDType::F32,
+            Dtype::F16 => GgmlDType::F16,
+            Dtype::BF16 => GgmlDType::BF16,
+            other => {
+                return Err(ModelError::Unsupported(format!(
+                    "tensor '{name}' of the assistant is stored as {other:?}, which is not supported; F32, F16 and BF16 are"
+                )));
+            }
+        };
+        Ok(Stored::new(dtype, bytes))
+    }
+
+    /// Tokens of all clusters, one cluster after the other.
+    pub(super) fn ordering(&self, name: &str, vocab: usize) -> Result<Vec<TokenId>, ModelError> {
+        let (bytes, dtype) = self.raw(name, &[vocab])?;
+        let ids: Vec<i64> = match dtype {
+            Dtype::I64 => bytes.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect(),
+            Dtype::I32 => bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes).into()).collect(),
+            other => {
+                let what =
+                    format!("tensor '{name}' of the assistant is stored as {other:?}; I32 and I64 are supported");
+                return Err(ModelError::Unsupported(what));
+            }
+        };
+        let mut seen = vec![false; vocab];
+        let tokens = ids.into_iter().map(|id| {
+            let token = u32::try_from(id).ok().map(TokenId).filter(|token| token.index() < vocab);
+            let is_new = |token: &TokenId| !std::mem::replace(&mut seen[token.index()], true);
+            token.filter(is_new).ok_or_else(|| {
+                ModelError::Metadata(format!(
+                    "'{name}' holds {id} twice, or where there are {vocab} tokens: it orders no vocabulary"
+                ))
+            })
+        });
+        tokens.collect()
+    }
+}

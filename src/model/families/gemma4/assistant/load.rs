@@ -1,0 +1,212 @@
+//! From a recipe to an assistant, which takes the MTP module's place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+use indicatif::DecimalBytes;
+
+use crate::model::drafters::mtp::Embedding;
+use crate::model::error::name_of;
+use crate::model::families::gemma4::assistant::config::AssistantConfig;
+use crate::model::families::gemma4::assistant::file::AssistantFile;
+use crate::model::families::gemma4::assistant::head::{Choice, Head};
+use crate::model::families::gemma4::assistant::{Assistant, Norms, Shared};
+use crate::model::families::gemma4::layer::Layer;
+use crate::model::families::gemma4::{Gemma4Weights, part};
+use crate::model::families::qwen35::DraftVocab;
+use crate::model::files::side_files::SideFiles;
+use crate::model::load::{Drafting, Recipe};
+use crate::model::memory;
+use crate::model::nn::block::{Linear, RmsNorm, WeightType};
+use crate::model::nn::config::LlamaConfig;
+use crate::model::{ModelError, MtpModule};
+use crate::protocol::{DrafterInfo, DrafterKind, TokenId};
+
+/// An assistant that fits its target, before anything large is read.
+pub(in crate::model) struct Plan {
+    pub(super) config: AssistantConfig,
+    pub(super) file: AssistantFile,
+    name: String,
+}
+
+/// Whether the recipe's draft model is an assistant.
+pub(in crate::model) fn is_asked_for(recipe: &Recipe) -> bool {
+    recipe.draft_model.as_deref().is_some_and(is_assistant)
+}
+
+/// Whether there is an assistant in a folder.
+fn is_assistant(folder: &Path) -> bool {
+    let config = SideFiles::of(folder).read("config.json");
+    config.is_ok_and(|config| config.is_some_and(|json| AssistantConfig::is_one(&json)))
+}
+
+/// The recipe's draft model, if it is an assistant, held against the target.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] when another module is asked for as well.
+pub(in crate::model) fn wanted(
+    recipe: &Recipe,
+    target: &LlamaConfig,
+) -> Result<Option<Result<Plan, ModelError>>, ModelError> {
+    let Some(folder) = recipe.draft_model.as_deref().filter(|_| is_asked_for(recipe)) else {
+        return Ok(None);
+    };
+    if recipe.mtp.as_ref().is_some_and(|mtp| mtp.required) {
+        return Err(ModelError::Unsupported(
+            "--mtp names a module and --draft-model an assistant, and one of them can read the target's states; leave one out".into(),
+        ));
+    }
+    Ok(Some(Plan::open(folder, target)))
+}
+
+impl Plan {
+    /// Opens a folder for this target.
+    fn open(folder: &Path, target: &LlamaConfig) -> Result<Self, ModelError> {
+        let config = AssistantConfig::from_json(&SideFiles::of(folder).config()?)?;
+        let Some(gemma) = &target.gemma else {
+            return Err(ModelError::Unsupported(format!(
+                "{} is an assistant of Gemma 4, and the target is of the family {}; leave --draft-model out",
+                name_of(folder),
+                target.architecture.name()
+            )));
+        };
+        config.check(gemma, (target.d_model, target.vocab))?;
+        Ok(Self { config, file: AssistantFile::open(folder)?, name: name_of(folder) })
+    }
+}
+
+/// Reads tensors of an assistant by name.
+struct Reader<'a> {
+    plan: &'a Plan,
+    device: &'a Device,
+}
+
+impl Reader<'_> {
+    fn linear(&self, name: &str, shape: [usize; 2], held: WeightType) -> Result<Linear, ModelError> {
+        Linear::new(self.plan.file.stored(name, &shape)?, shape, held, self.device)
+    }
+
+    fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
+        let weight = self.plan.file.stored(name, &[width])?.to_f32(&[width])?;
+        RmsNorm::new(&Tensor::from_vec(weight, width, self.device)?, self.plan.config.norm_eps)
+    }
+
+    fn layer(&self, layer: usize) -> Result<Layer, ModelError> {
+        let (c, shape) = (&self.plan.config, self.plan.config.gemma.layers[layer]);
+        let name = |gguf: &str| -> Result<String, ModelError> {
+            let own = part(gguf).ok_or_else(|| ModelError::MissingTensor(gguf.to_owned()))?;
+            Ok(format!("model.layers.{layer}.{own}"))
+        };
+        let linear = |gguf: &str, out: usize, input: usize| self.linear(&name(gguf)?, [out, input], WeightType::F32);
+        let norm = |gguf: &str, width: usize| self.norm(&name(gguf)?, width);
+        let q_width = c.heads * shape.head_dim;
+        Ok(Layer {
+            shape,
+            heads: c.heads,
+            attn_norm: norm("attn_norm.weight", c.d_model)?,
+            q: linear("attn_q.weight", q_width, c.d_model)?,
+            q_norm: norm("attn_q_norm.weight", shape.head_dim)?,
+            kv: None,
+            o: linear("attn_output.weight", c.d_model, q_width)?,
+            post_attn_norm: norm("post_attention_norm.weight", c.d_model)?,
+            ffn_norm: norm("ffn_norm.weight", c.d_model)?,
+            gate: linear("ffn_gate.weight", shape.ffn, c.d_model)?,
+            up: linear("ffn_up.weight", shape.ffn, c.d_model)?,
+            down: linear("ffn_down.weight", c.d_model, shape.ffn)?,
+            post_ffn_norm: norm("post_ffw_norm.weight", c.d_model)?,
+            per_layer: None,
+            scale: self.plan.file.stored(&name("layer_output_scale.weight")?, &[1])?.to_f32(&[1])?[0].into(),
+        })
+    }
+
+    /// The head: clusters where the assistant has some, unless other tokens are asked for.
+    fn head(&self, wanted: Option<&DraftVocab>, ends: &[TokenId]) -> Result<Head, ModelError> {
+        const TABLE: &str = "model.embed_tokens.weight";
+        let (v, d) = (self.plan.config.vocab, self.plan.config.d_model);
+        let all: Vec<TokenId> = (0..v as u32).map(TokenId).collect();
+        match (wanted, self.plan.config.clusters) {
+            (None, Some(of)) => {
+                let ordering = self.plan.file.ordering("masked_embedding.token_ordering", v)?;
+                let centroids = self.linear("masked_embedding.centroids.weight", [of.count, d], WeightType::F32)?;
+                // a few rows of it are looked up for each draft
+                let table = self.linear(TABLE, [v, d], WeightType::Stored)?;
+                Ok(Head { table, choice: Choice::Clusters { of, centroids, ordering }, vocab: all })
+            }
+            (None | Some(DraftVocab::All), _) => {
+                Ok(Head { table: self.linear(TABLE, [v, d], WeightType::F32)?, choice: Choice::All, vocab: all })
+            }
+            (Some(wanted), _) => {
+                let vocab = wanted.tokens(v, ends)?;
+                let ids: Vec<u32> = vocab.iter().map(|token| token.0).collect();
+                let ids = Tensor::from_vec(ids, vocab.len(), self.device)?;
+                let table = Linear::dense(self.linear(TABLE, [v, d], WeightType::Stored)?.rows(&ids)?);
+                Ok(Head { table, choice: Choice::Listed, vocab })
+            }
+        }
+    }
+}
+
+/// Refuses weights that do not fit into `available` bytes; none = unknown.
+fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
+    match available.filter(|available| weights > *available) {
+        None => Ok(()),
+        Some(available) => Err(ModelError::DoesNotFit(format!(
+            "the assistant does not fit beside its target: its weights take {} as f32, and {} of memory are free; choose a smaller target, or free some memory",
+            DecimalBytes(weights),
+            DecimalBytes(available)
+        ))),
+    }
+}
+
+/// The assistant of a plan beside its target.
+pub(in crate::model) fn load(
+    plan: &Plan,
+    target: &Arc<Gemma4Weights>,
+    (wanted, ends): (Option<&DraftVocab>, &[TokenId]),
+) -> Result<Drafting, ModelError> {
+    let (c, device) = (&plan.config, target.device().clone());
+    if device.is_cpu() {
+        check_fit(4 * c.matrix_weights(), fit::available())?;
+    }
+    let reader = Reader { plan, device: &device };
+    let stored = Norms {
+        layers: (0..c.gemma.layers.len()).map(|layer| reader.layer(layer)).collect::<Result<_, _>>()?,
+        last: reader.norm("model.norm.weight", c.d_model)?,
+    };
+    let shared = Shared {
+        backbone: c.backbone,
+        window: c.gemma.window,
+        pre: reader.linear("pre_projection.weight", [c.d_model, 2 * c.backbone], WeightType::F32)?,
+        post: reader.linear("post_projection.weight", [c.backbone, c.d_model], WeightType::F32)?,
+        head: reader.head(wanted, ends)?,
+        stored,
+        target: Arc::clone(target),
+    };
+    let assistant = Assistant::new(shared);
+    let info = DrafterInfo {
+        kind: DrafterKind::Mtp,
+        name: format!("{} (assistant)", plan.name),
+        sha256: None,
+        dtype: "f32".to_owned(),
+        weight_bytes: assistant.bytes(),
+        kv_bytes_per_token: 0, // it reads the target's
+        draft_vocab: assistant.draft_vocab().len() as u32,
+        context_vocab: 0,
+    };
+    Ok((vec![Box::new(assistant)], info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assistant_that_does_not_fit_says_its_figures_and_what_helps() {
+        check_fit(300_000_000, None).unwrap();
+        check_fit(300_000_000, Some(300_000_000)).unwrap();
+        let error = check_fit(300_000_000, Some(200_000_000)).unwrap_err().to_string();
+        assert!(error.contains("take 300.00 MB as f32, and 200.00 MB of memory are free"), "{error}");
+        assert!(!error.contains("--dtype") && !error.contains("positions"), "{error}");
+    }
+}

@@ -1,0 +1,376 @@
+//! The keys of `config.json` that a Gemma 4 has besides those of every transformer.
+//!
+//! Invariant: a key that asks for something else than what is computed, or contradicts another, is an error that
+//! names it; so is a key of these layers that nobody here knows.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer, Reach};
+use crate::model::nn::rope::{RopeScaling, RopeSpec};
+
+/// The keys of `config.json` that only this family has.
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::model) struct GemmaKeys {
+    model_type: String,
+    head_dim: Option<usize>,
+    num_key_value_heads: Option<usize>,
+    global_head_dim: Option<usize>,
+    num_global_key_value_heads: Option<usize>,
+    /// What newer files say in place of the two above: what layers have of their own.
+    per_layer_config: Option<Map<String, Value>>,
+    sliding_window: Option<usize>,
+    layer_types: Option<Vec<String>>,
+    rope_parameters: Option<Value>,
+    final_logit_softcapping: Option<f64>,
+    use_bidirectional_attention: Option<String>,
+    vocab_size_per_layer_input: Option<usize>,
+    hidden_size_per_layer_input: Option<usize>,
+    attention_k_eq_v: Option<bool>,
+    num_kv_shared_layers: Option<usize>,
+    enable_moe_block: Option<bool>,
+    use_double_wide_mlp: Option<bool>,
+    hidden_activation: Option<String>,
+}
+
+/// `rope_parameters`, for each kind of layer.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ropes {
+    sliding_attention: Option<Rope>,
+    full_attention: Option<Rope>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rope {
+    rope_type: Option<String>,
+    rope_theta: Option<f64>,
+    partial_rotary_factor: Option<f64>,
+    factor: Option<f64>,
+}
+
+/// Keys that begin so and are not known change what a layer computes.
+const TELLING: [&str; 17] = [
+    "attn_",
+    "attention_",
+    "query_",
+    "num_kv_",
+    "num_global_",
+    "global_",
+    "use_",
+    "altup",
+    "laurel",
+    "per_layer_",
+    "hidden_size_per_",
+    "vocab_size_per_",
+    "final_",
+    "router_",
+    "activation_sparsity",
+    "rope_",
+    "partial_rotary",
+];
+
+const KNOWN: [&str; 16] = [
+    "attn_implementation",
+    "attention_bias",
+    "attention_dropout",
+    "attention_k_eq_v",
+    "num_kv_shared_layers",
+    "num_global_key_value_heads",
+    "global_head_dim",
+    "use_cache",
+    "use_bidirectional_attention",
+    "use_double_wide_mlp",
+    "use_sliding_window",
+    "per_layer_config",
+    "hidden_size_per_layer_input",
+    "vocab_size_per_layer_input",
+    "final_logit_softcapping",
+    "rope_parameters",
+];
+
+fn contradiction<T>(what: String) -> Result<T, ModelError> {
+    Err(ModelError::Metadata(what))
+}
+
+fn refused<T>(what: &str) -> Result<T, ModelError> {
+    Err(ModelError::Unsupported(format!("{what}, which is not supported")))
+}
+
+fn within(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
+    if (1..=most).contains(&size) {
+        return Ok(size);
+    }
+    contradiction(format!("'{key}' is {size}, expected 1 to {most}"))
+}
+
+/// Sizes that the other keys tell.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model) struct Sizes {
+    pub(in crate::model) layers: usize,
+    pub(in crate::model) heads: usize,
+    pub(in crate::model) ffn: usize,
+    pub(in crate::model) vocab: usize,
+}
+
+impl GemmaKeys {
+    /// Reads the keys out of the object that describes the text model.
+    pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
+        let telling = |key: &&String| TELLING.iter().any(|start| key.starts_with(start));
+        let known = |key: &&String| KNOWN.contains(&key.as_str());
+        if let Some(key) = object.keys().filter(telling).find(|key| !known(key) && !object[key.as_str()].is_null()) {
+            return Err(ModelError::Unsupported(format!(
+                "config.json: '{}' is not known here and may change what the layers compute, which is not supported",
+                clean(key)
+            )));
+        }
+        serde_json::from_value(Value::Object(object.clone()))
+            .map_err(|error| ModelError::Metadata(format!("config.json: {}", clean(&error.to_string()))))
+    }
+
+    /// Width of a head of a sliding layer.
+    pub(in crate::model) fn head_dim(&self) -> usize {
+        self.head_dim.unwrap_or(256)
+    }
+
+    /// Checked, for a model of these sizes. In an assistant, whose `lent` is true, no layer has keys and values.
+    pub(in crate::model) fn gemma(&self, sizes: Sizes, lent: bool) -> Result<Gemma, ModelError> {
+        self.refuse()?;
+        let Some(window) = self.sliding_window else {
+            return contradiction("config.json lacks 'sliding_window'".into());
+        };
+        let k_eq_v = self.attention_k_eq_v == Some(true);
+        let layers = self.shapes(sizes, lent)?;
+        for layer in &layers {
+            if layer.kv_heads == 0 || !sizes.heads.is_multiple_of(layer.kv_heads) {
+                return contradiction(format!(
+                    "{} query heads over {} key/value heads do not go ('num_attention_heads', 'num_key_value_heads', 'num_global_key_value_heads')",
+                    sizes.heads, layer.kv_heads
+                ));
+            }
+            if layer.head_dim == 0 || !layer.head_dim.is_multiple_of(2) || layer.head_dim > 1 << 12 {
+                return contradiction(format!("a head width of {} cannot be rotated in pairs", layer.head_dim));
+            }
+        }
+        let [sliding_rope, full_rope] = self.ropes(&layers)?;
+        Ok(Gemma {
+            window: within("sliding_window", window, 1 << 24)?,
+            sliding_rope,
+            full_rope,
+            softcap: self.softcap()?,
+            per_layer: self.per_layer(sizes.vocab)?,
+            layers,
+            k_eq_v,
+        })
+    }
+
+    /// Rotary positions of sliding layers and of full ones.
+    fn ropes(&self, layers: &[LayerShape]) -> Result<[RopeSpec; 2], ModelError> {
+        let usual = || Ropes { sliding_attention: Some(Rope::sliding()), full_attention: Some(Rope::full()) };
+        let given = self.rope_parameters.clone().map(serde_json::from_value).transpose().map_err(|error| {
+            ModelError::Metadata(format!("config.json: 'rope_parameters': {}", clean(&error.to_string())))
+        })?;
+        let given: Ropes = given.unwrap_or_else(usual);
+        let of_kind = |reach, name: &str, rope: Option<Rope>, usual: Rope| {
+            let layer = layers.iter().find(|layer| layer.reach == reach);
+            match (rope, layer) {
+                (None, Some(_)) => contradiction(format!("'rope_parameters' says nothing of '{name}' layers")),
+                (rope, layer) => rope.unwrap_or(usual).spec(layer.map_or(2, |layer| layer.head_dim)),
+            }
+        };
+        Ok([
+            of_kind(Reach::Sliding, "sliding_attention", given.sliding_attention, Rope::sliding())?,
+            of_kind(Reach::Full, "full_attention", given.full_attention, Rope::full())?,
+        ])
+    }
+
+    fn refuse(&self) -> Result<(), ModelError> {
+        if self.enable_moe_block == Some(true) {
+            return Err(ModelError::Unsupported(
+                "this is a Gemma 4 with experts ('enable_moe_block' is true, as in 26B-A4B), which is not supported yet; the dense ones (E2B, E4B, 12B, 31B) are".into(),
+            ));
+        }
+        if self.use_bidirectional_attention.as_deref() == Some("all") {
+            return refused("'use_bidirectional_attention' is 'all'");
+        }
+        match self.hidden_activation.as_deref() {
+            Some(act) if act != "gelu_pytorch_tanh" => refused(&format!("'hidden_activation' is '{}'", clean(act))),
+            _ => Ok(()),
+        }
+    }
+
+    fn softcap(&self) -> Result<Option<f32>, ModelError> {
+        match self.final_logit_softcapping {
+            Some(cap) if !(cap.is_finite() && cap > 0.0) => {
+                contradiction(format!("'final_logit_softcapping' is {cap}, expected a positive number"))
+            }
+            cap => Ok(cap.map(|cap| cap as f32)),
+        }
+    }
+
+    fn per_layer(&self, vocab: usize) -> Result<Option<PerLayer>, ModelError> {
+        // unified ones have none and do not say so
+        let usual = if self.model_type.contains("unified") { 0 } else { 256 };
+        let width = self.hidden_size_per_layer_input.unwrap_or(usual);
+        if width == 0 {
+            return Ok(None);
+        }
+        let rows = self.vocab_size_per_layer_input.unwrap_or(vocab);
+        if rows < vocab || rows > 1 << 24 {
+            return contradiction(format!(
+                "'vocab_size_per_layer_input' is {rows} and 'vocab_size' {vocab}: some tokens have no embedding for the layers"
+            ));
+        }
+        let width = within("hidden_size_per_layer_input", width, 1 << 12)?;
+        Ok(Some(PerLayer { width, vocab: rows }))
+    }
+
+    /// The kinds of layers, the first first.
+    fn kinds(&self, layers: usize) -> Result<Vec<Reach>, ModelError> {
+        let Some(types) = &self.layer_types else {
+            let by_default = |layer: usize| layer.is_multiple_of(6) || layer == layers;
+            return Ok((1..=layers)
+                .map(|layer| if by_default(layer) { Reach::Full } else { Reach::Sliding })
+                .collect());
+        };
+        if types.len() != layers {
+            return contradiction(format!(
+                "'layer_types' names {} layers and 'num_hidden_layers' is {layers}",
+                types.len()
+            ));
+        }
+        let kind = |kind: &String| match kind.as_str() {
+            "sliding_attention" => Ok(Reach::Sliding),
+            "full_attention" => Ok(Reach::Full),
+            other => refused(&format!("'layer_types' holds '{}'", clean(other))),
+        };
+        let kinds = types.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        match kinds.last() {
+            Some(Reach::Full) => Ok(kinds),
+            _ => {
+                contradiction("'layer_types' ends with 'sliding_attention', and the last layer sees everything".into())
+            }
+        }
+    }
+
+    fn shapes(&self, sizes: Sizes, lent: bool) -> Result<Vec<LayerShape>, ModelError> {
+        let kinds = self.kinds(sizes.layers)?;
+        let shared = match self.num_kv_shared_layers {
+            _ if lent => sizes.layers,
+            shared => shared.unwrap_or(0),
+        };
+        let Some(own) = sizes.layers.checked_sub(shared).filter(|own| lent || *own > 0) else {
+            return contradiction(format!(
+                "'num_kv_shared_layers' is {shared} and 'num_hidden_layers' {}: no layer is left that makes keys and values",
+                sizes.layers
+            ));
+        };
+        let (full_dim, full_kv) = self.full_heads(&kinds)?;
+        let shape = |(index, reach): (usize, &Reach)| {
+            let is_shared = index >= own;
+            let source = match is_shared {
+                false => Some(index),
+                true if lent => None,
+                true => match kinds[..own].iter().rposition(|kind| kind == reach) {
+                    Some(source) => Some(source),
+                    None => {
+                        return contradiction(format!(
+                            "layer {index} reads the keys and values of another of its kind ('num_kv_shared_layers' is {shared}) and there is none before it"
+                        ));
+                    }
+                },
+            };
+            let wide = is_shared && self.use_double_wide_mlp == Some(true);
+            let (head_dim, kv_heads) = match reach {
+                Reach::Sliding => (self.head_dim(), self.num_key_value_heads.unwrap_or(sizes.heads)),
+                Reach::Full => (full_dim, full_kv.unwrap_or(sizes.heads)),
+            };
+            let ffn = sizes.ffn * if wide { 2 } else { 1 };
+            Ok(LayerShape { reach: *reach, kv_heads, head_dim, ffn, source })
+        };
+        kinds.iter().enumerate().map(shape).collect()
+    }
+
+    /// Width of a head of full layers, and key/value heads.
+    fn full_heads(&self, kinds: &[Reach]) -> Result<(usize, Option<usize>), ModelError> {
+        let of_k_eq_v = self.num_global_key_value_heads.filter(|_| self.attention_k_eq_v == Some(true));
+        let usual = (self.global_head_dim.unwrap_or(512), of_k_eq_v.or(self.num_key_value_heads));
+        let Some(layers) = &self.per_layer_config else {
+            return Ok(usual);
+        };
+        let mut found = None;
+        for (layer, keys) in layers {
+            let odd = || {
+                contradiction(format!(
+                    "'per_layer_config' gives layer '{}' something else than full layers have together ('head_dim', 'num_key_value_heads')",
+                    clean(layer)
+                ))
+            };
+            let number = layer.parse::<usize>().ok().and_then(|layer| kinds.get(layer));
+            let keys = keys.as_object().filter(|_| number == Some(&Reach::Full));
+            let Some(keys) =
+                keys.filter(|k| k.keys().all(|k| ["head_dim", "num_key_value_heads"].contains(&k.as_str())))
+            else {
+                return odd();
+            };
+            let size = |key: &str| keys.get(key).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
+            let heads =
+                (size("head_dim").unwrap_or(self.head_dim()), size("num_key_value_heads").or(self.num_key_value_heads));
+            if found.is_some_and(|found| found != heads) {
+                return odd();
+            }
+            found = Some(heads);
+        }
+        let all = kinds.iter().filter(|kind| **kind == Reach::Full).count();
+        match found {
+            Some(heads) if layers.len() == all => Ok(heads),
+            _ => contradiction(format!("'per_layer_config' names {} layers, and {all} are full ones", layers.len())),
+        }
+    }
+}
+
+impl Rope {
+    /// What holds for sliding layers when the file says nothing of positions.
+    fn sliding() -> Self {
+        Self { rope_type: None, rope_theta: Some(10_000.0), partial_rotary_factor: None, factor: None }
+    }
+
+    /// And for full ones.
+    fn full() -> Self {
+        let rope_type = Some("proportional".to_owned());
+        Self { rope_type, rope_theta: Some(1_000_000.0), partial_rotary_factor: Some(0.25), factor: None }
+    }
+
+    /// What is not said is as `transformers` has it: type default, the whole head.
+    fn spec(&self, head_dim: usize) -> Result<RopeSpec, ModelError> {
+        let positive = |key: &str, value: f64| match value.is_finite() && value > 0.0 {
+            true => Ok(value),
+            false => contradiction(format!("'{key}' is {value}, expected a positive number")),
+        };
+        let part = self.partial_rotary_factor.unwrap_or(1.0);
+        if !(part > 0.0 && part <= 1.0) {
+            return contradiction(format!("'partial_rotary_factor' is {part}, expected more than 0 and at most 1"));
+        }
+        let theta = match self.rope_theta {
+            Some(theta) => positive("rope_theta", theta)?,
+            None => return contradiction("'rope_parameters' lacks a 'rope_theta'".into()),
+        };
+        let factor = positive("factor", self.factor.unwrap_or(1.0))? as f32;
+        match self.rope_type.as_deref().unwrap_or("default") {
+            "default" if part < 1.0 => refused("'partial_rotary_factor' in a rotary position of type default"),
+            "default" if factor != 1.0 => refused("'factor' in a rotary position of type default"),
+            "default" => Ok(RopeSpec::plain(theta)),
+            "proportional" => {
+                let turning = (head_dim as f64 * part) as usize / 2;
+                // frequencies are those of the whole head, and pairs behind the part stand still
+                let of_pair = |pair: usize| if pair < turning { factor } else { f32::INFINITY };
+                let factors = (0..head_dim / 2).map(of_pair).collect();
+                Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors) })
+            }
+            other => refused(&format!("'rope_type' is '{}'", clean(other))),
+        }
+    }
+}

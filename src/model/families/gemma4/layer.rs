@@ -1,0 +1,216 @@
+//! Layers of Gemma 4: attention and a gated feed-forward layer, each between two RMSNorms and added to the residual
+//! stream, then the layer's own embedding of the token, and a scale for all of it.
+//!
+//! Invariant: as in [`crate::model::nn::block`], up to [`ROW_BY_ROW`] rows attend one by one, so that with matrices on the
+//! native kernels a row's bits do not depend on the rows beside it. Activations are f32 whatever the weights are held in.
+//! Whose keys and values are read is the caller's business.
+
+use candle_core::Tensor;
+
+use crate::model::ModelError;
+use crate::model::families::gemma4::config::{LayerShape, Reach};
+use crate::model::nn::block::{Linear, ROW_BY_ROW, RmsNorm, Rope, TreeRows};
+use crate::model::nn::kv_cache::KvCache;
+
+/// What makes keys and values.
+#[derive(Clone, Debug)]
+pub(super) struct KeyValue {
+    pub(super) k: Linear,
+    /// None where values are keys, normed in their own way.
+    pub(super) v: Option<Linear>,
+    pub(super) k_norm: RmsNorm,
+    /// Without a weight.
+    pub(super) v_norm: RmsNorm,
+}
+
+/// What adds the layer's own embedding of the token.
+#[derive(Clone, Debug)]
+pub(super) struct PerLayerInput {
+    /// `[width, d]`
+    pub(super) gate: Linear,
+    /// `[d, width]`
+    pub(super) project: Linear,
+    pub(super) norm: RmsNorm,
+}
+
+/// A layer.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    pub(super) shape: LayerShape,
+    pub(super) heads: usize,
+    pub(super) attn_norm: RmsNorm,
+    pub(super) q: Linear,
+    pub(super) q_norm: RmsNorm,
+    /// None where another layer's are read.
+    pub(super) kv: Option<KeyValue>,
+    pub(super) o: Linear,
+    pub(super) post_attn_norm: RmsNorm,
+    pub(super) ffn_norm: RmsNorm,
+    pub(super) gate: Linear,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+    pub(super) post_ffn_norm: RmsNorm,
+    pub(super) per_layer: Option<PerLayerInput>,
+    pub(super) scale: f64,
+}
+
+impl Layer {
+    /// Positions that a row sees, its own among them; none = all.
+    fn window(&self, window: usize) -> Option<usize> {
+        (self.shape.reach == Reach::Sliding).then_some(window)
+    }
+
+    /// `[m, heads · hd] -> [heads, m, hd]`
+    fn split(&self, x: &Tensor, heads: usize) -> Result<Tensor, ModelError> {
+        Ok(x.reshape((x.dim(0)?, heads, self.shape.head_dim))?.transpose(0, 1)?)
+    }
+
+    /// Queries of normed rows that stand at `at` and behind, `[heads, m, hd]`.
+    pub(super) fn queries(
+        &self,
+        normed: &Tensor,
+        rope: &Rope,
+        at: usize,
+        tree: Option<&TreeRows>,
+    ) -> Result<Tensor, ModelError> {
+        let q = self.q_norm.forward(&self.split(&self.q.forward(normed)?, self.heads)?)?;
+        rope.rotate(&q, at, tree)
+    }
+
+    /// Makes keys and values of normed rows behind the cache, where the layer has any.
+    fn remember(
+        &self,
+        normed: &Tensor,
+        rope: &Rope,
+        tree: Option<&TreeRows>,
+        cache: &mut KvCache,
+    ) -> Result<(), ModelError> {
+        let Some(kv) = &self.kv else {
+            return Ok(());
+        };
+        let raw = self.split(&kv.k.forward(normed)?, self.shape.kv_heads)?;
+        let keys = rope.rotate(&kv.k_norm.forward(&raw)?, cache.len(), tree)?;
+        let values = match &kv.v {
+            Some(v) => self.split(&v.forward(normed)?, self.shape.kv_heads)?,
+            None => raw,
+        };
+        cache.append(&keys, &kv.v_norm.forward(&values)?)
+    }
+
+    /// Runs `m` rows behind `start` cached positions; the cache is the layer's own, which grows, or that of another,
+    /// which has them already: `[m, d] -> [m, d]`.
+    pub(super) fn forward(
+        &self,
+        x: &Tensor,
+        place: RowsAt<'_>,
+        per_layer: Option<&Tensor>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor, ModelError> {
+        let RowsAt { rope, tree, start, window } = place;
+        let m = x.dim(0)?;
+        // 1. attend
+        let normed = self.attn_norm.forward(x)?;
+        let q = self.queries(&normed, rope, start, tree)?;
+        self.remember(&normed, rope, tree, cache)?;
+        let window = self.window(window);
+        let first = |end: usize| end.saturating_sub(window.unwrap_or(end));
+        let row = |i: usize| q.narrow(1, i, 1);
+        let attended = if let Some(tree) = tree {
+            let rows = tree.paths().iter().enumerate().map(|(i, path)| {
+                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
+                let from = first(start + seen.len());
+                let (keys, values) = cache.range_and(from.min(start)..start, &seen[from.saturating_sub(start)..])?;
+                attend(&row(i)?, (&keys, &values), None)
+            });
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else if m <= ROW_BY_ROW {
+            let rows = (start + 1..=start + m).enumerate().map(|(i, end)| {
+                let (keys, values) = cache.range(first(end)..end)?;
+                attend(&row(i)?, (&keys, &values), None)
+            });
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else {
+            let (keys, values) = cache.range(first(start + 1)..start + m)?;
+            attend(&q, (&keys, &values), window)?
+        };
+        self.rest(x, &attended, per_layer)
+    }
+
+    /// What follows attention: `x [m, d]`, attended `[m, heads · hd] -> [m, d]`.
+    pub(super) fn rest(&self, x: &Tensor, attended: &Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
+        let x = (x + self.post_attn_norm.forward(&self.o.forward(attended)?)?)?;
+        // 2. feed forward
+        let normed = self.ffn_norm.forward(&x)?;
+        let gated = (self.gate.forward(&normed)?.gelu()? * self.up.forward(&normed)?)?;
+        let mut x = (&x + self.post_ffn_norm.forward(&self.down.forward(&gated)?)?)?;
+        // 3. the token's embedding for this layer
+        if let (Some(input), Some(embedded)) = (&self.per_layer, per_layer) {
+            let gated = (input.gate.forward(&x)?.gelu()? * embedded)?;
+            x = (&x + input.norm.forward(&input.project.forward(&gated)?)?)?;
+        }
+        Ok((x * self.scale)?)
+    }
+
+    /// The same layer with so much more weight in all its norms.
+    pub(super) fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        let mut layer = self.clone();
+        for norm in [
+            &mut layer.attn_norm,
+            &mut layer.q_norm,
+            &mut layer.post_attn_norm,
+            &mut layer.ffn_norm,
+            &mut layer.post_ffn_norm,
+        ] {
+            *norm = norm.shifted(by)?;
+        }
+        Ok(layer)
+    }
+
+    /// Bytes the matrices take in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let own = [&self.q, &self.o, &self.gate, &self.up, &self.down];
+        let kv = self.kv.iter().flat_map(|kv| std::iter::once(&kv.k).chain(&kv.v));
+        let per_layer = self.per_layer.iter().flat_map(|input| [&input.gate, &input.project]);
+        own.into_iter().chain(kv).chain(per_layer).map(Linear::bytes).sum()
+    }
+}
+
+/// Where the rows of a pass stand.
+#[derive(Clone, Copy)]
+pub(super) struct RowsAt<'a> {
+    /// Angles of the layer's kind.
+    pub(super) rope: &'a Rope,
+    /// The rows' tree; none where every row continues the one before it.
+    pub(super) tree: Option<&'a TreeRows>,
+    /// Positions before the rows.
+    pub(super) start: usize,
+    /// Positions that a row of a sliding layer sees, its own among them.
+    pub(super) window: usize,
+}
+
+/// Attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, the last row standing at the last of them,
+/// scores as they are: softmax(q·kᵀ)·v -> `[m, heads · hd]`. A row sees `window` positions up to its own; one row sees
+/// all that it is given.
+pub(super) fn attend(
+    q: &Tensor,
+    (keys, values): (&Tensor, &Tensor),
+    window: Option<usize>,
+) -> Result<Tensor, ModelError> {
+    let (heads, m, head_dim) = q.dims3()?;
+    let (kv_heads, n, _) = keys.dims3()?;
+    let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
+    let mut scores = stacked.matmul(&keys.t()?)?.reshape((heads, m, n))?;
+    if m > 1 {
+        let hides = |row: usize| {
+            let at = n - m + row;
+            (0..n).map(move |column| u8::from(column > at || window.is_some_and(|window| column + window <= at)))
+        };
+        let mask: Vec<u8> = (0..m).flat_map(hides).collect();
+        let mask = Tensor::from_vec(mask, (m, n), q.device())?; // 1 = hidden
+        let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
+        scores = mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?;
+    }
+    let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
+    let mixed = weights.matmul(values)?.reshape((heads, m, head_dim))?;
+    Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
+}

@@ -1,0 +1,234 @@
+//! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a
+//! gated feed-forward layer, each behind an RMSNorm and added to the residual stream.
+//!
+//! Invariant: as in [`crate::model::nn::block`], up to [`ROW_BY_ROW`] rows attend one by one; the state is always worked
+//! out row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! Activations are f32 whatever the weights are held in.
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use crate::model::ModelError;
+use crate::model::drafters::mtp::MtpBlock;
+use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
+use crate::model::nn::block::{Linear, Place, ROW_BY_ROW, RmsNorm, attend};
+use crate::model::nn::kv_cache::KvCache;
+
+/// Sizes of gated attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AttentionShape {
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) head_dim: usize,
+    /// Values of a head that are rotated, the first ones.
+    pub(super) rotary: usize,
+}
+
+/// Attention whose answers pass a gate.
+#[derive(Clone, Debug)]
+pub(super) struct GatedAttention {
+    pub(super) shape: AttentionShape,
+    /// `[2 · heads · head_dim, d]`: of each head the query, then the gate.
+    pub(super) q: Linear,
+    pub(super) k: Linear,
+    pub(super) v: Linear,
+    pub(super) o: Linear,
+    pub(super) q_norm: RmsNorm,
+    pub(super) k_norm: RmsNorm,
+}
+
+impl GatedAttention {
+    /// `[m, d] -> [m, d]`; appends to the cache.
+    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        let AttentionShape { heads, kv_heads, head_dim, .. } = self.shape;
+        let (m, start) = (x.dim(0)?, cache.len());
+        let at = place.at.unwrap_or(start);
+        // 1. project: queries and gates stand side by side in each head
+        let both = self.q.forward(x)?.reshape((m, heads, 2 * head_dim))?;
+        let gate = both.narrow(2, head_dim, head_dim)?.contiguous()?.reshape((m, heads * head_dim))?;
+        let q = both.narrow(2, 0, head_dim)?.transpose(0, 1)?; // [h, m, hd]
+        let of_heads = |linear: &Linear| -> Result<Tensor, ModelError> {
+            Ok(linear.forward(x)?.reshape((m, kv_heads, head_dim))?.transpose(0, 1)?)
+        };
+        let q = self.rotate(&self.q_norm.forward(&q)?, at, place)?;
+        let k = self.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, place)?;
+        cache.append(&k, &of_heads(&self.v)?)?;
+        // 2. attend over everything up to each row
+        let attended = if m <= ROW_BY_ROW {
+            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache.prefix(start + i + 1)?));
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else {
+            attend(&q, cache.prefix(start + m)?)?
+        };
+        // 3. what passes the gate
+        self.o.forward(&(attended * candle_nn::ops::sigmoid(&gate)?)?)
+    }
+
+    /// Rotates the first values of `x [heads, m, head_dim]`.
+    fn rotate(&self, x: &Tensor, at: usize, place: Place<'_>) -> Result<Tensor, ModelError> {
+        let AttentionShape { head_dim, rotary, .. } = self.shape;
+        let turned = place.rope.rotate(&x.narrow(2, 0, rotary)?, at, None)?;
+        if rotary == head_dim {
+            return Ok(turned);
+        }
+        Ok(Tensor::cat(&[turned, x.narrow(2, rotary, head_dim - rotary)?], 2)?)
+    }
+
+    fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        let (q_norm, k_norm) = (self.q_norm.shifted(by)?, self.k_norm.shifted(by)?);
+        Ok(Self { q_norm, k_norm, ..self.clone() })
+    }
+
+    fn bytes(&self) -> u64 {
+        [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum()
+    }
+}
+
+/// Gated DeltaNet between its projections.
+#[derive(Clone, Debug)]
+pub(super) struct DeltaNet {
+    /// `[channels, d]`: queries, keys, values.
+    pub(super) mixed: Linear,
+    /// `[value width, d]`
+    pub(super) gate: Linear,
+    /// `[value heads, d]`
+    pub(super) alpha: Linear,
+    /// `[value heads, d]`
+    pub(super) beta: Linear,
+    /// `[d, value width]`
+    pub(super) out: Linear,
+    pub(super) weights: Arc<DeltaWeights>,
+}
+
+/// What the rows of a pass did to one linear layer.
+pub(super) struct DeltaRows {
+    pub(super) inputs: Vec<DeltaInput>,
+    /// Behind each row where they were asked for, else before and behind the last one only.
+    pub(super) states: Vec<Arc<DeltaState>>,
+}
+
+impl DeltaNet {
+    /// `[m, d] -> [m, d]`, from the state before the rows.
+    fn forward(&self, x: &Tensor, state: &Arc<DeltaState>, keep_all: bool) -> Result<(Tensor, DeltaRows), ModelError> {
+        let rows = |linear: &Linear| -> Result<Vec<Vec<f32>>, ModelError> {
+            Ok(linear.forward(x)?.to_device(&Device::Cpu)?.to_vec2::<f32>()?)
+        };
+        let (mixed, gates) = (rows(&self.mixed)?, rows(&self.gate)?);
+        let (alpha, beta) = (rows(&self.alpha)?, rows(&self.beta)?);
+        let mut state = Arc::clone(state);
+        let mut out = Vec::with_capacity(mixed.len() * self.weights.shape.value_width());
+        let mut told = DeltaRows { inputs: Vec::new(), states: Vec::new() };
+        let mut before = Arc::clone(&state);
+        for (((mixed, alpha), beta), gate) in mixed.into_iter().zip(alpha).zip(beta).zip(&gates) {
+            let input = DeltaInput { mixed, alpha, beta };
+            let (after, answers) = self.weights.step(&state, &input, gate);
+            before = std::mem::replace(&mut state, Arc::new(after));
+            out.extend(answers);
+            if keep_all {
+                told.states.push(Arc::clone(&state));
+                told.inputs.push(input);
+            }
+        }
+        if !keep_all {
+            told.states.extend([before, state]);
+        }
+        let out = Tensor::from_vec(out, (x.dim(0)?, self.weights.shape.value_width()), x.device())?;
+        Ok((self.out.forward(&out)?, told))
+    }
+
+    fn bytes(&self) -> u64 {
+        [&self.mixed, &self.gate, &self.alpha, &self.beta, &self.out].iter().map(|w| w.bytes()).sum()
+    }
+}
+
+/// How a layer looks at other positions.
+#[derive(Clone, Debug)]
+pub(super) enum Mixer {
+    Attention(GatedAttention),
+    Delta(DeltaNet),
+}
+
+/// What a layer keeps of the positions before.
+pub(super) enum Memory {
+    Kv(KvCache),
+    State(Arc<DeltaState>),
+}
+
+/// One layer.
+#[derive(Clone, Debug)]
+pub(super) struct Layer {
+    pub(super) mixer_norm: RmsNorm,
+    pub(super) mixer: Mixer,
+    pub(super) ffn_norm: RmsNorm,
+    pub(super) gate: Linear,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+}
+
+impl Layer {
+    /// Runs `m` rows behind what is remembered: `[m, d] -> [m, d]`; what a linear layer's rows did to it.
+    pub(super) fn forward(
+        &self,
+        x: &Tensor,
+        place: Place<'_>,
+        (memory, keep_all): (&mut Memory, bool),
+    ) -> Result<(Tensor, Option<DeltaRows>), ModelError> {
+        let normed = self.mixer_norm.forward(x)?;
+        let (mixed, rows) = match (&self.mixer, memory) {
+            (Mixer::Attention(attention), Memory::Kv(cache)) => (attention.forward(&normed, place, cache)?, None),
+            (Mixer::Delta(delta), Memory::State(state)) => {
+                let (out, rows) = delta.forward(&normed, state, keep_all)?;
+                if let Some(last) = rows.states.last() {
+                    *state = Arc::clone(last);
+                }
+                (out, Some(rows))
+            }
+            _ => return Err(ModelError::Unsupported("a layer over the memory of another kind".into())),
+        };
+        Ok((self.feed_forward(&(x + mixed)?)?, rows))
+    }
+
+    fn feed_forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        let normed = self.ffn_norm.forward(x)?;
+        let gated = (self.gate.forward(&normed)?.silu()? * self.up.forward(&normed)?)?;
+        Ok((x + self.down.forward(&gated)?)?)
+    }
+
+    /// Bytes the matrices take in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let mixer = match &self.mixer {
+            Mixer::Attention(attention) => attention.bytes(),
+            Mixer::Delta(delta) => delta.bytes(),
+        };
+        mixer + [&self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum::<u64>()
+    }
+}
+
+/// The draft module's layer always attends.
+impl MtpBlock for Layer {
+    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        let Mixer::Attention(attention) = &self.mixer else {
+            return Err(ModelError::Unsupported("a draft module whose layer does not attend".into()));
+        };
+        let mixed = attention.forward(&self.mixer_norm.forward(x)?, place, cache)?;
+        self.feed_forward(&(x + mixed)?)
+    }
+
+    fn shifted(&self, by: f64) -> Result<Box<dyn MtpBlock>, ModelError> {
+        let mixer = match &self.mixer {
+            Mixer::Attention(attention) => Mixer::Attention(attention.shifted(by)?),
+            Mixer::Delta(delta) => Mixer::Delta(delta.clone()),
+        };
+        let (mixer_norm, ffn_norm) = (self.mixer_norm.shifted(by)?, self.ffn_norm.shifted(by)?);
+        Ok(Box::new(Self { mixer_norm, mixer, ffn_norm, ..self.clone() }))
+    }
+
+    fn bytes(&self) -> u64 {
+        Self::bytes(self)
+    }
+
+    fn share(&self) -> Box<dyn MtpBlock> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,328 @@
+//! Qwen3.5 without experts (3.6 and 3.8 alike), matrices on candle or on the native kernels: layers of Gated DeltaNet between layers of gated
+//! attention, zero-centred norms, partly rotated heads, and a draft module of its own.
+//!
+//! Invariant: between calls every KV cache holds exactly `len` positions and every state is that behind `len`
+//! tokens, also after an error. Which earlier states can be returned to is `history`'s business. A state follows
+//! one path, so there are no trees and no early exits.
+
+mod block;
+mod config;
+pub mod delta;
+mod history;
+mod module;
+mod names;
+mod reader;
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use crate::model::drafters::mtp::Embedding;
+use crate::model::families::qwen35::block::{DeltaRows, Layer, Memory, Mixer};
+use crate::model::families::qwen35::delta::{DeltaState, DeltaWeights};
+use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
+use crate::model::families::qwen35::reader::Reader;
+use crate::model::files::source::Source;
+use crate::model::load::Rollback;
+use crate::model::nn::block::{Linear, PairOrder, Place, RmsNorm, Rope};
+use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::kv_cache::KvCache;
+use crate::model::nn::matmul_backend::{Held, Tensors};
+use crate::model::nn::transformer::{PREFILL_ROWS, ids};
+use crate::model::tap::Streams;
+use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
+use crate::protocol::TokenId;
+
+pub use crate::model::families::qwen35::config::Hybrid;
+pub(in crate::model) use crate::model::families::qwen35::config::HybridKeys;
+pub use crate::model::families::qwen35::module::{DraftVocab, load_module};
+pub(in crate::model) use crate::model::families::qwen35::names::{module, part};
+
+/// Weights of a target; shared by its forks and by its draft module.
+pub struct Qwen35Weights {
+    /// Sizes.
+    pub config: LlamaConfig,
+    hybrid: Hybrid,
+    device: Device,
+    embedding: Linear, // [v, d]
+    head: Linear,      // [v, d]; the embedding again when tied
+    layers: Vec<Layer>,
+    norm: RmsNorm,
+    rope: Rope, // one position more than the context, for modules that stand one further
+}
+
+impl Qwen35Weights {
+    /// Reads all tensors but those of the draft module. `progress` hears (layers read, layers in all).
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged.
+    pub fn load(
+        source: &Source,
+        ctx_len: usize,
+        (held, device): (Held, &Device),
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, ModelError> {
+        let config = source.config()?;
+        let other = || ModelError::Unsupported("this model has no linear layers".into());
+        let hybrid = config.hybrid.clone().ok_or_else(other)?;
+        let reader =
+            Reader { tensors: Tensors::new(source, (held, device), &config), config: &config, hybrid: &hybrid };
+        let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
+        let mut layers = Vec::with_capacity(config.layers);
+        for layer in 0..config.layers {
+            progress(layer, config.layers);
+            layers.push(reader.layer(layer)?);
+        }
+        progress(config.layers, config.layers);
+        let norm = reader.norm("output_norm.weight", config.d_model)?;
+        let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, device))?;
+        Ok(Self { device: device.clone(), embedding, head, layers, norm, rope, hybrid, config })
+    }
+
+    /// Bytes the matrices take in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let head = if self.config.tied { 0 } else { self.head.bytes() };
+        self.embedding.bytes() + head + self.layers.iter().map(Layer::bytes).sum::<u64>()
+    }
+
+    /// What the linear layers have besides their projections, the first layer first.
+    fn deltas(&self) -> Vec<&DeltaWeights> {
+        self.layers
+            .iter()
+            .filter_map(|layer| match &layer.mixer {
+                Mixer::Delta(delta) => Some(delta.weights.as_ref()),
+                Mixer::Attention(_) => None,
+            })
+            .collect()
+    }
+}
+
+impl Embedding for Qwen35Weights {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        self.embedding.rows(&ids(tokens, self.config.vocab, &self.device)?)
+    }
+}
+
+/// Rows of a prompt's end before which a state is kept.
+const TAIL_ROWS: usize = 16;
+
+/// What comes out of some rows.
+struct Passed {
+    /// `[m, d]`, behind the final norm.
+    normed: Tensor,
+    /// `[m, states · d]`, those of the tap.
+    tapped: Tensor,
+    /// States before the last row, where they were not asked for behind each.
+    before_last: States,
+}
+
+/// A target: shared weights, its own caches and states.
+pub struct Qwen35 {
+    weights: Arc<Qwen35Weights>,
+    spec: ModelSpec,
+    memories: Vec<Memory>, // one per layer
+    history: History,
+    len: usize,
+    tap: Tap,
+}
+
+impl Qwen35 {
+    /// Empty caches over these weights.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(weights: Arc<Qwen35Weights>, mut spec: ModelSpec, rollback: Rollback) -> Result<Self, ModelError> {
+        let (c, delta) = (&weights.config, &weights.hybrid.delta);
+        let fresh = Arc::new(DeltaState::new(delta));
+        let memory = |layer: &Layer| match layer.mixer {
+            Mixer::Attention(_) => KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, &weights.device).map(Memory::Kv),
+            Mixer::Delta(_) => Ok(Memory::State(Arc::clone(&fresh))),
+        };
+        let memories = weights.layers.iter().map(memory).collect::<Result<Vec<_>, _>>()?;
+        let linear = weights.hybrid.linear_layers() as u64;
+        spec.info.weight_bytes = weights.bytes();
+        spec.info.kv_bytes_per_token =
+            c.attending_layers() as u64 * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
+        spec.info.state_bytes = weights.hybrid.state_bytes();
+        spec.info.snapshot_bytes = match rollback {
+            Rollback::Snapshots => spec.info.state_bytes,
+            Rollback::Replay => linear * delta.input_bytes(),
+        };
+        let history = History::new(rollback, states(&memories));
+        Ok(Self { weights, spec, memories, history, len: 0, tap: Tap::default() })
+    }
+
+    /// Runs some rows through all layers: states behind the final norm, and those of the tap.
+    fn hidden(&mut self, tokens: &[TokenId], keep_all: bool) -> Result<Passed, ModelError> {
+        let weights = Arc::clone(&self.weights);
+        let places = self.tap.places(weights.layers.len())?;
+        let place = Place { rope: &weights.rope, tree: None, at: None };
+        let mut x = weights.embed(tokens)?;
+        let mut streams = Streams::new(&places);
+        streams.keep(0, &x);
+        let mut rows: Vec<DeltaRows> = Vec::new();
+        for (index, (layer, memory)) in weights.layers.iter().zip(&mut self.memories).enumerate() {
+            let (out, did) = layer.forward(&x, place, (memory, keep_all))?;
+            x = out;
+            rows.extend(did);
+            streams.keep(index + 1, &x);
+        }
+        if keep_all {
+            self.remember(tokens.len(), &rows);
+        }
+        let before_last = rows.iter().filter_map(|rows| rows.states.iter().rev().nth(1).map(Arc::clone)).collect();
+        self.len += tokens.len();
+        let normed = weights.norm.forward(&x)?;
+        let tapped = streams.tapped(&normed)?;
+        Ok(Passed { normed, tapped, before_last })
+    }
+
+    /// Keeps what it takes to return behind each of these rows.
+    fn remember(&mut self, rows: usize, layers: &[DeltaRows]) {
+        for row in 0..rows {
+            self.history.push(match self.history.rollback() {
+                Rollback::Snapshots => {
+                    Step::States(layers.iter().filter_map(|l| l.states.get(row).map(Arc::clone)).collect())
+                }
+                Rollback::Replay => Step::Inputs(layers.iter().filter_map(|l| l.inputs.get(row).cloned()).collect()),
+            });
+        }
+    }
+
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let few = tokens.len() < KEPT_ROWS;
+        let is_prompt = rows == LogitRows::Last && !few;
+        let first = self.len;
+        let weights = Arc::clone(&self.weights);
+        self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
+        let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.config.d_model);
+        let widest = if is_prompt { PREFILL_ROWS } else { tokens.len().max(1) };
+        // the next prompt of a conversation often parts from this one where the answer begins
+        let tail = if is_prompt && tokens.len() > 2 * TAIL_ROWS { tokens.len() - TAIL_ROWS } else { 0 };
+        for block in tokens[..tail].chunks(widest).chain(tokens[tail..].chunks(widest)) {
+            if tail > 0 && self.len == first + tail {
+                self.history.mark(self.len, states(&self.memories));
+            }
+            let passed = self.hidden(block, few)?;
+            width = passed.tapped.dim(1)?;
+            hidden.extend(passed.tapped.flatten_all()?.to_vec1::<f32>()?);
+            last = Some(passed);
+        }
+        let Passed { normed, before_last, .. } =
+            last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
+        if is_prompt {
+            self.history.mark(self.len - 1, before_last);
+        }
+        if !few {
+            self.history.restart(self.len, &states(&self.memories));
+        }
+        let m = normed.dim(0)?;
+        let normed = if rows == LogitRows::All { normed } else { normed.narrow(0, m - 1, 1)?.contiguous()? };
+        let logits = self.weights.head.forward(&normed)?.flatten_all()?.to_vec1::<f32>()?;
+        let logits = Rows::new(logits, self.weights.config.vocab);
+        Ok(Forward { logits, hidden: Rows::new(hidden, width), stats: Vec::new() })
+    }
+
+    /// Brings caches and states to `len` positions.
+    fn restore(&mut self, len: usize, states: States) {
+        let mut states = states.into_iter();
+        for memory in &mut self.memories {
+            match memory {
+                Memory::Kv(cache) => cache.truncate(len),
+                Memory::State(state) => {
+                    if let Some(kept) = states.next() {
+                        *state = kept;
+                    }
+                }
+            }
+        }
+        self.len = len;
+    }
+}
+
+/// The states of all linear layers.
+fn states(memories: &[Memory]) -> States {
+    let state = |memory: &Memory| match memory {
+        Memory::State(state) => Some(Arc::clone(state)),
+        Memory::Kv(_) => None,
+    };
+    memories.iter().filter_map(state).collect()
+}
+
+impl Model for Qwen35 {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        let (before, ctx_len) = (self.len, self.spec.ctx_len);
+        if before + tokens.len() > ctx_len {
+            return Err(ModelError::ContextFull { needed: before + tokens.len(), ctx_len });
+        }
+        let kept = (states(&self.memories), self.history.clone());
+        self.run(tokens, rows).inspect_err(|_| {
+            self.restore(before, kept.0);
+            self.history = kept.1;
+        })
+    }
+
+    fn refuses_trees(&self) -> Option<&'static str> {
+        Some("a recurrent state follows one path, so this target verifies no draft trees")
+    }
+
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        tap.places(self.weights.layers.len())?;
+        self.tap = tap.clone();
+        Ok(())
+    }
+
+    fn rewindable(&self, len: usize) -> usize {
+        if len >= self.len { self.len } else { self.history.rewindable(len) }
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: self.len })
+    }
+
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        let gone = ModelError::Rewind { len, have: self.len, since: since.len };
+        if len > self.len || len < since.len {
+            return Err(gone);
+        }
+        let states = match len {
+            _ if len == self.len => states(&self.memories),
+            0 => {
+                let fresh = Arc::new(DeltaState::new(&self.weights.hybrid.delta));
+                std::iter::repeat_n(fresh, self.weights.hybrid.linear_layers()).collect()
+            }
+            _ => self.history.at(len, &self.weights.deltas()).ok_or(gone)?,
+        };
+        self.history.cut(len, since.len, &states);
+        self.restore(len, states);
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        let copy = |memory: &Memory| match memory {
+            Memory::Kv(cache) => cache.copy().map(Memory::Kv),
+            Memory::State(state) => Ok(Memory::State(Arc::clone(state))),
+        };
+        Ok(Box::new(Self {
+            weights: Arc::clone(&self.weights),
+            spec: self.spec.clone(),
+            memories: self.memories.iter().map(copy).collect::<Result<_, ModelError>>()?,
+            history: self.history.clone(),
+            len: self.len,
+            tap: self.tap.clone(),
+        }))
+    }
+}

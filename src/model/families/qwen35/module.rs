@@ -1,0 +1,101 @@
+//! The draft module that a Qwen3.5 brings: `mtp.*` of a checkpoint, `nextn` tensors of a GGUF file. Its layer
+//! attends; embedding and output head are the target's.
+//!
+//! Invariant: it is found by its tensors, never by the config, since many files announce one that is not there.
+
+use std::sync::Arc;
+
+use crate::model::ModelError;
+use crate::model::drafters::draft_vocab::CONTEXT_VOCAB;
+use crate::model::drafters::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
+use crate::model::families::qwen35::Qwen35Weights;
+use crate::model::families::qwen35::reader::Reader;
+use crate::model::files::source::Source;
+use crate::model::nn::block::Linear;
+use crate::model::nn::block::{PairOrder, Rope};
+use crate::model::nn::matmul_backend::{Held, Tensors};
+use crate::protocol::{MtpSpec, NormForm, TokenId};
+
+/// Which tokens a draft module may propose, where the whole head would be dear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DraftVocab {
+    /// The tokens with so many smallest ids and all that end an answer: the ids of byte-level BPE follow the order
+    /// of merges, which is that of frequency in the text the tokenizer was made from.
+    First(usize),
+    /// These tokens.
+    Tokens(Vec<TokenId>),
+    /// Every token, also where a module would look at some of them only.
+    All,
+}
+
+impl DraftVocab {
+    /// Ascending, for a target of so many tokens.
+    ///
+    /// # Errors
+    /// [`ModelError::Vocabulary`] for a token that is none; [`ModelError::Metadata`] when none is left.
+    pub fn tokens(&self, vocab: usize, ends: &[TokenId]) -> Result<Vec<TokenId>, ModelError> {
+        let mut tokens: Vec<TokenId> = match self {
+            Self::First(count) => (0..(*count).min(vocab) as u32).map(TokenId).chain(ends.iter().copied()).collect(),
+            Self::Tokens(tokens) => tokens.clone(),
+            Self::All => (0..vocab as u32).map(TokenId).collect(),
+        };
+        tokens.sort_unstable();
+        tokens.dedup();
+        if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
+            return Err(ModelError::Vocabulary { token: token.0, vocab });
+        }
+        if tokens.is_empty() {
+            return Err(ModelError::Metadata("the draft vocabulary holds no token".into()));
+        }
+        Ok(tokens)
+    }
+}
+
+/// The module of this file, its cache empty; none when the file has no tensor of it. `vocab` names the tokens that it
+/// may propose, ascending; none = all.
+///
+/// # Errors
+/// When a tensor is missing, misshapen or damaged.
+pub fn load_module(
+    source: &Source,
+    held: Held,
+    (target, ctx_len): (&Arc<Qwen35Weights>, usize),
+    vocab: Option<Vec<TokenId>>,
+) -> Result<Option<CandleMtp>, ModelError> {
+    let (config, hybrid) = (&target.config, &target.hybrid);
+    let name = |part: &str| format!("blk.{}.nextn.{part}.weight", config.layers);
+    if !source.has(&name("eh_proj")) {
+        return Ok(None);
+    }
+    if source.has(&name("embed_tokens")) || source.has(&name("shared_head_head")) {
+        return Err(ModelError::Unsupported(
+            "the draft module brings an embedding or a head of its own, which is not supported".into(),
+        ));
+    }
+    let reader = Reader { tensors: Tensors::new(source, (held, target.device()), config), config, hybrid };
+    let d = config.d_model;
+    let parts = MtpParts {
+        fuse: None,
+        embedding_norm: reader.tensors.norm(&name("enorm"), d)?,
+        hidden_norm: reader.tensors.norm(&name("hnorm"), d)?,
+        project: reader.tensors.linear(&name("eh_proj"), d, 2 * d)?,
+        block: Box::new(reader.module_layer()?),
+        norm: reader.tensors.norm(&name("shared_head_norm"), d)?,
+    };
+    let (head, vocab, whole) = match vocab {
+        None => (target.head.clone(), (0..config.vocab as u32).map(TokenId).collect(), None),
+        Some(vocab) => (trimmed(target, &vocab)?, vocab, Some((target.head.clone(), CONTEXT_VOCAB))),
+    };
+    let norm = if reader.is_centred() { NormForm::OnePlus } else { NormForm::Weight };
+    let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
+    let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, target.device()))?;
+    let shared = MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head, vocab, whole };
+    CandleMtp::new(shared, parts, MtpSpec { norm, ..MtpSpec::default() }, (shape, rope)).map(Some)
+}
+
+/// The head's rows of these tokens.
+fn trimmed(target: &Qwen35Weights, vocab: &[TokenId]) -> Result<Linear, ModelError> {
+    let ids: Vec<u32> = vocab.iter().map(|token| token.0).collect();
+    let ids = candle_core::Tensor::from_vec(ids, vocab.len(), target.device())?;
+    Ok(Linear::dense(target.head.rows(&ids)?))
+}

@@ -1,0 +1,331 @@
+//! A model folder as Hugging Face lays it out: `config.json`, safetensors in one file or in shards with
+//! an index, and the tokenizer's files.
+//!
+//! Invariant: all shards are mapped and all headers checked when the folder is opened, so a shard that is
+//! missing or cut short is told before anything is read. Tensors go by GGUF's names outside and by the
+//! checkpoint's inside; FP8 with block scales is widened to f32 where it is asked for.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use candle_core::quantized::GgmlDType;
+use safetensors::Dtype;
+use safetensors::tensor::TensorInfo;
+
+use crate::model::ModelError;
+use crate::model::drafters::eagle3::EagleConfig;
+use crate::model::error::{clean, name_of};
+use crate::model::families::declined::Architecture;
+use crate::model::families::gemma4::assistant::AssistantConfig;
+use crate::model::families::llama::config_json::HfConfig;
+use crate::model::families::llama::mimo;
+use crate::model::families::{deepseek, gemma4, qwen35};
+use crate::model::files::fp8;
+use crate::model::files::shard::Shard;
+use crate::model::files::side_files::SideFiles;
+use crate::model::files::source::Stored;
+use crate::model::nn::config::LlamaConfig;
+
+/// An open folder.
+pub struct Folder {
+    side_files: SideFiles,
+    config: HfConfig,
+    shards: Vec<Shard>,
+    /// Shard of each tensor, by the checkpoint's names.
+    place: HashMap<String, usize>,
+    /// What stands before `layers.0.…`.
+    prefix: &'static str,
+    fp8_block: Option<[usize; 2]>,
+    /// Whether the configuration ties a head to the embedding that is another one.
+    unties: bool,
+}
+
+/// Part of a GGUF name, and of the checkpoint's.
+const PARTS: &[(&str, &str)] = &[
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+impl Folder {
+    /// Opens a folder; weights stay on disk.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, or the model is of a family that does not run.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let side_files = SideFiles::of(path);
+        let config = side_files.config()?;
+        if EagleConfig::is_one(&config) {
+            return Err(ModelError::Unsupported(format!(
+                "{} holds an EAGLE-3 head, which drafts for another model: name it with --draft-model",
+                path.display()
+            )));
+        }
+        if AssistantConfig::is_one(&config) {
+            return Err(ModelError::Unsupported(format!(
+                "{} holds an assistant of Gemma 4, which drafts for it: name it with --draft-model",
+                path.display()
+            )));
+        }
+        let config = HfConfig::from_json(&config)?;
+        let fp8_block = config
+            .quantization_config
+            .as_ref()
+            .map(crate::model::families::llama::config_json::Quantization::fp8_block);
+        let shards = Shard::all_of(path)?;
+        let place = shards
+            .iter()
+            .enumerate()
+            .flat_map(|(index, shard)| shard.metadata.offset_keys().into_iter().map(move |name| (name, index)));
+        let place: HashMap<String, usize> = place.collect();
+        let prefixes = ["model.", "", "model.language_model.", "language_model.model."];
+        let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
+        let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;
+        let fp8_block = fp8_block.transpose()?;
+        let mut folder = Self { side_files, config, shards, place, prefix, fp8_block, unties: false };
+        folder.unties = folder.has_another_head()?;
+        if folder.unties {
+            folder.config.tie_word_embeddings = Some(false);
+        }
+        Ok(folder)
+    }
+
+    /// Whether there is a head that is no copy of the embedding where the configuration ties the two: then
+    /// `transformers` (5) goes by the tensors.
+    fn has_another_head(&self) -> Result<bool, ModelError> {
+        let [embedding, head] = ["token_embd.weight", "output.weight"];
+        let info = self.translate(embedding).and_then(|name| self.info(&name));
+        let is_there = self.translate(head).is_some_and(|name| self.place.contains_key(&name));
+        let Some((_, info)) = info.filter(|_| is_there && self.config.tie_word_embeddings == Some(true)) else {
+            return Ok(false);
+        };
+        let is_copy = self.stored(head, &info.shape)?.is_copy_of(&self.stored(embedding, &info.shape)?);
+        self.release(head);
+        self.release(embedding);
+        Ok(!is_copy)
+    }
+
+    /// What of the configuration is left aside because the tensors say otherwise, in a sentence.
+    #[must_use]
+    pub fn aside(&self) -> Option<String> {
+        self.unties.then(|| {
+            "'tie_word_embeddings' is left aside: 'lm_head.weight' is no copy of the embedding, so it is the head; make the key false in config.json to go without this notice"
+                .to_owned()
+        })
+    }
+
+    /// Where the folder lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.side_files.path()
+    }
+
+    /// As the folder is called; in the hub's cache that is a commit, so the repository's name is taken.
+    #[must_use]
+    pub fn name(&self) -> String {
+        name_of(self.path())
+    }
+
+    /// Sizes of the model.
+    ///
+    /// # Errors
+    /// As [`HfConfig::llama`].
+    pub fn config(&self) -> Result<LlamaConfig, ModelError> {
+        let of_model = format!("{}layers.", self.prefix);
+        let of_module = format!("{}{}.", self.prefix, mimo::LAYERS);
+        let applied = |name: &str| {
+            let biases = Architecture::of_model_type(&self.config.model_type).is_ok_and(Architecture::biases_qkv);
+            biases && ["q_proj.bias", "k_proj.bias", "v_proj.bias"].iter().any(|end| name.ends_with(end))
+        };
+        let bias = |name: &&String| {
+            let read = name.starts_with(&of_model) || name.starts_with(&of_module) || *name == "lm_head.bias";
+            name.ends_with(".bias") && !applied(name) && read
+        };
+        if let Some(name) = self.place.keys().filter(bias).min() {
+            return Err(ModelError::Unsupported(format!("biases ('{}') are not supported", clean(name))));
+        }
+        self.config.llama(self.place.contains_key("lm_head.weight"))
+    }
+
+    /// Draft modules that the folder is said to hold.
+    #[must_use]
+    pub fn modules(&self) -> usize {
+        self.config.num_nextn_predict_layers.unwrap_or(0)
+    }
+
+    /// The files beside the weights.
+    #[must_use]
+    pub fn side_files(&self) -> &SideFiles {
+        &self.side_files
+    }
+
+    /// Whether there is a tensor of this (GGUF) name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        if name == "output.weight" && self.config.tie_word_embeddings == Some(true) {
+            return false; // a copy of the embedding, when it is there at all
+        }
+        self.translate(name).is_some_and(|name| self.place.contains_key(&name))
+    }
+
+    /// The checkpoint's name of a tensor.
+    fn translate(&self, name: &str) -> Option<String> {
+        let prefix = self.prefix;
+        match name {
+            "token_embd.weight" => return Some(format!("{prefix}embed_tokens.weight")),
+            "output_norm.weight" => return Some(format!("{prefix}norm.weight")),
+            "output.weight" => return Some("lm_head.weight".to_owned()),
+            _ => {}
+        }
+        if let Some(own) = gemma4::whole(name) {
+            return Some(format!("{prefix}{own}"));
+        }
+        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let number = layer.parse::<usize>().ok()?;
+        // a draft module's block counts as one more layer
+        let module = number.checked_sub(self.config.layers());
+        match Architecture::of_model_type(&self.config.model_type) {
+            Ok(Architecture::Qwen35) => return qwen35_name(prefix, (number, module), part),
+            Ok(of) if of.is_latent() => {
+                return deepseek::part(part).map(|own| format!("{prefix}layers.{number}.{own}"));
+            }
+            Ok(Architecture::Gemma4) => return Some(format!("{prefix}layers.{number}.{}", gemma4::part(part)?)),
+            _ => {}
+        }
+        let (part, kind) = part.rsplit_once('.')?;
+        let place = module.map_or_else(|| format!("layers.{number}"), |module| format!("{}.{module}", mimo::LAYERS));
+        let (_, own) = PARTS.iter().chain(mimo::PARTS).find(|(gguf, _)| *gguf == part)?;
+        Some(format!("{prefix}{place}.{own}.{kind}"))
+    }
+
+    fn info(&self, name: &str) -> Option<(&Shard, &TensorInfo)> {
+        let shard = &self.shards[*self.place.get(name)?];
+        Some((shard, shard.metadata.info(name)?))
+    }
+
+    /// A tensor as stored, FP8 widened, of the given shape.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`] and [`ModelError::Shape`] with the checkpoint's name,
+    /// [`ModelError::Unsupported`] for a type that does not run.
+    pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
+        let name = self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        let (bytes, dtype) = self.raw(&name, shape)?;
+        Ok(match dtype {
+            Dtype::F32 => Stored::new(GgmlDType::F32, bytes),
+            Dtype::F16 => Stored::new(GgmlDType::F16, bytes),
+            Dtype::BF16 => Stored::new(GgmlDType::BF16, bytes),
+            Dtype::F8_E4M3 => Stored::widened(&self.widen(&name, bytes, shape)?),
+            other => {
+                return Err(ModelError::Unsupported(format!(
+                    "tensor '{name}' is stored as {other:?}, which is not supported; F32, F16, BF16 and F8_E4M3 are"
+                )));
+            }
+        })
+    }
+
+    fn raw(&self, name: &str, shape: &[usize]) -> Result<(&[u8], Dtype), ModelError> {
+        let (shard, info) = self.info(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape != shape {
+            let (got, expected) = (info.shape.clone(), shape.to_vec());
+            return Err(ModelError::Shape { name: name.to_owned(), got, expected });
+        }
+        Ok((shard.bytes(info), info.dtype))
+    }
+
+    /// weight = stored × scale of its block; `weight_scale_inv` is that scale, whatever its name says.
+    fn widen(&self, name: &str, bytes: &[u8], shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let (Some([rows, columns]), [out, input]) = (self.fp8_block, shape) else {
+            return Err(ModelError::Unsupported(format!(
+                "tensor '{name}' is FP8 and config.json says nothing of its scales ('quantization_config')"
+            )));
+        };
+        let scales_name = format!("{name}_scale_inv");
+        let scales_shape = [out.div_ceil(rows), input.div_ceil(columns)];
+        let (scales, dtype) = self.raw(&scales_name, &scales_shape)?;
+        let scales = match dtype {
+            Dtype::F32 => Stored::new(GgmlDType::F32, scales).to_f32(&scales_shape)?,
+            Dtype::BF16 => Stored::new(GgmlDType::BF16, scales).to_f32(&scales_shape)?,
+            other => return Err(ModelError::Unsupported(format!("tensor '{scales_name}' is stored as {other:?}"))),
+        };
+        let mut numbers = Vec::with_capacity(bytes.len());
+        for (row, codes) in bytes.chunks_exact(*input).enumerate() {
+            let scales = &scales[row / rows * scales_shape[1]..];
+            numbers.extend(codes.iter().enumerate().map(|(at, code)| fp8::from_e4m3(*code) * scales[at / columns]));
+        }
+        Ok(numbers)
+    }
+
+    /// Gives back the memory of a tensor that was copied.
+    pub(in crate::model) fn release(&self, name: &str) {
+        if let Some((shard, info)) = self.translate(name).and_then(|name| self.info(&name)) {
+            shard.release(info);
+        }
+    }
+
+    /// In what the matrices of the first block are stored.
+    #[must_use]
+    pub fn main_dtype(&self) -> String {
+        let dtype = |name: &str| self.info(&self.translate(name)?).map(|(_, info)| info.dtype);
+        let info = dtype("blk.0.ffn_down.weight").or_else(|| dtype("blk.0.attn_output.weight")); // experts alone
+        match info {
+            Some(Dtype::F8_E4M3) => "f8_e4m3".to_owned(),
+            Some(dtype) => format!("{dtype:?}").to_lowercase(),
+            None => "unknown".to_owned(),
+        }
+    }
+
+    /// Bytes of a tensor on disk; none when there is no such one.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<u64> {
+        let (shard, info) = self.info(&self.translate(name)?)?;
+        Some(shard.bytes(info).len() as u64)
+    }
+
+    /// Bytes that tensors take in memory where they are held as stored, FP8 widened to bf16, rows in whole sixteens as
+    /// the native kernels have them; those of layers behind so many are not counted.
+    #[must_use]
+    pub fn held_bytes(&self, layers: usize) -> u64 {
+        let start = format!("{}layers.", self.prefix);
+        let layer = |name: &str| name.strip_prefix(&start)?.split('.').next()?.parse::<usize>().ok();
+        let counts = |name: &str| !name.ends_with("_scale_inv") && layer(name).is_none_or(|layer| layer < layers);
+        let bytes = |info: &TensorInfo| {
+            let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
+            let held = if info.dtype == Dtype::F8_E4M3 { 2 * stored } else { stored };
+            match info.shape[..] {
+                [rows, _] if rows > 0 => held / rows as u64 * rows.next_multiple_of(16) as u64,
+                _ => held,
+            }
+        };
+        let tensors = self.shards.iter().flat_map(|shard| shard.metadata.tensors());
+        tensors.filter(|(name, _)| counts(name)).map(|(_, info)| bytes(info)).sum()
+    }
+
+    /// Bytes of all tensors on disk.
+    #[must_use]
+    pub fn tensor_bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.metadata.data_len() as u64).sum()
+    }
+}
+
+/// The checkpoint's name of a part of a layer, or of a draft module's, in a Qwen3.5 folder.
+fn qwen35_name(prefix: &str, (layer, module): (usize, Option<usize>), part: &str) -> Option<String> {
+    if let Some(own) = qwen35::module(part) {
+        return Some(own.to_owned());
+    }
+    let (prefix, layer) = module.map_or((prefix, layer), |module| ("mtp.", module));
+    if let Some(own) = qwen35::part(part) {
+        return Some(format!("{prefix}layers.{layer}.{own}"));
+    }
+    let part = part.strip_suffix(".weight")?;
+    let (_, own) = PARTS.iter().find(|(gguf, _)| *gguf == part)?;
+    Some(format!("{prefix}layers.{layer}.{own}.weight"))
+}

@@ -1,0 +1,360 @@
+//! Reading GGUF files: typed metadata through candle's bounds-checked reader, tensors through a map of
+//! the file.
+//!
+//! Invariant: whatever the bytes are, the answer is a value or a [`ModelError`] that names the key
+//! or tensor. What the numbers mean is the architecture's business.
+
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::GgmlDType;
+use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
+
+use crate::model::ModelError;
+use crate::model::catch_panic::guarded;
+use crate::model::files::mapped::Mapped;
+use crate::model::files::source::Stored;
+
+/// Longest table of contents, in bytes: vocabularies of 256,000 tokens take some 20 MB.
+const MAX_HEADER: usize = 128 << 20;
+
+/// Most values in it, of which each takes 32 bytes in memory: those vocabularies have some 2 million with their lengths.
+const MAX_READS: u32 = 20_000_000;
+
+/// How much of the key `general.alignment` has been read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Alignment {
+    Unseen,
+    Key,
+    Type,
+}
+
+fn without_nuls(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &bytes[..end]
+}
+
+/// A table of contents that is refused where it would have the reader divide by 0: candle takes an
+/// alignment as it stands, and reads key, type and value one by one.
+struct Head<'a> {
+    bytes: Cursor<&'a [u8]>,
+    alignment: Alignment,
+    reads: u32,
+}
+
+impl Read for Head<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.reads += 1;
+        if self.reads > MAX_READS {
+            return Err(io::Error::other("it holds more values than any model has"));
+        }
+        let len = self.bytes.read(into)?;
+        let read = &into[..len];
+        self.alignment = match self.alignment {
+            // candle drops what a key has of NULs at its end
+            _ if without_nuls(read) == b"general.alignment" => Alignment::Key,
+            Alignment::Key => Alignment::Type,
+            Alignment::Type if read.iter().all(|byte| *byte == 0) => {
+                return Err(io::Error::other("'general.alignment' is 0"));
+            }
+            Alignment::Type | Alignment::Unseen => Alignment::Unseen,
+        };
+        Ok(len)
+    }
+}
+
+impl Seek for Head<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(to)
+    }
+}
+
+/// An open GGUF file with its table of contents.
+pub struct GgufFile {
+    path: PathBuf,
+    content: Content,
+    file: Mapped,
+}
+
+impl GgufFile {
+    /// Opens a file and reads its metadata; tensors stay on disk.
+    ///
+    /// # Errors
+    /// [`ModelError::Read`] when it cannot be opened, [`ModelError::Corrupt`] when it is no whole GGUF,
+    /// [`ModelError::Unsupported`] when it is one part of several.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let file = Mapped::open(path)?;
+        let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
+        let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0 };
+        let broken =
+            |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its table of contents: {why}") };
+        let content = guarded(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
+        let gguf = Self { path: path.to_owned(), content, file };
+        gguf.check_whole()?;
+        gguf.check_extent()?;
+        Ok(gguf)
+    }
+
+    /// A split file's parts have a table of contents each, of their own tensors alone.
+    fn check_whole(&self) -> Result<(), ModelError> {
+        match self.number("split.count") {
+            Some(parts) if parts > 1 => Err(ModelError::Unsupported(format!(
+                "{} is one of {parts} parts of a split GGUF file ('split.count'), which is not supported; join them with `llama-gguf-split --merge FIRST-PART WHOLE.gguf`",
+                self.path.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file that was cut short still has a good table of contents: compare it with the length.
+    fn check_extent(&self) -> Result<(), ModelError> {
+        let size = self.file.bytes().len();
+        for (name, info) in &self.content.tensor_infos {
+            if self.range(info).is_none_or(|range| range.end > size) {
+                let name = crate::model::error::clean(name);
+                return Err(ModelError::Corrupt {
+                    path: self.path.clone(),
+                    what: format!("tensor '{name}' reaches beyond the end of the file ({size} bytes)"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a tensor lies in the file.
+    fn range(&self, info: &TensorInfo) -> Option<Range<usize>> {
+        let start = usize::try_from(self.content.tensor_data_offset.checked_add(info.offset)?).ok()?;
+        Some(start..start.checked_add(usize::try_from(tensor_bytes(info)?).ok()?)?)
+    }
+
+    /// Where the file lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Names of all tensors.
+    pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
+        self.content.tensor_infos.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor of this name.
+    #[must_use]
+    pub fn has_tensor(&self, name: &str) -> bool {
+        self.content.tensor_infos.contains_key(name)
+    }
+
+    /// How a tensor is stored.
+    #[must_use]
+    pub fn tensor_dtype(&self, name: &str) -> Option<GgmlDType> {
+        self.content.tensor_infos.get(name).map(|info| info.ggml_dtype)
+    }
+
+    /// Type that holds most of the file's bytes, in lower case as GGUF names it.
+    #[must_use]
+    pub fn main_dtype(&self) -> String {
+        let dtype = self.tensor_dtype("blk.0.ffn_down.weight").or_else(|| self.tensor_dtype("token_embd.weight"));
+        dtype.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
+    }
+
+    /// Bytes of a tensor; none when there is no such one.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<u64> {
+        self.content.tensor_infos.get(name).and_then(tensor_bytes)
+    }
+
+    /// Bytes of all tensors in the file.
+    #[must_use]
+    pub fn tensor_bytes(&self) -> u64 {
+        self.content.tensor_infos.values().filter_map(tensor_bytes).sum()
+    }
+
+    /// Shape of a tensor, outermost dimension first.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`].
+    pub fn shape(&self, name: &str) -> Result<&[usize], ModelError> {
+        let info = self.content.tensor_infos.get(name);
+        info.map(|info| info.shape.dims()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
+    }
+
+    /// A tensor as the file stores it, its shape checked (outermost dimension first).
+    ///
+    /// # Errors
+    /// [`ModelError::MissingTensor`] or [`ModelError::Shape`].
+    pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
+        let info = self.content.tensor_infos.get(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
+        if info.shape.dims() != shape {
+            return Err(ModelError::Shape {
+                name: name.to_owned(),
+                got: info.shape.dims().to_vec(),
+                expected: shape.to_vec(),
+            });
+        }
+        // the extent was checked when the file was opened
+        let bytes = self.range(info).and_then(|range| self.file.bytes().get(range)).unwrap_or(&[]);
+        Ok(Stored::new(info.ggml_dtype, bytes))
+    }
+
+    /// A vector of plain numbers.
+    ///
+    /// # Errors
+    /// As [`GgufFile::stored`].
+    pub fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        self.stored(name, &[len])?.to_f32(&[len])
+    }
+
+    /// Gives back the memory of a tensor that was copied.
+    pub(in crate::model) fn release(&self, name: &str) {
+        if let Some(range) = self.content.tensor_infos.get(name).and_then(|info| self.range(info)) {
+            self.file.release(range);
+        }
+    }
+
+    /// A metadata value.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] when the key is not there.
+    pub fn value(&self, key: &str) -> Result<&Value, ModelError> {
+        self.content.metadata.get(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))
+    }
+
+    /// A text value, if there is one under this key.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.content.metadata.get(key)?.to_string().ok().map(String::as_str)
+    }
+
+    /// A whole number, if there is one under this key.
+    #[must_use]
+    pub fn number(&self, key: &str) -> Option<u64> {
+        whole(self.content.metadata.get(key)?)
+    }
+
+    /// A size: a whole number from 1 up to `most`.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key when it is missing or out of range.
+    pub fn size(&self, key: &str, most: usize) -> Result<usize, ModelError> {
+        let number = self.number(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))?;
+        usize::try_from(number)
+            .ok()
+            .filter(|size| (1..=most).contains(size))
+            .ok_or_else(|| ModelError::Metadata(format!("'{key}' is {number}, expected 1 to {most}")))
+    }
+
+    /// A positive, finite real number, or `default` when the key is missing.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key when the value is something else.
+    pub fn real(&self, key: &str, default: Option<f32>) -> Result<f32, ModelError> {
+        let wrong = |what: &str| ModelError::Metadata(format!("'{key}' {what}"));
+        let real = match (self.content.metadata.get(key), default) {
+            (Some(Value::F32(real)), _) => *real,
+            (Some(Value::F64(real)), _) => *real as f32,
+            (None, Some(default)) => default,
+            (None, None) => return Err(wrong("is missing")),
+            (Some(_), _) => return Err(wrong("is no real number")),
+        };
+        if real.is_finite() && real > 0.0 { Ok(real) } else { Err(wrong("is not positive")) }
+    }
+
+    /// A list value.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] when it is missing or no list.
+    pub fn list(&self, key: &str) -> Result<&[Value], ModelError> {
+        match self.value(key)? {
+            Value::Array(values) => Ok(values),
+            _ => Err(ModelError::Metadata(format!("'{key}' is no list"))),
+        }
+    }
+}
+
+/// A value as a whole number, whatever its width; none when it is none. Asking the value for each width in turn would
+/// make an error of every miss, tens of thousands for the types of a vocabulary.
+pub(crate) fn whole(value: &Value) -> Option<u64> {
+    match *value {
+        Value::I8(number) => u64::try_from(number).ok(),
+        Value::I16(number) => u64::try_from(number).ok(),
+        Value::I32(number) => u64::try_from(number).ok(),
+        Value::I64(number) => u64::try_from(number).ok(),
+        _ => value.to_u64().ok(),
+    }
+}
+
+fn tensor_bytes(info: &TensorInfo) -> Option<u64> {
+    let elements =
+        info.shape.dims().iter().try_fold(1u64, |product, dim| product.checked_mul(u64::try_from(*dim).ok()?))?;
+    let block = info.ggml_dtype.block_size() as u64;
+    elements.is_multiple_of(block).then_some(())?;
+    (elements / block).checked_mul(info.ggml_dtype.type_size() as u64)
+}
+
+/// Names of ggml's tensor types that candle's reader does not know, by number.
+const OTHER_TYPES: &[(u32, &str)] = &[
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+];
+
+fn unreadable(path: &Path, error: &candle_core::Error) -> ModelError {
+    let text = error.to_string();
+    let what = text.lines().next().unwrap_or("unreadable").to_owned();
+    let number = what.strip_prefix("unknown dtype for tensor ").and_then(|number| number.parse::<u32>().ok());
+    if let Some((_, name)) = number.and_then(|number| OTHER_TYPES.iter().find(|(other, _)| *other == number)) {
+        return ModelError::Unsupported(format!(
+            "{} holds tensors of type {name}, which is not supported; F32, F16, BF16, Q4_0 to Q8_0 and Q2_K to Q6_K are",
+            path.display()
+        ));
+    }
+    let what = match what {
+        what if what.contains("fill whole buffer") => "it ends in the middle".to_owned(),
+        what if what.contains("unknown magic") => "it does not begin as a GGUF file does".to_owned(),
+        what => crate::model::error::clean(&what),
+    };
+    ModelError::Corrupt { path: path.to_owned(), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_gguf_are_refused_in_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in
+            [("empty", &b""[..]), ("text", b"hello world, I am no model"), ("cut", b"GGUF\x03\0\0\0\xff")]
+        {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            let error = GgufFile::open(&path).err().unwrap().to_string();
+            assert!(error.contains("damaged or incomplete") && error.lines().count() == 1, "{error}");
+        }
+        for (alignment, fails) in [(0u32, true), (32, false)] {
+            let key = b"general.alignment";
+            let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+            [0, 1, key.len() as u64].iter().for_each(|number: &u64| bytes.extend(number.to_le_bytes()));
+            bytes.extend(key);
+            [4, alignment].iter().for_each(|number: &u32| bytes.extend(number.to_le_bytes()));
+            bytes.extend([0; 64]);
+            let path = folder.path().join("alignment");
+            std::fs::write(&path, bytes).unwrap();
+            let error = GgufFile::open(&path).err().map(|error| error.to_string());
+            assert_eq!(error.is_some_and(|error| error.contains("'general.alignment' is 0")), fails);
+        }
+        let missing = GgufFile::open(&folder.path().join("none")).err().unwrap().to_string();
+        assert!(missing.starts_with("cannot read"), "{missing}");
+    }
+}

@@ -1,0 +1,50 @@
+//! A file's bytes in memory without reading them: the system brings in pages as they are touched.
+//!
+//! Invariant: bytes are only ever read. A file that somebody cuts short while it is mapped ends the
+//! program, as with every program that maps files; its length is checked when it is opened.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use crate::model::ModelError;
+
+/// A mapped file.
+#[derive(Debug)]
+pub(in crate::model) struct Mapped(Mmap);
+
+impl Mapped {
+    /// Maps a whole file.
+    ///
+    /// # Errors
+    /// [`ModelError::Read`].
+    #[allow(unsafe_code, reason = "mapping a file is unsafe, see below")]
+    pub(in crate::model) fn open(path: &Path) -> Result<Self, ModelError> {
+        let read_error = |source| ModelError::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(read_error)?;
+        if file.metadata().map_err(read_error)?.is_dir() {
+            return Err(read_error(std::io::Error::other("it is a directory")));
+        }
+        // SAFETY: the map is private to this process and read-only; nobody here writes to the file, and
+        // model files are replaced by rename, which leaves the mapped one as it was.
+        let map = unsafe { Mmap::map(&file) };
+        map.map(Self).map_err(read_error)
+    }
+
+    /// All bytes.
+    pub(in crate::model) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Gives the memory of a range back: it was copied and is not needed again soon.
+    #[allow(unsafe_code, reason = "the advice is unsafe in general, see below")]
+    pub(in crate::model) fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        // SAFETY: dropping pages of a read-only file map loses nothing: they are read again when touched.
+        let _ = unsafe { self.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+}

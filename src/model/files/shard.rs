@@ -1,0 +1,124 @@
+//! The safetensors files of a folder: one, or shards that an index lists.
+//!
+//! Invariant: a [`Shard`] is mapped and its header checked, so the bytes of its tensors are all there.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{SafeTensorError, SafeTensors};
+use serde::Deserialize;
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::files::mapped::Mapped;
+use crate::model::files::side_files::SideFiles;
+
+/// Most shards.
+const MAX_SHARDS: usize = 4096;
+
+/// One safetensors file.
+pub(in crate::model) struct Shard {
+    map: Mapped,
+    /// Where tensors begin.
+    data: usize,
+    pub(in crate::model) metadata: Metadata,
+}
+
+/// `model.safetensors.index.json`.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: HashMap<String, String>,
+}
+
+pub(in crate::model) const INDEX: &str = "model.safetensors.index.json";
+pub(in crate::model) const SINGLE: &str = "model.safetensors";
+
+impl Shard {
+    /// A tensor's bytes; that they are all there was checked when the shard was opened.
+    pub(in crate::model) fn bytes(&self, info: &TensorInfo) -> &[u8] {
+        let (start, end) = info.data_offsets;
+        self.map.bytes().get(self.data + start..self.data + end).unwrap_or(&[])
+    }
+
+    /// Gives back the memory of a tensor that was copied.
+    pub(in crate::model) fn release(&self, info: &TensorInfo) {
+        let (start, end) = info.data_offsets;
+        self.map.release(self.data + start..self.data + end);
+    }
+
+    /// Those of a folder, in the order of their names.
+    ///
+    /// # Errors
+    /// When one is missing or damaged.
+    pub(in crate::model) fn all_of(folder: &Path) -> Result<Vec<Self>, ModelError> {
+        names(folder)?.iter().map(|name| Self::open(&folder.join(name))).collect()
+    }
+
+    fn open(path: &Path) -> Result<Self, ModelError> {
+        let map = Mapped::open(path)?;
+        let corrupt = |what: String| ModelError::Corrupt { path: path.to_owned(), what };
+        let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
+            corrupt(match error {
+                SafeTensorError::MetadataIncompleteBuffer => {
+                    "it ends in the middle, or more than its tensors is in it".to_owned()
+                }
+                error => format!("its header cannot be read ({})", clean(&error.to_string())),
+            })
+        })?;
+        let data = header + 8; // the header's length stands before it
+        Ok(Self { map, data, metadata })
+    }
+}
+
+/// Files that hold the tensors: the one file where it is there, whatever an index says, as `transformers` reads
+/// folders; an index may be left over from before.
+fn names(path: &Path) -> Result<Vec<String>, ModelError> {
+    if path.join(SINGLE).is_file() {
+        return Ok(vec![SINGLE.to_owned()]);
+    }
+    let index = path.join(INDEX);
+    if !index.is_file() {
+        return Err(ModelError::Unsupported(format!(
+            "{} holds neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
+            path.display()
+        )));
+    }
+    let damaged = |what: String| ModelError::Corrupt { path: index.clone(), what };
+    let text = SideFiles::of(path).read(INDEX)?.unwrap_or_default();
+    let Index { weight_map } = serde_json::from_slice(&text).map_err(|error| damaged(clean(&error.to_string())))?;
+    let mut names: Vec<String> = weight_map.into_values().collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() || names.len() > MAX_SHARDS {
+        return Err(damaged(format!("it names {} files", names.len())));
+    }
+    for name in &names {
+        if name.contains(['/', '\\']) || name.starts_with('.') {
+            return Err(damaged(format!("'{}' is no plain file name", clean(name))));
+        }
+        if !path.join(name).is_file() {
+            return Err(damaged(format!("the shard '{}' that it names is not there", clean(name))));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_comes_before_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        put(INDEX, r#"{"weight_map": {"a": "b-2.safetensors", "b": "b-1.safetensors", "c": "b-2.safetensors"}}"#);
+        put("b-1.safetensors", "");
+        put("b-2.safetensors", "");
+        assert_eq!(names(folder.path()).unwrap(), ["b-1.safetensors", "b-2.safetensors"]);
+        put(SINGLE, "");
+        assert_eq!(names(folder.path()).unwrap(), [SINGLE]);
+        std::fs::remove_file(folder.path().join(INDEX)).unwrap();
+        assert_eq!(names(folder.path()).unwrap(), [SINGLE]);
+    }
+}

@@ -1,0 +1,79 @@
+//! What the header of a GGUF file tells of a model that does not run: `models info`.
+//!
+//! Invariant: nothing here is needed to run a model, so whatever a file lacks is left out and never an error.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+
+use indicatif::DecimalBytes;
+use serde::Serialize;
+
+use crate::model::error::clean;
+use crate::model::files::gguf::GgufFile;
+
+/// A model in the few figures that every GGUF file has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sketch {
+    /// As it calls itself.
+    pub title: String,
+    /// The family, as the file names it.
+    pub architecture: String,
+    /// Transformer blocks, those of draft modules among them.
+    pub layers: Option<u64>,
+    /// Width of the hidden state.
+    pub d_model: Option<u64>,
+    /// Experts of a layer.
+    pub experts: Option<u64>,
+    /// Draft modules that it announces.
+    pub announced_modules: Option<u64>,
+    /// Longest context it was made for.
+    pub context_length: Option<u64>,
+    /// In what most of the weights are stored.
+    pub dtype: String,
+    /// Bytes of the tensors.
+    pub tensor_bytes: u64,
+}
+
+impl Sketch {
+    /// Reads the header; none where it is no whole GGUF file, or names no family.
+    #[must_use]
+    pub fn read(path: &Path) -> Option<Self> {
+        if path.is_dir() {
+            return None;
+        }
+        let gguf = GgufFile::open(path).ok()?;
+        let architecture = gguf.text("general.architecture")?.to_owned();
+        let number = |name: &str| gguf.number(&format!("{architecture}.{name}")).filter(|number| *number > 0);
+        Some(Self {
+            title: clean(gguf.text("general.name").unwrap_or("unnamed")),
+            layers: number("block_count"),
+            d_model: number("embedding_length"),
+            experts: number("expert_count"),
+            announced_modules: number("nextn_predict_layers"),
+            context_length: number("context_length"),
+            dtype: gguf.main_dtype(),
+            tensor_bytes: gguf.tensor_bytes(),
+            architecture: clean(&architecture),
+        })
+    }
+}
+
+impl Display for Sketch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "model    {} ({})", self.title, self.architecture)?;
+        let shape = [
+            self.layers.map(|layers| format!("{layers} layers")),
+            self.d_model.map(|d| format!("of width {d}")),
+            self.experts.map(|experts| format!("{experts} experts a layer")),
+            self.announced_modules.map(|modules| format!("draft modules announced: {modules}")),
+        ];
+        let shape: Vec<_> = shape.into_iter().flatten().collect();
+        if !shape.is_empty() {
+            writeln!(f, "shape    {}", shape.join(", "))?;
+        }
+        if let Some(context) = self.context_length {
+            writeln!(f, "context  {context} tokens")?;
+        }
+        write!(f, "memory   weights {} as {}", DecimalBytes(self.tensor_bytes), self.dtype)
+    }
+}

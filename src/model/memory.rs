@@ -1,0 +1,122 @@
+//! Whether a model fits into memory, in figures, before anything large is allocated.
+//!
+//! Invariant: what is asked for here is at least what weights and a full cache take; memory that cannot
+//! be measured refuses nothing.
+
+use indicatif::DecimalBytes;
+
+use crate::model::ModelError;
+
+/// What a model is going to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes of weights.
+    pub weights: u64,
+    /// In what they are held.
+    pub dtype: String,
+    /// Bytes of cache for the whole context.
+    pub cache: u64,
+    /// Positions of the context.
+    pub ctx_len: usize,
+}
+
+impl Need {
+    /// Refuses what does not fit into `available` bytes; none = unknown.
+    ///
+    /// # Errors
+    /// [`ModelError::DoesNotFit`] with the figures and what to do.
+    pub fn check(&self, available: Option<u64>) -> Result<(), ModelError> {
+        let Some(available) = available.filter(|available| self.weights.saturating_add(self.cache) > *available) else {
+            return Ok(());
+        };
+        let advice = if self.weights <= available {
+            "choose a smaller --ctx"
+        } else if self.dtype == "f32" {
+            "choose --dtype stored, a smaller model, or free some memory"
+        } else {
+            "choose a smaller model, or free some memory"
+        };
+        Err(ModelError::DoesNotFit(format!(
+            "the model does not fit: its weights take {} as {}, its cache {} for {} positions, and {} of memory are free; {advice}",
+            DecimalBytes(self.weights),
+            self.dtype,
+            DecimalBytes(self.cache),
+            self.ctx_len,
+            DecimalBytes(available),
+        )))
+    }
+}
+
+/// Refuses a model whose weights, held as narrowly as they can be, are more than `memory`, all that this machine has;
+/// none = unknown. What else takes memory at the moment does not count: a model is fetched to be kept.
+///
+/// # Errors
+/// [`ModelError::DoesNotFit`] with the figures and what to do.
+pub fn check_weights(weights: u64, dtype: &str, memory: Option<u64>) -> Result<(), ModelError> {
+    let Some(memory) = memory.filter(|memory| weights > *memory) else {
+        return Ok(());
+    };
+    Err(ModelError::DoesNotFit(format!(
+        "the model does not fit: its weights take {} even as {dtype}, and this machine has {} of memory; take a smaller model or a machine with more memory",
+        DecimalBytes(weights),
+        DecimalBytes(memory),
+    )))
+}
+
+/// All memory that this process may use, a container's limit respected; none where the system does not tell.
+#[must_use]
+pub fn installed() -> Option<u64> {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let total = Some(system.total_memory()).filter(|bytes| *bytes > 0)?;
+    Some(system.cgroup_limits().map_or(total, |limits| total.min(limits.total_memory)))
+}
+
+/// Bytes that can be had without pushing others out, a container's limit respected; none where the
+/// system does not tell.
+#[must_use]
+pub fn available() -> Option<u64> {
+    let mut system = sysinfo::System::new();
+    system.refresh_memory();
+    let free = Some(system.available_memory()).filter(|bytes| *bytes > 0)?;
+    // files that a container has read count as its memory and can be had all the same
+    let within = system.cgroup_limits().map(|limits| limits.total_memory.saturating_sub(limits.rss));
+    Some(within.map_or(free, |within| free.min(within)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_the_figures_and_what_to_do() {
+        let need = Need { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, ctx_len: 4096 };
+        need.check(None).unwrap();
+        need.check(Some(10_000_000_000)).unwrap();
+        let says = |available| need.check(Some(available)).unwrap_err().to_string();
+        assert_eq!(
+            says(5_500_000_000),
+            "the model does not fit: its weights take 8.00 GB as f32, its cache 2.00 GB for 4096 positions, and 5.50 GB of memory are free; choose --dtype stored, a smaller model, or free some memory"
+        );
+        assert!(says(9_999_999_999).ends_with("choose a smaller --ctx"));
+        let narrow = Need { dtype: "bf16".into(), ..need };
+        let says = narrow.check(Some(5_500_000_000)).unwrap_err().to_string();
+        assert!(says.ends_with("free; choose a smaller model, or free some memory"), "{says}");
+    }
+
+    #[test]
+    fn weights_beyond_all_memory_are_told_with_what_helps() {
+        check_weights(8, "bf16", None).unwrap();
+        check_weights(8, "bf16", Some(8)).unwrap();
+        assert_eq!(
+            check_weights(8_000_000_000, "bf16", Some(5_500_000_000)).unwrap_err().to_string(),
+            "the model does not fit: its weights take 8.00 GB even as bf16, and this machine has 5.50 GB of memory; take a smaller model or a machine with more memory"
+        );
+    }
+
+    #[test]
+    fn this_system_tells_its_memory() {
+        assert!(available().is_none_or(|bytes| bytes > 1 << 20));
+        assert!(installed().is_none_or(|all| available().is_some_and(|free| free <= all)));
+    }
+}

@@ -1,0 +1,387 @@
+//! One transformer block of the Llama kind on candle: attention with rotary positions over a [`KvCache`],
+//! then a gated feed-forward layer, each behind an RMSNorm and added to the residual stream. Qwen3's
+//! blocks norm queries and keys too, head by head.
+//!
+//! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of
+//! plain decoding, so a row's result does not depend on how many rows run with it. Activations are
+//! f32 whatever the weights are held in.
+
+use candle_core::quantized::{GgmlDType, QMatMul};
+use candle_core::{DType, Device, Module, Tensor};
+
+use crate::model::files::source::Stored;
+use crate::model::native::NativeLinear;
+use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::kv_cache::KvCache;
+pub use crate::model::nn::rope::PairOrder;
+use crate::model::nn::rope::RopeSpec;
+use crate::model::{ModelError, tree_depths};
+
+/// Most rows for which attention goes row by row; prefill blocks are wider.
+pub const ROW_BY_ROW: usize = 16;
+
+/// A weight matrix `[out, in]`, quantised or dense, or on the native kernels.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Weight,
+    bias: Option<Tensor>, // [out], f32
+}
+
+#[derive(Clone, Debug)]
+enum Weight {
+    Candle { weight: QMatMul, dense: Option<DType> },
+    Native(NativeLinear),
+}
+
+/// In what a target's matrices are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightType {
+    /// As the file stores them.
+    Stored,
+    /// Widened to f32.
+    F32,
+    /// Rounded to bf16.
+    Bf16,
+}
+
+impl From<Weight> for Linear {
+    fn from(weight: Weight) -> Self {
+        Self { weight, bias: None }
+    }
+}
+
+impl Linear {
+    /// Takes a matrix of this shape from a file.
+    ///
+    /// # Errors
+    /// When it cannot be decoded.
+    pub fn new(weight: Stored<'_>, shape: [usize; 2], held: WeightType, device: &Device) -> Result<Self, ModelError> {
+        let dtype = match held {
+            WeightType::F32 => DType::F32,
+            WeightType::Bf16 => DType::BF16,
+            WeightType::Stored if weight.is_quantised() => {
+                let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
+                return Ok(Weight::Candle { weight, dense: None }.into());
+            }
+            WeightType::Stored => {
+                let weight = weight.compact();
+                let dtype = match weight.dtype() {
+                    GgmlDType::BF16 => DType::BF16,
+                    GgmlDType::F16 => DType::F16,
+                    _ => DType::F32,
+                };
+                return Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?));
+            }
+        };
+        Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?))
+    }
+
+    /// Takes a dense matrix `[out, in]`.
+    #[must_use]
+    pub fn dense(weight: Tensor) -> Self {
+        Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }.into()
+    }
+
+    /// Takes a matrix on the native kernels.
+    #[must_use]
+    pub fn native(weight: NativeLinear) -> Self {
+        Weight::Native(weight).into()
+    }
+
+    /// Adds a bias `[out]` to what comes out.
+    #[must_use]
+    pub fn with_bias(self, bias: Tensor) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+
+    /// `[m, in] -> [m, out]`, f32 in and out.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        let out = match &self.weight {
+            Weight::Candle { weight, dense: Some(dtype) } if *dtype != DType::F32 => {
+                weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32)?
+            }
+            Weight::Candle { weight, .. } => weight.forward(x)?,
+            Weight::Native(weight) => {
+                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
+                let width = out.len() / m.max(1);
+                Tensor::from_vec(out, (m, width), x.device())?
+            }
+        };
+        match &self.bias {
+            Some(bias) => Ok(out.broadcast_add(bias)?),
+            None => Ok(out),
+        }
+    }
+
+    /// Rows of the matrix, `ids [m] -> [m, in]`, f32: an embedding look-up.
+    ///
+    /// # Errors
+    /// When an id is outside the matrix.
+    pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
+        let weight = match &self.weight {
+            Weight::Candle { weight, .. } => return Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
+            Weight::Native(weight) => weight,
+        };
+        let mut rows = Vec::new();
+        for id in ids.to_vec1::<u32>()? {
+            let none = || ModelError::Vocabulary { token: id, vocab: 0 };
+            rows.extend(weight.row(id as usize).ok_or_else(none)?);
+        }
+        Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
+    }
+
+    /// Bytes the matrix takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let weight = match &self.weight {
+            Weight::Candle { weight, .. } => weight,
+            Weight::Native(weight) => return weight.bytes(),
+        };
+        match weight {
+            QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
+            QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
+                (weight.elem_count() * weight.dtype().size_in_bytes()) as u64
+            }
+        }
+    }
+}
+
+/// RMSNorm: `x / sqrt(mean(x²) + eps) · weight` (Zhang and Sennrich, 2019).
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    weight: Tensor, // [d], f32
+    eps: f32,
+}
+
+impl RmsNorm {
+    /// Takes the weight `[d]`.
+    ///
+    /// # Errors
+    /// When it cannot be widened to f32.
+    pub fn new(weight: &Tensor, eps: f32) -> Result<Self, ModelError> {
+        Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
+    }
+
+    /// The same norm with so much more weight: zero-centred files mean 1 + w.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        Ok(Self { weight: (&self.weight + by)?, eps: self.eps })
+    }
+
+    /// `[m, d] -> [m, d]`.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(candle_nn::ops::rms_norm(&x.contiguous()?, &self.weight, self.eps)?)
+    }
+}
+
+/// Cosines and sines of all positions.
+#[derive(Clone, Debug)]
+pub struct Rope {
+    cos: Tensor, // [ctx, head_dim / 2]
+    sin: Tensor, // [ctx, head_dim / 2]
+    order: PairOrder,
+}
+
+impl Rope {
+    /// Tables for `ctx` positions and heads of `head_dim` values.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(
+        spec: &RopeSpec,
+        head_dim: usize,
+        ctx: usize,
+        (order, device): (PairOrder, &Device),
+    ) -> Result<Self, ModelError> {
+        let frequencies = spec.frequencies(head_dim);
+        let amplitude = spec.amplitude();
+        let table = |of: fn(f64) -> f64| {
+            let angles = (0..ctx).flat_map(|p| frequencies.iter().map(move |frequency| p as f64 * frequency));
+            let values: Vec<f32> = angles.map(|angle| (of(angle) * amplitude) as f32).collect();
+            Tensor::from_vec(values, (ctx, head_dim / 2), device)
+        };
+        Ok(Self { cos: table(f64::cos)?, sin: table(f64::sin)?, order })
+    }
+
+    /// Rotates `x [heads, m, head_dim]`, whose first row stands at position `start`.
+    pub(in crate::model) fn rotate(
+        &self,
+        x: &Tensor,
+        start: usize,
+        tree: Option<&TreeRows>,
+    ) -> Result<Tensor, ModelError> {
+        let m = x.dim(1)?;
+        let (cos, sin) = match tree {
+            None => (self.cos.narrow(0, start, m)?, self.sin.narrow(0, start, m)?),
+            Some(tree) => {
+                let ids = tree.0.iter().map(|path| (start + path.len() - 1) as u32).collect::<Vec<_>>();
+                let ids = Tensor::from_vec(ids, m, x.device())?;
+                (self.cos.index_select(&ids, 0)?, self.sin.index_select(&ids, 0)?)
+            }
+        };
+        let x = x.unsqueeze(0)?.contiguous()?;
+        let rotated = match self.order {
+            PairOrder::Interleaved => candle_nn::rotary_emb::rope_i(&x, &cos, &sin)?,
+            PairOrder::HalfSplit => candle_nn::rotary_emb::rope(&x, &cos, &sin)?,
+        };
+        Ok(rotated.squeeze(0)?)
+    }
+}
+
+/// Where the rows of a pass stand.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// Angles of all positions.
+    pub rope: &'a Rope,
+    /// The rows' tree; none where every row continues the one before it.
+    pub tree: Option<&'a TreeRows>,
+    /// Rotary position of the first row; none = the number of positions cached.
+    pub at: Option<usize>,
+}
+
+/// The rows of a tree: for each the rows from the root to it, itself included.
+#[derive(Clone, Debug)]
+pub struct TreeRows(Vec<Vec<usize>>);
+
+impl TreeRows {
+    /// The tree in which row `i` continues row `parents[i]`.
+    ///
+    /// # Errors
+    /// As [`tree_depths`].
+    pub fn new(parents: &[usize]) -> Result<Self, ModelError> {
+        let mut paths: Vec<Vec<usize>> = Vec::with_capacity(tree_depths(parents)?.len());
+        for (row, parent) in parents.iter().enumerate() {
+            let before = if row == 0 { &[][..] } else { &paths[*parent] };
+            paths.push(before.iter().copied().chain([row]).collect());
+        }
+        Ok(Self(paths))
+    }
+
+    /// For each row the rows from the root to it, itself included.
+    pub(in crate::model) fn paths(&self) -> &[Vec<usize>] {
+        &self.0
+    }
+}
+
+/// The weights of one block.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Before attention.
+    pub attn_norm: RmsNorm,
+    /// `[q_width, d]`.
+    pub q: Linear,
+    /// `[kv_width, d]`.
+    pub k: Linear,
+    /// `[kv_width, d]`.
+    pub v: Linear,
+    /// `[d, q_width]`.
+    pub o: Linear,
+    /// Of queries and keys, head by head, `[head_dim]` each; before they are rotated.
+    pub head_norms: Option<[RmsNorm; 2]>,
+    /// Before the feed-forward layer.
+    pub ffn_norm: RmsNorm,
+    /// `[ffn, d]`.
+    pub gate: Linear,
+    /// `[ffn, d]`.
+    pub up: Linear,
+    /// `[d, ffn]`.
+    pub down: Linear,
+}
+
+impl Block {
+    /// Runs `m` rows at the positions behind the cache and appends them to it: `[m, d] -> [m, d]`. Rows of
+    /// a tree see their ancestors only, and stand where they would in a chain.
+    ///
+    /// # Errors
+    /// When the cache is full or shapes do not fit.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        config: &LlamaConfig,
+        place: Place<'_>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor, ModelError> {
+        self.forward_read((x, &self.attn_norm.forward(x)?), config, place, cache)
+    }
+
+    /// The same where attention reads something else than the normed rows, `[m, width of q, k and v]`.
+    ///
+    /// # Errors
+    /// As [`Block::forward`].
+    pub fn forward_read(
+        &self,
+        (x, read): (&Tensor, &Tensor),
+        config: &LlamaConfig,
+        place: Place<'_>,
+        cache: &mut KvCache,
+    ) -> Result<Tensor, ModelError> {
+        let (m, tree) = (x.dim(0)?, place.tree);
+        let start = cache.len();
+        let at = place.at.unwrap_or(start);
+        // 1. project and split into heads: [m, h * hd] -> [h, m, hd]
+        let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
+            Ok(linear.forward(read)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
+        };
+        let (mut q, mut k) = (heads(&self.q, config.heads)?, heads(&self.k, config.kv_heads)?);
+        if let Some([of_q, of_k]) = &self.head_norms {
+            (q, k) = (of_q.forward(&q)?, of_k.forward(&k)?);
+        }
+        let (q, k) = (place.rope.rotate(&q, at, tree)?, place.rope.rotate(&k, at, tree)?);
+        cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
+        // 2. attend over everything up to each row
+        let attended = if let Some(tree) = tree {
+            let rows = tree.0.iter().enumerate().map(|(i, path)| {
+                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
+                attend(&q.narrow(1, i, 1)?, cache.prefix_and(start, &seen)?)
+            });
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else if m <= ROW_BY_ROW {
+            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache.prefix(start + i + 1)?));
+            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
+        } else {
+            attend(&q, cache.prefix(start + m)?)?
+        };
+        let x = (x + self.o.forward(&attended)?)?;
+        // 3. feed forward
+        let normed = self.ffn_norm.forward(&x)?;
+        let gated = (self.gate.forward(&normed)?.silu()? * self.up.forward(&normed)?)?;
+        Ok((x + self.down.forward(&gated)?)?)
+    }
+
+    /// Bytes the matrices take in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum()
+    }
+}
+
+/// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over keys and
+/// values of `n` positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
+/// heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
+pub(in crate::model) fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
+    let (heads, m, head_dim) = q.dims3()?;
+    let (kv_heads, n, _) = keys.dims3()?; // [kv, n, hd]
+    let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
+    let scale = 1.0 / (head_dim as f64).sqrt();
+    let scores = (stacked.matmul(&keys.t()?)? * scale)?.reshape((heads, m, n))?;
+    let scores = if m > 1 {
+        let hides = |row: usize| (0..n).map(move |column| u8::from(column > n - m + row));
+        let mask: Vec<u8> = (0..m).flat_map(hides).collect();
+        let mask = Tensor::from_vec(mask, (m, n), q.device())?; // 1 = hidden
+        let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
+        mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?
+    } else {
+        scores
+    };
+    let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
+    let mixed = weights.matmul(&values)?.reshape((heads, m, head_dim))?;
+    Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
+}

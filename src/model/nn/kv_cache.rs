@@ -1,0 +1,180 @@
+//! A KV cache that can be cut back.
+//!
+//! Where attention is latent, what is kept of a position is one row that serves as key and, its first part, as value.
+//!
+//! Invariant: positions `0..len` hold what was appended; those behind are garbage that the next
+//! append overwrites. Cutting back is therefore a number, not a copy.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::model::ModelError;
+
+/// Keys and values of one transformer block.
+pub struct KvCache {
+    keys: Tensor, // [kv_heads, ctx, head_dim]
+    values: Values,
+    len: usize,
+}
+
+/// Where the values are.
+enum Values {
+    /// `[kv_heads, ctx, head_dim]`
+    Own(Tensor),
+    /// The first so many numbers of each key.
+    OfKeys(usize),
+}
+
+impl KvCache {
+    /// An empty cache for `ctx` positions.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(kv_heads: usize, ctx: usize, head_dim: usize, device: &Device) -> Result<Self, ModelError> {
+        let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), DType::F32, device);
+        Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0 })
+    }
+
+    /// An empty cache for `ctx` rows that are keys of `width` numbers, the first `value` of which are the value.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn latent(ctx: usize, (width, value): (usize, usize), device: &Device) -> Result<Self, ModelError> {
+        let keys = Tensor::zeros((1, ctx, width), DType::F32, device)?;
+        Ok(Self { keys, values: Values::OfKeys(value), len: 0 })
+    }
+
+    /// Positions held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends `m` positions, `[kv_heads, m, head_dim]` each; values that are part of the keys are not read.
+    ///
+    /// # Errors
+    /// When they do not fit.
+    pub fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(), ModelError> {
+        let m = keys.dim(1)?;
+        let ctx_len = self.keys.dim(1)?;
+        if self.len + m > ctx_len {
+            return Err(ModelError::ContextFull { needed: self.len + m, ctx_len });
+        }
+        self.keys.slice_set(&keys.contiguous()?, 1, self.len)?;
+        if let Values::Own(own) = &self.values {
+            own.slice_set(&values.contiguous()?, 1, self.len)?;
+        }
+        self.len += m;
+        Ok(())
+    }
+
+    /// Keys and values of the first `len` positions, `[kv_heads, len, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn prefix(&self, len: usize) -> Result<(Tensor, Tensor), ModelError> {
+        self.range(0..len)
+    }
+
+    /// Some keys and the values beside them, which `pick` takes from all where they are a tensor of their own.
+    fn with_values(
+        &self,
+        keys: Tensor,
+        pick: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>,
+    ) -> Result<(Tensor, Tensor), ModelError> {
+        let values = match &self.values {
+            Values::Own(values) => pick(values)?,
+            Values::OfKeys(width) => keys.narrow(2, 0, *width)?,
+        };
+        Ok((keys, values))
+    }
+
+    /// Keys and values of these positions, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn range(&self, range: std::ops::Range<usize>) -> Result<(Tensor, Tensor), ModelError> {
+        let keys = self.keys.narrow(1, range.start, range.len())?;
+        self.with_values(keys, |values| values.narrow(1, range.start, range.len()))
+    }
+
+    /// Keys and values of the first `len` positions and then of these, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn prefix_and(&self, len: usize, positions: &[usize]) -> Result<(Tensor, Tensor), ModelError> {
+        self.range_and(0..len, positions)
+    }
+
+    /// Keys and values of a range and then of these positions, `[kv_heads, …, head_dim]`.
+    ///
+    /// # Errors
+    /// When there are not so many.
+    pub fn range_and(
+        &self,
+        range: std::ops::Range<usize>,
+        positions: &[usize],
+    ) -> Result<(Tensor, Tensor), ModelError> {
+        let ids: Vec<u32> = range.chain(positions.iter().copied()).map(|at| at as u32).collect();
+        let count = ids.len();
+        let ids = Tensor::from_vec(ids, count, self.keys.device())?;
+        self.with_values(self.keys.index_select(&ids, 1)?, |values| values.index_select(&ids, 1))
+    }
+
+    /// Keeps the first `base` positions and then those of these rows behind them.
+    ///
+    /// # Errors
+    /// When there are no such rows.
+    pub fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
+        let rows: Vec<u32> = path.iter().map(|row| (base + row) as u32).collect();
+        let rows = Tensor::from_vec(rows, path.len(), self.keys.device())?;
+        let (keys, values) =
+            self.with_values(self.keys.index_select(&rows, 1)?, |values| values.index_select(&rows, 1))?;
+        self.len = base;
+        self.append(&keys, &values)
+    }
+
+    /// Drops positions `len..`; more than there are is no change.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// A copy that shares no memory.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn copy(&self) -> Result<Self, ModelError> {
+        let (kv_heads, ctx, head_dim) = self.keys.dims3()?;
+        let mut copy = match self.values {
+            Values::Own(_) => Self::new(kv_heads, ctx, head_dim, self.keys.device())?,
+            Values::OfKeys(width) => Self::latent(ctx, (head_dim, width), self.keys.device())?,
+        };
+        if self.len > 0 {
+            let (keys, values) = self.prefix(self.len)?;
+            copy.append(&keys, &values)?;
+        }
+        Ok(copy)
+    }
+
+    /// Bytes one position of this cache takes.
+    #[must_use]
+    pub fn position_bytes(&self) -> u64 {
+        let numbers = |rows: &Tensor| rows.dims()[0] * rows.dims()[2];
+        let values = match &self.values {
+            Values::Own(values) => numbers(values),
+            Values::OfKeys(_) => 0,
+        };
+        ((numbers(&self.keys) + values) * DType::F32.size_in_bytes()) as u64
+    }
+
+    /// Bytes one position takes.
+    #[must_use]
+    pub fn bytes_per_position(kv_heads: usize, head_dim: usize) -> u64 {
+        (2 * kv_heads * head_dim * DType::F32.size_in_bytes()) as u64
+    }
+}

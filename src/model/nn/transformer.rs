@@ -1,0 +1,256 @@
+//! A target on candle that is a stack of blocks over KV caches, whatever the blocks are: passes, trees, and taking back.
+//!
+//! Invariant: between calls every cache holds exactly `len` positions, also after an error; behind an early pass those of
+//! blocks that did not run hold fewer, until it is cut back. What a block computes is the family's business, which tokens
+//! are worth running the caller's. (A recurrent state cannot be cut back: Qwen3.5 has passes of its own.)
+
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor};
+
+use crate::model::drafters::mtp::Embedding;
+use crate::model::families::gemma4::Lent;
+use crate::model::nn::block::TreeRows;
+use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::kv_cache::KvCache;
+use crate::model::tap::Streams;
+use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
+use crate::protocol::{ModelInfo, TokenId};
+
+/// Rows of a prefill that run at once: bounds the memory of attention scores.
+pub(in crate::model) const PREFILL_ROWS: usize = 256;
+
+/// How far a pass goes, and in what shape.
+#[derive(Clone, Copy)]
+pub struct Course<'a> {
+    /// Blocks that run, from the first on.
+    pub(in crate::model) layers: usize,
+    /// The rows' parents, where they are no chain.
+    pub(in crate::model) tree: Option<&'a TreeRows>,
+    /// Positions that stand before the rows.
+    pub(in crate::model) base: usize,
+}
+
+/// A family's weights, as a target's passes need them; shared by its forks and its drafters.
+pub trait Stack: Embedding {
+    /// Sizes.
+    fn config(&self) -> &LlamaConfig;
+
+    /// Bytes the matrices take in memory.
+    fn bytes(&self) -> u64;
+
+    /// Those of them that a pass reads: all but tables of which rows are looked up and nothing else.
+    fn pass_bytes(&self) -> u64 {
+        self.bytes()
+    }
+
+    /// Says what only this family has to say.
+    fn describe(&self, _info: &mut ModelInfo) {}
+
+    /// Empty caches, in the order of the blocks that have one.
+    ///
+    /// # Errors
+    /// When memory is short.
+    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError>;
+
+    /// Runs embedded rows through the first blocks, `[m, d] -> [m, d]`; `streams` hears of each.
+    ///
+    /// # Errors
+    /// When a tensor operation fails, and the caches may hold the rows or not.
+    fn through(
+        &self,
+        rows: (&[TokenId], Tensor),
+        course: Course<'_>,
+        caches: &mut [KvCache],
+        streams: &mut Streams<'_>,
+    ) -> Result<Tensor, ModelError>;
+
+    /// What the head reads: `[m, d] -> [m, d]`.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    fn normed(&self, x: &Tensor) -> Result<Tensor, ModelError>;
+
+    /// `[m, d] -> [m, v]`
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError>;
+
+    /// As [`Model::lend`], of so many positions.
+    ///
+    /// # Errors
+    /// When the caches cannot be read.
+    fn lend(&self, _caches: &[KvCache], _len: usize) -> Result<Option<Lent>, ModelError> {
+        Ok(None)
+    }
+}
+
+/// Tokens as indices of an embedding's rows.
+///
+/// # Errors
+/// [`ModelError::Vocabulary`] for a token that is none.
+pub(in crate::model) fn ids(tokens: &[TokenId], vocab: usize, device: &Device) -> Result<Tensor, ModelError> {
+    if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
+        return Err(ModelError::Vocabulary { token: token.0, vocab });
+    }
+    let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+    Ok(Tensor::from_vec(ids, tokens.len(), device)?)
+}
+
+/// A target: shared weights and its own caches.
+pub struct Stacked<W> {
+    pub(in crate::model) weights: Arc<W>,
+    spec: ModelSpec,
+    pub(in crate::model) caches: Vec<KvCache>,
+    len: usize,
+    tap: Tap,
+}
+
+/// What comes out of some rows.
+struct States {
+    /// `[m, d]`, behind the final norm.
+    normed: Tensor,
+    /// `[m, states · d]`, those of the tap.
+    tapped: Tensor,
+}
+
+impl<W: Stack> Stacked<W> {
+    /// Empty caches over these weights.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn new(weights: Arc<W>, mut spec: ModelSpec) -> Result<Self, ModelError> {
+        let caches = weights.caches(spec.ctx_len)?;
+        spec.info.weight_bytes = weights.bytes();
+        spec.info.kv_bytes_per_token = caches.iter().map(KvCache::position_bytes).sum();
+        weights.describe(&mut spec.info);
+        Ok(Self { weights, spec, caches, len: 0, tap: Tap::default() })
+    }
+
+    fn layers(&self) -> usize {
+        self.weights.config().layers
+    }
+
+    fn hidden(&mut self, tokens: &[TokenId], course: Course<'_>) -> Result<States, ModelError> {
+        let all = course.layers == self.layers();
+        let places = if all { self.tap.places(course.layers)? } else { vec![None] };
+        let x = self.weights.embed(tokens)?;
+        let mut streams = Streams::new(&places);
+        streams.keep(0, &x);
+        let course = Course { base: self.len, ..course };
+        let x = self.weights.through((tokens, x), course, &mut self.caches, &mut streams)?;
+        self.len += tokens.len();
+        let normed = self.weights.normed(&x)?;
+        let tapped = streams.tapped(&normed)?;
+        Ok(States { normed, tapped })
+    }
+
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
+        let LlamaConfig { d_model, vocab, .. } = *self.weights.config();
+        let mut hidden = Vec::with_capacity(tokens.len() * d_model);
+        let (mut last, mut width) = (None, d_model);
+        let widest = if rows == LogitRows::All { tokens.len().max(1) } else { PREFILL_ROWS };
+        for block in tokens.chunks(widest) {
+            let states = self.hidden(block, course)?;
+            width = states.tapped.dim(1)?;
+            hidden.extend(states.tapped.flatten_all()?.to_vec1::<f32>()?);
+            last = Some(states.normed);
+        }
+        let normed = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
+        let m = normed.dim(0)?;
+        let normed = if rows == LogitRows::All { normed } else { normed.narrow(0, m - 1, 1)?.contiguous()? };
+        let logits = self.weights.logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
+        Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden, width), stats: Vec::new() })
+    }
+
+    /// Runs at the end of the caches, which after an error are as before.
+    fn start(
+        &mut self,
+        tokens: &[TokenId],
+        rows: LogitRows,
+        (layers, tree): (usize, Option<&TreeRows>),
+    ) -> Result<Forward, ModelError> {
+        let (base, ctx_len) = (self.len, self.spec.ctx_len);
+        if base + tokens.len() > ctx_len {
+            return Err(ModelError::ContextFull { needed: base + tokens.len(), ctx_len });
+        }
+        self.run(tokens, rows, Course { layers, tree, base }).inspect_err(|_| self.cut(base))
+    }
+
+    fn cut(&mut self, len: usize) {
+        self.caches.iter_mut().for_each(|cache| cache.truncate(len));
+        self.len = len;
+    }
+}
+
+impl<W: Stack + 'static> Model for Stacked<W> {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
+        self.start(tokens, rows, (self.layers(), None))
+    }
+
+    fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
+        self.start(tokens, LogitRows::Last, (layers, None))
+    }
+
+    fn refuses_trees(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn forward_tree(&mut self, tokens: &[TokenId], parents: &[usize]) -> Result<Forward, ModelError> {
+        if parents.len() != tokens.len() {
+            return Err(ModelError::Unsupported("a tree with more rows than tokens, or fewer".into()));
+        }
+        let tree = TreeRows::new(parents)?;
+        self.start(tokens, LogitRows::All, (self.layers(), Some(&tree)))
+    }
+
+    fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
+        check_path(self.len, base, path)?;
+        let kept = self.caches.iter_mut().try_for_each(|cache| cache.retain(base, path));
+        // where some caches keep the path and others could not, none does
+        kept.inspect_err(|_| self.cut(base))?;
+        self.len = base + path.len();
+        Ok(())
+    }
+
+    fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
+        tap.places(self.layers())?;
+        self.tap = tap.clone();
+        Ok(())
+    }
+
+    fn pass_bytes(&self) -> u64 {
+        self.weights.pass_bytes()
+    }
+
+    fn lend(&self) -> Result<Option<Lent>, ModelError> {
+        self.weights.lend(&self.caches, self.len)
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
+        Ok(Checkpoint { len: self.len })
+    }
+
+    fn truncate(&mut self, len: usize, since: &Checkpoint) -> Result<(), ModelError> {
+        if len > self.len || len < since.len {
+            return Err(ModelError::Rewind { len, have: self.len, since: since.len });
+        }
+        self.cut(len);
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Box<dyn Model>, ModelError> {
+        let caches = self.caches.iter().map(KvCache::copy).collect::<Result<_, _>>()?;
+        let (weights, spec, tap) = (Arc::clone(&self.weights), self.spec.clone(), self.tap.clone());
+        Ok(Box::new(Self { weights, spec, caches, len: self.len, tap }))
+    }
+}

@@ -1,0 +1,4 @@
+//! Text to tokens and back, and conversations to prompts.
+
+pub mod template;
+pub mod tokenizer;

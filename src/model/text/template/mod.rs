@@ -1,0 +1,232 @@
+//! The chat template a model file carries: messages in, prompt text out.
+//!
+//! A template is Jinja code from an untrusted file, so it runs with a fuel limit, has no way to ask for
+//! text of any width, and sees nothing but the messages, the names of two tokens and the day. What it puts
+//! together from text and text again is not bounded before it comes out.
+
+mod date;
+
+use std::io;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde, StringInput};
+use minijinja::{Environment, Error, ErrorKind, State, Value, context, filters};
+use minijinja_contrib::pycompat::unknown_method_callback;
+
+use crate::model::ModelError;
+use crate::model::text::template::date::Day;
+use crate::protocol::Message;
+
+/// Steps a template may take; real ones need some fifty a message.
+const FUEL: u64 = 2_000_000;
+
+/// Bytes that may come out: far beyond the longest context.
+const MAX_OUTPUT: usize = 16 << 20;
+
+/// Widest indentation.
+const MAX_INDENT: usize = 256;
+
+/// Longest template.
+const MAX_SOURCE: usize = 1 << 20;
+
+/// Takes what a template writes, up to [`MAX_OUTPUT`].
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT {
+            return Err(io::Error::other(format!("it writes more than {} MiB", MAX_OUTPUT >> 20)));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A compiled chat template.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+impl ChatTemplate {
+    /// Compiles a template. `bos` and `eos` are names of special tokens.
+    ///
+    /// # Errors
+    /// [`ModelError::Template`] with the place of the mistake.
+    pub fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
+        if source.len() > MAX_SOURCE {
+            return Err(ModelError::Template(format!("it is {} bytes long, which no template is", source.len())));
+        }
+        let mut environment = Environment::new();
+        environment.set_syntax(syntax()?);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(method);
+        environment.remove_filter("format");
+        environment.add_filter("indent", indent);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        let today = Day::today();
+        environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
+            let wrong = || Error::new(ErrorKind::InvalidOperation, "strftime_now gives days, and no such part of one");
+            today.format(&format).ok_or_else(wrong)
+        });
+        environment.add_template_owned("chat", without_marks(source)).map_err(|error| failed(&error))?;
+        Ok(Self { environment, bos, eos })
+    }
+
+    /// Renders a conversation up to where the assistant's answer begins.
+    ///
+    /// # Errors
+    /// [`ModelError::Template`] when the template refuses the messages.
+    pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
+        let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
+        // as `transformers` has them where there are none: many templates ask whether they are none
+        let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str(), tools => (), documents => () };
+        let mut out = Bounded::default();
+        template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
+        String::from_utf8(out.0).map_err(|_| ModelError::Template("it writes something else than text".to_owned()))
+    }
+}
+
+/// The source with blocks that always run in the place of `{% generation %}` … `{% endgeneration %}`, by which
+/// `transformers` finds the answers of a training text; what the blocks hold is rendered as if they were not there.
+fn without_marks(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        rest = tag;
+        let Some((lead, name, put)) = mark(tag) else { continue };
+        out.push_str(&tag[..lead]);
+        out.push_str(put);
+        rest = &tag[lead + name..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Of a tag without its `{%`: bytes before the name of a mark, bytes of the name, and what goes in its place.
+fn mark(tag: &str) -> Option<(usize, usize, &'static str)> {
+    let body = tag.trim_start_matches(['-', '+']).trim_start();
+    let marks = [("generation", "if true"), ("endgeneration", "endif")];
+    let (name, put) = marks.into_iter().find(|(name, _)| body.starts_with(name))?;
+    let end = body[name.len()..].trim_start().trim_start_matches(['-', '+']);
+    end.starts_with("%}").then_some((tag.len() - body.len(), name.len(), put))
+}
+
+/// Methods of Python's strings, lists and dictionaries, but for `format`, which pads to any width.
+fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if name == "format" {
+        return Err(Error::new(ErrorKind::UnknownMethod, "format is not supported in chat templates"));
+    }
+    unknown_method_callback(state, value, name, args)
+}
+
+/// The filter of that name, to a width that a template can mean.
+fn indent(
+    value: StringInput<'_>,
+    width: Option<usize>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    options: Kwargs,
+) -> Result<Value, Error> {
+    let asked = options.peek::<usize>("width").ok().or(width);
+    if asked.is_some_and(|width| width > MAX_INDENT) {
+        return Err(Error::new(ErrorKind::InvalidOperation, "indents by more than any text needs"));
+    }
+    filters::indent(value, width, first, blank, options)
+}
+
+/// Block tags take no room of their own, as Hugging Face renders templates.
+fn syntax() -> Result<SyntaxConfig, ModelError> {
+    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|error| failed(&error))
+}
+
+fn failed(error: &Error) -> ModelError {
+    // what a writer says stands behind the error
+    let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
+    ModelError::Template(format!("{error}{cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Speaker;
+
+    const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'].strip() + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+    fn user(content: &str) -> Vec<Message> {
+        vec![Message { role: Speaker::User, content: content.into() }]
+    }
+
+    #[test]
+    fn messages_are_rendered_with_python_methods() {
+        let template = ChatTemplate::new(CHATML, String::new(), String::new()).unwrap();
+        let text = template.render(&user(" Hi ")).unwrap();
+        assert_eq!(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+    }
+
+    #[test]
+    fn marks_of_answers_leave_what_they_hold_and_the_blanks_around() {
+        let said = |source: &str| {
+            ChatTemplate::new(source, String::new(), String::new()).and_then(|template| template.render(&user("x")))
+        };
+        for (with, without) in [
+            ("a {%- generation -%} b {%- endgeneration -%} c", "abc"),
+            ("a {% generation %}b{% endgeneration %} c", "a b c"),
+            ("  {% generation %}\nb\n  {%endgeneration%}\nc", "b\nc"), // as every block tag stands
+            ("{%+ generation +%}\nb{% endgeneration %}", "\nb"),
+            ("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}", "x"),
+            ("generation {{ 'endgeneration' }}", "generation endgeneration"),
+        ] {
+            assert_eq!(said(with).unwrap(), without, "{with}");
+        }
+        for wrong in ["{% generation %}", "{% endgeneration %}", "{% generations %}{% endif %}", "{% generation x %}"] {
+            assert!(said(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_template_knows_that_there_are_no_tools_and_which_day_it_is() {
+        let source = "{% if tools is defined and tools is none and documents is none %}{{ strftime_now('%d %B %Y') }}{% endif %}";
+        let template = ChatTemplate::new(source, String::new(), String::new()).unwrap();
+        let before = Day::today();
+        let said = template.render(&user("x")).unwrap();
+        let days = [before, Day::today()].map(|day| day.format("%d %B %Y").unwrap());
+        assert!(days.contains(&said), "{said}");
+        assert_eq!(template.render(&user("y")).unwrap(), said);
+        let clock = ChatTemplate::new("{{ strftime_now('%H:%M') }}", String::new(), String::new()).unwrap();
+        assert!(clock.render(&user("x")).unwrap_err().to_string().contains("strftime_now gives days"));
+    }
+
+    #[test]
+    fn a_refusal_and_an_endless_loop_are_errors() {
+        let refusing = ChatTemplate::new("{{ raise_exception('no system role') }}", String::new(), String::new());
+        assert!(refusing.unwrap().render(&user("x")).unwrap_err().to_string().contains("no system role"));
+        let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
+        assert!(ChatTemplate::new(endless, String::new(), String::new()).unwrap().render(&user("x")).is_err());
+        let long = "{% for a in range(9999) %}{{ 'x' * 10000 }}{% endfor %}";
+        let error = ChatTemplate::new(long, String::new(), String::new()).unwrap().render(&user("x")).unwrap_err();
+        assert!(error.to_string().contains("writes more than 16 MiB"), "{error}");
+        assert!(ChatTemplate::new("{% if %}", String::new(), String::new()).is_err());
+        for wide in [
+            "{{ 'x'|indent(99999999999999) }}",
+            "{{ 'x'|indent(width=99999999999999) }}",
+            "{{ '{:9999}'.format('x') }}",
+            "{{ '%9999s'|format('x') }}",
+        ] {
+            let template = ChatTemplate::new(wide, String::new(), String::new());
+            assert!(template.and_then(|template| template.render(&user("x"))).is_err(), "{wide}");
+        }
+        let indented = ChatTemplate::new("{{ 'a\nb'|indent(2) }}", String::new(), String::new()).unwrap();
+        assert_eq!(indented.render(&user("x")).unwrap(), "a\n  b");
+    }
+}

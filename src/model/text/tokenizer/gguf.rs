@@ -1,0 +1,210 @@
+//! The tokenizer in a GGUF file: byte-level BPE with the pre-tokenizer that the file names.
+//!
+//! Rules are those of llama.cpp (`llama-vocab.cpp`), which are those of the models' own tokenizers.
+
+use tokenizers::models::bpe::BPE;
+use tokenizers::normalizers::unicode::NFC;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::files::gguf::{GgufFile, whole};
+use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark};
+use crate::protocol::{Piece, TokenId};
+
+/// GGUF's type of a control token, and of one that is text but found whole.
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+
+/// Qwen2's splits: digits one by one, words with what stands before them.
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Qwen3.5's: marks belong to the letters before them.
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Llama 3's: the same with digits by threes.
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// What llama.cpp cuts by where a file names no rule, one after the other: each within what the last one left.
+const DEFAULT: [&str; 4] = [
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+];
+
+/// The key that names the rule.
+const PRE: &str = "tokenizer.ggml.pre";
+
+/// How text is cut before merges are applied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pre {
+    /// None that the model's own tokenizer had: [`DEFAULT`].
+    Default,
+    /// GPT-2's own rule.
+    Gpt2,
+    /// Digits one by one, then GPT-2's rule.
+    SmolLm,
+    Qwen2,
+    Qwen35,
+    /// A word that is a token stays whole, whatever merges say.
+    Llama3,
+}
+
+impl Pre {
+    fn by_name(name: &str) -> Result<Self, ModelError> {
+        match name {
+            "default" => Ok(Self::Default),
+            "gpt-2" => Ok(Self::Gpt2),
+            "smollm" => Ok(Self::SmolLm),
+            "qwen2" | "deepseek-r1-qwen" => Ok(Self::Qwen2),
+            "qwen35" => Ok(Self::Qwen35),
+            "llama3" | "llama-v3" | "llama-bpe" => Ok(Self::Llama3),
+            other => Err(ModelError::Unsupported(format!(
+                "the pre-tokenizer '{}' ('tokenizer.ggml.pre') is not supported yet; gpt-2, smollm, qwen2, qwen35 and llama-bpe are",
+                clean(other)
+            ))),
+        }
+    }
+
+    /// Whether a text begins with its own token where the file does not say.
+    const fn begins(self) -> bool {
+        matches!(self, Self::Llama3)
+    }
+
+    fn rule(self) -> Result<PreTokenizerWrapper, ModelError> {
+        let split = |pattern: &&str| -> Result<PreTokenizerWrapper, ModelError> {
+            let pattern = SplitPattern::Regex((*pattern).to_owned());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false);
+            split.map(Into::into).map_err(|error| ModelError::Tokenizer(error.to_string()))
+        };
+        let splits = |patterns: &[&str]| -> Result<PreTokenizerWrapper, ModelError> {
+            let mut steps = patterns.iter().map(split).collect::<Result<Vec<_>, _>>()?;
+            steps.push(ByteLevel::new(false, true, false).into());
+            Ok(Sequence::new(steps).into())
+        };
+        let gpt2 = PreTokenizerWrapper::from(ByteLevel::new(false, true, true));
+        match self {
+            Self::Gpt2 => Ok(gpt2),
+            Self::SmolLm => Ok(Sequence::new(vec![Digits::new(true).into(), gpt2]).into()),
+            Self::Default => splits(&DEFAULT),
+            Self::Qwen2 => splits(&[QWEN2]),
+            Self::Qwen35 => splits(&[QWEN35]),
+            Self::Llama3 => splits(&[LLAMA3]),
+        }
+    }
+}
+
+/// That the rule is guessed, where it is: a model learnt other cuts than it will see.
+pub(in crate::model) fn guess(gguf: &GgufFile) -> Option<String> {
+    let says = match gguf.text(PRE) {
+        None => "is not there",
+        Some("default") => "is 'default'",
+        Some(_) => return None,
+    };
+    Some(format!(
+        "'{PRE}' {says}, so text is cut by llama.cpp's default rule and not by the model's own, and answers may be worse; take a GGUF file that names it"
+    ))
+}
+
+/// Reads the `tokenizer.ggml.*` keys.
+pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
+    let kind = gguf.text("tokenizer.ggml.model").unwrap_or("(none)");
+    let pre_name = gguf.text(PRE).unwrap_or("default");
+    if kind != "gpt2" {
+        return Err(ModelError::Unsupported(format!(
+            "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2 is",
+            clean(kind)
+        )));
+    }
+    let names = texts(gguf, "tokenizer.ggml.tokens")?;
+    let types = types(gguf, &names);
+    let pre = Pre::by_name(pre_name)?;
+    let tokenizer = build(&names, &texts(gguf, "tokenizer.ggml.merges")?, &types, pre)?;
+    let bytes_of = byte_table();
+    let pieces = names.iter().zip(&types).zip(0..).map(|((name, kind), id)| match *kind {
+        CONTROL => Piece::special(TokenId(id), name),
+        USER_DEFINED => Piece::new(TokenId(id), name.as_bytes().to_vec()),
+        _ => Piece::new(TokenId(id), byte_level(name, &bytes_of)),
+    });
+    let known = |key: &str| gguf.number(key).and_then(|id| u32::try_from(id).ok()).map(TokenId);
+    let ends = Ends {
+        bos: known("tokenizer.ggml.bos_token_id"),
+        begins: match gguf.value("tokenizer.ggml.add_bos_token") {
+            Ok(value) => value.to_bool().unwrap_or(false),
+            Err(_) => pre.begins(), // as llama.cpp reads files without the key
+        },
+        eos: known("tokenizer.ggml.eos_token_id"),
+        others: ["eot", "eom"].iter().filter_map(|end| known(&format!("tokenizer.ggml.{end}_token_id"))).collect(),
+    };
+    Ok(TextCodec::new((tokenizer, format!("byte-level BPE ({})", clean(pre_name))), pieces.collect(), &ends))
+}
+
+fn texts<'a>(gguf: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> {
+    let texts: Result<Vec<&str>, _> =
+        gguf.list(key)?.iter().map(|value| value.to_string().map(String::as_str)).collect();
+    texts.map_err(|_| ModelError::Tokenizer(format!("'{key}' holds something else than text")))
+}
+
+/// Types of these tokens; one that ends answers is a control token even where the converter took it for text.
+fn types(gguf: &GgufFile, names: &[&str]) -> Vec<u64> {
+    let types = gguf.list("tokenizer.ggml.token_type").unwrap_or(&[]);
+    let own = |(index, name): (usize, &&str)| match types.get(index).and_then(whole) {
+        _ if is_end_mark(name.as_bytes()) => CONTROL,
+        kind => kind.unwrap_or(1),
+    };
+    names.iter().enumerate().map(own).collect()
+}
+
+fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tokenizer, ModelError> {
+    let failed = |what: String| ModelError::Tokenizer(what);
+    let vocab = names.iter().enumerate().map(|(id, name)| ((*name).to_owned(), id as u32));
+    let merges: Option<Vec<_>> =
+        merges.iter().map(|m| m.split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()))).collect();
+    let merges = merges.ok_or_else(|| failed("a merge rule is not two parts".into()))?;
+    let bpe = BPE::builder()
+        .vocab_and_merges(vocab.collect::<ahash::AHashMap<_, _>>(), merges)
+        .ignore_merges(pre == Pre::Llama3)
+        .build();
+    let mut tokenizer = Tokenizer::new(bpe.map_err(|error| failed(error.to_string()))?);
+    if matches!(pre, Pre::Qwen2 | Pre::Qwen35) {
+        tokenizer.with_normalizer(Some(NFC)).map_err(|error| failed(error.to_string()))?;
+    }
+    tokenizer.with_pre_tokenizer(Some(pre.rule()?));
+    tokenizer.with_decoder(Some(ByteLevel::new(false, true, true)));
+    let of_type = |kind: u64| names.iter().zip(types).filter(move |(_, own)| **own == kind).map(|(name, _)| *name);
+    // without this order a token that is text could take an id from a control token of the same name
+    tokenizer
+        .add_special_tokens(of_type(CONTROL).map(|name| AddedToken::from(name, true)))
+        .and_then(|_| {
+            tokenizer.add_tokens(of_type(USER_DEFINED).map(|name| AddedToken::from(name, false).normalized(false)))
+        })
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(tokenizer)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+
+    use super::*;
+
+    fn cut(pre: Pre, text: &str) -> Vec<String> {
+        let mut cut = PreTokenizedString::from(text);
+        pre.rule().unwrap().pre_tokenize(&mut cut).unwrap();
+        let parts = cut.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        parts.into_iter().map(|(part, _, _)| part.replace('Ġ', " ")).collect()
+    }
+
+    #[test]
+    fn without_a_rule_text_is_cut_as_llama_cpp_does() {
+        let text = "Hello world, it's 12345 $a";
+        let parts = ["Hello", " world", ",", " it", "'", "s", " ", "123", "45", " ", "$", "a"];
+        assert_eq!(cut(Pre::Default, text), parts);
+        assert_eq!(cut(Pre::Gpt2, text), ["Hello", " world", ",", " it", "'s", " 12345", " $", "a"]);
+    }
+}

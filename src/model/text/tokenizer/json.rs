@@ -1,0 +1,306 @@
+//! The tokenizer in a `tokenizer.json`, and the ends of a text in the files beside it.
+//!
+//! The `tokenizers` library runs it; what is worked out here is the bytes of each token. Two ways of
+//! spelling bytes are known: byte-level (every byte a letter) and SentencePiece's (`▁` for a space,
+//! `<0x0A>` for a byte).
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::{DecoderWrapper, Tokenizer};
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::families::declined::Architecture;
+use crate::model::files::side_files::SideFiles;
+use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table};
+use crate::protocol::{Piece, TokenId};
+
+/// How names of tokens spell bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spelling {
+    ByteLevel,
+    SentencePiece,
+}
+
+/// `tokenizer_config.json`, as far as it matters.
+#[derive(Default, Deserialize)]
+struct TokenizerConfig {
+    #[serde(default)]
+    bos_token: Value,
+    #[serde(default)]
+    eos_token: Value,
+    add_bos_token: Option<bool>,
+}
+
+/// The steps of a `tokenizer.json` that can make a text longer.
+#[derive(Deserialize)]
+struct Steps {
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    decoder: Value,
+}
+
+/// How many times as long a text may become: real ones put three bytes for a space.
+const MAX_GROWTH: usize = 256;
+
+impl Steps {
+    /// The product over all replacements of what each puts for a character.
+    fn growth(&self) -> usize {
+        let steps = [&self.normalizer, &self.pre_tokenizer, &self.decoder];
+        steps.into_iter().fold(1, |growth, step| growth.saturating_mul(growth_of(step)))
+    }
+}
+
+fn growth_of(step: &Value) -> usize {
+    let parts: Box<dyn Iterator<Item = &Value>> = match step {
+        Value::Array(parts) => Box::new(parts.iter()),
+        Value::Object(fields) => Box::new(fields.values()),
+        _ => return 1,
+    };
+    let put = ["content", "prepend"].iter().filter_map(|name| step.get(name)?.as_str());
+    let own = put.map(|text| text.len().max(1)).fold(1, usize::saturating_mul);
+    parts.fold(own, |growth, part| growth.saturating_mul(growth_of(part)))
+}
+
+/// `generation_config.json`, and `config.json` where that one is not there.
+#[derive(Default, Deserialize)]
+struct Generation {
+    #[serde(default)]
+    eos_token_id: Value,
+}
+
+/// Reads the folder's tokenizer.
+pub(in crate::model) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelError> {
+    let Some(text) = folder.read("tokenizer.json")? else {
+        return Err(ModelError::Unsupported(format!(
+            "{} holds no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
+            folder.path().display()
+        )));
+    };
+    let failed = |name: &str, error: &dyn std::fmt::Display| {
+        ModelError::Tokenizer(format!("{name}: {}", clean(&error.to_string())))
+    };
+    let steps: Steps = serde_json::from_slice(&text).map_err(|error| failed("tokenizer.json", &error))?;
+    if steps.growth() > MAX_GROWTH {
+        return Err(ModelError::Unsupported("tokenizer.json makes a text hundreds of times as long".to_owned()));
+    }
+    let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
+    // both are settings of a training run that the file kept; a prompt is neither cut nor filled up
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(|error| failed("tokenizer.json", &error))?;
+    let spelling = spelling(&tokenizer)?;
+    let pieces = pieces(&tokenizer, spelling)?;
+    let config: TokenizerConfig = match folder.read("tokenizer_config.json")? {
+        Some(text) => serde_json::from_slice(&text).map_err(|error| failed("tokenizer_config.json", &error))?,
+        None => TokenizerConfig::default(),
+    };
+    let mut ends = ends(&tokenizer, &config)?;
+    ends.begins |= always_begins(folder)?;
+    for name in ["generation_config.json", "config.json"] {
+        let Some(text) = folder.read(name)? else { continue };
+        let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
+        let ids = ids(&generation.eos_token_id);
+        ends.others.extend(ids.iter().copied().filter(|id| id.index() < pieces.len()));
+        if !ids.is_empty() {
+            break;
+        }
+    }
+    let kind = match spelling {
+        Spelling::ByteLevel => "byte-level BPE (tokenizer.json)",
+        Spelling::SentencePiece => "BPE with byte fallback (tokenizer.json)",
+    };
+    Ok(TextCodec::new((tokenizer, kind.to_owned()), pieces, &ends))
+}
+
+/// Whether the family begins texts with its own token, whatever the tokenizer's files say.
+fn always_begins(folder: &SideFiles) -> Result<bool, ModelError> {
+    let config = folder.read("config.json")?.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    let family = config.as_ref().and_then(|config| config["model_type"].as_str());
+    Ok(family.is_some_and(|name| Architecture::of_model_type(name).is_ok_and(Architecture::always_begins)))
+}
+
+/// By the decoder, which knows how to undo it.
+fn spelling(tokenizer: &Tokenizer) -> Result<Spelling, ModelError> {
+    match tokenizer.get_decoder() {
+        Some(DecoderWrapper::ByteLevel(_)) => Ok(Spelling::ByteLevel),
+        Some(DecoderWrapper::Sequence(steps)) => {
+            let steps = steps.get_decoders();
+            if steps.iter().any(|step| matches!(step, DecoderWrapper::ByteLevel(_))) {
+                return Ok(Spelling::ByteLevel);
+            }
+            if steps.iter().any(|step| matches!(step, DecoderWrapper::ByteFallback(_))) {
+                return Ok(Spelling::SentencePiece);
+            }
+            Err(unsupported())
+        }
+        _ => Err(unsupported()),
+    }
+}
+
+fn unsupported() -> ModelError {
+    ModelError::Unsupported(
+        "tokenizer.json spells bytes in a way that is not supported; byte-level and byte-fallback decoders are".into(),
+    )
+}
+
+fn pieces(tokenizer: &Tokenizer, spelling: Spelling) -> Result<Vec<Piece>, ModelError> {
+    let vocab = tokenizer.get_vocab(true);
+    let count = vocab.values().max().map_or(0, |last| *last as usize + 1);
+    if count > 1 << 24 {
+        return Err(ModelError::Tokenizer(format!("tokenizer.json names a token {}", count - 1)));
+    }
+    let mut pieces: Vec<Piece> = (0..count).map(|id| Piece::new(TokenId(id as u32), Vec::new())).collect();
+    let bytes_of = byte_table();
+    for (name, id) in &vocab {
+        pieces[*id as usize] = Piece::new(
+            TokenId(*id),
+            match spelling {
+                Spelling::ByteLevel => byte_level(name, &bytes_of),
+                Spelling::SentencePiece => sentence_piece(name),
+            },
+        );
+    }
+    for (id, token) in tokenizer.get_added_tokens_decoder() {
+        pieces[id as usize] = if token.special {
+            Piece::special(TokenId(id), &token.content)
+        } else {
+            Piece::new(TokenId(id), token.content.into_bytes())
+        };
+    }
+    Ok(pieces)
+}
+
+/// `<0x0A>` is a byte, `▁` a space.
+fn sentence_piece(name: &str) -> Vec<u8> {
+    let byte = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    match byte.filter(|digits| digits.len() == 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        Some(byte) => vec![byte],
+        None => name.replace('▁', " ").into_bytes(),
+    }
+}
+
+/// A token is named by its text, or by an object that holds it; it must be in the vocabulary.
+fn ends(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Ends, ModelError> {
+    let named = |key: &str, value: &Value| -> Result<Option<TokenId>, ModelError> {
+        let Some(name) = value.as_str().or_else(|| value["content"].as_str()) else {
+            return Ok(None);
+        };
+        match tokenizer.token_to_id(name) {
+            Some(id) => Ok(Some(TokenId(id))),
+            None => Err(ModelError::Tokenizer(format!(
+                "tokenizer_config.json names '{}' as '{key}' and tokenizer.json has no such token",
+                clean(name)
+            ))),
+        }
+    };
+    let bos = named("bos_token", &config.bos_token)?;
+    // without the key, what the tokenizer itself puts before a text decides
+    let first = |text: &str| tokenizer.encode_fast(text, true).ok().and_then(|e| e.get_ids().first().copied());
+    let begins = config.add_bos_token.unwrap_or_else(|| bos.is_some_and(|bos| first("a") == Some(bos.0)));
+    Ok(Ends { bos, begins, eos: named("eos_token", &config.eos_token)?, others: Vec::new() })
+}
+
+/// One id or a list of them.
+fn ids(value: &Value) -> Vec<TokenId> {
+    let one = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
+    match value.as_array() {
+        Some(several) => several.iter().filter_map(one).collect(),
+        None => one(value).into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    /// A tokenizer as TinyLlama's: a space before a text, `▁` for spaces, bytes for what has no token.
+    fn sentence_piece_like() -> Value {
+        let names = ["<unk>", "<s>", "</s>", "▁", "h", "i", "▁h", "▁hi"].into_iter().map(str::to_owned);
+        let names = names.chain((0..256).map(|byte| format!("<0x{byte:02X}>")));
+        let vocab: Map<String, Value> = names.enumerate().map(|(id, name)| (name, json!(id))).collect();
+        let added = |id: u32, content: &str| {
+            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": false, "special": true})
+        };
+        json!({
+            "version": "1.0", "truncation": null, "padding": null,
+            "added_tokens": [added(0, "<unk>"), added(1, "<s>"), added(2, "</s>")],
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+            "pre_tokenizer": null, "post_processor": null,
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+                      "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true,
+                      "vocab": vocab, "merges": ["▁ h", "▁h i"]}
+        })
+    }
+
+    #[test]
+    fn steps_that_make_a_text_very_long_are_told() {
+        let growth = |json: Value| serde_json::from_value::<Steps>(json).unwrap().growth();
+        assert!(growth(sentence_piece_like()) <= 9);
+        let mut bomb = sentence_piece_like();
+        let step = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(20)});
+        bomb["normalizer"] = json!({"type": "Sequence", "normalizers": [step, step]});
+        assert!(growth(bomb) > MAX_GROWTH);
+    }
+
+    #[test]
+    fn pieces_with_byte_fallback_give_back_the_text() {
+        let tokenizer = Tokenizer::from_bytes(sentence_piece_like().to_string()).unwrap();
+        let pieces = pieces(&tokenizer, spelling(&tokenizer).unwrap()).unwrap();
+        for text in ["hi hi", "h é 日\n\u{1f642} hi", "  hi  "] {
+            let ids = tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+            let bytes: Vec<u8> = ids.iter().flat_map(|id| pieces[*id as usize].bytes.to_vec()).collect();
+            assert_eq!(String::from_utf8(bytes).unwrap(), format!(" {text}"));
+            assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "the library's decoder drops the first space");
+        }
+        assert_eq!(&*pieces[8 + 0xe6].bytes, [0xe6], "bytes of a letter come one by one");
+    }
+
+    #[test]
+    fn marks_that_end_answers_are_special_whatever_the_file_says() {
+        let mut forgetful = sentence_piece_like();
+        for (id, name) in [(264, "<|im_end|>"), (265, "<|end|>"), (266, "<EOT>"), (267, "<|think|>")] {
+            let added = json!({"id": id, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
+                               "normalized": false, "special": false});
+            forgetful["added_tokens"].as_array_mut().unwrap().push(added);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), forgetful.to_string()).unwrap();
+        let codec = TextCodec::from_folder(&SideFiles::of(folder.path())).unwrap();
+        assert_eq!(codec.end_names(), ["</s>", "<|im_end|>", "<|end|>"]);
+        assert_eq!(codec.encode("hi<|im_end|>").unwrap().last(), Some(&TokenId(264)));
+        let special: Vec<bool> = (264..268).map(|id| codec.piece(TokenId(id)).special).collect();
+        assert_eq!(special, [true, true, false, false], "what may be text is what the file calls it");
+    }
+
+    #[test]
+    fn settings_that_stop_the_library_are_told_in_a_sentence() {
+        let unknown = json!([{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]);
+        let mut hostile = sentence_piece_like();
+        hostile["post_processor"] =
+            json!({"type": "TemplateProcessing", "single": unknown, "pair": unknown, "special_tokens": {}});
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokenizer.json"), hostile.to_string()).unwrap();
+        std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"bos_token": "<s>"}"#).unwrap();
+        let error = TextCodec::from_folder(&SideFiles::of(folder.path())).err().unwrap().to_string();
+        assert!(error.contains("so that the tokenizers library stops (") && error.lines().count() == 1, "{error}");
+    }
+
+    #[test]
+    fn another_spelling_is_declined() {
+        let mut other = sentence_piece_like();
+        other["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
+        let tokenizer = Tokenizer::from_bytes(other.to_string()).unwrap();
+        assert!(spelling(&tokenizer).err().unwrap().to_string().contains("spells bytes in a way"));
+    }
+}

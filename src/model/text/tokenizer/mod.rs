@@ -1,0 +1,223 @@
+//! Text to tokens and back, with the tokenizer that a model's files carry.
+//!
+//! Invariant: `piece(id)` knows the exact bytes of every token, so that pieces in order give back
+//! the text to the byte. Kinds of tokenizers that are not supported are declined by name. What a GGUF
+//! file holds is read in `gguf`, what a `tokenizer.json` in `json`.
+
+mod gguf;
+mod json;
+
+use std::collections::HashMap;
+
+use tokenizers::Tokenizer;
+
+use crate::model::ModelError;
+use crate::model::catch_panic::guarded;
+use crate::model::files::gguf::GgufFile;
+use crate::model::files::side_files::SideFiles;
+use crate::protocol::{Piece, TokenId};
+
+/// Names of tokens that end an answer, in whatever family; a file must call them special, for they may be text.
+const END_NAMES: &[&str] = &["</s>", "<end_of_turn>", "<turn|>", "<EOT>"];
+
+/// The same of tokens that no text holds: they are special whatever the file says, as llama.cpp has them.
+const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
+
+fn is_end_mark(name: &[u8]) -> bool {
+    END_MARKS.iter().any(|mark| mark.as_bytes() == name)
+}
+
+/// Text to tokens and back.
+pub struct TextCodec {
+    tokenizer: Tokenizer,
+    pieces: Vec<Piece>, // by id
+    ends: Vec<TokenId>,
+    /// The end that the file names first, for templates.
+    eos: Option<TokenId>,
+    bos: Option<TokenId>,
+    /// Whether a text begins with `bos`.
+    begins: bool,
+    kind: String,
+}
+
+/// What a file says of the tokens at a text's ends.
+#[derive(Default)]
+struct Ends {
+    bos: Option<TokenId>,
+    begins: bool,
+    eos: Option<TokenId>,
+    others: Vec<TokenId>,
+}
+
+impl TextCodec {
+    /// Reads the `tokenizer.ggml.*` keys.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for another kind of tokenizer, [`ModelError::Tokenizer`] when the
+    /// vocabulary does not hold together.
+    pub fn from_gguf(gguf: &GgufFile) -> Result<Self, ModelError> {
+        guarded(broken, || gguf::codec(gguf))
+    }
+
+    /// What of the keys had to be guessed, in a sentence.
+    #[must_use]
+    pub fn guess(gguf: &GgufFile) -> Option<String> {
+        gguf::guess(gguf)
+    }
+
+    /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text.
+    ///
+    /// # Errors
+    /// As [`TextCodec::from_gguf`].
+    pub fn from_folder(folder: &SideFiles) -> Result<Self, ModelError> {
+        guarded(broken, || json::codec(folder))
+    }
+
+    fn new((tokenizer, kind): (Tokenizer, String), mut pieces: Vec<Piece>, ends: &Ends) -> Self {
+        pieces.iter_mut().filter(|piece| is_end_mark(&piece.bytes)).for_each(|mark| mark.special = true);
+        let is_end = |name: &[u8]| is_end_mark(name) || END_NAMES.iter().any(|end| end.as_bytes() == name);
+        let by_name = pieces.iter().filter(|piece| piece.special && is_end(&piece.bytes));
+        let mut all: Vec<TokenId> = by_name.map(|p| p.id).chain(ends.eos).chain(ends.others.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        let eos = ends.eos.or(all.last().copied());
+        Self { tokenizer, pieces, ends: all, eos, bos: ends.bos, begins: ends.begins && ends.bos.is_some(), kind }
+    }
+
+    /// Tokens of a text in which the names of special tokens stand for those tokens.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] when the text cannot be split.
+    pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        guarded(broken, || {
+            let encoding =
+                self.tokenizer.encode_fast(text, false).map_err(|error| ModelError::Tokenizer(error.to_string()))?;
+            Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
+        })
+    }
+
+    /// The same for a text that no template has prepared: where the model wants one, the token that
+    /// begins a text stands first.
+    ///
+    /// # Errors
+    /// As [`TextCodec::encode`].
+    pub fn encode_raw(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        let mut tokens = self.encode(text)?;
+        if let Some(bos) = self.bos.filter(|bos| self.begins && tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
+    }
+
+    /// A token with its bytes; empty bytes for an id that is none.
+    #[must_use]
+    pub fn piece(&self, id: TokenId) -> Piece {
+        self.pieces.get(id.index()).cloned().unwrap_or_else(|| Piece::new(id, Vec::new()))
+    }
+
+    /// Number of tokens; a model may have rows for a few more, which mean nothing.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Whether there is no token.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// What kind of tokenizer it is, e.g. `byte-level BPE (qwen2)`.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// How another vocabulary differs from this one; none when every token has the same bytes. Names that
+    /// only fill a vocabulary up at its end do not count.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let (a, b) = (self.meant(), other.meant());
+        if let Some((a, b)) = a.iter().zip(b).find(|(a, b)| a.bytes != b.bytes) {
+            // quoted as Rust does: whatever a file holds, no control character gets out
+            return Some(format!("token {} is {:?} there and {:?} in the target", a.id, b.lossy(), a.lossy()));
+        }
+        (a.len() != b.len()).then(|| format!("{} tokens, the target has {}", b.len(), a.len()))
+    }
+
+    /// The tokens without the padding behind them.
+    fn meant(&self) -> &[Piece] {
+        let is_padding = |piece: &Piece| piece.bytes.is_empty() || piece.bytes.starts_with(b"[PAD");
+        let end = self.pieces.iter().rposition(|piece| !is_padding(piece)).map_or(0, |last| last + 1);
+        &self.pieces[..end]
+    }
+
+    /// Whether the token ends an answer.
+    #[must_use]
+    pub fn is_end(&self, id: TokenId) -> bool {
+        self.ends.contains(&id)
+    }
+
+    /// Tokens that end an answer.
+    #[must_use]
+    pub fn ends(&self) -> &[TokenId] {
+        &self.ends
+    }
+
+    /// Tokens that end an answer, as text.
+    #[must_use]
+    pub fn end_names(&self) -> Vec<String> {
+        self.ends.iter().map(|id| self.piece(*id).lossy().into_owned()).collect()
+    }
+
+    /// Name of the token that begins a text, for chat templates.
+    #[must_use]
+    pub fn bos_name(&self) -> String {
+        self.bos.map_or_else(String::new, |id| self.piece(id).lossy().into_owned())
+    }
+
+    /// Name of the token that ends an answer, for chat templates.
+    #[must_use]
+    pub fn eos_name(&self) -> String {
+        self.eos.map_or_else(String::new, |id| self.piece(id).lossy().into_owned())
+    }
+}
+
+/// The library stopped.
+fn broken(why: &str) -> ModelError {
+    ModelError::Tokenizer(format!(
+        "its settings do not hold together, so that the tokenizers library stops ({why}); get the model's own tokenizer.json"
+    ))
+}
+
+/// Byte that each character of a byte-level token stands for (Radford et al., 2019): printable bytes
+/// stand for themselves, the other 68 are moved to U+0100 and up.
+fn byte_table() -> HashMap<char, u8> {
+    let printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
+    let mut moved = 0x100u32..;
+    let chars = (0..=255u8).filter_map(|byte| {
+        let code = if printable(byte) { u32::from(byte) } else { moved.next()? };
+        char::from_u32(code).map(|c| (c, byte))
+    });
+    chars.collect()
+}
+
+/// Bytes of a byte-level token; a name that is none stands for itself.
+fn byte_level(name: &str, bytes_of: &HashMap<char, u8>) -> Vec<u8> {
+    let bytes: Option<Vec<u8>> = name.chars().map(|c| bytes_of.get(&c).copied()).collect();
+    bytes.unwrap_or_else(|| name.as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_byte_table_is_a_bijection() {
+        let table = byte_table();
+        let mut bytes: Vec<u8> = table.values().copied().collect();
+        bytes.sort_unstable();
+        assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
+        assert_eq!((table[&'Ġ'], table[&'Ċ'], table[&'a']), (b' ', b'\n', b'a'));
+    }
+}
