@@ -13,11 +13,12 @@ use std::time::Duration;
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{self, Value};
 use common::checkpoint::{Golden, copy, edit, open, path, recipe};
-use draftscope::model::files::source::Source;
+use draftscope::model::load::OpenModel;
 use draftscope::model::load::card::Card;
-use draftscope::model::load::gguf_summary::Sketch;
-use draftscope::model::load::{Backend, Dtype, Recipe, load};
+use draftscope::model::load::gguf_summary::GgufSummary;
+use draftscope::model::load::load;
 use draftscope::model::nn::rope::RopeScaling;
+use draftscope::model::options::{Backend, Dtype, LoadOptions};
 use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::{LogitRows, Model};
 use draftscope::protocol::{DrafterKind, Message, Settings, TokenId};
@@ -168,11 +169,11 @@ fn greedy_text_is_the_oracles_and_speculation_changes_nothing() {
 #[test]
 fn a_draft_model_of_the_family_is_loaded_in_either_form() {
     for (target, draft) in [("qwen3.gguf", "qwen3"), ("qwen3", "qwen3.gguf"), ("llama.gguf", "llama")] {
-        let recipe = Recipe { draft_model: Some(path(draft)), ..recipe(path(target), Backend::Auto) };
+        let recipe = LoadOptions { draft_model: Some(path(draft)), ..recipe(path(target), Backend::Auto) };
         let (_, info) = load(&recipe, &mut |_, _, _| {}).unwrap().draft_model.unwrap().unwrap();
         assert_eq!((info.kind, info.draft_vocab), (DrafterKind::DraftModel, 320));
     }
-    let recipe = Recipe { draft_model: Some(path("llama")), ..recipe(path("qwen3"), Backend::Auto) };
+    let recipe = LoadOptions { draft_model: Some(path("llama")), ..recipe(path("qwen3"), Backend::Auto) };
     let reason = load(&recipe, &mut |_, _, _| {}).unwrap().draft_model.unwrap().err().unwrap();
     assert!(reason.contains("has another vocabulary than the target"), "{reason}");
 }
@@ -291,7 +292,7 @@ fn rewritten(name: &str, change: impl FnOnce(&mut HashMap<String, Value>)) -> te
 fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_them_for() {
     for (name, begins) in [("llama.gguf", true), ("qwen3.gguf", false)] {
         let file = rewritten(name, |keys| drop(keys.remove("tokenizer.ggml.add_bos_token").unwrap()));
-        let codec = Source::open(file.path()).unwrap().codec().unwrap();
+        let codec = OpenModel::open(file.path()).unwrap().codec().unwrap();
         let (raw, plain) = (codec.encode_raw("the").unwrap(), codec.encode("the").unwrap());
         assert_eq!(raw.len(), plain.len() + usize::from(begins), "{name}");
     }
@@ -301,7 +302,7 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
             keys.remove("tokenizer.ggml.pre").unwrap();
             keys.extend(pre.map(|pre| ("tokenizer.ggml.pre".to_owned(), Value::String(pre.to_owned()))));
         });
-        let said = load(&recipe(file.path().into(), Backend::Auto), &mut |_, _, _| {}).unwrap().aside;
+        let said = load(&recipe(file.path().into(), Backend::Auto), &mut |_, _, _| {}).unwrap().warnings;
         assert!(said.len() == 1 && said[0].contains(says), "{said:?}");
     }
     let file = rewritten("qwen3.gguf", |keys| {
@@ -311,7 +312,7 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
         keys.insert("tokenizer.ggml.eom_token_id".to_owned(), Value::U32(5));
     });
     let (forgetful, whole) =
-        (Source::open(file.path()).unwrap().codec().unwrap(), open("qwen3.gguf", Backend::Auto).codec);
+        (OpenModel::open(file.path()).unwrap().codec().unwrap(), open("qwen3.gguf", Backend::Auto).codec);
     let (ends, own) = (forgetful.ends(), whole.ends());
     assert!(own.iter().all(|end| ends.contains(end)) && ends.len() == own.len() + 1, "{ends:?}");
     assert!(ends.contains(&TokenId(5)));
@@ -333,10 +334,10 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
         let file = rewritten("qwen3.gguf", |metadata| {
             metadata.extend(keys.iter().map(|(key, value)| (format!("qwen3.rope.{key}"), value.clone())));
         });
-        assert_eq!(Source::open(file.path()).unwrap().config().unwrap().rope.scaling, scaling, "{keys:?}");
+        assert_eq!(OpenModel::open(file.path()).unwrap().transformer().rope.scaling, scaling, "{keys:?}");
     }
     let both = rewritten("llama.gguf", |keys| drop(keys.insert("llama.rope.scale_linear".into(), Value::F32(2.0))));
-    let error = Source::open(both.path()).unwrap().config().unwrap_err().to_string();
+    let error = OpenModel::open(both.path()).err().unwrap().to_string();
     assert!(error.contains("'rope_freqs.weight' together with a scaling factor"), "{error}");
 }
 
@@ -344,7 +345,7 @@ fn keys_that_older_gguf_files_lack_or_name_otherwise_mean_what_llama_cpp_takes_t
 fn a_part_of_a_split_file_is_refused_as_one() {
     let with =
         |parts: u16| rewritten("qwen3.gguf", |keys| drop(keys.insert("split.count".to_owned(), Value::U16(parts))));
-    assert!(Source::open(with(1).path()).is_ok());
+    assert!(OpenModel::open(with(1).path()).is_ok());
     let error = refusal(with(3).path());
     assert!(error.contains("is one of 3 parts of a split GGUF file") && error.contains("--merge"), "{error}");
 }
@@ -359,16 +360,16 @@ fn a_file_of_a_family_that_does_not_run_is_described_by_its_header() {
             keys.insert(format!("deepseek2.{key}"), Value::U32(number));
         }
     });
-    let error = Source::open(file.path()).unwrap().config().unwrap_err().to_string();
+    let error = OpenModel::open(file.path()).err().unwrap().to_string();
     assert!(error.contains("in a GGUF file (of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run)"), "{error}");
-    let sketch = Sketch::read(file.path()).unwrap();
+    let sketch = GgufSummary::read(file.path()).unwrap();
     assert_eq!((sketch.layers, sketch.experts, sketch.context_length), (Some(48), Some(64), None));
     let text = sketch.to_string();
     assert!(
         text.contains("shape    48 layers, of width 2048, 64 experts a layer, draft modules announced: 1\n"),
         "{text}"
     );
-    assert_eq!(Sketch::read(&path("llama")), None);
+    assert_eq!(GgufSummary::read(&path("llama")), None);
 }
 
 #[test]
@@ -409,13 +410,13 @@ fn a_head_that_is_no_copy_of_the_embedding_it_is_tied_to_is_the_head() {
         let logits = |folder: &Path| {
             let mut loaded = load(&recipe(folder.into(), backend), &mut |_, _, _| {}).unwrap();
             let out = loaded.target.forward(&tokens, LogitRows::All).unwrap();
-            (out.logits.as_slice().to_vec(), loaded.aside)
+            (out.logits.as_slice().to_vec(), loaded.warnings)
         };
         let (tied, nothing) = logits(copied.path());
         assert!(difference(&tied, &golden.numbers("logits")) < HALVES && nothing.is_empty(), "{nothing:?}");
         let (zeros, said) = logits(other.path());
         assert!(zeros.iter().all(|logit| *logit == 0.0), "{backend:?}");
-        assert!(said.len() == 1 && said[0].contains("'tie_word_embeddings' is left aside"), "{said:?}");
+        assert!(said.len() == 1 && said[0].contains("'tie_word_embeddings' is ignored"), "{said:?}");
     }
     assert!(Card::read(copied.path()).unwrap().tied && !Card::read(other.path()).unwrap().tied);
     let short = with_head(|data, shape| {
@@ -443,12 +444,12 @@ fn a_template_that_does_not_run_is_left_aside() {
         let folder = copy("qwen3");
         fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
         let loaded = load(&recipe(folder.path().into(), Backend::Auto), &mut |_, _, _| {}).unwrap();
-        let [said] = &loaded.aside[..] else { panic!("{:?}", loaded.aside) };
+        let [said] = &loaded.warnings[..] else { panic!("{:?}", loaded.warnings) };
         assert!(loaded.template.is_none() && said.contains("use --raw") && said.lines().count() == 1, "{said}");
         let card = Card::read(folder.path()).unwrap();
         assert!(!card.has_template && card.to_string().contains("no template that runs: use --raw ("), "{card}");
     }
-    assert!(open("qwen3", Backend::Auto).aside.is_empty());
+    assert!(open("qwen3", Backend::Auto).warnings.is_empty());
 }
 
 #[test]
@@ -458,7 +459,7 @@ fn a_cpu_takes_the_native_kernels_and_what_they_decline_runs_on_candle() {
     }
     let folder = copy("qwen3");
     edit(folder.path(), "config.json", |config| config["dtype"] = json!("float16"));
-    let wider = Recipe { dtype: Dtype::Bf16, ..recipe(folder.path().into(), Backend::Auto) };
+    let wider = LoadOptions { dtype: Dtype::Bf16, ..recipe(folder.path().into(), Backend::Auto) };
     let loaded = load(&wider, &mut |_, _, _| {}).unwrap();
     assert_eq!((loaded.target.spec().backend, loaded.target.spec().dtype.as_str()), ("candle", "bf16"));
 }

@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
-use draftscope::model::families::qwen35::DraftVocab;
 use draftscope::model::files::side_files::SideFiles;
 use draftscope::model::load::card::Card;
-use draftscope::model::load::{Backend, Dtype, Loaded, MtpRecipe, Recipe, load};
-use draftscope::model::{LogitRows, MtpModule, Rows};
+use draftscope::model::load::preflight::preflight_within;
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::DraftVocab;
+use draftscope::model::options::{Backend, Dtype, LoadOptions, ModuleFile};
+use draftscope::model::{DraftModule, LogitRows, Rows};
 use draftscope::protocol::{Drafting, EventKind, Message, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{
@@ -27,10 +29,10 @@ use safetensors::tensor::TensorView;
 use serde_json::json;
 
 /// As the program asks for it: with the module that comes with the program, which does not fit this target.
-fn asked(folder: PathBuf, backend: Backend) -> Recipe {
+fn asked(folder: PathBuf, backend: Backend) -> LoadOptions {
     let other =
-        MtpRecipe { name: "built in".into(), weights: [].into(), config: [].into(), sha256: None, required: false };
-    Recipe { mtp: Some(other), ..recipe(folder, backend) }
+        ModuleFile { name: "built in".into(), weights: [].into(), config: [].into(), sha256: None, required: false };
+    LoadOptions { mtp: Some(other), ..recipe(folder, backend) }
 }
 
 fn open(name: &str, backend: Backend) -> Loaded {
@@ -40,7 +42,7 @@ fn open(name: &str, backend: Backend) -> Loaded {
 }
 
 /// The modules, the first first.
-fn modules(loaded: &mut Loaded) -> Vec<Box<dyn MtpModule>> {
+fn modules(loaded: &mut Loaded) -> Vec<Box<dyn DraftModule>> {
     loaded.mtp.take().into_iter().map(|(module, _)| module).chain(std::mem::take(&mut loaded.deeper)).collect()
 }
 
@@ -121,7 +123,7 @@ fn narrower_weights_are_near_in_the_target_and_in_its_module() {
         ("deepseek-fp8", Backend::Native, Dtype::Stored, "bf16"),
     ] {
         let (golden, what) = (Golden::of(name), format!("{name} on {backend:?} as {held}"));
-        let recipe = Recipe { dtype, ..asked(path(name), backend) };
+        let recipe = LoadOptions { dtype, ..asked(path(name), backend) };
         let mut loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
         assert_eq!(loaded.target.spec().dtype, held, "{what}");
         let tokens = golden.tokens("tokens");
@@ -142,7 +144,7 @@ fn narrower_weights_are_near_in_the_target_and_in_its_module() {
 
 /// Logits of a stack behind the tokens at depths 1 to 3, each drafting its best: module d over module d − 1's output and
 /// the tokens d places further on, the last one again behind the stack.
-fn drafted(modules: &mut [Box<dyn MtpModule>], tokens: &[TokenId], hidden: &Rows) -> (Vec<f32>, Vec<TokenId>) {
+fn drafted(modules: &mut [Box<dyn DraftModule>], tokens: &[TokenId], hidden: &Rows) -> (Vec<f32>, Vec<TokenId>) {
     let (mut drafts, mut logits, mut states) = (Vec::new(), Vec::new(), hidden.clone());
     let stack = modules.len();
     for depth in 0..3 {
@@ -767,15 +769,15 @@ fn experts_too_many_for_the_memory_are_refused_with_figures_before_weights_are_f
         fs::remove_file(folder.path().join(name)).unwrap();
     }
     enlarge(folder.path());
-    let error = SideFiles::of(folder.path()).preflight_within(Some(64 << 30)).unwrap_err().to_string();
+    let error = preflight_within(&SideFiles::of(folder.path()), Some(64 << 30)).unwrap_err().to_string();
     assert_eq!(
         error,
         "the model does not fit: its weights take 1.34 TB even as bf16, and this machine has 68.72 GB of memory; take a smaller model or a machine with more memory"
     );
-    SideFiles::of(folder.path()).preflight_within(Some(2 << 40)).unwrap();
+    preflight_within(&SideFiles::of(folder.path()), Some(2 << 40)).unwrap();
     // how long a context fits is for the one to choose who runs it
-    SideFiles::of(folder.path()).preflight_within(Some(1_342_100_000_000)).unwrap();
-    SideFiles::of(&path("deepseek")).preflight_within(Some(64 << 20)).unwrap();
+    preflight_within(&SideFiles::of(folder.path()), Some(1_342_100_000_000)).unwrap();
+    preflight_within(&SideFiles::of(&path("deepseek")), Some(64 << 20)).unwrap();
 }
 
 #[test]
@@ -787,11 +789,12 @@ fn a_card_counts_the_weights_that_a_token_is_multiplied_with() {
     let attention = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168;
     let experts = 9 * 3 * 7168 * 2048 + 256 * 7168;
     let met = 61 * attention + 3 * 3 * 7168 * 18_432 + 58 * experts + 129_280 * 7168;
-    assert_eq!((card.experts.unwrap().active_parameters, met), (36_624_596_992, 36_624_596_992_u64));
+    let active = |card: &Card| card.family["experts"]["active_parameters"].as_u64().unwrap();
+    assert_eq!((active(&card), met), (36_624_596_992, 36_624_596_992_u64));
     // the embedding of this one is its head
     let card = Card::read(&path("deepseek-fp8")).unwrap();
     let expert = 3 * 64 * 32;
-    assert_eq!(card.parameters - card.experts.unwrap().active_parameters, 4 * expert, "4 of 6 experts are not chosen");
+    assert_eq!(card.parameters - active(&card), 4 * expert, "4 of 6 experts are not chosen");
 }
 
 #[test]
@@ -840,7 +843,7 @@ fn a_trimmed_draft_head_proposes_its_tokens_and_changes_no_text() {
     let golden = Golden::of("deepseek");
     let prompt = &golden.tokens("tokens")[..8];
     let vocab = DraftVocab::Tokens((0..320).step_by(3).map(TokenId).collect());
-    let recipe = Recipe { draft_vocab: Some(vocab), ..asked(path("deepseek"), Backend::Candle) };
+    let recipe = LoadOptions { draft_vocab: Some(vocab), ..asked(path("deepseek"), Backend::Candle) };
     let mut loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
     assert_eq!(loaded.mtp.as_ref().unwrap().1.draft_vocab, 107);
     let drafter = Box::new(MtpDrafter::stack(modules(&mut loaded)));
@@ -887,7 +890,7 @@ fn texts_and_conversations_become_the_oracles_tokens() {
 #[test]
 fn a_module_given_by_hand_and_a_head_of_another_kind_are_declined_by_name() {
     let own = asked(path("deepseek"), Backend::Candle);
-    let by_hand = Recipe { mtp: own.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp }), ..own };
+    let by_hand = LoadOptions { mtp: own.mtp.clone().map(|mtp| ModuleFile { required: true, ..mtp }), ..own };
     let error = load(&by_hand, &mut |_, _, _| {}).err().unwrap().to_string();
     assert!(error.contains("a deepseek_v3 brings its own"), "{error}");
     let made_for_it = copy("eagle3-original");
@@ -900,7 +903,7 @@ fn a_module_given_by_hand_and_a_head_of_another_kind_are_declined_by_name() {
         (made_for_it.path().to_owned(), "an EAGLE-3 head beside a deepseek_v3 is not supported"),
         (path("gemma4-assistant"), "is an assistant of Gemma 4, and the target is of the family deepseek_v3"),
     ] {
-        let headed = Recipe { draft_model: Some(head), ..own.clone() };
+        let headed = LoadOptions { draft_model: Some(head), ..own.clone() };
         let loaded = load(&headed, &mut |_, _, _| {}).unwrap();
         let notice = loaded.notice.unwrap();
         assert!(notice.starts_with("no drafter, decoding plainly: ") && notice.lines().count() == 1, "{notice}");

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
 use draftscope::model::drafters::eagle3::HeadCard;
-use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
-use draftscope::model::{LogitRows, MtpModule, Rows};
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
+use draftscope::model::{DraftModule, LogitRows, Rows};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
@@ -27,11 +28,11 @@ const PAIRS: [(&str, &str); 3] =
     [("llama-deep", "eagle3-original"), ("qwen3", "eagle3-speculators"), ("llama-deep", "eagle3-normed")];
 
 fn with_head(target: &str, head: PathBuf, backend: Backend) -> Loaded {
-    let recipe = Recipe { draft_model: Some(head), ..recipe(path(target), backend) };
+    let recipe = LoadOptions { draft_model: Some(head), ..recipe(path(target), backend) };
     load(&recipe, &mut |_, _, _| {}).unwrap()
 }
 
-fn open(target: &str, head: PathBuf, backend: Backend) -> (Loaded, Box<dyn MtpModule>) {
+fn open(target: &str, head: PathBuf, backend: Backend) -> (Loaded, Box<dyn DraftModule>) {
     let mut loaded = with_head(target, head, backend);
     assert_eq!(loaded.notice, None);
     let (module, info) = loaded.mtp.take().unwrap();
@@ -416,8 +417,8 @@ fn a_head_is_neither_a_model_nor_a_module_beside_another() {
     let error = load(&recipe(path("eagle3-speculators"), Backend::Auto), &mut |_, _, _| {}).err().unwrap().to_string();
     assert!(error.ends_with("holds an EAGLE-3 head, which drafts for another model: name it with --draft-model"));
     let nothing = || -> std::sync::Arc<[u8]> { Vec::new().into() };
-    let module = MtpRecipe { name: "m".into(), weights: nothing(), config: nothing(), sha256: None, required: true };
-    let both = Recipe {
+    let module = ModuleFile { name: "m".into(), weights: nothing(), config: nothing(), sha256: None, required: true };
+    let both = LoadOptions {
         mtp: Some(module),
         draft_model: Some(path("eagle3-speculators")),
         ..recipe(path("qwen3"), Backend::Auto)

@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
 use draftscope::engine::measure::measure;
+use draftscope::model::families::gemma4::Gemma4Config;
 use draftscope::model::families::gemma4::assistant::AssistantCard;
-use draftscope::model::families::qwen35::DraftVocab;
-use draftscope::model::files::source::Source;
+use draftscope::model::load::OpenModel;
 use draftscope::model::load::card::Card;
-use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
+use draftscope::model::load::{Loaded, load};
 use draftscope::model::nn::rope::RopeScaling;
-use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, MtpModule, RowByRow, Rows, State, Tap};
+use draftscope::model::options::DraftVocab;
+use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
+use draftscope::model::{Checkpoint, DraftModule, Forward, LogitRows, Model, ModelError, RowByRow, Rows, State, Tap};
 use draftscope::protocol::{
     Drafting, EventKind, Message, MtpOverride, MtpSpec, Pairing, Prediction, Sampling, Settings, SlotPosition, TokenId,
     VerifyRule,
@@ -46,13 +48,13 @@ fn assistant_of(target: &str) -> PathBuf {
 }
 
 /// As the program asks for it: with the module that comes with the program, which does not fit this target.
-fn asked(target: PathBuf, assistant: Option<PathBuf>, backend: Backend) -> Recipe {
+fn asked(target: PathBuf, assistant: Option<PathBuf>, backend: Backend) -> LoadOptions {
     let other =
-        MtpRecipe { name: "built in".into(), weights: [].into(), config: [].into(), sha256: None, required: false };
-    Recipe { mtp: Some(other), draft_model: assistant, ..recipe(target, backend) }
+        ModuleFile { name: "built in".into(), weights: [].into(), config: [].into(), sha256: None, required: false };
+    LoadOptions { mtp: Some(other), draft_model: assistant, ..recipe(target, backend) }
 }
 
-fn open_as(name: &str, backend: Backend, change: impl FnOnce(Recipe) -> Recipe) -> Loaded {
+fn open_as(name: &str, backend: Backend, change: impl FnOnce(LoadOptions) -> LoadOptions) -> Loaded {
     let recipe = change(asked(path(name), Some(assistant_of(name)), backend));
     let loaded = load(&recipe, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(loaded.target.spec().backend, if backend == Backend::Candle { "candle" } else { "native" });
@@ -107,14 +109,14 @@ fn logits_and_states_are_those_of_the_oracle_in_one_pass_and_one_by_one() {
 }
 
 /// Logits of the assistant at depths 1, 2 and 3 behind some tokens, run by hand as a drafter runs it.
-fn drafted(target: &mut dyn Model, module: &mut dyn MtpModule, tokens: &[TokenId], wanted: MtpOverride) -> Vec<f32> {
+fn drafted(target: &mut dyn Model, module: &mut dyn DraftModule, tokens: &[TokenId], wanted: MtpOverride) -> Vec<f32> {
     let spec = wanted.apply(module.spec());
     module.set_spec(&spec).unwrap();
     target.set_tap(&module.tap()).unwrap();
     target.truncate(0, &Checkpoint { len: 0 }).unwrap();
     let (anchor, before) = tokens.split_last().unwrap();
     let hidden = target.forward(before, LogitRows::Last).unwrap().hidden;
-    module.borrow(target).unwrap();
+    module.attach_kv(target).unwrap();
     let own = spec.pairing == Pairing::Own;
     let mut queue = if own { vec![before[before.len() - 1], *anchor] } else { vec![*anchor] };
     let mut out = module.forward(&[queue.remove(0)], &hidden.last_row()).unwrap();
@@ -237,7 +239,7 @@ fn the_whole_head_and_a_trimmed_one_take_the_place_of_the_clusters() {
     let golden = Golden::bare("gemma4-assistant");
     let tokens = &text(&Golden::of("gemma4"))[..40];
     let drafted_with = |vocab: DraftVocab| {
-        let recipe = |recipe| Recipe { draft_vocab: Some(vocab), ..recipe };
+        let recipe = |recipe| LoadOptions { draft_vocab: Some(vocab), ..recipe };
         let Loaded { mut target, mtp, .. } = open_as("gemma4", Backend::Candle, recipe);
         let mut module = mtp.unwrap().0;
         let logits = drafted(target.as_mut(), module.as_mut(), tokens, MtpOverride::default());
@@ -250,7 +252,7 @@ fn the_whole_head_and_a_trimmed_one_take_the_place_of_the_clusters() {
     let (trimmed, vocab) = drafted_with(DraftVocab::First(100));
     assert_eq!(vocab.len(), 100);
     assert!(trimmed[..100].iter().zip(&vocab).all(|(got, token)| (got - whole[token.index()]).abs() < 1e-4));
-    let missing = |recipe| Recipe { draft_vocab: Some(DraftVocab::Tokens(vec![TokenId(320)])), ..recipe };
+    let missing = |recipe| LoadOptions { draft_vocab: Some(DraftVocab::Tokens(vec![TokenId(320)])), ..recipe };
     let loaded = open_as("gemma4", Backend::Candle, missing);
     assert!(loaded.mtp.is_none() && loaded.notice.unwrap().contains("320"));
 }
@@ -531,7 +533,10 @@ fn costs_are_measured_with_an_assistant() {
         let draft = cost.draft.unwrap();
         let card = Card::read(&path(name)).unwrap();
         // the table of embeddings for each layer stays in halves; rows of it are looked up
-        assert_eq!(cost.weight_bytes - cost.pass_bytes, 2 * card.gemma.unwrap().per_layer_weights);
+        assert_eq!(
+            cost.weight_bytes - cost.pass_bytes,
+            2 * card.family["gemma"]["per_layer_weights"].as_u64().unwrap()
+        );
         assert!(draft.median_us > 0.0 && cost.verify.iter().all(|rows| rows.median_us > 0.0), "{cost:?}");
     }
 }
@@ -544,7 +549,7 @@ fn the_cache_holds_what_layers_have_of_their_own_and_the_assistant_none() {
         assert_eq!(loaded.target.spec().info.kv_bytes_per_token, 2 * 4 * values, "{name}");
         let info = loaded.mtp.unwrap().1;
         assert!(info.weight_bytes > 0 && info.kv_bytes_per_token == 0, "{info:?}");
-        let lent = loaded.target.lend().unwrap().unwrap();
+        let lent = loaded.target.shared_kv().unwrap().unwrap();
         assert!(lent.is_empty());
     }
 }
@@ -583,7 +588,7 @@ fn a_text_begins_with_its_own_token_whatever_the_tokenizers_files_say() {
     for change in changes {
         let folder = copy("gemma4");
         edit(folder.path(), "tokenizer_config.json", change);
-        let codec = Source::open(folder.path()).unwrap().codec().unwrap();
+        let codec = OpenModel::open(folder.path()).unwrap().codec().unwrap();
         assert_eq!(codec.encode_raw("hi").unwrap()[0], TokenId(2));
         assert_eq!(codec.encode_raw("<bos>hi").unwrap(), codec.encode_raw("hi").unwrap(), "and with one alone");
         assert_ne!(codec.encode("hi").unwrap()[0], TokenId(2), "a template writes it itself");
@@ -670,7 +675,7 @@ fn a_target_of_full_layers_alone_lends_to_an_assistant_of_such() {
 fn an_assistant_says_that_another_target_lends_it_nothing() {
     let mut module = open("gemma4", Backend::Native).mtp.unwrap().0;
     let other = load(&recipe(path("qwen3"), Backend::Native), &mut |_, _, _| {}).unwrap().target;
-    one_sentence(&module.borrow(other.as_ref()).unwrap_err().to_string(), "this target lends no keys and values");
+    one_sentence(&module.attach_kv(other.as_ref()).unwrap_err().to_string(), "this target lends no keys and values");
     assert!(module.is_empty());
 }
 
@@ -778,7 +783,10 @@ fn configs_and_files_that_do_not_go_are_refused_in_a_sentence_that_names_them() 
 
 #[test]
 fn rotary_positions_that_are_not_told_are_those_of_the_library() {
-    let full = |folder: &Path| Source::open(folder).unwrap().config().unwrap().gemma.unwrap().full_rope;
+    let full = |folder: &Path| {
+        let config = OpenModel::open(folder).unwrap().config as Box<dyn std::any::Any>;
+        config.downcast::<Gemma4Config>().unwrap().gemma.full_rope
+    };
     let turning = |folder: &Path| match full(folder).scaling {
         RopeScaling::Factors(factors) => factors.iter().filter(|factor| factor.is_finite()).count(),
         other => panic!("{other:?}"),
@@ -887,21 +895,21 @@ fn an_assistant_that_does_not_fit_is_left_out_with_a_sentence() {
 
 #[test]
 fn what_is_given_in_the_wrong_place_is_said() {
-    let notice = |recipe: &Recipe| load(recipe, &mut |_, _, _| {}).unwrap().notice.unwrap();
+    let notice = |recipe: &LoadOptions| load(recipe, &mut |_, _, _| {}).unwrap().notice.unwrap();
     let alone = asked(path("gemma4"), None, Backend::Native);
     one_sentence(&notice(&alone), "gemma4 brings no drafter; name its assistant with --draft-model");
-    let other = Recipe { draft_model: Some(path("gemma4-unified-assistant")), ..alone.clone() };
+    let other = LoadOptions { draft_model: Some(path("gemma4-unified-assistant")), ..alone.clone() };
     one_sentence(&notice(&other), "made for another target");
-    let head = Recipe { draft_model: Some(path("eagle3-original")), ..alone.clone() };
+    let head = LoadOptions { draft_model: Some(path("eagle3-original")), ..alone.clone() };
     one_sentence(&notice(&head), "EAGLE-3 head");
     for target in ["qwen3", "qwen35", "llama.gguf"] {
         let recipe = asked(path(target), Some(assistant_of("gemma4")), Backend::Candle);
         one_sentence(&notice(&recipe), "is an assistant of Gemma 4, and the target is of the family");
     }
-    let by_hand = alone.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp });
-    let error = |recipe: &Recipe| load(recipe, &mut |_, _, _| {}).err().unwrap().to_string();
-    one_sentence(&error(&Recipe { mtp: by_hand.clone(), ..alone.clone() }), "a Gemma 4 has an assistant");
-    let both = Recipe { mtp: by_hand, draft_model: Some(assistant_of("gemma4")), ..alone };
+    let by_hand = alone.mtp.clone().map(|mtp| ModuleFile { required: true, ..mtp });
+    let error = |recipe: &LoadOptions| load(recipe, &mut |_, _, _| {}).err().unwrap().to_string();
+    one_sentence(&error(&LoadOptions { mtp: by_hand.clone(), ..alone.clone() }), "a Gemma 4 has an assistant");
+    let both = LoadOptions { mtp: by_hand, draft_model: Some(assistant_of("gemma4")), ..alone };
     one_sentence(&error(&both), "leave one out");
     let as_target = asked(assistant_of("gemma4"), None, Backend::Candle);
     one_sentence(&error(&as_target), "name it with --draft-model");
@@ -913,9 +921,9 @@ fn cards_say_what_is_loaded() {
         let card = Card::read(&path(name)).unwrap();
         let loaded = open(name, Backend::Candle);
         let info = &loaded.target.spec().info;
-        let gemma = card.gemma.as_ref().unwrap();
+        let looked_up = card.family["gemma"]["per_layer_weights"].as_u64().unwrap();
         // in f32, the table of embeddings for the layers in bf16 as it is stored
-        assert_eq!(info.weight_bytes, 4 * card.parameters - 2 * gemma.per_layer_weights, "{name}");
+        assert_eq!(info.weight_bytes, 4 * card.parameters - 2 * looked_up, "{name}");
         assert_eq!(info.kv_bytes_per_token, card.kv_bytes_per_token);
         let text = card.to_string();
         assert!(text.contains("sliding (8 positions)") && text.contains("its assistant"), "{text}");
@@ -990,20 +998,20 @@ fn other_dtypes_and_shards_run_alike() {
 }
 
 /// An assistant, and the state that it handed on last.
-struct Overheard(Box<dyn MtpModule>, Rc<RefCell<Vec<f32>>>);
+struct Overheard(Box<dyn DraftModule>, Rc<RefCell<Vec<f32>>>);
 
-impl MtpModule for Overheard {
+impl DraftModule for Overheard {
     fn len(&self) -> usize {
         self.0.len()
     }
     fn spec(&self) -> MtpSpec {
         self.0.spec()
     }
-    fn borrows(&self) -> bool {
-        self.0.borrows()
+    fn shares_target_kv(&self) -> bool {
+        self.0.shares_target_kv()
     }
-    fn borrow(&mut self, target: &dyn Model) -> Result<(), ModelError> {
-        self.0.borrow(target)
+    fn attach_kv(&mut self, target: &dyn Model) -> Result<(), ModelError> {
+        self.0.attach_kv(target)
     }
     fn hold_position(&mut self, position: Option<usize>) {
         self.0.hold_position(position);
@@ -1019,7 +1027,7 @@ impl MtpModule for Overheard {
     fn draft_vocab(&self) -> &[TokenId] {
         self.0.draft_vocab()
     }
-    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
         Ok(Box::new(Self(self.0.fork()?, Rc::clone(&self.1))))
     }
 }

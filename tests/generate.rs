@@ -9,7 +9,7 @@ use std::path::Path;
 
 use common::real;
 use draftscope::generate::{FORMAT_VERSION, GenerateError, Generator, Part, Plan, Task, TaskFile, UserTurn};
-use draftscope::model::files::source::Source;
+use draftscope::model::load::OpenModel;
 use draftscope::model::native::NativeLlama;
 use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::text::tokenizer::TextCodec;
@@ -25,10 +25,10 @@ struct Real {
 
 impl Real {
     fn open() -> Option<Self> {
-        let source = Source::open(&real::target_file()?).unwrap();
+        let source = OpenModel::open(&real::target_file()?).unwrap();
         let codec = source.codec().unwrap();
         let template = source.template(&codec).unwrap().unwrap();
-        Some(Self { model: NativeLlama::load(&source, 128, Some(2)).unwrap(), codec, template })
+        Some(Self { model: NativeLlama::load(source.parts(), 128, Some(2)).unwrap(), codec, template })
     }
 
     fn generate(&mut self, tasks: &[Task], folder: &Path, part: Part) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use common::{real, tiny};
 use draftscope::engine::{self, CostKey, CostMemory, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Recipe, Rollback};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, Rollback};
 use draftscope::protocol::{
     Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
 };
@@ -21,7 +21,7 @@ fn settings(drafter: DrafterKind, max_tokens: u32) -> Settings {
     Settings { drafter, max_tokens, baseline: Baseline::Off, ..Settings::default() }
 }
 
-fn driver(recipe: Recipe, settings: Settings) -> Driver {
+fn driver(recipe: LoadOptions, settings: Settings) -> Driver {
     Driver::new(engine::spawn(EngineConfig { recipe, settings }).unwrap())
 }
 
@@ -56,7 +56,12 @@ fn kept(round: &Round) -> usize {
 }
 
 /// Probes every prompt, then really runs each k and p-min; all counts must be equal.
-fn assert_simulated_equals_run(recipe: &Recipe, drafter: DrafterKind, prompts: &[&str], max_tokens: u32) -> Simulated {
+fn assert_simulated_equals_run(
+    recipe: &LoadOptions,
+    drafter: DrafterKind,
+    prompts: &[&str],
+    max_tokens: u32,
+) -> Simulated {
     let base = settings(drafter, max_tokens);
     let probe = Settings { probe_depth: 8, draft_len: 0, ..base };
     let mut probing = driver(recipe.clone(), probe);
@@ -77,7 +82,7 @@ fn assert_simulated_equals_run(recipe: &Recipe, drafter: DrafterKind, prompts: &
 }
 
 /// The same with trees of these budgets and depths, each probed on its own.
-fn assert_trees_equal_runs(recipe: &Recipe, prompts: &[&str], max_tokens: u32) -> Simulated {
+fn assert_trees_equal_runs(recipe: &LoadOptions, prompts: &[&str], max_tokens: u32) -> Simulated {
     let base = settings(DrafterKind::Mtp, max_tokens);
     let mut all = Simulated::default();
     for (nodes, depth) in [(1, 1), (3, 1), (4, 2), (7, 3), (12, 4), (15, 8)] {
@@ -121,7 +126,7 @@ fn simulated_counts_equal_those_of_real_runs_on_tiny_models() {
 #[test]
 fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
     let Some(target) = real::target_file() else { return };
-    let recipe = Recipe {
+    let recipe = LoadOptions {
         target,
         sha256: None,
         dtype: Dtype::Auto,

@@ -11,7 +11,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use common::checkpoint::{self, recipe};
-use draftscope::model::load::{Backend, Dtype, Recipe, load};
+use draftscope::model::load::load;
+use draftscope::model::options::{Backend, Dtype, LoadOptions};
 use serde_json::{Map, Value, json};
 
 const D: usize = 512;
@@ -87,7 +88,7 @@ fn loading_takes_less_than_a_fifth_more_than_the_weights() {
     ] {
         std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts anew
         let before = status("VmRSS");
-        let recipe = Recipe { dtype, ctx_len: Some(64), ..recipe(folder.path().into(), backend) };
+        let recipe = LoadOptions { dtype, ctx_len: Some(64), ..recipe(folder.path().into(), backend) };
         let loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
         let spec = loaded.target.spec();
         let (took, weights) = (status("VmHWM") - before, spec.info.weight_bytes);

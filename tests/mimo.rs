@@ -11,32 +11,33 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
-use draftscope::model::families::qwen35::DraftVocab;
 use draftscope::model::load::card::Card;
-use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, load};
-use draftscope::model::{LogitRows, MtpModule};
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::DraftVocab;
+use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
+use draftscope::model::{DraftModule, LogitRows};
 use draftscope::protocol::{Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
 use safetensors::SafeTensors;
 
 /// The module that the program brings along, which fits none of these targets.
-fn built_in() -> MtpRecipe {
+fn built_in() -> ModuleFile {
     let config = serde_json::json!({
         "hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64, "intermediate_size": 1536,
         "vocab_size": 49152, "draft_vocab_size": 16384, "num_nextn_predict_layers": 1, "rms_norm_eps": 1e-5,
         "rope_theta": 1e5, "concat_order": ["embedding", "hidden"]
     });
     let config = config.to_string().into_bytes().into();
-    MtpRecipe { name: "built-in".into(), weights: Vec::new().into(), config, sha256: None, required: false }
+    ModuleFile { name: "built-in".into(), weights: Vec::new().into(), config, sha256: None, required: false }
 }
 
 fn loaded(folder: PathBuf, backend: Backend) -> Loaded {
-    let recipe = Recipe { mtp: Some(built_in()), ..recipe(folder, backend) };
+    let recipe = LoadOptions { mtp: Some(built_in()), ..recipe(folder, backend) };
     load(&recipe, &mut |_, _, _| {}).unwrap()
 }
 
-fn open(backend: Backend) -> (Loaded, Box<dyn MtpModule>) {
+fn open(backend: Backend) -> (Loaded, Box<dyn DraftModule>) {
     let mut loaded = loaded(path("mimo"), backend);
     assert_eq!((loaded.notice.clone(), loaded.deeper.len()), (None, 0));
     let (module, info) = loaded.mtp.take().unwrap();
@@ -214,12 +215,12 @@ fn speculation_changes_no_text_and_commits_leave_the_state_of_a_fresh_start() {
 #[test]
 fn a_draft_vocabulary_that_nobody_uses_is_said_so() {
     let vocab = Some(DraftVocab::First(100));
-    let trimmed = Recipe { mtp: Some(built_in()), draft_vocab: vocab, ..recipe(path("mimo"), Backend::Auto) };
-    let aside = load(&trimmed, &mut |_, _, _| {}).unwrap().aside.remove(0);
-    assert!(aside.starts_with("--draft-vocab is left aside"), "{aside}");
+    let trimmed = LoadOptions { mtp: Some(built_in()), draft_vocab: vocab, ..recipe(path("mimo"), Backend::Auto) };
+    let aside = load(&trimmed, &mut |_, _, _| {}).unwrap().warnings.remove(0);
+    assert!(aside.starts_with("--draft-vocab is ignored"), "{aside}");
     for (name, draft_vocab) in [("qwen35", trimmed.draft_vocab.clone()), ("mimo", None)] {
-        let recipe = Recipe { target: path(name), draft_vocab, ..trimmed.clone() };
-        assert!(load(&recipe, &mut |_, _, _| {}).unwrap().aside.is_empty(), "{name}");
+        let recipe = LoadOptions { target: path(name), draft_vocab, ..trimmed.clone() };
+        assert!(load(&recipe, &mut |_, _, _| {}).unwrap().warnings.is_empty(), "{name}");
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use candle_core::{Device, Tensor};
 use common::checkpoint::{Golden, path, recipe};
-use draftscope::model::load::{Backend, MtpRecipe, Recipe, load};
+use draftscope::model::load::load;
+use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
 use draftscope::protocol::{Convention, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
@@ -33,7 +34,7 @@ fn numbers(random: &mut ChaCha8Rng, shape: &[usize], spread: f64, middle: f64) -
 }
 
 /// Random modules for the fixture, one for each depth.
-fn modules(depths: usize) -> MtpRecipe {
+fn modules(depths: usize) -> ModuleFile {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let (q, kv) = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM);
     let mut tensors = HashMap::new();
@@ -65,7 +66,7 @@ fn modules(depths: usize) -> MtpRecipe {
     let n = vocab.len();
     tensors.insert("mtp.draft_vocab".into(), Tensor::from_vec(vocab, n, &Device::Cpu).unwrap());
     let weights = safetensors::serialize(tensors.iter().map(|(k, v)| (k.as_str(), v)), None).unwrap();
-    MtpRecipe {
+    ModuleFile {
         name: "random".into(),
         weights: weights.into(),
         config: config.to_string().into_bytes().into(),
@@ -83,7 +84,7 @@ fn prompt() -> Vec<TokenId> {
 }
 
 fn decoder(backend: Backend, depths: usize, mtp: MtpOverride) -> Decoder {
-    let recipe = Recipe { mtp: Some(modules(depths)), ..recipe(path("llama"), backend) };
+    let recipe = LoadOptions { mtp: Some(modules(depths)), ..recipe(path("llama"), backend) };
     let loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
     let all = std::iter::once(loaded.mtp.unwrap().0).chain(loaded.deeper).collect();
     let mut decoder = Decoder::new(loaded.target, Box::new(MtpDrafter::stack(all)), &settings(mtp));

@@ -12,9 +12,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::checkpoint::{Golden, copy, edit, path, recipe};
-use draftscope::model::families::qwen35::DraftVocab;
-use draftscope::model::load::{Backend, Loaded, MtpRecipe, Recipe, Rollback, load};
-use draftscope::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, Rows, Tap};
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::DraftVocab;
+use draftscope::model::options::{Backend, LoadOptions, ModuleFile, Rollback};
+use draftscope::model::{Checkpoint, DraftModule, LogitRows, Model, ModelError, Rows, Tap};
 use draftscope::protocol::{
     Convention, Drafting, EventKind, Feed, Message, MtpOverride, Pairing, Settings, SlotPosition, SlotZero, TokenId,
 };
@@ -25,17 +26,17 @@ use serde_json::json;
 const FORMS: [&str; 2] = ["qwen35", "qwen35.gguf"];
 
 /// As the program asks for it: with the module that comes with the program, which does not fit this target.
-fn asked(path: &Path) -> Recipe {
+fn asked(path: &Path) -> LoadOptions {
     asked_on(path, Backend::Candle)
 }
 
-fn asked_on(path: &Path, backend: Backend) -> Recipe {
+fn asked_on(path: &Path, backend: Backend) -> LoadOptions {
     let other =
-        MtpRecipe { name: "built in".into(), weights: [].into(), config: [].into(), sha256: None, required: false };
-    Recipe { mtp: Some(other), ..recipe(path.into(), backend) }
+        ModuleFile { name: "built in".into(), weights: [].into(), config: [].into(), sha256: None, required: false };
+    LoadOptions { mtp: Some(other), ..recipe(path.into(), backend) }
 }
 
-fn open_as(name: &str, change: impl FnOnce(Recipe) -> Recipe) -> Loaded {
+fn open_as(name: &str, change: impl FnOnce(LoadOptions) -> LoadOptions) -> Loaded {
     load(&change(asked(&path(name))), &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -83,7 +84,7 @@ fn logits_and_states_are_those_of_the_oracle_in_one_pass_and_one_by_one() {
 }
 
 /// Logits of the module at depths 1, 2 and 3 behind the golden tokens, run by hand as a drafter runs it.
-fn module_logits(target: &mut dyn Model, module: &mut dyn MtpModule, wanted: MtpOverride) -> Vec<f32> {
+fn module_logits(target: &mut dyn Model, module: &mut dyn DraftModule, wanted: MtpOverride) -> Vec<f32> {
     let tokens = Golden::of("qwen35").tokens("tokens");
     let spec = wanted.apply(module.spec());
     module.set_spec(&spec).unwrap();
@@ -164,7 +165,7 @@ fn a_state_taken_back_is_that_of_the_kept_tokens_alone() {
         ("qwen35", Backend::Native, Rollback::Snapshots),
         ("qwen35.gguf", Backend::Native, Rollback::Replay),
     ] {
-        let recipe = Recipe { rollback, ..asked_on(&path(name), backend) };
+        let recipe = LoadOptions { rollback, ..asked_on(&path(name), backend) };
         let target = load(&recipe, &mut |_, _, _| {}).unwrap().target;
         // a pass over several rows sums in another order than one over one row, but on the native kernels
         let most = if backend == Backend::Native { 0.0 } else { 1e-4 };
@@ -199,7 +200,7 @@ fn a_state_taken_back_is_that_of_the_kept_tokens_alone() {
 #[test]
 fn both_ways_of_taking_back_give_the_same_bits() {
     let tokens = Golden::of("qwen35").tokens("tokens");
-    let open = |rollback| open_as("qwen35", |recipe| Recipe { rollback, ..recipe }).target;
+    let open = |rollback| open_as("qwen35", |recipe| LoadOptions { rollback, ..recipe }).target;
     let (mut copies, mut replay) = (open(Rollback::Snapshots), open(Rollback::Replay));
     assert!(copies.spec().info.snapshot_bytes == copies.spec().info.state_bytes && copies.spec().info.state_bytes > 0);
     assert!(replay.spec().info.snapshot_bytes < copies.spec().info.snapshot_bytes);
@@ -296,7 +297,7 @@ fn greedy_text_is_the_oracles_and_speculation_changes_nothing() {
         ("qwen35.gguf", Backend::Candle, Rollback::Replay),
         ("qwen35", Backend::Native, Rollback::Snapshots),
     ] {
-        let recipe = Recipe { rollback, ..asked_on(&path(name), backend) };
+        let recipe = LoadOptions { rollback, ..asked_on(&path(name), backend) };
         let Loaded { target, mtp, .. } = load(&recipe, &mut |_, _, _| {}).unwrap();
         let module = mtp.unwrap().0;
         let plain = decode(target.fork().unwrap(), Box::new(NoDrafter), &with_k(0), prompt, LEN).text;
@@ -422,14 +423,14 @@ fn a_trimmed_draft_head_proposes_its_tokens_and_changes_no_text() {
     let prompt = &golden.tokens("tokens")[..8];
     let listed: Vec<TokenId> = (0..320).step_by(3).map(TokenId).collect();
     for (vocab, count) in [(DraftVocab::First(100), 102), (DraftVocab::Tokens(listed.clone()), listed.len())] {
-        let Loaded { target, mtp, .. } = open_as("qwen35", |recipe| Recipe { draft_vocab: Some(vocab), ..recipe });
+        let Loaded { target, mtp, .. } = open_as("qwen35", |recipe| LoadOptions { draft_vocab: Some(vocab), ..recipe });
         let (module, info) = mtp.unwrap();
         assert_eq!((module.draft_vocab().len(), info.draft_vocab as usize), (count, count));
         let told = decode(target, Box::new(MtpDrafter::new(module)), &with_k(3), prompt, 60);
         assert_eq!(told.text, golden.tokens("greedy")[..60]);
     }
     let outside = asked(&path("qwen35"));
-    let outside = Recipe { draft_vocab: Some(DraftVocab::Tokens(vec![TokenId(320)])), ..outside };
+    let outside = LoadOptions { draft_vocab: Some(DraftVocab::Tokens(vec![TokenId(320)])), ..outside };
     let loaded = load(&outside, &mut |_, _, _| {}).unwrap();
     assert!(loaded.mtp.is_none() && loaded.notice.unwrap().contains("320"));
 }
@@ -605,7 +606,7 @@ fn a_cpu_takes_the_native_kernels_whose_rows_have_the_same_bits_together_and_alo
 #[test]
 fn a_module_given_by_hand_or_a_backend_without_states_is_declined_by_name() {
     let own = asked(&path("qwen35"));
-    let by_hand = Recipe { mtp: own.mtp.clone().map(|mtp| MtpRecipe { required: true, ..mtp }), ..own };
+    let by_hand = LoadOptions { mtp: own.mtp.clone().map(|mtp| ModuleFile { required: true, ..mtp }), ..own };
     let error = load(&by_hand, &mut |_, _, _| {}).err().unwrap().to_string();
     assert!(error.contains("brings its own"), "{error}");
 }

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::real;
-use draftscope::model::load::{Dtype, Loaded, MtpRecipe};
+use draftscope::model::load::Loaded;
+use draftscope::model::options::{Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
@@ -99,7 +100,7 @@ fn target_logits_and_states_agree_in_f32() {
 /// Runs the module over a parity prompt and on to depth 4; relative difference of each depth's logits.
 /// The chain follows the reference's drafts; `alike` counts how often the own first choice is the same.
 fn mtp_differences(
-    (recipe, fixture): (MtpRecipe, Fixture),
+    (recipe, fixture): (ModuleFile, Fixture),
     measure: fn(&[f32], &[f32]) -> f32,
 ) -> Option<(Vec<f32>, usize)> {
     let Loaded { mut target, mtp, .. } = real::load_target(Dtype::F32, recipe)?;
@@ -196,7 +197,7 @@ fn the_built_in_modules_golden_traces_are_repeated() {
     repeat_golden_traces(real::mtp_built_in(), real::built_in_fixture);
 }
 
-fn repeat_golden_traces(recipe: MtpRecipe, fixture: Fixture) {
+fn repeat_golden_traces(recipe: ModuleFile, fixture: Fixture) {
     let Some(loaded) = real::load_target(Dtype::F32, recipe) else { return };
     let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
     let mut decoder = Decoder::new(loaded.target, drafter, &settings(4));
@@ -304,7 +305,7 @@ fn every_drafter_tree_and_lossless_rule_gives_the_plain_text_on_the_real_model()
 #[test]
 fn a_stack_of_native_modules_drafts_and_changes_nothing() {
     let stack = real::mtp_stack_of_two();
-    let half = MtpRecipe { weights: real::mtp_fp8().weights, ..stack.clone() };
+    let half = ModuleFile { weights: real::mtp_fp8().weights, ..stack.clone() };
     let Some(lacking) = real::load_native_with(half) else { return };
     let error = lacking.err().unwrap().to_string();
     assert!(error.contains("mtp.layers.1."), "{error}");
@@ -355,7 +356,7 @@ fn the_built_in_module_is_accepted_natively_as_often_as_by_the_reference() {
 
 /// Native weights are the file's, activations 8-bit, a module's matrices in 4-bit blocks: texts part at near ties, acceptance
 /// must not.
-fn accepts_as_much(recipe: MtpRecipe, fixture: Fixture) {
+fn accepts_as_much(recipe: ModuleFile, fixture: Fixture) {
     let Some(loaded) = real::load_native_with(recipe).map(Result::unwrap) else { return };
     let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
     let mut decoder = Decoder::new(loaded.target, drafter, &settings(4));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use draftscope::engine::{self, EngineConfig};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Lane, Message, Prompt, Rival, Sampling, Settings, Speaker, VerifyRule,
 };
@@ -116,10 +116,10 @@ fn recordings_show_the_module_that_comes_with_the_program() {
     }
 }
 
-fn recipe() -> Recipe {
+fn recipe() -> LoadOptions {
     let target = draftscope::store::resolve(None).unwrap();
     let weights = module();
-    Recipe {
+    LoadOptions {
         sha256: Some(sha256(&std::fs::read(&target).unwrap())),
         target,
         dtype: Dtype::Auto,
@@ -127,7 +127,7 @@ fn recipe() -> Recipe {
         backend: Backend::Auto,
         threads: None,
         ctx_len: None,
-        mtp: Some(MtpRecipe {
+        mtp: Some(ModuleFile {
             name: "smollm2-135m-mtp-9 (fp8)".into(),
             sha256: Some(sha256(&weights)),
             weights: weights.into(),

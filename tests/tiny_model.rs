@@ -156,7 +156,7 @@ fn every_drafter_and_k_gives_the_plain_greedy_text() {
 }
 
 fn stack(files: &Tiny, depths: usize) -> MtpDrafter {
-    let recipe = draftscope::model::load::Recipe { mtp: Some(tiny::mtp_stack(4, depths)), ..files.recipe() };
+    let recipe = draftscope::model::options::LoadOptions { mtp: Some(tiny::mtp_stack(4, depths)), ..files.recipe() };
     let loaded = draftscope::model::load::load(&recipe, &mut |_, _, _| {}).unwrap();
     assert_eq!(loaded.deeper.len(), depths - 1);
     MtpDrafter::stack(std::iter::once(loaded.mtp.unwrap().0).chain(loaded.deeper).collect())
@@ -304,7 +304,7 @@ fn bad_input_means_plain_decoding_and_a_visible_reason() {
         assert!(notices.len() == 1 && notices[0].contains(reason), "{reason}: {notices:?}");
     };
     let base = Settings { draft_len: 4, ..Settings::default() };
-    let nan = draftscope::model::load::Recipe { mtp: Some(tiny::mtp_of_nan()), ..files.recipe() };
+    let nan = draftscope::model::options::LoadOptions { mtp: Some(tiny::mtp_of_nan()), ..files.recipe() };
     let module = || draftscope::model::load::load(&nan, &mut |_, _, _| {}).unwrap().mtp.unwrap().0;
     check(Box::new(MtpDrafter::new(module())), &base, "not numbers");
     let mut failing = Roster::default();

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs};
 use draftscope::engine::{self, EngineConfig};
-use draftscope::model::load::Recipe;
+use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Baseline, DrafterKind, Rival, Settings};
 use draftscope::stream::Source;
 
@@ -35,7 +35,7 @@ pub(crate) fn start_against(
 }
 
 /// Starts the engine on a recipe.
-pub(crate) fn spawn(recipe: Recipe, settings: Settings) -> Result<Source> {
+pub(crate) fn spawn(recipe: LoadOptions, settings: Settings) -> Result<Source> {
     let memory = costs::memory();
     engine::spawn_with(EngineConfig { recipe, settings }, memory).context("the system gives no thread for the engine")
 }

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::GenerateArgs;
 use draftscope::generate::{FORMAT_VERSION, Generator, Part, Plan, Progress, TaskFile};
 use draftscope::model::Model;
-use draftscope::model::files::source::Source;
+use draftscope::model::load::OpenModel;
 use draftscope::model::native::NativeLlama;
 use draftscope::store::Terminal;
 use serde::Serialize;
@@ -32,11 +32,16 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let tasks = TaskFile::read(&args.tasks)?;
     let store = super::recipe::store()?;
     let path = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
-    let source = Source::open(&path)?;
-    let codec = source.codec()?;
-    let template = source.template(&codec)?;
+    let opened = OpenModel::open(&path)?;
+    let family = opened.transformer().conventions.name;
+    ensure!(
+        opened.config.runs_whole_native(),
+        "generate runs on the native kernels, which do not run whole {family} models"
+    );
+    let codec = opened.codec()?;
+    let template = opened.template(&codec)?;
     let template = template.context("this model has no chat template, and conversations need one")?;
-    let mut model = NativeLlama::load(&source, args.ctx as usize, Some(args.threads.into()))?;
+    let mut model = NativeLlama::load(opened.parts(), args.ctx as usize, Some(args.threads.into()))?;
     let layers = model.spec().info.layers as usize;
     if let Some(block) = args.hidden_layers.iter().find(|block| **block > layers) {
         bail!("--hidden-layers: there is no block {block}, the target has {layers}");

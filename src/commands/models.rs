@@ -1,17 +1,19 @@
 //! `draftscope models`: the store on the command line.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use draftscope::cli::ModelsAction;
 use draftscope::model::ModelError;
-use draftscope::model::drafters::eagle3::HeadCard;
-use draftscope::model::families::gemma4::assistant::AssistantCard;
+use draftscope::model::interfaces::ModuleCard;
 use draftscope::model::load::card::Card;
-use draftscope::model::load::gguf_summary::Sketch;
+use draftscope::model::load::gguf_summary::GgufSummary;
+use draftscope::model::load::named_module::{MODULE_KINDS, kind_in};
 use draftscope::store::{ModelEntry, ModelTable, PullOptions, Status, Terminal};
 use serde::Serialize;
+use serde_json::Value;
 
 pub(crate) fn run(action: ModelsAction) -> Result<ExitCode> {
     let store = super::recipe::store()?;
@@ -37,26 +39,30 @@ struct Info {
     entry: ModelEntry,
     /// What the model is; none when there is no file yet.
     model: Option<Card>,
-    /// What the head is, where it is one that drafts for another model.
-    head: Option<HeadCard>,
-    /// The same for an assistant of a Gemma 4.
-    assistant: Option<AssistantCard>,
+    /// What it is, where it is a draft module for another model: one field for each kind, null where it is another.
+    #[serde(flatten)]
+    modules: BTreeMap<&'static str, Option<Value>>,
+    /// The same for people.
+    #[serde(skip)]
+    module: Option<Box<dyn ModuleCard>>,
     /// What a GGUF file's header tells of a model that does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    sketch: Option<Sketch>,
+    sketch: Option<GgufSummary>,
     /// Why it does not run.
     problem: Option<String>,
 }
 
 impl Info {
     fn of(entry: ModelEntry) -> Self {
-        if matches!(entry.status, Status::Missing | Status::Damaged { .. }) {
-            return Self { entry, model: None, head: None, assistant: None, sketch: None, problem: None };
+        let there = !matches!(entry.status, Status::Missing | Status::Damaged { .. });
+        let modules = MODULE_KINDS.iter().map(|kind| (kind.field(), None)).collect();
+        let mut info = Self { entry, model: None, modules, module: None, sketch: None, problem: None };
+        if !there {
+            return info;
         }
-        let mut info = Self { entry, model: None, head: None, assistant: None, sketch: None, problem: None };
         info.problem = info.read().err().map(|error| error.to_string());
         if info.problem.is_some() {
-            info.sketch = Sketch::read(&info.entry.file);
+            info.sketch = GgufSummary::read(&info.entry.file);
         }
         info
     }
@@ -64,10 +70,13 @@ impl Info {
     /// Reads the headers of whatever it is.
     fn read(&mut self) -> Result<(), ModelError> {
         let file = &self.entry.file;
-        self.head = HeadCard::read(file)?;
-        self.assistant = AssistantCard::read(file)?;
-        if self.head.is_none() && self.assistant.is_none() {
-            self.model = Some(Card::read(file)?);
+        match kind_in(file) {
+            Some(kind) => {
+                let card = kind.card(file)?;
+                self.modules.insert(kind.field(), Some(card.json()));
+                self.module = Some(card);
+            }
+            None => self.model = Some(Card::read(file)?),
         }
         Ok(())
     }
@@ -79,11 +88,8 @@ impl Display for Info {
         if let Some(model) = &self.model {
             write!(f, "\n{model}")?;
         }
-        if let Some(head) = &self.head {
-            write!(f, "\n{head}")?;
-        }
-        if let Some(assistant) = &self.assistant {
-            write!(f, "\n{assistant}")?;
+        if let Some(module) = &self.module {
+            write!(f, "\n{module}")?;
         }
         if let Some(sketch) = &self.sketch {
             write!(f, "\n{sketch}")?;

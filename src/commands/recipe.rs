@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{BackendArg, DeviceArg, DtypeArg, ModelArgs, RollbackArg, Threads};
-use draftscope::model::drafters::eagle3::EagleConfig;
-use draftscope::model::families::gemma4::assistant::AssistantConfig;
-use draftscope::model::families::qwen35::DraftVocab;
 use draftscope::model::files::side_files::SideFiles;
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, MtpRecipe, Recipe, Rollback};
+use draftscope::model::load::named_module::kind_of;
+use draftscope::model::load::preflight::preflight;
+use draftscope::model::options::DraftVocab;
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::store::{Store, StoreError, Terminal};
 use sha2::{Digest, Sha256};
@@ -21,12 +21,12 @@ const MTP_WEIGHTS: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/mtp.fp8
 const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.json");
 const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
-pub(crate) fn recipe(args: &ModelArgs) -> Result<Recipe> {
+pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
     // loaded whoever drafts, so that it can be switched to
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
     let store = store()?;
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
-    Ok(Recipe {
+    Ok(LoadOptions {
         sha256: remembered_sha256(&store, &target),
         target,
         dtype: match args.dtype {
@@ -77,7 +77,7 @@ fn drafter(store: &Store, model: &Path) -> Result<PathBuf> {
 
 /// The store, which fetches no weights of what does not run.
 pub(crate) fn store() -> Result<Store> {
-    let preflight = |folder: &Path| SideFiles::of(folder).preflight().map_err(|error| error.to_string());
+    let preflight = |folder: &Path| preflight(&SideFiles::of(folder)).map_err(|error| error.to_string());
     Ok(Store::from_env()?.with_preflight(preflight))
 }
 
@@ -110,24 +110,21 @@ pub(crate) fn remembered_sha256(store: &Store, target: &Path) -> Option<String> 
     entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
 }
 
-pub(super) fn mtp_recipe(folder: Option<&Path>) -> Result<MtpRecipe> {
+pub(super) fn mtp_recipe(folder: Option<&Path>) -> Result<ModuleFile> {
     let (name, weights, config): (_, Arc<[u8]>, Arc<[u8]>) = match folder {
         None => (MTP_NAME.to_owned(), MTP_WEIGHTS.into(), MTP_CONFIG.into()),
         Some(folder) => {
             let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
             let config = read(folder.join("config.json"))?;
-            if EagleConfig::is_one(&config) {
-                bail!("{} holds an EAGLE-3 head; name it with --draft-model", folder.display());
-            }
-            if AssistantConfig::is_one(&config) {
-                bail!("{} holds an assistant of Gemma 4; name it with --draft-model", folder.display());
+            if let Some(kind) = kind_of(&config) {
+                bail!("{} holds {}; name it with --draft-model", folder.display(), kind.title());
             }
             let weights = read(weights_in(folder)?)?;
             (folder.display().to_string(), weights.into(), config.into())
         }
     };
     let sha256 = Some(Sha256::digest(&weights).iter().map(|byte| format!("{byte:02x}")).collect());
-    Ok(MtpRecipe { name, weights, config, sha256, required: folder.is_some() })
+    Ok(ModuleFile { name, weights, config, sha256, required: folder.is_some() })
 }
 
 /// The first `.safetensors` file of a folder, by name.

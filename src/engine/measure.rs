@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::model::load::{Loaded, Recipe, load};
+use crate::model::load::{Loaded, load};
 use crate::model::native::kernel::Stream;
-use crate::model::{Checkpoint, LogitRows, Model, ModelError, MtpModule, Rows};
+use crate::model::options::LoadOptions;
+use crate::model::{Checkpoint, DraftModule, LogitRows, Model, ModelError, Rows};
 use crate::protocol::{DrafterInfo, TokenId};
 
 /// Bytes that the bandwidth test reads: far more than any cache holds.
@@ -91,7 +92,7 @@ pub struct CostCurve {
 /// Every timed pass is cut away again, so that the caches stay as they were filled.
 pub struct PassTimer {
     target: Box<dyn Model>,
-    mtp: Option<(Box<dyn MtpModule>, DrafterInfo)>,
+    mtp: Option<(Box<dyn DraftModule>, DrafterInfo)>,
     tokens: Vec<TokenId>, // from position 0 on
     ctx: usize,
     read: Rows, // states of the target that a chain's first draft settles
@@ -102,7 +103,7 @@ impl PassTimer {
     ///
     /// # Errors
     /// When they cannot be loaded, or do not fit into the memory that is free.
-    pub fn load(recipe: &Recipe) -> Result<Self, ModelError> {
+    pub fn load(recipe: &LoadOptions) -> Result<Self, ModelError> {
         let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
         if let Some((module, _)) = &mtp {
             target.set_tap(&module.tap())?;
@@ -130,7 +131,7 @@ impl PassTimer {
         let hidden = self.target.forward(&self.tokens[..ctx], LogitRows::Last)?.hidden;
         let took = started.elapsed();
         self.read = hidden.last_row();
-        if let Some((module, _)) = self.mtp.as_mut().filter(|(module, _)| !module.borrows()) {
+        if let Some((module, _)) = self.mtp.as_mut().filter(|(module, _)| !module.shares_target_kv()) {
             module.truncate(0)?;
             module.forward(&self.tokens[1..=ctx], &hidden)?;
             self.read = hidden.slice(ctx.saturating_sub(SETTLED)..ctx);
@@ -161,7 +162,7 @@ impl PassTimer {
         let Some((module, _)) = &mut self.mtp else {
             return Ok(None);
         };
-        module.borrow(self.target.as_ref())?; // a timed pass ran and was cut away
+        module.attach_kv(self.target.as_ref())?; // a timed pass ran and was cut away
         let (len, next) = (module.len(), &self.tokens[self.ctx..]);
         let started = Instant::now();
         let mut last = module.forward(&next[..self.read.len()], &self.read)?;
@@ -179,7 +180,7 @@ impl PassTimer {
 ///
 /// # Errors
 /// When the models cannot be loaded or run, or [`MAX_ROWS`] rows more than `ctx` do not fit.
-pub fn measure(recipe: &Recipe, ctx: usize, turns: usize) -> Result<CostCurve, ModelError> {
+pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCurve, ModelError> {
     let mut timer = PassTimer::load(recipe)?;
     let ctx_len = timer.target.spec().ctx_len;
     if ctx + MAX_ROWS > ctx_len {

@@ -17,7 +17,8 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::load::{Loaded, Recipe};
+use crate::model::load::Loaded;
+use crate::model::options::LoadOptions;
 use crate::protocol::{Costs, Header, Settings};
 use crate::speculate::drafter::Roster;
 use crate::stream::Source;
@@ -26,7 +27,7 @@ use crate::stream::Source;
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The models.
-    pub recipe: Recipe,
+    pub recipe: LoadOptions,
     /// Settings at the start.
     pub settings: Settings,
 }

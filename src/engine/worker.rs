@@ -59,7 +59,7 @@ fn serve(
     let loaded = load(&config.recipe, &mut |stage, done, total| {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: stage.to_owned(), done, total });
     })?;
-    let (drafters, Loaded { target, codec, template, backend_notice, aside, .. }) = drafters(loaded);
+    let (drafters, Loaded { target, codec, template, backend_notice, warnings, .. }) = drafters(loaded);
     let codec = Rc::new(codec);
     outbox.know(Rc::clone(&codec));
     let header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
@@ -71,7 +71,7 @@ fn serve(
     }
     outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
     auto.tell(outbox);
-    for message in backend_notice.into_iter().chain(aside).chain(decoder.take_notices()) {
+    for message in backend_notice.into_iter().chain(warnings).chain(decoder.take_notices()) {
         outbox.send(Lane::Speculative, EventKind::Notice { message });
     }
     let mut number = 0;

@@ -16,7 +16,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Runs something that may panic; `told` makes an error of what it panicked with.
-pub(in crate::model) fn guarded<T>(
+pub(in crate::model) fn catch_panic<T>(
     told: impl FnOnce(&str) -> ModelError,
     run: impl FnOnce() -> Result<T, ModelError>,
 ) -> Result<T, ModelError> {
@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn a_panic_is_one_sentence() {
         let told = |why: &str| ModelError::Tokenizer(why.to_owned());
-        let error = guarded::<()>(told, || panic!("index out of bounds:\nthe len is 3"));
+        let error = catch_panic::<()>(told, || panic!("index out of bounds:\nthe len is 3"));
         assert_eq!(error.unwrap_err().to_string(), "tokenizer: index out of bounds:\u{fffd}the len is 3");
-        assert_eq!(guarded(told, || Ok(3)).unwrap(), 3);
+        assert_eq!(catch_panic(told, || Ok(3)).unwrap(), 3);
         assert!(!INSIDE.get());
     }
 }

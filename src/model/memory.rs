@@ -9,7 +9,7 @@ use crate::model::ModelError;
 
 /// What a model is going to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct MemoryNeed {
     /// Bytes of weights.
     pub weights: u64,
     /// In what they are held.
@@ -20,7 +20,7 @@ pub struct Need {
     pub ctx_len: usize,
 }
 
-impl Need {
+impl MemoryNeed {
     /// Refuses what does not fit into `available` bytes; none = unknown.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_the_figures_and_what_to_do() {
-        let need = Need { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, ctx_len: 4096 };
+        let need = MemoryNeed { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, ctx_len: 4096 };
         need.check(None).unwrap();
         need.check(Some(10_000_000_000)).unwrap();
         let says = |available| need.check(Some(available)).unwrap_err().to_string();
@@ -99,7 +99,7 @@ mod tests {
             "the model does not fit: its weights take 8.00 GB as f32, its cache 2.00 GB for 4096 positions, and 5.50 GB of memory are free; choose --dtype stored, a smaller model, or free some memory"
         );
         assert!(says(9_999_999_999).ends_with("choose a smaller --ctx"));
-        let narrow = Need { dtype: "bf16".into(), ..need };
+        let narrow = MemoryNeed { dtype: "bf16".into(), ..need };
         let says = narrow.check(Some(5_500_000_000)).unwrap_err().to_string();
         assert!(says.ends_with("free; choose a smaller model, or free some memory"), "{says}");
     }

@@ -1,6 +1,6 @@
 //! Running transformers over `m` tokens at once, with a cache that can be cut back.
 //!
-//! The two seams are [`Model`] (a target) and [`MtpModule`] (a draft module that reads the target's
+//! The two seams are [`Model`] (a target) and [`DraftModule`] (a draft module that reads the target's
 //! hidden states). Rows cross them as plain `f32` memory, not as tensors of one framework: sampling
 //! and verification happen on the CPU whatever computed the rows, and a backend without a tensor
 //! library stands behind the same trait. Nothing here knows drafts, acceptance or events.
@@ -8,25 +8,29 @@
 //! Letters in comments: `n` positions cached, `m` rows now, `d` = d_model, `v` = vocabulary.
 
 mod catch_panic;
+pub mod draft_tokens;
 pub mod drafters;
 mod error;
 pub mod families;
 pub mod files;
+pub mod interfaces;
 pub mod load;
 pub mod memory;
 pub mod native;
 pub mod nn;
+pub mod options;
 mod row_by_row;
 mod rows;
+pub mod shared_kv;
 mod tap;
 pub mod text;
 
 pub use error::ModelError;
 pub use row_by_row::RowByRow;
-pub use rows::{Rows, Shelf};
+pub use rows::{RowPool, Rows};
 pub use tap::{State, Tap};
 
-use crate::model::families::gemma4::Lent;
+use self::shared_kv::SharedKv;
 use crate::protocol::{ModelInfo, MtpSpec, TokenId};
 
 /// Which input rows get logits. A long prefill must not allocate `[m, v]`.
@@ -183,7 +187,7 @@ pub trait Model {
     ///
     /// # Errors
     /// When its caches cannot be read.
-    fn lend(&self) -> Result<Option<Lent>, ModelError> {
+    fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {
         Ok(None)
     }
 
@@ -235,7 +239,7 @@ pub struct ModelSpec {
 /// Slot `t` reads a hidden state and the embedding of the token that this state predicted:
 /// `z = proj [norm_e(E[token]) ; norm_h(hidden)]`, one transformer block, a final norm; its logits,
 /// over the draft vocabulary, predict the token after. Source: DeepSeek-V3 report, section 2.2.
-pub trait MtpModule {
+pub trait DraftModule {
     /// Slots held in the cache.
     fn len(&self) -> usize;
 
@@ -268,16 +272,16 @@ pub trait MtpModule {
 
     /// Whether it reads the target's keys and values and keeps none: only the slot of the anchor and those of drafts
     /// are run, and nothing is left of them.
-    fn borrows(&self) -> bool {
+    fn shares_target_kv(&self) -> bool {
         false
     }
 
-    /// Takes what the target [lends](Model::lend), before each draft; as if the slots of all positions but the last had
+    /// Takes what the target [lends](Model::shared_kv), before each draft; as if the slots of all positions but the last had
     /// been run.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] when the target lends nothing, or what it reports.
-    fn borrow(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
+    fn attach_kv(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
         Ok(())
     }
 
@@ -285,7 +289,7 @@ pub trait MtpModule {
     fn hold_position(&mut self, _position: Option<usize>) {}
 
     /// Runs `m` slots and leaves them in the cache. `hidden` is `[m, d]`, or of the width of the module's
-    /// [tap](MtpModule::tap) where that is another; logits come for the last slot only,
+    /// [tap](DraftModule::tap) where that is another; logits come for the last slot only,
     /// `[1, draft vocabulary]`; hidden states `[m, d]` are the module's own output, which takes the
     /// target's place from depth 2 on.
     ///
@@ -300,12 +304,12 @@ pub trait MtpModule {
     fn truncate(&mut self, len: usize) -> Result<(), ModelError>;
 
     /// Token of each logit that the last pass gave: the draft vocabulary, ascending, and behind it the tokens of the text
-    /// that [joined](proposed::Proposed) it.
+    /// that [joined](proposed::DraftTokens) it.
     fn draft_vocab(&self) -> &[TokenId];
 
     /// The same module, weights shared, with a copy of the cache.
     ///
     /// # Errors
     /// When the cache cannot be copied.
-    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError>;
+    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError>;
 }

@@ -5,7 +5,7 @@
 //! differs where a pass over several rows gives another token.
 
 use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
-use crate::model::families::gemma4::Lent;
+use crate::model::shared_kv::SharedKv;
 use crate::protocol::TokenId;
 
 /// Wraps a model.
@@ -59,8 +59,8 @@ impl Model for RowByRow {
         self.0.pass_bytes()
     }
 
-    fn lend(&self) -> Result<Option<Lent>, ModelError> {
-        self.0.lend()
+    fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {
+        self.0.shared_kv()
     }
 
     fn rewindable(&self, len: usize) -> usize {

@@ -10,15 +10,15 @@ pub struct Rows {
     /// Values at the end of `data` that are no rows.
     spare: usize,
     /// Where `data` goes when it is not needed any more.
-    home: Option<Shelf>,
+    home: Option<RowPool>,
 }
 
 /// Keeps the memory of rows for the next ones. A model that gives large rows again and again, of another
 /// number each time, writes them to the same place, which the caches hold, and clears nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf(Arc<Mutex<Vec<f32>>>);
+pub struct RowPool(Arc<Mutex<Vec<f32>>>);
 
-impl Shelf {
+impl RowPool {
     /// `len` rows of `width` values, to be overwritten: what they hold is what the last ones held.
     #[must_use]
     pub fn rows(&self, len: usize, width: usize) -> Rows {
@@ -33,7 +33,7 @@ impl Shelf {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        if let Some(Shelf(shelf)) = self.home.take() {
+        if let Some(RowPool(shelf)) = self.home.take() {
             let mut shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
             if shelf.len() < self.data.len() {
                 *shelf = std::mem::take(&mut self.data);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_shelf_lends_one_memory_and_shows_nothing_of_it_behind_the_rows() {
-        let shelf = Shelf::default();
+        let shelf = RowPool::default();
         let mut wide = shelf.rows(3, 2);
         wide.as_mut_slice().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let (place, copy) = (wide.as_slice().as_ptr(), wide.clone());

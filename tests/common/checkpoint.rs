@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, Recipe, Rollback, load};
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, Rollback};
 use draftscope::protocol::TokenId;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -46,8 +47,8 @@ impl Golden {
     }
 }
 
-pub fn recipe(path: PathBuf, backend: Backend) -> Recipe {
-    Recipe {
+pub fn recipe(path: PathBuf, backend: Backend) -> LoadOptions {
+    LoadOptions {
         target: path,
         sha256: None,
         dtype: if backend == Backend::Candle { Dtype::F32 } else { Dtype::Stored },

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, Rollback, load};
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
 use serde::Deserialize;
 
 /// The target's file; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
@@ -25,29 +26,29 @@ pub fn built_in_fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/built-in-mtp").join(name)
 }
 
-fn mtp(folder: &Path, file: &str) -> MtpRecipe {
+fn mtp(folder: &Path, file: &str) -> ModuleFile {
     let config = std::fs::read(folder.join("config.json")).unwrap();
     let weights: Arc<[u8]> = std::fs::read(folder.join(file)).unwrap().into();
-    MtpRecipe { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
+    ModuleFile { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
 }
 
 /// The first module in bf16, which its reference values were made with.
-pub fn mtp_bf16() -> MtpRecipe {
+pub fn mtp_bf16() -> ModuleFile {
     mtp(&fixture(""), "mtp.safetensors")
 }
 
 /// The same in FP8.
-pub fn mtp_fp8() -> MtpRecipe {
+pub fn mtp_fp8() -> ModuleFile {
     mtp(&fixture(""), "mtp.fp8.safetensors")
 }
 
 /// The module that is part of the program: it reads several of the target's layers, and tokens of the text join its vocabulary.
-pub fn mtp_built_in() -> MtpRecipe {
+pub fn mtp_built_in() -> ModuleFile {
     mtp(&Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m"), "mtp.fp8.safetensors")
 }
 
 /// The FP8 module twice, as a stack with one module per depth.
-pub fn mtp_stack_of_two() -> MtpRecipe {
+pub fn mtp_stack_of_two() -> ModuleFile {
     let recipe = mtp_fp8();
     let file = safetensors::SafeTensors::deserialize(&recipe.weights).unwrap();
     let mut tensors = file.tensors();
@@ -57,16 +58,16 @@ pub fn mtp_stack_of_two() -> MtpRecipe {
     let weights = safetensors::serialize(tensors, None).unwrap();
     let config = String::from_utf8(recipe.config.to_vec()).unwrap();
     let config = config.replace("\"num_nextn_predict_layers\": 1", "\"num_nextn_predict_layers\": 2");
-    MtpRecipe { weights: weights.into(), config: config.into_bytes().into(), ..recipe }
+    ModuleFile { weights: weights.into(), config: config.into_bytes().into(), ..recipe }
 }
 
 /// Loads the default target on the native backend with another module; none when offline.
-pub fn load_native_with(mtp: MtpRecipe) -> Option<Result<Loaded, draftscope::model::ModelError>> {
+pub fn load_native_with(mtp: ModuleFile) -> Option<Result<Loaded, draftscope::model::ModelError>> {
     Some(load(&recipe(Backend::Native, Dtype::Auto, mtp)?, &mut |_, _, _| {}))
 }
 
 /// Loads the default target on candle; none when offline.
-pub fn load_target(dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
+pub fn load_target(dtype: Dtype, mtp: ModuleFile) -> Option<Loaded> {
     load_on(Backend::Candle, dtype, mtp)
 }
 
@@ -78,18 +79,18 @@ pub fn load_native() -> Option<Loaded> {
 /// The same with the target's own file as draft model: its drafts are always right.
 pub fn load_native_with_draft_model() -> Option<Loaded> {
     let recipe = recipe(Backend::Native, Dtype::Auto, mtp_fp8())?;
-    let recipe = Recipe { draft_model: Some(recipe.target.clone()), ..recipe };
+    let recipe = LoadOptions { draft_model: Some(recipe.target.clone()), ..recipe };
     Some(load(&recipe, &mut |_, _, _| {}).unwrap())
 }
 
-fn load_on(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Loaded> {
+fn load_on(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<Loaded> {
     Some(load(&recipe(backend, dtype, mtp)?, &mut |_, _, _| {}).unwrap())
 }
 
-fn recipe(backend: Backend, dtype: Dtype, mtp: MtpRecipe) -> Option<Recipe> {
+fn recipe(backend: Backend, dtype: Dtype, mtp: ModuleFile) -> Option<LoadOptions> {
     let target = target_file()?;
     let device = DeviceChoice::Cpu;
-    Some(Recipe {
+    Some(LoadOptions {
         target,
         sha256: None,
         dtype,

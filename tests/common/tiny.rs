@@ -8,7 +8,8 @@ use std::sync::Arc;
 use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
-use draftscope::model::load::{Backend, DeviceChoice, Dtype, Loaded, MtpRecipe, Recipe, Rollback, load};
+use draftscope::model::load::{Loaded, load};
+use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -45,8 +46,8 @@ impl Tiny {
         Self { folder, target }
     }
 
-    pub fn recipe(&self) -> Recipe {
-        Recipe {
+    pub fn recipe(&self) -> LoadOptions {
+        LoadOptions {
             target: self.target.clone(),
             sha256: None,
             dtype: Dtype::F32,
@@ -167,21 +168,21 @@ fn write_gguf(path: &Path, parts: &Parts) {
 }
 
 /// A random MTP module for the tiny target; every second token is in its draft vocabulary.
-pub fn mtp(seed: u64) -> MtpRecipe {
+pub fn mtp(seed: u64) -> ModuleFile {
     mtp_stack(seed, 1)
 }
 
 /// One module for each depth.
-pub fn mtp_stack(seed: u64, depths: usize) -> MtpRecipe {
+pub fn mtp_stack(seed: u64, depths: usize) -> ModuleFile {
     mtp_with(seed, depths, 1.0)
 }
 
 /// A module that computes nothing but values that are no numbers.
-pub fn mtp_of_nan() -> MtpRecipe {
+pub fn mtp_of_nan() -> ModuleFile {
     mtp_with(1, 1, f32::NAN)
 }
 
-fn mtp_with(seed: u64, depths: usize, norm: f32) -> MtpRecipe {
+fn mtp_with(seed: u64, depths: usize, norm: f32) -> ModuleFile {
     let mut random = Random::new(seed);
     let kv = KV_HEADS * HEAD_DIM;
     let matrices = [
@@ -214,7 +215,7 @@ fn mtp_with(seed: u64, depths: usize, norm: f32) -> MtpRecipe {
     let n = vocab.len();
     tensors.insert("mtp.draft_vocab".into(), Tensor::from_vec(vocab, n, &Device::Cpu).unwrap());
     let weights = safetensors::serialize(tensors.iter().map(|(k, v)| (k.as_str(), v)), None).unwrap();
-    MtpRecipe {
+    ModuleFile {
         name: "tiny-mtp".into(),
         weights: weights.into(),
         config: Arc::from(config.into_bytes()),

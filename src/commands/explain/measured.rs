@@ -12,7 +12,7 @@ use draftscope::cli::ExplainArgs;
 use draftscope::engine::measure::{CostCurve, PassTimer, Timing};
 use draftscope::headless::{Driver, Outcome, Spread};
 use draftscope::model::ModelError;
-use draftscope::model::load::Recipe;
+use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Costs, Lane, Settings};
 use draftscope::session::{LaneStats, Turn};
 use serde::Serialize;
@@ -85,7 +85,7 @@ struct Taken {
 
 impl InTurns {
     /// None, with a word about it, where there is no room for the models beside the engine's.
-    fn new(recipe: &Recipe, draft_len: usize) -> Option<Self> {
+    fn new(recipe: &LoadOptions, draft_len: usize) -> Option<Self> {
         let told = |error: &ModelError| {
             super::super::output::say(&format!(
                 "passes are not timed in turns with the race, and the prediction rests on those timed before: {error}"
@@ -146,7 +146,7 @@ impl Predicted {
 
 /// Races plain decoding at the settings' k over the suite, which the probe run has answered.
 pub(super) fn race(
-    recipe: &Recipe,
+    recipe: &LoadOptions,
     settings: Settings,
     args: &ExplainArgs,
     suite: &Suite,

@@ -19,7 +19,7 @@ use draftscope::cli::{ExplainArgs, ReportArg};
 use draftscope::engine::measure::{self, CostCurve};
 use draftscope::headless::{Described, Driver, Outcome};
 use draftscope::model::ModelError;
-use draftscope::model::load::Recipe;
+use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{
     Baseline, Costs, DraftLenMode, DrafterKind, Drafting, Header, Lane, Prompt, Settings, VerifyRule,
 };
@@ -180,7 +180,7 @@ fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
 type Answered = (Option<Header>, Vec<(String, Turn)>);
 
 /// Answers every prompt. One prompt runs first as warm-up.
-fn answer(recipe: &Recipe, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Answered> {
+fn answer(recipe: &LoadOptions, settings: Settings, args: &ExplainArgs, suite: &Suite) -> Result<Answered> {
     let mut driver = Driver::new(super::engine::spawn(recipe.clone(), settings)?);
     for (_, text) in suite.iter().take(1).chain(suite) {
         ask(&mut driver, args, text)?;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use draftscope::cli::{DraftLenArg, ExplainArgs};
 use draftscope::headless::{Described, Driver, Outcome, Spread};
-use draftscope::model::load::Recipe;
+use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Command, DraftLenMode, Lane, Settings, TokenId};
 use draftscope::session::LaneStats;
 use rand_chacha::ChaCha8Rng;
@@ -57,7 +57,7 @@ type Answers = Vec<Vec<LaneStats>>;
 pub(super) fn run(
     args: &ExplainArgs,
     choices: &[DraftLenArg],
-    recipe: Recipe,
+    recipe: LoadOptions,
     settings: Settings,
     suite: &Suite,
 ) -> Result<ExitCode> {

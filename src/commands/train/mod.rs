@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::families::declined::Architecture;
 use draftscope::model::files::source::Source;
+use draftscope::model::load::OpenModel;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use progress::StepProgress;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     let recipe = recipe(&args.recipe)?;
     let model = super::recipe::store()?.resolve(args.model.as_deref(), &mut Terminal::default())?;
     let model = model.canonicalize().with_context(|| format!("cannot find {}", model.display()))?;
-    let source = trainable(&model)?;
+    let source = trainable(&model)?.source;
     std::fs::create_dir_all(&args.work).with_context(|| format!("cannot make {}", args.work.display()))?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     let (work, out) = (args.work.canonicalize()?, args.out.canonicalize()?);
@@ -78,25 +78,21 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
 }
 
 /// The model, if the recipe knows its kind.
-fn trainable(model: &Path) -> Result<Source> {
-    let source = Source::open(model)?;
-    let Source::Gguf(file) = &source else {
+fn trainable(model: &Path) -> Result<OpenModel> {
+    let opened = OpenModel::open(model)?;
+    let Source::Gguf(file) = &opened.source else {
         bail!("{} is a folder, and the recipe reads GGUF files alone", model.display());
     };
-    let architecture = source.config()?.architecture;
-    ensure!(
-        architecture == Architecture::Llama,
-        "the recipe trains modules for the Llama family alone, and this is {}",
-        architecture.name()
-    );
+    let family = opened.transformer().conventions.name;
+    ensure!(family == "llama", "the recipe trains modules for the Llama family alone, and this is {family}");
     let scaling = file.text("llama.rope.scaling.type").filter(|kind| *kind != "none");
     if let Some(kind) = scaling {
         let kind = draftscope::session::text::printable(kind);
         bail!("the recipe knows no rotary positions that are stretched, and this model's are ('{kind}')");
     }
-    let template = source.template(&source.codec()?)?;
+    let template = opened.template(&opened.codec()?)?;
     template.context("this model has no chat template, and the recipe's conversations need one")?;
-    Ok(source)
+    Ok(opened)
 }
 
 /// A path stays right when the working directory changes, links and all (a virtual environment's are what makes it one); a

@@ -1,5 +1,5 @@
-//! Draft modules that come in files of their own.
+//! Draft modules: what all of them share, and those that come in files of their own.
 
-pub mod draft_vocab;
+pub mod core;
 pub mod eagle3;
 pub mod mtp;

@@ -13,73 +13,35 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 
 use crate::model::ModelError;
-use crate::model::drafters::eagle3::EagleConfig;
-use crate::model::error::{clean, name_of};
-use crate::model::families::declined::Architecture;
-use crate::model::families::gemma4::assistant::AssistantConfig;
-use crate::model::families::llama::config_json::HfConfig;
-use crate::model::families::llama::mimo;
-use crate::model::families::{deepseek, gemma4, qwen35};
+use crate::model::error::name_of;
+use crate::model::files::config_json::ConfigJson;
 use crate::model::files::fp8;
 use crate::model::files::shard::Shard;
 use crate::model::files::side_files::SideFiles;
-use crate::model::files::source::Stored;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::files::stored::Stored;
+use crate::model::files::tensor_names::{Layout, TensorNames};
 
 /// An open folder.
 pub struct Folder {
     side_files: SideFiles,
-    config: HfConfig,
+    config: ConfigJson,
+    names: TensorNames,
+    layout: Layout,
     shards: Vec<Shard>,
     /// Shard of each tensor, by the checkpoint's names.
     place: HashMap<String, usize>,
-    /// What stands before `layers.0.…`.
-    prefix: &'static str,
     fp8_block: Option<[usize; 2]>,
     /// Whether the configuration ties a head to the embedding that is another one.
     unties: bool,
 }
-
-/// Part of a GGUF name, and of the checkpoint's.
-const PARTS: &[(&str, &str)] = &[
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("ffn_norm", "post_attention_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-];
 
 impl Folder {
     /// Opens a folder; weights stay on disk.
     ///
     /// # Errors
     /// When a file is missing or damaged, or the model is of a family that does not run.
-    pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let side_files = SideFiles::of(path);
-        let config = side_files.config()?;
-        if EagleConfig::is_one(&config) {
-            return Err(ModelError::Unsupported(format!(
-                "{} holds an EAGLE-3 head, which drafts for another model: name it with --draft-model",
-                path.display()
-            )));
-        }
-        if AssistantConfig::is_one(&config) {
-            return Err(ModelError::Unsupported(format!(
-                "{} holds an assistant of Gemma 4, which drafts for it: name it with --draft-model",
-                path.display()
-            )));
-        }
-        let config = HfConfig::from_json(&config)?;
-        let fp8_block = config
-            .quantization_config
-            .as_ref()
-            .map(crate::model::families::llama::config_json::Quantization::fp8_block);
+    pub fn open(path: &Path, config: ConfigJson, names: TensorNames) -> Result<Self, ModelError> {
+        let fp8_block = config.fp8_block()?;
         let shards = Shard::all_of(path)?;
         let place = shards
             .iter()
@@ -89,12 +51,10 @@ impl Folder {
         let prefixes = ["model.", "", "model.language_model.", "language_model.model."];
         let prefix = prefixes.into_iter().find(|prefix| place.contains_key(&format!("{prefix}embed_tokens.weight")));
         let prefix = prefix.ok_or_else(|| ModelError::MissingTensor("model.embed_tokens.weight".to_owned()))?;
-        let fp8_block = fp8_block.transpose()?;
-        let mut folder = Self { side_files, config, shards, place, prefix, fp8_block, unties: false };
+        let layout = Layout { prefix, layers: config.layers() };
+        let side_files = SideFiles::of(path);
+        let mut folder = Self { side_files, config, names, layout, shards, place, fp8_block, unties: false };
         folder.unties = folder.has_another_head()?;
-        if folder.unties {
-            folder.config.tie_word_embeddings = Some(false);
-        }
         Ok(folder)
     }
 
@@ -104,7 +64,7 @@ impl Folder {
         let [embedding, head] = ["token_embd.weight", "output.weight"];
         let info = self.translate(embedding).and_then(|name| self.info(&name));
         let is_there = self.translate(head).is_some_and(|name| self.place.contains_key(&name));
-        let Some((_, info)) = info.filter(|_| is_there && self.config.tie_word_embeddings == Some(true)) else {
+        let Some((_, info)) = info.filter(|_| is_there && self.tied() == Some(true)) else {
             return Ok(false);
         };
         let is_copy = self.stored(head, &info.shape)?.is_copy_of(&self.stored(embedding, &info.shape)?);
@@ -113,11 +73,17 @@ impl Folder {
         Ok(!is_copy)
     }
 
-    /// What of the configuration is left aside because the tensors say otherwise, in a sentence.
+    /// Whether the embedding is the output head; none where neither the configuration nor the tensors say so.
     #[must_use]
-    pub fn aside(&self) -> Option<String> {
+    pub fn tied(&self) -> Option<bool> {
+        if self.unties { Some(false) } else { self.config.tied() }
+    }
+
+    /// What of the configuration is ignored because the tensors say otherwise, in a sentence.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
         self.unties.then(|| {
-            "'tie_word_embeddings' is left aside: 'lm_head.weight' is no copy of the embedding, so it is the head; make the key false in config.json to go without this notice"
+            "'tie_word_embeddings' is ignored: 'lm_head.weight' is no copy of the embedding, so it is the head; make the key false in config.json to go without this notice"
                 .to_owned()
         })
     }
@@ -134,31 +100,27 @@ impl Folder {
         name_of(self.path())
     }
 
-    /// Sizes of the model.
-    ///
-    /// # Errors
-    /// As [`HfConfig::llama`].
-    pub fn config(&self) -> Result<LlamaConfig, ModelError> {
-        let of_model = format!("{}layers.", self.prefix);
-        let of_module = format!("{}{}.", self.prefix, mimo::LAYERS);
-        let applied = |name: &str| {
-            let biases = Architecture::of_model_type(&self.config.model_type).is_ok_and(Architecture::biases_qkv);
-            biases && ["q_proj.bias", "k_proj.bias", "v_proj.bias"].iter().any(|end| name.ends_with(end))
-        };
-        let bias = |name: &&String| {
-            let read = name.starts_with(&of_model) || name.starts_with(&of_module) || *name == "lm_head.bias";
-            name.ends_with(".bias") && !applied(name) && read
-        };
-        if let Some(name) = self.place.keys().filter(bias).min() {
-            return Err(ModelError::Unsupported(format!("biases ('{}') are not supported", clean(name))));
-        }
-        self.config.llama(self.place.contains_key("lm_head.weight"))
+    /// `config.json`.
+    #[must_use]
+    pub fn config(&self) -> &ConfigJson {
+        &self.config
     }
 
-    /// Draft modules that the folder is said to hold.
+    /// Where its tensors stand.
     #[must_use]
-    pub fn modules(&self) -> usize {
-        self.config.num_nextn_predict_layers.unwrap_or(0)
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Names of all tensors, the checkpoint's.
+    pub fn checkpoint_names(&self) -> impl Iterator<Item = &str> {
+        self.place.keys().map(String::as_str)
+    }
+
+    /// Whether there is an output head among the tensors.
+    #[must_use]
+    pub fn has_head(&self) -> bool {
+        self.place.contains_key("lm_head.weight")
     }
 
     /// The files beside the weights.
@@ -170,7 +132,7 @@ impl Folder {
     /// Whether there is a tensor of this (GGUF) name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        if name == "output.weight" && self.config.tie_word_embeddings == Some(true) {
+        if name == "output.weight" && self.tied() == Some(true) {
             return false; // a copy of the embedding, when it is there at all
         }
         self.translate(name).is_some_and(|name| self.place.contains_key(&name))
@@ -178,32 +140,13 @@ impl Folder {
 
     /// The checkpoint's name of a tensor.
     fn translate(&self, name: &str) -> Option<String> {
-        let prefix = self.prefix;
+        let prefix = self.layout.prefix;
         match name {
-            "token_embd.weight" => return Some(format!("{prefix}embed_tokens.weight")),
-            "output_norm.weight" => return Some(format!("{prefix}norm.weight")),
-            "output.weight" => return Some("lm_head.weight".to_owned()),
-            _ => {}
+            "token_embd.weight" => Some(format!("{prefix}embed_tokens.weight")),
+            "output_norm.weight" => Some(format!("{prefix}norm.weight")),
+            "output.weight" => Some("lm_head.weight".to_owned()),
+            _ => (self.names)(&self.layout, name),
         }
-        if let Some(own) = gemma4::whole(name) {
-            return Some(format!("{prefix}{own}"));
-        }
-        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
-        let number = layer.parse::<usize>().ok()?;
-        // a draft module's block counts as one more layer
-        let module = number.checked_sub(self.config.layers());
-        match Architecture::of_model_type(&self.config.model_type) {
-            Ok(Architecture::Qwen35) => return qwen35_name(prefix, (number, module), part),
-            Ok(of) if of.is_latent() => {
-                return deepseek::part(part).map(|own| format!("{prefix}layers.{number}.{own}"));
-            }
-            Ok(Architecture::Gemma4) => return Some(format!("{prefix}layers.{number}.{}", gemma4::part(part)?)),
-            _ => {}
-        }
-        let (part, kind) = part.rsplit_once('.')?;
-        let place = module.map_or_else(|| format!("layers.{number}"), |module| format!("{}.{module}", mimo::LAYERS));
-        let (_, own) = PARTS.iter().chain(mimo::PARTS).find(|(gguf, _)| *gguf == part)?;
-        Some(format!("{prefix}{place}.{own}.{kind}"))
     }
 
     fn info(&self, name: &str) -> Option<(&Shard, &TensorInfo)> {
@@ -293,8 +236,8 @@ impl Folder {
     /// Bytes that tensors take in memory where they are held as stored, FP8 widened to bf16, rows in whole sixteens as
     /// the native kernels have them; those of layers behind so many are not counted.
     #[must_use]
-    pub fn held_bytes(&self, layers: usize) -> u64 {
-        let start = format!("{}layers.", self.prefix);
+    pub fn stored_bytes(&self, layers: usize) -> u64 {
+        let start = format!("{}layers.", self.layout.prefix);
         let layer = |name: &str| name.strip_prefix(&start)?.split('.').next()?.parse::<usize>().ok();
         let counts = |name: &str| !name.ends_with("_scale_inv") && layer(name).is_none_or(|layer| layer < layers);
         let bytes = |info: &TensorInfo| {
@@ -314,18 +257,4 @@ impl Folder {
     pub fn tensor_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.metadata.data_len() as u64).sum()
     }
-}
-
-/// The checkpoint's name of a part of a layer, or of a draft module's, in a Qwen3.5 folder.
-fn qwen35_name(prefix: &str, (layer, module): (usize, Option<usize>), part: &str) -> Option<String> {
-    if let Some(own) = qwen35::module(part) {
-        return Some(own.to_owned());
-    }
-    let (prefix, layer) = module.map_or((prefix, layer), |module| ("mtp.", module));
-    if let Some(own) = qwen35::part(part) {
-        return Some(format!("{prefix}layers.{layer}.{own}"));
-    }
-    let part = part.strip_suffix(".weight")?;
-    let (_, own) = PARTS.iter().find(|(gguf, _)| *gguf == part)?;
-    Some(format!("{prefix}layers.{layer}.{own}.weight"))
 }

@@ -12,9 +12,9 @@ use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 
 use crate::model::ModelError;
-use crate::model::catch_panic::guarded;
+use crate::model::catch_panic::catch_panic;
 use crate::model::files::mapped::Mapped;
-use crate::model::files::source::Stored;
+use crate::model::files::stored::Stored;
 
 /// Longest table of contents, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;
@@ -89,7 +89,7 @@ impl GgufFile {
         let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0 };
         let broken =
             |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its table of contents: {why}") };
-        let content = guarded(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
+        let content = catch_panic(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
         let gguf = Self { path: path.to_owned(), content, file };
         gguf.check_whole()?;
         gguf.check_extent()?;

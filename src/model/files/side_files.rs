@@ -6,11 +6,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::model::ModelError;
-use crate::model::drafters::eagle3::EagleConfig;
-use crate::model::families::gemma4::assistant::AssistantConfig;
-use crate::model::families::llama::config_json::HfConfig;
-use crate::model::memory;
-use crate::model::text::tokenizer::TextCodec;
 
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
 const MAX_JSON: u64 = 256 << 20;
@@ -80,35 +75,6 @@ impl SideFiles {
             }
         }
         Ok(None)
-    }
-
-    /// Whether a model of this kind runs, told from its configuration and tokenizer alone. Experts make models large:
-    /// one whose weights exceed all memory is told with its figures before anything large is fetched.
-    ///
-    /// # Errors
-    /// What is not supported, or damaged, or does not fit.
-    pub fn preflight(&self) -> Result<(), ModelError> {
-        self.preflight_within(fit::installed().filter(|_| !cfg!(any(feature = "cuda", feature = "metal"))))
-    }
-
-    /// The same on a machine with so many bytes of memory; none = unknown.
-    ///
-    /// # Errors
-    /// As [`SideFiles::preflight`].
-    pub fn preflight_within(&self, memory: Option<u64>) -> Result<(), ModelError> {
-        let config = self.config()?;
-        if EagleConfig::is_one(&config) {
-            return EagleConfig::from_json(&config).map(drop);
-        }
-        if AssistantConfig::is_one(&config) {
-            return AssistantConfig::from_json(&config).map(drop);
-        }
-        let config = HfConfig::from_json(&config)?.llama(true)?;
-        if config.latent.is_some() {
-            // the least that weights can be held in: FP8 is widened
-            fit::check_weights(2 * config.matrix_weights(), "bf16", memory)?;
-        }
-        TextCodec::from_folder(self).map(drop)
     }
 }
 

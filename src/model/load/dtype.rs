@@ -1,13 +1,13 @@
-//! In what weights are held, and what that is called.
+//! Weight dtypes and their names.
 
 use candle_core::Device;
 
-use super::Dtype;
 use crate::model::ModelError;
 use crate::model::files::source::Source;
-use crate::model::nn::block::WeightType;
+use crate::model::interfaces::loaded_dtype;
+use crate::model::options::{Dtype, WeightType};
 
-/// `q4_1` is a promise about the file, whatever backend runs it.
+/// Checks that a file of `q4_1` weights is one, whatever backend runs it.
 pub(super) fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelError> {
     let stored = source.stored_dtype();
     if dtype == Dtype::Q4_1 && stored != "q4_1" {
@@ -18,19 +18,13 @@ pub(super) fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelErro
     Ok(())
 }
 
-/// What the matrices become where they are held as stored: FP8 is widened to bf16.
-pub(super) fn held_dtype(source: &Source) -> String {
-    let stored = source.stored_dtype();
-    if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
-}
-
-/// How matrices are held, and what the header calls it.
+/// Type of the matrices on candle, and what the header calls it.
 ///
 /// `auto` on a CPU widens to f32: candle decodes Q4_1 without SIMD there, several times slower.
 pub(super) fn weight_type(dtype: Dtype, source: &Source, device: &Device) -> (WeightType, String) {
     match dtype {
         Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
-        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, held_dtype(source)),
+        Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, loaded_dtype(source)),
         Dtype::F32 => (WeightType::F32, "f32".to_owned()),
         Dtype::Bf16 => (WeightType::Bf16, "bf16".to_owned()),
     }

@@ -13,7 +13,7 @@ use crate::model::files::gguf::GgufFile;
 
 /// A model in the few figures that every GGUF file has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Sketch {
+pub struct GgufSummary {
     /// As it calls itself.
     pub title: String,
     /// The family, as the file names it.
@@ -34,7 +34,7 @@ pub struct Sketch {
     pub tensor_bytes: u64,
 }
 
-impl Sketch {
+impl GgufSummary {
     /// Reads the header; none where it is no whole GGUF file, or names no family.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
@@ -58,7 +58,7 @@ impl Sketch {
     }
 }
 
-impl Display for Sketch {
+impl Display for GgufSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "model    {} ({})", self.title, self.architecture)?;
         let shape = [

@@ -7,17 +7,15 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{
-    cache::{AngleTable, KvCache, LayerCache, Slabs},
-    head,
-    kernel::{
-        Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
-        StoreValues, attend,
-    },
-    layer::{Layer, Next, NormWeight, Pass, Scratch},
-    llama::{NativeLlama, Weights},
-    states::States,
+use super::cache::{AngleTable, KvCache, LayerCache, Slabs};
+use super::head;
+use super::kernel::{
+    Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
+    StoreValues, attend,
 };
+use super::layer::{Layer, Next, NormWeight, Pass, Scratch};
+use super::llama::{NativeLlama, Weights};
+use crate::model::native::hidden_tap::States;
 use crate::{
     model::{ModelError, RowStats, Rows, Tap},
     protocol::TokenId,
@@ -325,7 +323,8 @@ impl Placed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::files::source::Source;
+    use crate::model::load::OpenModel;
+
     use crate::model::native::testing::{gguf_path, token_ids};
     use crate::model::{LogitRows, Model};
 
@@ -333,8 +332,8 @@ mod tests {
     type Seen = (Vec<f32>, Option<Vec<f32>>);
 
     fn load() -> Option<NativeLlama> {
-        let gguf = Source::open(&gguf_path()?).unwrap();
-        Some(NativeLlama::load(&gguf, 1100, Some(2)).unwrap())
+        let gguf = OpenModel::open(&gguf_path()?).unwrap();
+        Some(NativeLlama::load(gguf.parts(), 1100, Some(2)).unwrap())
     }
 
     /// Tokens of sequence `slot`.

@@ -15,11 +15,11 @@ use crate::model::nn::rope::RopeSpec;
 
 /// Sizes that cache and attention share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KvShape {
-    pub(super) layers: usize,
-    pub(super) kv_heads: usize,
-    pub(super) head_dim: usize,
-    pub(super) ctx_len: usize,
+pub(in crate::model) struct KvShape {
+    pub(in crate::model) layers: usize,
+    pub(in crate::model) kv_heads: usize,
+    pub(in crate::model) head_dim: usize,
+    pub(in crate::model) ctx_len: usize,
 }
 
 impl KvShape {
@@ -39,14 +39,14 @@ impl KvShape {
     }
 
     /// Bytes that a position takes.
-    pub(super) fn bytes_per_position(self) -> u64 {
+    pub(in crate::model) fn bytes_per_position(self) -> u64 {
         (2 * 2 * self.layers * self.kv_heads * self.head_dim) as u64
     }
 }
 
 /// A cache of one sequence.
 #[derive(Debug)]
-pub(super) struct KvCache {
+pub(in crate::model) struct KvCache {
     shape: KvShape,
     len: usize,
     lanes: LazyZeros, // [parts][layers][kv_heads][keys, values] slabs
@@ -54,7 +54,7 @@ pub(super) struct KvCache {
 
 /// The slabs of one layer.
 #[derive(Debug)]
-pub(super) struct LayerCache<'a> {
+pub(in crate::model) struct LayerCache<'a> {
     shape: KvShape,
     layer: usize,
     lanes: &'a mut [[u16; LANES]],
@@ -62,15 +62,15 @@ pub(super) struct LayerCache<'a> {
 
 /// Keys or values of one head, of some positions that follow each other, to be written.
 #[derive(Debug)]
-pub(super) struct Slabs<'a> {
+pub(in crate::model) struct Slabs<'a> {
     /// Position at which the first slab starts.
-    pub(super) start: usize,
-    pub(super) slabs: Vec<&'a mut [[u16; LANES]]>,
+    pub(in crate::model) start: usize,
+    pub(in crate::model) slabs: Vec<&'a mut [[u16; LANES]]>,
 }
 
 impl LayerCache<'_> {
     /// Keys and values of a head from where a segment starts, up to the end of the slab.
-    pub(super) fn segment(&self, head: usize, segment: usize) -> [&[[u16; LANES]]; 2] {
+    pub(in crate::model) fn segment(&self, head: usize, segment: usize) -> [&[[u16; LANES]]; 2] {
         let (position, part) = (segment * SEGMENT, self.shape.part());
         let start = position / SLAB * part;
         let part = &self.lanes[start..self.lanes.len().min(start + part)];
@@ -81,7 +81,7 @@ impl LayerCache<'_> {
     }
 
     /// Keys and values of every head in the slabs that these positions lie in.
-    pub(super) fn slabs(&mut self, positions: Range<usize>) -> Vec<[Slabs<'_>; 2]> {
+    pub(in crate::model) fn slabs(&mut self, positions: Range<usize>) -> Vec<[Slabs<'_>; 2]> {
         let first = positions.start / SLAB;
         let count = if positions.is_empty() { 0 } else { positions.end.div_ceil(SLAB) - first };
         let empty = || Slabs { start: first * SLAB, slabs: Vec::with_capacity(count) };
@@ -97,15 +97,15 @@ impl LayerCache<'_> {
 
 impl KvCache {
     /// An empty cache. Memory is taken by the system when positions are first written.
-    pub(super) fn new(shape: KvShape) -> Self {
+    pub(in crate::model) fn new(shape: KvShape) -> Self {
         Self { shape, len: 0, lanes: LazyZeros::new(shape.slabs() * shape.lanes(shape.ctx_len)) }
     }
 
-    pub(super) fn shape(&self) -> KvShape {
+    pub(in crate::model) fn shape(&self) -> KvShape {
         self.shape
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::model) fn len(&self) -> usize {
         self.len
     }
 
@@ -113,7 +113,7 @@ impl KvCache {
     ///
     /// # Errors
     /// [`ModelError::ContextFull`] when they do not fit.
-    pub(super) fn room(&self, m: usize) -> Result<usize, ModelError> {
+    pub(in crate::model) fn room(&self, m: usize) -> Result<usize, ModelError> {
         let (needed, ctx_len) = (self.len.saturating_add(m), self.shape.ctx_len);
         if needed > ctx_len {
             return Err(ModelError::ContextFull { needed, ctx_len });
@@ -122,17 +122,17 @@ impl KvCache {
     }
 
     /// Positions `..len` are in the cache now.
-    pub(super) fn set_len(&mut self, len: usize) {
+    pub(in crate::model) fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.shape.ctx_len, "{len} positions in a cache of {}", self.shape.ctx_len);
         self.len = len;
     }
 
-    pub(super) fn layer(&mut self, layer: usize) -> LayerCache<'_> {
+    pub(in crate::model) fn layer(&mut self, layer: usize) -> LayerCache<'_> {
         LayerCache { shape: self.shape, layer, lanes: &mut self.lanes }
     }
 
     /// Keeps of the rows behind `base` those of `path`, which ascends, and nothing behind them.
-    pub(super) fn retain(&mut self, base: usize, path: &[usize]) {
+    pub(in crate::model) fn retain(&mut self, base: usize, path: &[usize]) {
         let KvShape { layers, head_dim, .. } = self.shape;
         let positions = base..base + path.last().map_or(0, |row| row + 1);
         for layer in 0..layers {
@@ -148,7 +148,7 @@ impl KvCache {
     }
 
     /// A copy; only what is used is copied.
-    pub(super) fn fork(&self) -> Self {
+    pub(in crate::model) fn fork(&self) -> Self {
         let mut fork = Self::new(self.shape);
         fork.len = self.len;
         let part = self.shape.part();
@@ -165,7 +165,7 @@ impl KvCache {
 
 /// Cosines and sines for all positions of a context.
 #[derive(Clone, Debug)]
-pub(super) struct AngleTable {
+pub(in crate::model) struct AngleTable {
     half: usize,              // head_dim / 32
     cos: Arc<[[f32; LANES]]>, // [ctx][head_dim / 32]
     sin: Arc<[[f32; LANES]]>,
@@ -173,7 +173,7 @@ pub(super) struct AngleTable {
 
 impl AngleTable {
     /// `angle(p, i) = p · frequency(i)`, for the half-split order of pairs.
-    pub(super) fn new(rope: &RopeSpec, head_dim: usize, ctx_len: usize) -> Self {
+    pub(in crate::model) fn new(rope: &RopeSpec, head_dim: usize, ctx_len: usize) -> Self {
         let half = head_dim / 2;
         let (frequencies, amplitude) = (rope.frequencies(head_dim), rope.amplitude());
         let table = |of: fn(f64) -> f64| -> Arc<[[f32; LANES]]> {
@@ -184,7 +184,7 @@ impl AngleTable {
     }
 
     /// Of `m` positions.
-    pub(super) fn at(&self, position: usize, m: usize) -> Angles<'_> {
+    pub(in crate::model) fn at(&self, position: usize, m: usize) -> Angles<'_> {
         let range = position * self.half..(position + m) * self.half;
         Angles { cos: &self.cos[range.clone()], sin: &self.sin[range] }
     }

@@ -13,34 +13,34 @@ use super::{
     mtp::MtpStorage,
 };
 use crate::model::ModelError;
-use crate::model::drafters::draft_vocab::Proposed;
+use crate::model::draft_tokens::DraftTokens;
 use crate::protocol::TokenId;
 
 /// A head and what its logits stand for.
 #[derive(Debug)]
-pub(super) struct DraftHead {
+pub(in crate::model) struct DraftHead {
     target: Arc<Weights>,
     /// Rows that stay, whole tiles where others may come.
     base: Matrix,
     matrix: Matrix, // [tokens, d]
-    proposed: Proposed,
+    proposed: DraftTokens,
     /// Rows for which there is room behind the base.
     room: usize,
 }
 
 impl DraftHead {
     /// The target's own, all of it.
-    pub(super) fn whole(target: &Arc<Weights>) -> Self {
+    pub(in crate::model) fn whole(target: &Arc<Weights>) -> Self {
         let vocab = (0..target.head.rows() as u32).map(TokenId).collect();
         let base = target.head.clone();
-        Self { target: Arc::clone(target), matrix: base.clone(), base, proposed: Proposed::new(vocab, 0), room: 0 }
+        Self { target: Arc::clone(target), matrix: base.clone(), base, proposed: DraftTokens::new(vocab, 0), room: 0 }
     }
 
     /// The rows of `vocab`, ascending, and room for as many of other tokens.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] when the target's head is of mixed encodings.
-    pub(super) fn trimmed(
+    pub(in crate::model) fn trimmed(
         target: &Arc<Weights>,
         vocab: Vec<TokenId>,
         (room, storage): (usize, MtpStorage),
@@ -55,7 +55,7 @@ impl DraftHead {
             target: Arc::clone(target),
             matrix: base.clone(),
             base,
-            proposed: Proposed::new(vocab, room),
+            proposed: DraftTokens::new(vocab, room),
             room: room + rest,
         };
         head.fill();
@@ -76,28 +76,28 @@ impl DraftHead {
         }
     }
 
-    pub(super) fn matrix(&self) -> &Matrix {
+    pub(in crate::model) fn matrix(&self) -> &Matrix {
         &self.matrix
     }
 
     /// Token of each row.
-    pub(super) fn tokens(&self) -> &[TokenId] {
+    pub(in crate::model) fn tokens(&self) -> &[TokenId] {
         self.proposed.tokens()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::model) fn bytes(&self) -> usize {
         self.matrix.bytes()
     }
 
     /// Slots from `first` on read these tokens.
-    pub(super) fn read(&mut self, first: usize, tokens: &[TokenId]) {
+    pub(in crate::model) fn read(&mut self, first: usize, tokens: &[TokenId]) {
         if self.proposed.read(first, tokens) > 0 {
             self.add_rows();
         }
     }
 
     /// Slots `len..` are dropped.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(in crate::model) fn truncate(&mut self, len: usize) {
         self.proposed.truncate(len);
         self.matrix.cut(self.proposed.tokens().len());
     }
@@ -134,7 +134,8 @@ fn rows_of(target: &Weights, rows: &[usize], storage: MtpStorage) -> Result<Matr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::files::source::Source;
+    use crate::model::load::OpenModel;
+
     use crate::model::native::NativeLlama;
     use crate::model::native::testing::gguf_path;
 
@@ -143,7 +144,7 @@ mod tests {
         let Some(path) = gguf_path() else {
             return;
         };
-        let target = NativeLlama::load(&Source::open(&path).unwrap(), 64, Some(1)).unwrap().weights;
+        let target = NativeLlama::load(OpenModel::open(&path).unwrap().parts(), 64, Some(1)).unwrap().weights;
         let ids = |ids: std::ops::Range<u32>| ids.map(TokenId).collect::<Vec<_>>();
         for storage in [MtpStorage::Blocks, MtpStorage::Bf16] {
             // 37 rows: two tiles and five

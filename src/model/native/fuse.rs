@@ -3,19 +3,17 @@
 //! `h + fuse · [s_1 / rms(s_1) ; s_2 / rms(s_2) ; …]`, the s being the residual stream behind some of the target's blocks
 //! (after EAGLE-3, arXiv 2503.01840, section 3.1). Invariant: a row's bits do not depend on the rows beside it.
 
-use super::{
-    kernel::{Acts, LANES, Onto},
-    layer::{NormWeight, Pass},
-    matrix::Matrix,
-    normer::{Normer, load},
-    turn::transpose,
-};
+use super::kernel::{Acts, LANES, Onto};
+use super::layer::{NormWeight, Pass};
+use super::matrix::Matrix;
+use super::normer::{Normer, load};
 use crate::model::Tap;
 use crate::model::drafters::eagle3::StatesNorm;
+use crate::model::native::transpose::transpose;
 
 /// The matrix and what it reads.
 #[derive(Clone, Debug)]
-pub(super) struct Fuse {
+pub(in crate::model) struct Fuse {
     blocks: Vec<usize>,
     matrix: Matrix, // [d, blocks · d]
     ones: Vec<NormWeight>,
@@ -23,22 +21,22 @@ pub(super) struct Fuse {
 
 impl Fuse {
     /// Reads the states behind so many blocks each.
-    pub(super) fn new(blocks: &[usize], matrix: Matrix) -> Self {
+    pub(in crate::model) fn new(blocks: &[usize], matrix: Matrix) -> Self {
         let tiles = matrix.k() / LANES / blocks.len().max(1);
         Self { blocks: blocks.to_vec(), matrix, ones: vec![vec![[1.0; LANES]; tiles]; blocks.len()] }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::model) fn bytes(&self) -> usize {
         self.matrix.bytes()
     }
 
     /// The tap of a module that else reads this one.
-    pub(super) fn tap(&self, own: &Tap) -> Tap {
+    pub(in crate::model) fn tap(&self, own: &Tap) -> Tap {
         own.and_behind(&self.blocks)
     }
 
     /// `[m][(1 + blocks) d / 16] -> [d / 16][m]`; gives back whether all was finite.
-    pub(super) fn fed(
+    pub(in crate::model) fn forward(
         &self,
         pass: Pass<'_>,
         hidden: &[[f32; LANES]],

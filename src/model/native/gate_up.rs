@@ -13,7 +13,7 @@ const TILES: usize = BLOCK / LANES;
 
 /// `[2 d_ff, d]` weights; copies share them.
 #[derive(Clone, Debug)]
-pub(super) struct GateUp {
+pub(in crate::model) struct GateUp {
     matrix: Matrix,
     /// Rows of gate and up take turns, [`BLOCK`] of each.
     in_turns: bool,
@@ -21,7 +21,7 @@ pub(super) struct GateUp {
 
 impl GateUp {
     /// Packs two matrices of `k` columns and as many rows, whole blocks of them.
-    pub(super) fn pack(cpu: &Cpu, k: usize, [gate, up]: [Part<'_>; 2]) -> Self {
+    pub(in crate::model) fn pack(cpu: &Cpu, k: usize, [gate, up]: [Part<'_>; 2]) -> Self {
         let in_turns = gate.encoding == up.encoding;
         let matrix = match in_turns {
             true => Matrix::pack(cpu, k, &blocks(gate).zip(blocks(up)).flat_map(<[_; 2]>::from).collect::<Vec<_>>()),
@@ -31,29 +31,29 @@ impl GateUp {
     }
 
     /// Has `pack` make a matrix of the rows of both, `[d_ff, k]` plain numbers.
-    pub(super) fn of_rows(k: usize, [gate, up]: [&[f32]; 2], pack: impl FnOnce(&[f32]) -> Matrix) -> Self {
+    pub(in crate::model) fn of_rows(k: usize, [gate, up]: [&[f32]; 2], pack: impl FnOnce(&[f32]) -> Matrix) -> Self {
         let blocks = gate.chunks(BLOCK * k).zip(up.chunks(BLOCK * k));
         let rows: Vec<f32> = blocks.flat_map(|(gate, up)| gate.iter().chain(up)).copied().collect();
         Self { matrix: pack(&rows), in_turns: true }
     }
 
     /// Bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::model) fn bytes(&self) -> usize {
         self.matrix.bytes()
     }
 
     /// What kinds of activations it reads.
-    pub(super) fn operand(&self) -> Operand {
+    pub(in crate::model) fn operand(&self) -> Operand {
         self.matrix.operand()
     }
 
     /// The weights that lie together from the first row on.
-    pub(super) fn first_panel(&self) -> &[u8] {
+    pub(in crate::model) fn first_panel(&self) -> &[u8] {
         self.matrix.first_panel()
     }
 
     /// Outputs of a block, `[gate, up][2][m]`.
-    pub(super) fn multiply(&self, cpu: &Cpu, block: usize, acts: &Acts, out: &mut [[f32; LANES]]) {
+    pub(in crate::model) fn multiply(&self, cpu: &Cpu, block: usize, acts: &Acts, out: &mut [[f32; LANES]]) {
         for (index, out) in out.chunks_exact_mut(out.len() / (2 * TILES)).enumerate() {
             self.matrix.multiply(cpu, self.tile(block, index), acts, Onto::Nothing, out);
         }

@@ -29,13 +29,13 @@ thread_local! {
 }
 
 /// Rows of hidden states `[m][d / 16]` as activations that `head` reads.
-pub(super) fn operand(cpu: &Cpu, head: &Matrix, hidden: &[[f32; LANES]], out: &mut Acts) {
+pub(in crate::model) fn operand(cpu: &Cpu, head: &Matrix, hidden: &[[f32; LANES]], out: &mut Acts) {
     out.shape(hidden.len() * LANES / head.k(), head.k(), head.operand());
     cpu.isa.run(Load { rows: hidden, out });
 }
 
 /// `logits = head · acts`, `[m, rows of head]`, appending to `stats`.
-pub(super) fn logits(cpu: &Cpu, head: &Matrix, acts: &Acts, logits: &mut [f32], stats: &mut Vec<RowStats>) {
+pub(in crate::model) fn logits(cpu: &Cpu, head: &Matrix, acts: &Acts, logits: &mut [f32], stats: &mut Vec<RowStats>) {
     let mut strips: Vec<Strip<'_>> = Vec::new();
     strips.resize_with(head.rows().div_ceil(STRIP), Strip::default);
     for (i, row) in logits.chunks_exact_mut(head.rows()).enumerate() {

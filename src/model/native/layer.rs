@@ -18,52 +18,52 @@ use super::{
 
 /// Sizes of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct BlockShape {
-    pub(super) d_model: usize,
-    pub(super) heads: usize,
-    pub(super) kv_heads: usize,
-    pub(super) head_dim: usize,
-    pub(super) d_ff: usize,
-    pub(super) eps: f32,
+pub(in crate::model) struct BlockShape {
+    pub(in crate::model) d_model: usize,
+    pub(in crate::model) heads: usize,
+    pub(in crate::model) kv_heads: usize,
+    pub(in crate::model) head_dim: usize,
+    pub(in crate::model) d_ff: usize,
+    pub(in crate::model) eps: f32,
 }
 
 /// Items of attention that each thread should find at least.
 const ITEMS_A_THREAD: usize = 3;
 
 /// A norm's weights by lanes.
-pub(super) type NormWeight = Vec<[f32; LANES]>;
+pub(in crate::model) type NormWeight = Vec<[f32; LANES]>;
 
 /// Weights of one block; copies share the matrices.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
-    pub(super) attn_norm: NormWeight,
-    pub(super) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
+pub(in crate::model) struct Layer {
+    pub(in crate::model) attn_norm: NormWeight,
+    pub(in crate::model) qkv: Matrix, // [(heads + 2 kv_heads) head_dim, d]
     /// Of queries and keys, head by head; before they are rotated.
-    pub(super) head_norms: Option<[NormWeight; 2]>,
-    pub(super) out: Matrix, // [d, heads head_dim]
-    pub(super) ffn_norm: NormWeight,
-    pub(super) gate_up: GateUp, // [2 d_ff, d]
-    pub(super) down: Matrix,    // [d, d_ff]
+    pub(in crate::model) head_norms: Option<[NormWeight; 2]>,
+    pub(in crate::model) out: Matrix, // [d, heads head_dim]
+    pub(in crate::model) ffn_norm: NormWeight,
+    pub(in crate::model) gate_up: GateUp, // [2 d_ff, d]
+    pub(in crate::model) down: Matrix,    // [d, d_ff]
 }
 
 /// Memory of a pass, kept from one to the next.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(in crate::model) struct Scratch {
     /// The residual stream, `[d / 16][m]`.
-    pub(super) x: Vec<[f32; LANES]>,
-    pub(super) acts: Acts,
-    pub(super) attended: Acts,
+    pub(in crate::model) x: Vec<[f32; LANES]>,
+    pub(in crate::model) acts: Acts,
+    pub(in crate::model) attended: Acts,
     inner: Acts,
-    pub(super) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
+    pub(in crate::model) heads: Vec<[f32; LANES]>, // [heads + 2 kv_heads][head_dim / 16][m]
     /// `[kv_heads][teams][segments][rows of a team][group][head_dim + PARTIAL_EXTRA]`
-    pub(super) partials: Vec<f32>,
+    pub(in crate::model) partials: Vec<f32>,
     gate_up: Vec<[f32; LANES]>, // [d_ff / 32][gate, up][2][m]
     squares: Vec<f32>,          // [d / 32][m]
 }
 
 /// What comes when a block is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Next<'a> {
+pub(in crate::model) enum Next<'a> {
     /// Something else.
     Else,
     /// A norm of its own, and then this matrix.
@@ -83,18 +83,18 @@ impl Next<'_> {
 
 /// The rows of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pass<'a> {
-    pub(super) cpu: &'a Cpu,
-    pub(super) shape: &'a BlockShape,
-    pub(super) angles: &'a AngleTable,
+pub(in crate::model) struct Pass<'a> {
+    pub(in crate::model) cpu: &'a Cpu,
+    pub(in crate::model) shape: &'a BlockShape,
+    pub(in crate::model) angles: &'a AngleTable,
     /// First position.
-    pub(super) base: usize,
+    pub(in crate::model) base: usize,
     /// Rotary position of the first row: `base`, but for modules that stand elsewhere.
-    pub(super) at: usize,
-    pub(super) m: usize,
+    pub(in crate::model) at: usize,
+    pub(in crate::model) m: usize,
     /// None where every row continues the one before it.
-    pub(super) tree: Option<&'a Tree>,
-    pub(super) next: Next<'a>,
+    pub(in crate::model) tree: Option<&'a Tree>,
+    pub(in crate::model) next: Next<'a>,
 }
 
 /// Where the outputs of a head go.
@@ -106,19 +106,19 @@ enum Place<'a> {
 
 impl Layer {
     /// Bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::model) fn bytes(&self) -> usize {
         let matrices = [&self.qkv, &self.out, &self.down];
         matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>() + self.gate_up.bytes()
     }
 
     /// Norms the rows in `scratch.x` for the first block of a pass; gives back whether they were finite.
-    pub(super) fn enter(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
+    pub(in crate::model) fn enter(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         pass.norm(&scratch.x, &self.attn_norm, self.qkv.operand(), &mut scratch.acts)
     }
 
     /// Runs the rows in `scratch.x` and leaves them there; attention reads what lies in `scratch.acts`, where what the next
     /// block reads is left, if a block comes next. Gives back whether the rows were finite.
-    pub(super) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
+    pub(in crate::model) fn forward(&self, pass: Pass<'_>, mut cache: LayerCache<'_>, scratch: &mut Scratch) -> bool {
         self.project(pass, &mut cache, scratch);
         pass.cpu.pool.soon(self.out.first_panel());
         self.attend(pass, &mut cache, scratch);
@@ -127,7 +127,7 @@ impl Layer {
     }
 
     /// What comes after attention; gives back whether the rows were finite.
-    pub(super) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
+    pub(in crate::model) fn finish(&self, pass: Pass<'_>, scratch: &mut Scratch) -> bool {
         let Scratch { x, acts, attended, squares, .. } = scratch;
         let norm = (&self.ffn_norm, self.gate_up.operand());
         let finite = pass.add_product_normed((&self.out, attended), (x, squares), norm, acts);
@@ -222,7 +222,13 @@ impl Layer {
 
 impl Pass<'_> {
     /// Normed rows, ready for matrices; gives back whether all were finite.
-    pub(super) fn norm(&self, x: &[[f32; LANES]], weight: &[[f32; LANES]], operand: Operand, out: &mut Acts) -> bool {
+    pub(in crate::model) fn norm(
+        &self,
+        x: &[[f32; LANES]],
+        weight: &[[f32; LANES]],
+        operand: Operand,
+        out: &mut Acts,
+    ) -> bool {
         out.shape(self.m, weight.len() * LANES, operand);
         let (eps, kept) = (self.shape.eps, &mut [][..]);
         self.cpu.isa.run(Norm { x, weight, eps, out, kept })
@@ -257,7 +263,7 @@ impl Pass<'_> {
     }
 
     /// `x (+)= matrix · acts`, `x` being `[rows / 16][m]`.
-    pub(super) fn product(&self, matrix: &Matrix, acts: &Acts, onto: Onto, x: &mut [[f32; LANES]]) {
+    pub(in crate::model) fn product(&self, matrix: &Matrix, acts: &Acts, onto: Onto, x: &mut [[f32; LANES]]) {
         let grain = self.cpu.grain(matrix.tiles());
         self.cpu.pool.chunks(x, grain * self.m, |item, x| {
             for (tile, x) in x.chunks_exact_mut(self.m).enumerate() {
@@ -288,14 +294,14 @@ impl Pass<'_> {
     }
 
     /// Norms the rows of one head in place, where the block has such a norm.
-    pub(super) fn norm_head(&self, tiles: &mut [[f32; LANES]], m: usize, weight: Option<&NormWeight>) {
+    pub(in crate::model) fn norm_head(&self, tiles: &mut [[f32; LANES]], m: usize, weight: Option<&NormWeight>) {
         if let Some(weight) = weight {
             self.cpu.isa.run(NormHead { tiles, m, weight, eps: self.shape.eps });
         }
     }
 
     /// What a row sees of a segment; none where the segment lies after the row.
-    pub(super) fn stretch<'a>(
+    pub(in crate::model) fn stretch<'a>(
         &self,
         cache: &'a LayerCache<'_>,
         head: usize,
@@ -320,7 +326,7 @@ impl Pass<'_> {
 
     /// The columns that each team of each KV head fills, `[kv_heads][teams][columns of its query heads]`, and how many they
     /// are; `rows(team)` is how many rows it has.
-    pub(super) fn columns<'a>(
+    pub(in crate::model) fn columns<'a>(
         &self,
         out: &'a mut Acts,
         teams: usize,
@@ -339,7 +345,7 @@ impl Pass<'_> {
 
     /// Joins what a row and one KV head's query heads have of every segment, `stride` numbers apart, and puts it into `row`
     /// of the columns; the row sees `seen` positions.
-    pub(super) fn join(
+    pub(in crate::model) fn join(
         &self,
         (partials, stride): (&[f32], usize),
         seen: usize,

@@ -14,6 +14,8 @@ use super::{
 };
 use crate::model::ModelError;
 use crate::model::files::source::Source;
+use crate::model::nn::linear::MatMul;
+use crate::model::nn::matmul_backend::Kernels;
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
@@ -26,16 +28,28 @@ impl NativeCpu {
         Self(Arc::new(Cpu::new(Pool::new(threads.unwrap_or_else(threads::available)), Isa::detect())))
     }
 
-    /// Threads that compute.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.0.pool.threads()
-    }
-
     /// Name of the instruction set.
     #[must_use]
     pub fn isa(&self) -> &'static str {
         self.0.isa.name()
+    }
+}
+
+impl Kernels for NativeCpu {
+    fn load(&self, source: &Source, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
+        Ok(Arc::new(NativeLinear::load(source, name, shape, self)?))
+    }
+
+    fn backend(&self) -> &'static str {
+        "native"
+    }
+
+    fn device(&self) -> String {
+        format!("cpu ({})", self.isa())
+    }
+
+    fn threads(&self) -> usize {
+        self.0.pool.threads()
     }
 }
 
@@ -64,16 +78,6 @@ impl NativeLinear {
         Ok(Self { cpu: Arc::clone(&cpu.0), matrix, acts: Arc::default() })
     }
 
-    /// `[m, k] -> [m, rows]`, row after row.
-    #[must_use]
-    pub fn forward(&self, x: &[f32]) -> Vec<f32> {
-        let (k, rows) = (self.matrix.k(), self.matrix.rows());
-        let mut out = vec![0.0; x.len() / k * rows];
-        let parts = x.chunks(MAX_ROWS * k).zip(out.chunks_mut(MAX_ROWS * rows));
-        parts.for_each(|(x, out)| self.pass(x, out));
-        out
-    }
-
     /// At most [`MAX_ROWS`] rows.
     fn pass(&self, x: &[f32], out: &mut [f32]) {
         let m = x.len() / self.matrix.k();
@@ -93,24 +97,28 @@ impl NativeLinear {
             }
         }
     }
+}
 
-    /// Row `index` as plain numbers, `[k]`; none where there is no such row.
-    #[must_use]
-    pub fn row(&self, index: usize) -> Option<Vec<f32>> {
+impl MatMul for NativeLinear {
+    fn forward(&self, x: &[f32]) -> Vec<f32> {
+        let (k, rows) = (self.matrix.k(), self.matrix.rows());
+        let mut out = vec![0.0; x.len() / k * rows];
+        let parts = x.chunks(MAX_ROWS * k).zip(out.chunks_mut(MAX_ROWS * rows));
+        parts.for_each(|(x, out)| self.pass(x, out));
+        out
+    }
+
+    fn row(&self, index: usize) -> Option<Vec<f32>> {
         let mut row = vec![0.0; self.matrix.k()];
         (index < self.matrix.rows()).then(|| self.matrix.row(index, &mut row))?;
         Some(row)
     }
 
-    /// Columns.
-    #[must_use]
-    pub fn width(&self) -> usize {
+    fn width(&self) -> usize {
         self.matrix.k()
     }
 
-    /// Bytes in memory.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         self.matrix.bytes() as u64
     }
 }

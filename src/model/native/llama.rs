@@ -7,50 +7,47 @@
 
 use std::sync::Arc;
 
-use super::{
-    cache::{AngleTable, KvCache},
-    head,
-    kernel::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool},
-    layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch},
-    load,
-    matrix::{Cpu, Matrix},
-    states::States,
-    threads,
-    tree::Tree,
-};
+use super::cache::{AngleTable, KvCache};
+use super::kernel::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool};
+use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
+use super::matrix::{Cpu, Matrix};
+use super::tree::Tree;
+use super::{head, load, threads};
 use crate::model::files::source::Source;
+use crate::model::native::hidden_tap::States;
+use crate::model::nn::config::TransformerConfig;
 use crate::model::{
-    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowStats, Rows, Shelf, Tap, check_path,
+    Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
 use crate::protocol::TokenId;
 
 /// What forks share.
 #[derive(Debug)]
-pub(super) struct Weights {
-    pub(super) cpu: Cpu,
-    pub(super) shape: BlockShape,
-    pub(super) layers: Vec<Layer>,
-    pub(super) final_norm: NormWeight,
+pub(in crate::model) struct Weights {
+    pub(in crate::model) cpu: Cpu,
+    pub(in crate::model) shape: BlockShape,
+    pub(in crate::model) layers: Vec<Layer>,
+    pub(in crate::model) final_norm: NormWeight,
     /// None when the head serves as embedding too.
-    pub(super) embedding: Option<Matrix>,
-    pub(super) head: Matrix,
+    pub(in crate::model) embedding: Option<Matrix>,
+    pub(in crate::model) head: Matrix,
 }
 
 impl Weights {
     /// Bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::model) fn bytes(&self) -> usize {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         layers + self.head.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes)
     }
 
     /// Embedding of one token, as plain numbers.
-    pub(super) fn embed(&self, token: TokenId, out: &mut [f32]) {
+    pub(in crate::model) fn embed(&self, token: TokenId, out: &mut [f32]) {
         self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
     }
 
     /// # Errors
     /// [`ModelError::Vocabulary`] when a token has no embedding.
-    pub(super) fn check(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
+    pub(in crate::model) fn check(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
         let vocab = self.head.rows();
         match tokens.iter().find(|token| token.index() >= vocab) {
             Some(token) => Err(ModelError::Vocabulary { token: token.0, vocab }),
@@ -61,7 +58,7 @@ impl Weights {
 
 /// How far a pass goes, and in what shape.
 #[derive(Clone, Copy)]
-struct Course<'a> {
+struct PassSpec<'a> {
     /// Blocks that run, from the first on.
     layers: usize,
     tree: Option<&'a Tree>,
@@ -70,14 +67,14 @@ struct Course<'a> {
 /// A target of the Llama kind (Llama, Qwen3).
 #[derive(Debug)]
 pub struct NativeLlama {
-    pub(super) weights: Arc<Weights>,
-    pub(super) spec: ModelSpec,
-    pub(super) cache: KvCache,
-    pub(super) angles: AngleTable,
+    pub(in crate::model) weights: Arc<Weights>,
+    pub(in crate::model) spec: ModelSpec,
+    pub(in crate::model) cache: KvCache,
+    pub(in crate::model) angles: AngleTable,
     scratch: Scratch,
     head_acts: Acts,
-    pub(super) tap: Tap,
-    shelf: Shelf,
+    pub(in crate::model) tap: Tap,
+    shelf: RowPool,
 }
 
 impl NativeLlama {
@@ -86,9 +83,13 @@ impl NativeLlama {
     ///
     /// # Errors
     /// When the file cannot be read, is damaged, or holds a model that this backend does not run.
-    pub fn load(source: &Source, ctx_len: usize, threads: Option<usize>) -> Result<Self, ModelError> {
+    pub fn load(
+        from: (&Source, &TransformerConfig),
+        ctx_len: usize,
+        threads: Option<usize>,
+    ) -> Result<Self, ModelError> {
         let pool = Pool::new(threads.unwrap_or_else(threads::available));
-        let mut model = Self::load_with(source, ctx_len, pool, Isa::detect())?;
+        let mut model = Self::load_with(from, ctx_len, pool, Isa::detect())?;
         if threads.is_none() {
             threads::choose(&mut model)?;
         }
@@ -104,13 +105,18 @@ impl NativeLlama {
     ///
     /// # Errors
     /// As [`NativeLlama::load`].
-    pub fn load_with(source: &Source, ctx_len: usize, pool: Pool, isa: Isa) -> Result<Self, ModelError> {
-        load::llama(source, ctx_len, Cpu::new(pool, isa))
+    pub fn load_with(
+        from: (&Source, &TransformerConfig),
+        ctx_len: usize,
+        pool: Pool,
+        isa: Isa,
+    ) -> Result<Self, ModelError> {
+        load::llama(from, ctx_len, Cpu::new(pool, isa))
     }
 
-    pub(super) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
+    pub(in crate::model) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {
         let (scratch, head_acts) = (Scratch::default(), Acts::default());
-        Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default(), shelf: Shelf::default() }
+        Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default(), shelf: RowPool::default() }
     }
 
     /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`, behind the final norm.
@@ -119,7 +125,7 @@ impl NativeLlama {
         tokens: &[TokenId],
         hidden: &mut [[f32; LANES]],
         mut states: States<'_>,
-        course: Course<'_>,
+        course: PassSpec<'_>,
     ) -> Result<(), ModelError> {
         let weights = &*self.weights;
         let (base, m) = (self.cache.len(), tokens.len());
@@ -180,13 +186,13 @@ impl NativeLlama {
     }
 
     /// Runs at the end of the cache, which after an error is as before.
-    fn start(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
+    fn start(&mut self, tokens: &[TokenId], rows: LogitRows, course: PassSpec<'_>) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
         self.weights.check(tokens)?;
         self.run(tokens, rows, course).inspect_err(|_| self.cache.set_len(base))
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: PassSpec<'_>) -> Result<Forward, ModelError> {
         let (d, vocab) = (self.weights.shape.d_model, self.weights.head.rows());
         let tiles = d / LANES;
         let mut hidden = vec![[0.0; LANES]; tokens.len() * tiles];
@@ -232,11 +238,11 @@ impl Model for NativeLlama {
 
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
         let layers = self.weights.layers.len();
-        self.start(tokens, rows, Course { layers, tree: None })
+        self.start(tokens, rows, PassSpec { layers, tree: None })
     }
 
     fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
-        self.start(tokens, LogitRows::Last, Course { layers, tree: None })
+        self.start(tokens, LogitRows::Last, PassSpec { layers, tree: None })
     }
 
     fn refuses_trees(&self) -> Option<&'static str> {
@@ -250,7 +256,7 @@ impl Model for NativeLlama {
         let base = self.cache.room(tokens.len())?;
         let tree = Tree::new(parents, &self.angles, base)?;
         let layers = self.weights.layers.len();
-        self.start(tokens, LogitRows::All, Course { layers, tree: Some(&tree) })
+        self.start(tokens, LogitRows::All, PassSpec { layers, tree: Some(&tree) })
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {
@@ -289,6 +295,7 @@ impl Model for NativeLlama {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::load::OpenModel;
     use crate::model::native::testing::{Parity, gguf_path, tiny_gguf, token_ids};
 
     fn load(threads: usize, isa: Isa) -> Option<NativeLlama> {
@@ -296,8 +303,8 @@ mod tests {
     }
 
     fn load_ctx(ctx_len: usize, threads: usize, isa: Isa) -> Option<NativeLlama> {
-        let file = Source::open(&gguf_path()?).unwrap();
-        Some(NativeLlama::load_with(&file, ctx_len, Pool::new(threads), isa).unwrap())
+        let file = OpenModel::open(&gguf_path()?).unwrap();
+        Some(NativeLlama::load_with(file.parts(), ctx_len, Pool::new(threads), isa).unwrap())
     }
 
     #[test]
@@ -362,8 +369,8 @@ mod tests {
         let path = folder.path().join("tiny.gguf");
         std::fs::write(&path, tiny_gguf("")).unwrap();
         let load = |threads: usize, isa: Isa| {
-            let source = Source::open(&path).unwrap();
-            NativeLlama::load_with(&source, FAR + 16, Pool::new(threads), isa).unwrap()
+            let source = OpenModel::open(&path).unwrap();
+            NativeLlama::load_with(source.parts(), FAR + 16, Pool::new(threads), isa).unwrap()
         };
         let tokens: Vec<_> = (0..FAR as u32 + 16).map(|i| TokenId((i * 7919 + 13) % 70)).collect();
         let mut alone = load(1, Isa::detect());

@@ -16,28 +16,31 @@ use super::{
     tensors::{RawTensor, Tensors},
 };
 use crate::model::files::source::Source;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::rope::PairOrder;
 use crate::model::{ModelError, ModelSpec};
 
 /// Reads the model in `source`.
-pub(super) fn llama(source: &Source, ctx_len: usize, cpu: Cpu) -> Result<NativeLlama, ModelError> {
-    let config = source.config()?;
-    let shape = block_shape(&config);
+pub(in crate::model) fn llama(
+    (source, config): (&Source, &TransformerConfig),
+    ctx_len: usize,
+    cpu: Cpu,
+) -> Result<NativeLlama, ModelError> {
+    let shape = block_shape(config);
     check_shape(&shape)?;
     let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
     let angles = AngleTable::new(&config.rope, shape.head_dim, ctx_len);
-    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config: &config }.read()?;
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config }.read()?;
     let (layers, final_norm, embedding, head) = weights;
     let weights = Weights { cpu, shape, layers, final_norm, embedding, head };
-    let spec = spec(source, &config, &weights, kv);
+    let spec = spec(source, config, &weights, kv);
     Ok(NativeLlama::new(Arc::new(weights), spec, KvCache::new(kv), angles))
 }
 
 /// Reads the draft module of this index that comes with the model in `source`.
-pub(super) fn module(
+pub(in crate::model) fn module(
     source: &Source,
-    config: &LlamaConfig,
+    config: &TransformerConfig,
     (cpu, index): (&Cpu, usize),
 ) -> Result<MtpWeights, ModelError> {
     Loader { tensors: Tensors(source), cpu, shape: block_shape(config), config }.module(index)
@@ -47,7 +50,7 @@ fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
 }
 
-fn block_shape(config: &LlamaConfig) -> BlockShape {
+fn block_shape(config: &TransformerConfig) -> BlockShape {
     BlockShape {
         d_model: config.d_model,
         heads: config.heads,
@@ -59,7 +62,7 @@ fn block_shape(config: &LlamaConfig) -> BlockShape {
 }
 
 /// What the kernels ask of sizes.
-pub(super) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
+pub(in crate::model) fn check_shape(shape: &BlockShape) -> Result<(), ModelError> {
     let BlockShape { d_model, heads, kv_heads, head_dim, d_ff, .. } = *shape;
     if heads == 0 || kv_heads == 0 || heads % kv_heads != 0 {
         return Err(ModelError::Metadata(format!("{heads} heads cannot share {kv_heads} KV heads")));
@@ -81,7 +84,7 @@ struct Loader<'a> {
     tensors: Tensors<'a>,
     cpu: &'a Cpu,
     shape: BlockShape,
-    config: &'a LlamaConfig,
+    config: &'a TransformerConfig,
 }
 
 impl Loader<'_> {
@@ -100,7 +103,7 @@ impl Loader<'_> {
     fn layer(&self, index: usize) -> Result<Layer, ModelError> {
         let BlockShape { d_model: d, d_ff, head_dim, heads, .. } = self.shape;
         let name = |part: &str| format!("blk.{index}.{part}.weight");
-        let head_norms = match self.config.qk_norm {
+        let head_norms = match self.config.conventions.qk_norm {
             true => Some([self.norm(&name("attn_q_norm"), head_dim)?, self.norm(&name("attn_k_norm"), head_dim)?]),
             false => None,
         };
@@ -140,7 +143,7 @@ impl Loader<'_> {
 
     fn qkv(&self, name: &dyn Fn(&str) -> String) -> Result<Matrix, ModelError> {
         let BlockShape { d_model: d, head_dim, heads, kv_heads, .. } = self.shape;
-        let turned = match self.tensors.0.pair_order(self.config) {
+        let turned = match self.config.pairs {
             PairOrder::Interleaved => RowOrder::Deinterleaved { head_dim },
             PairOrder::HalfSplit => RowOrder::Stored,
         };
@@ -150,7 +153,7 @@ impl Loader<'_> {
         let packed: Vec<_> =
             stored.iter().zip(parts).map(|(raw, (_, heads, order))| raw.part(heads * head_dim, order)).collect();
         let mut matrix = Matrix::pack(self.cpu, d, &packed);
-        if self.config.architecture.biases_qkv() {
+        if self.config.conventions.qkv_bias {
             let read = |&(part, heads, _): &(&str, usize, RowOrder)| {
                 self.tensors.0.vector(&name(part).replace(".weight", ".bias"), heads * head_dim)
             };
@@ -182,8 +185,8 @@ impl Loader<'_> {
     }
 }
 
-fn spec(source: &Source, config: &LlamaConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
-    let mut info = source.describe(config);
+fn spec(source: &Source, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
+    let mut info = config.describe(source.name(), source.file_name());
     info.weight_bytes = weights.bytes() as u64;
     info.kv_bytes_per_token = kv.bytes_per_position();
     ModelSpec {
@@ -204,6 +207,7 @@ mod tests {
     use crate::{
         model::{
             LogitRows, Model,
+            load::OpenModel,
             native::{
                 kernel::{Isa, Pool},
                 testing::{Noise, tiny_gguf},
@@ -215,7 +219,8 @@ mod tests {
     fn load(bytes: &[u8], isa: Isa, threads: usize) -> Result<NativeLlama, ModelError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        llama(&Source::open(file.path())?, 64, Cpu::new(Pool::new(threads), isa))
+        let opened = OpenModel::open(file.path())?;
+        llama(opened.parts(), 64, Cpu::new(Pool::new(threads), isa))
     }
 
     #[test]

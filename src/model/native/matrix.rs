@@ -13,26 +13,26 @@ use super::kernel::{
 
 /// Threads, instruction set, and memory for weights.
 #[derive(Debug)]
-pub(super) struct Cpu {
-    pub(super) pool: Pool,
-    pub(super) isa: Isa,
+pub(in crate::model) struct Cpu {
+    pub(in crate::model) pool: Pool,
+    pub(in crate::model) isa: Isa,
     arena: Arena,
 }
 
 impl Cpu {
-    pub(super) fn new(pool: Pool, isa: Isa) -> Self {
+    pub(in crate::model) fn new(pool: Pool, isa: Isa) -> Self {
         Self { pool, isa, arena: Arena::default() }
     }
 
     /// Tiles that one item of work takes, so that every thread gets several items of `tiles`.
-    pub(super) fn grain(&self, tiles: usize) -> usize {
+    pub(in crate::model) fn grain(&self, tiles: usize) -> usize {
         tiles.div_ceil(24 * self.pool.threads()).max(1)
     }
 }
 
 /// Order in which a head's rows are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowOrder {
+pub(in crate::model) enum RowOrder {
     /// As stored.
     Stored,
     /// Rows 0, 2, 4, … of each head, then 1, 3, 5, …: interleaved rotary pairs become half-split.
@@ -57,23 +57,23 @@ impl RowOrder {
 
 /// Width of the codes that [`Matrix::quantise`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bits {
+pub(in crate::model) enum Bits {
     Eight,
     Four,
 }
 
 /// Rows as a file stores them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
-    pub(super) encoding: Encoding,
-    pub(super) rows: usize,
-    pub(super) bytes: &'a [u8],
-    pub(super) order: RowOrder,
+pub(in crate::model) struct Part<'a> {
+    pub(in crate::model) encoding: Encoding,
+    pub(in crate::model) rows: usize,
+    pub(in crate::model) bytes: &'a [u8],
+    pub(in crate::model) order: RowOrder,
 }
 
 /// `[rows, k]` weights; copies share them.
 #[derive(Clone, Debug)]
-pub(super) struct Matrix {
+pub(in crate::model) struct Matrix {
     rows: usize,
     k: usize,
     panels: Vec<Panel>,
@@ -90,14 +90,14 @@ struct Panel {
 
 impl Matrix {
     /// Packs parts of `k` columns below each other.
-    pub(super) fn pack(cpu: &Cpu, k: usize, parts: &[Part<'_>]) -> Self {
+    pub(in crate::model) fn pack(cpu: &Cpu, k: usize, parts: &[Part<'_>]) -> Self {
         let same_form = |a: &Part<'_>, b: &Part<'_>| a.encoding == b.encoding;
         let panels = parts.chunk_by(same_form).map(|parts| Panel::pack(cpu, k, parts));
         Self { rows: parts.iter().map(|part| part.rows).sum(), k, panels: panels.collect(), bias: None }
     }
 
     /// Adds a bias to what comes out, one number a row; parts must be whole tiles.
-    pub(super) fn with_bias(mut self, bias: &[f32]) -> Self {
+    pub(in crate::model) fn with_bias(mut self, bias: &[f32]) -> Self {
         let mut lanes = vec![[0.0; LANES]; self.tiles()];
         lanes.as_flattened_mut()[..bias.len()].copy_from_slice(bias);
         self.bias = Some(Arc::new(lanes));
@@ -105,7 +105,7 @@ impl Matrix {
     }
 
     /// Packs rows of plain numbers in blocks of 8-bit codes, or of 4-bit ones: lossy, for drafters.
-    pub(super) fn quantise(cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Self {
+    pub(in crate::model) fn quantise(cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Self {
         let (encoding, width) = match bits {
             Bits::Eight => (Encoding::Q8_0, 34),
             Bits::Four => (Encoding::Q4_1, 20),
@@ -125,7 +125,7 @@ impl Matrix {
     }
 
     /// A matrix of some rows of this one, in the order given; none where a row does not exist.
-    pub(super) fn select(&self, cpu: &Cpu, rows: &[usize]) -> Option<Self> {
+    pub(in crate::model) fn select(&self, cpu: &Cpu, rows: &[usize]) -> Option<Self> {
         let form = self.panels.first()?.form;
         if self.panels.len() > 1 || rows.iter().any(|&row| row >= self.rows) {
             return None;
@@ -150,7 +150,7 @@ impl Matrix {
 
     /// The same rows, which must be whole tiles, and room behind them for rows of `from`, which only this matrix has to
     /// [push](Matrix::push) them into.
-    pub(super) fn with_room(&self, cpu: &Cpu, (rows, from): (usize, &Self)) -> Self {
+    pub(in crate::model) fn with_room(&self, cpu: &Cpu, (rows, from): (usize, &Self)) -> Self {
         let mut with = self.clone();
         if let Some(first) = from.panels.first() {
             let (form, tiles) = (first.form, rows.div_ceil(LANES));
@@ -161,7 +161,7 @@ impl Matrix {
     }
 
     /// Adds a row of a matrix of as many columns, in whose form there is room; nothing where there is none.
-    pub(super) fn push(&mut self, from: &Self, row: usize) {
+    pub(in crate::model) fn push(&mut self, from: &Self, row: usize) {
         let before: usize = self.panels.iter().rev().skip(1).map(|panel| panel.tiles).sum();
         let source = from.tile(row / LANES);
         let Some(panel) = self.panels.last_mut().filter(|panel| panel.form == source.form) else {
@@ -181,48 +181,48 @@ impl Matrix {
     }
 
     /// Drops rows `rows..` of those that were pushed.
-    pub(super) fn cut(&mut self, rows: usize) {
+    pub(in crate::model) fn cut(&mut self, rows: usize) {
         self.rows = self.rows.min(rows);
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(in crate::model) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Columns.
-    pub(super) fn k(&self) -> usize {
+    pub(in crate::model) fn k(&self) -> usize {
         self.k
     }
 
-    pub(super) fn tiles(&self) -> usize {
+    pub(in crate::model) fn tiles(&self) -> usize {
         self.panels.iter().map(|panel| panel.tiles).sum()
     }
 
     /// Bytes in memory.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::model) fn bytes(&self) -> usize {
         self.panels.iter().map(|panel| panel.bytes.len()).sum()
     }
 
     /// The weights that lie together from the first row on.
-    pub(super) fn first_panel(&self) -> &[u8] {
+    pub(in crate::model) fn first_panel(&self) -> &[u8] {
         self.panels.first().map_or(&[], |panel| &panel.bytes)
     }
 
     /// Form of the largest part, as people write it.
-    pub(super) fn dtype(&self) -> &'static str {
+    pub(in crate::model) fn dtype(&self) -> &'static str {
         let largest = self.panels.iter().max_by_key(|panel| panel.bytes.len());
         largest.map_or("none", |panel| panel.form.name())
     }
 
     /// What kinds of activations it reads.
-    pub(super) fn operand(&self) -> Operand {
+    pub(in crate::model) fn operand(&self) -> Operand {
         let needs =
             self.panels.iter().map(|panel| Operand { blocks: !panel.form.is_dense(), values: panel.form.is_dense() });
         needs.fold(Operand::default(), Operand::and)
     }
 
     /// `out[m] (+)= tile · acts`, 16 outputs a row.
-    pub(super) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
+    pub(in crate::model) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
         let weights = Tile { alone: cpu.pool.threads() == 1, ..self.tile(tile) };
         kernel::multiply(cpu.isa, weights, acts, onto, out);
         if let Some(bias) = &self.bias {
@@ -232,7 +232,7 @@ impl Matrix {
     }
 
     /// Row `index` as plain numbers.
-    pub(super) fn row(&self, index: usize, out: &mut [f32]) {
+    pub(in crate::model) fn row(&self, index: usize, out: &mut [f32]) {
         let tile = self.tile(index / LANES);
         let blocks = tile.bytes.chunks_exact(tile.form.block_bytes());
         for (block, out) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {

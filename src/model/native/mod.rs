@@ -6,33 +6,29 @@
 //! instruction set. So greedy speculation equals plain decoding, to the bit. Which backend runs, and
 //! how many threads pay, is decided by callers.
 
-mod batch;
-mod cache;
-mod draft_head;
-mod eagle;
-mod eagle_file;
-mod fuse;
-mod gate_up;
-mod head;
+pub(in crate::model) mod batch;
+pub(in crate::model) mod cache;
+pub(in crate::model) mod draft_head;
+pub(in crate::model) mod fuse;
+pub(in crate::model) mod gate_up;
+pub(in crate::model) mod head;
+pub(in crate::model) mod hidden_tap;
 pub mod kernel;
-mod layer;
-mod linear;
-mod llama;
-mod load;
-mod matrix;
-mod mtp;
-mod mtp_file;
-mod normer;
-mod states;
-mod tensors;
+pub(in crate::model) mod layer;
+pub(in crate::model) mod linear;
+pub(in crate::model) mod llama;
+pub(in crate::model) mod load;
+pub(in crate::model) mod matrix;
+pub(in crate::model) mod mtp;
+pub(in crate::model) mod normer;
+pub(in crate::model) mod tensors;
 #[cfg(test)]
-mod testing;
-mod threads;
-mod tree;
-mod turn;
+pub(in crate::model) mod testing;
+pub(in crate::model) mod threads;
+pub(in crate::model) mod transpose;
+pub(in crate::model) mod tree;
 
 pub use batch::{BATCH_ROWS, BatchForward, BatchRow, NativeBatch};
-pub use eagle::NativeEagle;
 pub use linear::{NativeCpu, NativeLinear};
 pub use llama::NativeLlama;
 pub use mtp::{MtpStorage, NativeMtp};

@@ -2,36 +2,39 @@
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
-use super::{
-    kernel::{Acts, LANES, Load, Norm, Operand},
-    layer::{NormWeight, Pass},
-    matrix::{Cpu, Matrix},
-    turn::transpose,
-};
+use super::kernel::{Acts, LANES, Load, Norm, Operand};
+use super::layer::{NormWeight, Pass};
+use super::matrix::{Cpu, Matrix};
 use crate::model::drafters::eagle3::StatesNorm;
+use crate::model::native::transpose::transpose;
 
 /// Rows `[m][k / 16]` as activations that a matrix reads.
-pub(super) fn load(cpu: &Cpu, rows: &[[f32; LANES]], (m, matrix): (usize, &Matrix), out: &mut Acts) {
+pub(in crate::model) fn load(cpu: &Cpu, rows: &[[f32; LANES]], (m, matrix): (usize, &Matrix), out: &mut Acts) {
     out.shape(m, matrix.k(), matrix.operand());
     cpu.isa.run(Load { rows, out });
 }
 
 /// Norms rows to rows.
-pub(super) struct Normer<'a> {
-    pub(super) pass: Pass<'a>,
-    pub(super) acts: &'a mut Acts,
-    pub(super) turned: Vec<[f32; LANES]>,
+pub(in crate::model) struct Normer<'a> {
+    pub(in crate::model) pass: Pass<'a>,
+    pub(in crate::model) acts: &'a mut Acts,
+    pub(in crate::model) turned: Vec<[f32; LANES]>,
 }
 
 impl Normer<'_> {
     /// `[d / 16][m] -> [m][d / 16]`; gives back whether all were finite.
-    pub(super) fn tiles(&mut self, x: &[[f32; LANES]], weight: &NormWeight, kept: &mut [[f32; LANES]]) -> bool {
+    pub(in crate::model) fn tiles(
+        &mut self,
+        x: &[[f32; LANES]],
+        weight: &NormWeight,
+        kept: &mut [[f32; LANES]],
+    ) -> bool {
         self.acts.shape(self.pass.m, 0, Operand::default());
         self.pass.cpu.isa.run(Norm { x, weight, eps: self.pass.shape.eps, out: &mut *self.acts, kept })
     }
 
     /// In place, `[m][width / 16]`.
-    pub(super) fn rows(&mut self, rows: &mut [[f32; LANES]], weight: &NormWeight) -> bool {
+    pub(in crate::model) fn rows(&mut self, rows: &mut [[f32; LANES]], weight: &NormWeight) -> bool {
         let mut turned = std::mem::take(&mut self.turned);
         turned.resize(rows.len(), [0.0; LANES]);
         transpose(rows, self.pass.m, &mut turned);
@@ -41,7 +44,7 @@ impl Normer<'_> {
     }
 
     /// The target's states, normed together, each, or not at all.
-    pub(super) fn states(
+    pub(in crate::model) fn states(
         &mut self,
         (from, to): (&[[f32; LANES]], &mut Vec<[f32; LANES]>),
         norms: &[NormWeight],

@@ -8,29 +8,30 @@ use candle_core::quantized::GgmlDType;
 use super::kernel::Encoding;
 use super::matrix::{Part, RowOrder};
 use crate::model::ModelError;
-use crate::model::files::source::{Source, Stored};
+use crate::model::files::source::Source;
+use crate::model::files::stored::Stored;
 
 /// A model as this backend sees it.
 #[derive(Clone, Copy)]
-pub(super) struct Tensors<'a>(pub(super) &'a Source);
+pub(in crate::model) struct Tensors<'a>(pub(in crate::model) &'a Source);
 
 /// A tensor as stored, `[rows, k]`.
 #[derive(Debug)]
-pub(super) struct RawTensor<'a> {
+pub(in crate::model) struct RawTensor<'a> {
     encoding: Encoding,
     stored: Stored<'a>,
 }
 
 impl RawTensor<'_> {
     /// Ready to be packed.
-    pub(super) fn part(&self, rows: usize, order: RowOrder) -> Part<'_> {
+    pub(in crate::model) fn part(&self, rows: usize, order: RowOrder) -> Part<'_> {
         Part { encoding: self.encoding, rows, bytes: self.stored.bytes(), order }
     }
 }
 
 impl<'a> Tensors<'a> {
     /// A matrix of the expected shape; FP8 comes as bf16.
-    pub(super) fn matrix(self, name: &str, rows: usize, k: usize) -> Result<RawTensor<'a>, ModelError> {
+    pub(in crate::model) fn matrix(self, name: &str, rows: usize, k: usize) -> Result<RawTensor<'a>, ModelError> {
         let stored = self.0.stored(name, &[rows, k])?.compact();
         let encoding = encoding(name, stored.dtype())?;
         let bytes = encoding.row_bytes(k).and_then(|row| row.checked_mul(rows));

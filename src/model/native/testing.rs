@@ -14,7 +14,7 @@ use safetensors::{SafeTensors, tensor::TensorView};
 use crate::protocol::TokenId;
 
 /// The default target; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
-pub(super) fn gguf_path() -> Option<PathBuf> {
+pub(in crate::model) fn gguf_path() -> Option<PathBuf> {
     if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|value| value == "1") {
         println!("not run: DRAFTSCOPE_OFFLINE=1");
         return None;
@@ -23,41 +23,41 @@ pub(super) fn gguf_path() -> Option<PathBuf> {
 }
 
 /// A file of its first MTP module, or of the reference values that came with it.
-pub(super) fn mtp_path(file: &str) -> PathBuf {
+pub(in crate::model) fn mtp_path(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(file)
 }
 
 /// Tokens without meaning.
-pub(super) fn token_ids(count: u32) -> Vec<TokenId> {
+pub(in crate::model) fn token_ids(count: u32) -> Vec<TokenId> {
     (0..count).map(|i| TokenId((i * 7919 + 13) % 49152)).collect()
 }
 
 /// Numbers in −1…1, the same for the same seed (SplitMix64, Steele et al., OOPSLA 2014).
-pub(super) struct Noise(pub(super) u64);
+pub(in crate::model) struct Noise(pub(in crate::model) u64);
 
 impl Noise {
-    pub(super) fn bits(&mut self) -> u64 {
+    pub(in crate::model) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
     }
 
-    pub(super) fn number(&mut self) -> f32 {
+    pub(in crate::model) fn number(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    pub(super) fn numbers(&mut self, count: usize) -> Vec<f32> {
+    pub(in crate::model) fn numbers(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.number()).collect()
     }
 
-    pub(super) fn lanes(&mut self, count: usize) -> Vec<[f32; 16]> {
+    pub(in crate::model) fn lanes(&mut self, count: usize) -> Vec<[f32; 16]> {
         self.numbers(16 * count).as_chunks().0.to_vec()
     }
 }
 
 /// A random Llama of two blocks with most encodings in it, as the bytes of a GGUF file.
-pub(super) fn tiny_gguf(omit: &str) -> Vec<u8> {
+pub(in crate::model) fn tiny_gguf(omit: &str) -> Vec<u8> {
     let mut noise = Noise(7);
     let mut tensor = |rows: usize, k: usize, dtype| {
         let shape: &[usize] = if rows == 0 { &[k] } else { &[rows, k] };
@@ -104,32 +104,32 @@ pub(super) fn tiny_gguf(omit: &str) -> Vec<u8> {
 }
 
 /// Reference values for a few chat prompts.
-pub(super) struct Parity {
+pub(in crate::model) struct Parity {
     bytes: Vec<u8>,
     prompts: Vec<serde_json::Value>,
 }
 
 /// One of them.
-pub(super) struct ParityPrompt {
-    pub(super) ids: Vec<TokenId>,
-    pub(super) next: TokenId,
-    pub(super) drafted: Vec<TokenId>,
+pub(in crate::model) struct ParityPrompt {
+    pub(in crate::model) ids: Vec<TokenId>,
+    pub(in crate::model) next: TokenId,
+    pub(in crate::model) drafted: Vec<TokenId>,
     /// Best token of each row.
-    pub(super) top_ids: Vec<usize>,
-    pub(super) last_logits: Vec<f32>,
-    pub(super) hidden: Vec<f32>,
-    pub(super) mtp_logits: Vec<f32>,
+    pub(in crate::model) top_ids: Vec<usize>,
+    pub(in crate::model) last_logits: Vec<f32>,
+    pub(in crate::model) hidden: Vec<f32>,
+    pub(in crate::model) mtp_logits: Vec<f32>,
 }
 
 impl Parity {
-    pub(super) fn open() -> Self {
+    pub(in crate::model) fn open() -> Self {
         let bytes = std::fs::read(mtp_path("parity.safetensors")).unwrap();
         let prompts = std::fs::read(mtp_path("parity.json")).unwrap();
         let prompts = serde_json::from_slice(&prompts).unwrap();
         Self { bytes, prompts }
     }
 
-    pub(super) fn prompts(&self) -> Vec<ParityPrompt> {
+    pub(in crate::model) fn prompts(&self) -> Vec<ParityPrompt> {
         let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
         let prompt = |(index, prompt): (usize, &serde_json::Value)| {
             let floats = |name: &str| floats(&tensors.tensor(&format!("{index}.{name}")).unwrap());

@@ -38,7 +38,7 @@ const ENOUGH: Duration = Duration::from_secs(1);
 const CLEARLY: f64 = 0.93;
 
 /// Cores that this process may use, container quotas included.
-pub(super) fn available() -> usize {
+pub(in crate::model) fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
@@ -46,7 +46,7 @@ pub(super) fn available() -> usize {
 ///
 /// # Errors
 /// When a pass fails.
-pub(super) fn choose(model: &mut NativeLlama) -> Result<(), ModelError> {
+pub(in crate::model) fn choose(model: &mut NativeLlama) -> Result<(), ModelError> {
     if model.spec().ctx_len < ROWS.iter().sum() {
         return Ok(());
     }
@@ -133,7 +133,8 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::model::files::source::Source;
+    use crate::model::load::OpenModel;
+
     use crate::model::native::kernel::Isa;
     use crate::model::native::testing::tiny_gguf;
 
@@ -165,7 +166,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tiny.gguf");
         std::fs::write(&path, tiny_gguf("")).unwrap();
-        let load = || NativeLlama::load_with(&Source::open(&path).unwrap(), 64, Pool::new(4), Isa::detect()).unwrap();
+        let load = || {
+            NativeLlama::load_with(OpenModel::open(&path).unwrap().parts(), 64, Pool::new(4), Isa::detect()).unwrap()
+        };
         let (mut chosen, mut plain) = (load(), load());
         choose(&mut chosen).unwrap();
         assert!((1..=4).contains(&chosen.spec().threads) && chosen.is_empty());

@@ -15,7 +15,7 @@ use crate::model::{ModelError, tree_depths};
 
 /// Who stands behind whom, and where.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(in crate::model) struct Tree {
     /// Rows from the root to each row, itself included.
     paths: Vec<Vec<usize>>,
     cos: Vec<[f32; LANES]>, // [m][head_dim / 32]
@@ -27,7 +27,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`tree_depths`].
-    pub(super) fn new(parents: &[usize], angles: &AngleTable, base: usize) -> Result<Self, ModelError> {
+    pub(in crate::model) fn new(parents: &[usize], angles: &AngleTable, base: usize) -> Result<Self, ModelError> {
         let depths = tree_depths(parents)?;
         let mut paths: Vec<Vec<usize>> = Vec::with_capacity(parents.len());
         for (row, parent) in parents.iter().enumerate() {
@@ -42,7 +42,7 @@ impl Tree {
     }
 
     /// Of all rows, each at its depth.
-    pub(super) fn angles(&self) -> Angles<'_> {
+    pub(in crate::model) fn angles(&self) -> Angles<'_> {
         Angles { cos: &self.cos, sin: &self.sin }
     }
 }
@@ -55,7 +55,7 @@ struct Head<'a> {
 }
 
 /// Attention of all rows; `partials` is `[kv_heads][m][segments][group][head_dim + PARTIAL_EXTRA]`.
-pub(super) fn attend_tree(
+pub(in crate::model) fn attend_tree(
     pass: Pass<'_>,
     tree: &Tree,
     cache: &mut LayerCache<'_>,
@@ -101,13 +101,13 @@ impl Head<'_> {
 }
 
 /// Keys and values of one position and KV head.
-pub(super) struct Row {
+pub(in crate::model) struct Row {
     keys: Vec<u16>,            // [head_dim]
     values: Vec<[u16; LANES]>, // [head_dim / 16]
 }
 
 /// A position's keys and values.
-pub(super) fn take_row([keys, values]: &[Slabs<'_>; 2], position: usize, head_dim: usize) -> Row {
+pub(in crate::model) fn take_row([keys, values]: &[Slabs<'_>; 2], position: usize, head_dim: usize) -> Row {
     let (slab, at) = ((position - keys.start) / SLAB, position % SLAB);
     let lines = &keys.slabs[slab][at / LANES * head_dim..][..head_dim];
     Row {
@@ -117,7 +117,7 @@ pub(super) fn take_row([keys, values]: &[Slabs<'_>; 2], position: usize, head_di
 }
 
 /// Puts a position's keys and values where they belong.
-pub(super) fn put_row([keys, values]: &mut [Slabs<'_>; 2], position: usize, row: &Row) {
+pub(in crate::model) fn put_row([keys, values]: &mut [Slabs<'_>; 2], position: usize, row: &Row) {
     let head_dim = row.keys.len();
     let (slab, at) = ((position - keys.start) / SLAB, position % SLAB);
     for (line, key) in keys.slabs[slab][at / LANES * head_dim..].iter_mut().zip(&row.keys) {

@@ -6,12 +6,11 @@
 //! plain decoding, so a row's result does not depend on how many rows run with it. Activations are
 //! f32 whatever the weights are held in.
 
-use candle_core::quantized::{GgmlDType, QMatMul};
-use candle_core::{DType, Device, Module, Tensor};
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use candle_core::{Device, Module, Tensor};
 
-use crate::model::files::source::Stored;
-use crate::model::native::NativeLinear;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::kv_cache::KvCache;
 pub use crate::model::nn::rope::PairOrder;
 use crate::model::nn::rope::RopeSpec;
@@ -19,168 +18,6 @@ use crate::model::{ModelError, tree_depths};
 
 /// Most rows for which attention goes row by row; prefill blocks are wider.
 pub const ROW_BY_ROW: usize = 16;
-
-/// A weight matrix `[out, in]`, quantised or dense, or on the native kernels.
-#[derive(Clone, Debug)]
-pub struct Linear {
-    weight: Weight,
-    bias: Option<Tensor>, // [out], f32
-}
-
-#[derive(Clone, Debug)]
-enum Weight {
-    Candle { weight: QMatMul, dense: Option<DType> },
-    Native(NativeLinear),
-}
-
-/// In what a target's matrices are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WeightType {
-    /// As the file stores them.
-    Stored,
-    /// Widened to f32.
-    F32,
-    /// Rounded to bf16.
-    Bf16,
-}
-
-impl From<Weight> for Linear {
-    fn from(weight: Weight) -> Self {
-        Self { weight, bias: None }
-    }
-}
-
-impl Linear {
-    /// Takes a matrix of this shape from a file.
-    ///
-    /// # Errors
-    /// When it cannot be decoded.
-    pub fn new(weight: Stored<'_>, shape: [usize; 2], held: WeightType, device: &Device) -> Result<Self, ModelError> {
-        let dtype = match held {
-            WeightType::F32 => DType::F32,
-            WeightType::Bf16 => DType::BF16,
-            WeightType::Stored if weight.is_quantised() => {
-                let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
-                return Ok(Weight::Candle { weight, dense: None }.into());
-            }
-            WeightType::Stored => {
-                let weight = weight.compact();
-                let dtype = match weight.dtype() {
-                    GgmlDType::BF16 => DType::BF16,
-                    GgmlDType::F16 => DType::F16,
-                    _ => DType::F32,
-                };
-                return Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?));
-            }
-        };
-        Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?))
-    }
-
-    /// Takes a dense matrix `[out, in]`.
-    #[must_use]
-    pub fn dense(weight: Tensor) -> Self {
-        Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }.into()
-    }
-
-    /// Takes a matrix on the native kernels.
-    #[must_use]
-    pub fn native(weight: NativeLinear) -> Self {
-        Weight::Native(weight).into()
-    }
-
-    /// Adds a bias `[out]` to what comes out.
-    #[must_use]
-    pub fn with_bias(self, bias: Tensor) -> Self {
-        Self { bias: Some(bias), ..self }
-    }
-
-    /// `[m, in] -> [m, out]`, f32 in and out.
-    ///
-    /// # Errors
-    /// When shapes do not fit.
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let out = match &self.weight {
-            Weight::Candle { weight, dense: Some(dtype) } if *dtype != DType::F32 => {
-                weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32)?
-            }
-            Weight::Candle { weight, .. } => weight.forward(x)?,
-            Weight::Native(weight) => {
-                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
-                let width = out.len() / m.max(1);
-                Tensor::from_vec(out, (m, width), x.device())?
-            }
-        };
-        match &self.bias {
-            Some(bias) => Ok(out.broadcast_add(bias)?),
-            None => Ok(out),
-        }
-    }
-
-    /// Rows of the matrix, `ids [m] -> [m, in]`, f32: an embedding look-up.
-    ///
-    /// # Errors
-    /// When an id is outside the matrix.
-    pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
-        let weight = match &self.weight {
-            Weight::Candle { weight, .. } => return Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
-            Weight::Native(weight) => weight,
-        };
-        let mut rows = Vec::new();
-        for id in ids.to_vec1::<u32>()? {
-            let none = || ModelError::Vocabulary { token: id, vocab: 0 };
-            rows.extend(weight.row(id as usize).ok_or_else(none)?);
-        }
-        Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
-    }
-
-    /// Bytes the matrix takes in memory.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        let weight = match &self.weight {
-            Weight::Candle { weight, .. } => weight,
-            Weight::Native(weight) => return weight.bytes(),
-        };
-        match weight {
-            QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
-            QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
-                (weight.elem_count() * weight.dtype().size_in_bytes()) as u64
-            }
-        }
-    }
-}
-
-/// RMSNorm: `x / sqrt(mean(x²) + eps) · weight` (Zhang and Sennrich, 2019).
-#[derive(Clone, Debug)]
-pub struct RmsNorm {
-    weight: Tensor, // [d], f32
-    eps: f32,
-}
-
-impl RmsNorm {
-    /// Takes the weight `[d]`.
-    ///
-    /// # Errors
-    /// When it cannot be widened to f32.
-    pub fn new(weight: &Tensor, eps: f32) -> Result<Self, ModelError> {
-        Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
-    }
-
-    /// The same norm with so much more weight: zero-centred files mean 1 + w.
-    ///
-    /// # Errors
-    /// When memory is short.
-    pub fn shifted(&self, by: f64) -> Result<Self, ModelError> {
-        Ok(Self { weight: (&self.weight + by)?, eps: self.eps })
-    }
-
-    /// `[m, d] -> [m, d]`.
-    ///
-    /// # Errors
-    /// When shapes do not fit.
-    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(candle_nn::ops::rms_norm(&x.contiguous()?, &self.weight, self.eps)?)
-    }
-}
 
 /// Cosines and sines of all positions.
 #[derive(Clone, Debug)]
@@ -305,7 +142,7 @@ impl Block {
     pub fn forward(
         &self,
         x: &Tensor,
-        config: &LlamaConfig,
+        config: &TransformerConfig,
         place: Place<'_>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
@@ -319,7 +156,7 @@ impl Block {
     pub fn forward_read(
         &self,
         (x, read): (&Tensor, &Tensor),
-        config: &LlamaConfig,
+        config: &TransformerConfig,
         place: Place<'_>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {

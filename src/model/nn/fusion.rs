@@ -5,7 +5,8 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use crate::model::nn::block::{Linear, RmsNorm};
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
 use crate::model::{ModelError, Tap};
 
 /// The matrix and what it reads.
@@ -42,7 +43,7 @@ impl Fuse {
     ///
     /// # Errors
     /// When rows are of another width.
-    pub fn fed(&self, rows: &Tensor) -> Result<Tensor, ModelError> {
+    pub fn forward(&self, rows: &Tensor) -> Result<Tensor, ModelError> {
         let d = rows.dim(1)? / (1 + self.blocks.len());
         let part = |index: usize| -> Result<Tensor, ModelError> { Ok(rows.narrow(1, index * d, d)?.contiguous()?) };
         let states = (1..=self.blocks.len()).map(|index| self.unit.forward(&part(index)?));

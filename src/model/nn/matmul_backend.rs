@@ -1,31 +1,52 @@
-//! What runs a model's matrices and in what they are held; reading its tensors accordingly.
+//! Which backend multiplies a model's matrices, and reading a model's tensors for it.
 //!
-//! Invariant: what is read has the shape that is asked for, and its file's pages are let go of at once. What the tensors
-//! are for is the families' business.
+//! Invariant: a tensor has the shape that was asked for, and its file's pages are released at once.
+
+use std::fmt::Debug;
+use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::files::source::Source;
-use crate::model::native::{NativeCpu, NativeLinear};
-use crate::model::nn::block::{Linear, RmsNorm, WeightType};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::linear::{Linear, MatMul};
+use crate::model::nn::norm::RmsNorm;
+use crate::model::options::WeightType;
 
-/// What runs the matrices, and in what they are held.
-#[derive(Clone, Debug)]
-pub enum Held {
-    /// candle.
-    Candle(WeightType),
-    /// The native kernels, as stored: a row's bits then do not depend on the rows beside it.
-    Native(NativeCpu),
+/// Matrix kernels other than candle's.
+pub trait Kernels: Debug + Send + Sync {
+    /// Packs a tensor of this shape, `[out, in]`.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
+    fn load(&self, source: &Source, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
+
+    /// What the header calls it, e.g. `native`.
+    fn backend(&self) -> &'static str;
+
+    /// What the header calls its device, e.g. `cpu (avx512)`.
+    fn device(&self) -> String;
+
+    /// Threads that compute.
+    fn threads(&self) -> usize;
 }
 
-impl Held {
-    /// The native kernels' processor, where they run.
+/// What multiplies the matrices, and their weight type.
+#[derive(Clone, Debug)]
+pub enum MatmulBackend {
+    /// candle.
+    Candle(WeightType),
+    /// Other kernels, weights as they are stored.
+    Kernels(Arc<dyn Kernels>),
+}
+
+impl MatmulBackend {
+    /// The kernels, where candle does not multiply.
     #[must_use]
-    pub fn native(&self) -> Option<&NativeCpu> {
+    pub fn kernels(&self) -> Option<&dyn Kernels> {
         match self {
-            Self::Native(cpu) => Some(cpu),
+            Self::Kernels(kernels) => Some(kernels.as_ref()),
             Self::Candle(_) => None,
         }
     }
@@ -34,40 +55,44 @@ impl Held {
 /// Tensors by name.
 pub(in crate::model) struct Tensors<'a> {
     pub(in crate::model) source: &'a Source,
-    pub(in crate::model) held: Held,
+    pub(in crate::model) backend: MatmulBackend,
     pub(in crate::model) device: &'a Device,
-    /// Of norms.
+    /// Epsilon of norms.
     pub(in crate::model) eps: f32,
 }
 
 impl<'a> Tensors<'a> {
-    pub(in crate::model) fn new(source: &'a Source, (held, device): (Held, &'a Device), config: &LlamaConfig) -> Self {
-        Self { source, held, device, eps: config.norm_eps }
+    pub(in crate::model) fn new(
+        source: &'a Source,
+        (backend, device): (MatmulBackend, &'a Device),
+        config: &TransformerConfig,
+    ) -> Self {
+        Self { source, backend, device, eps: config.norm_eps }
     }
 
     /// `[out, input]`
     pub(in crate::model) fn linear(&self, name: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
-        match &self.held {
-            Held::Candle(held) => self.held_as(name, [out, input], *held),
-            Held::Native(cpu) => NativeLinear::load(self.source, name, [out, input], cpu).map(Linear::native),
+        match &self.backend {
+            MatmulBackend::Candle(weight_type) => self.linear_as(name, [out, input], *weight_type),
+            MatmulBackend::Kernels(kernels) => kernels.load(self.source, name, [out, input]).map(Linear::of),
         }
     }
 
-    /// On candle, whatever the others run on.
-    pub(in crate::model) fn held_as(
+    /// On candle, whatever multiplies the others.
+    pub(in crate::model) fn linear_as(
         &self,
         name: &str,
         shape: [usize; 2],
-        held: WeightType,
+        weight_type: WeightType,
     ) -> Result<Linear, ModelError> {
-        let linear = Linear::new(self.source.stored(name, &shape)?, shape, held, self.device)?;
+        let linear = Linear::new(self.source.stored(name, &shape)?, shape, weight_type, self.device)?;
         self.source.release(name);
         Ok(linear)
     }
 
-    /// Embedding and head, `[v, d]` each: one where they are tied. They are to be read before smaller
-    /// ones: while a matrix is widened it takes room twice.
-    pub(in crate::model) fn embedding_and_head(&self, config: &LlamaConfig) -> Result<[Linear; 2], ModelError> {
+    /// Embedding and head, `[v, d]` each: one matrix where they are tied. Read them before smaller ones: a matrix takes
+    /// memory twice while it is widened.
+    pub(in crate::model) fn embedding_and_head(&self, config: &TransformerConfig) -> Result<[Linear; 2], ModelError> {
         let (v, d) = (config.vocab, config.d_model);
         let embedding = self.linear("token_embd.weight", v, d)?;
         let head = if config.tied { embedding.clone() } else { self.linear("output.weight", v, d)? };
@@ -79,7 +104,7 @@ impl<'a> Tensors<'a> {
         self.norm_of(name, width, self.eps)
     }
 
-    /// One with its own.
+    /// A norm with an epsilon of its own.
     pub(in crate::model) fn norm_of(&self, name: &str, width: usize, eps: f32) -> Result<RmsNorm, ModelError> {
         RmsNorm::new(&self.vector(name, width)?, eps)
     }

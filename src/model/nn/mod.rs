@@ -4,8 +4,14 @@
 
 pub mod block;
 pub mod config;
+pub mod embedding;
 pub mod fusion;
+pub mod gguf_keys;
+pub mod hf_keys;
 pub mod kv_cache;
+pub mod linear;
 pub mod matmul_backend;
+pub mod norm;
 pub mod rope;
+pub mod streams;
 pub mod transformer;

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
-use crate::model::drafters::mtp::Embedding;
-use crate::model::families::gemma4::Lent;
 use crate::model::nn::block::TreeRows;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::Embedding;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::tap::Streams;
+use crate::model::nn::streams::Streams;
+use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};
 
@@ -22,7 +22,7 @@ pub(in crate::model) const PREFILL_ROWS: usize = 256;
 
 /// How far a pass goes, and in what shape.
 #[derive(Clone, Copy)]
-pub struct Course<'a> {
+pub struct PassSpec<'a> {
     /// Blocks that run, from the first on.
     pub(in crate::model) layers: usize,
     /// The rows' parents, where they are no chain.
@@ -32,9 +32,9 @@ pub struct Course<'a> {
 }
 
 /// A family's weights, as a target's passes need them; shared by its forks and its drafters.
-pub trait Stack: Embedding {
+pub trait Transformer: Embedding {
     /// Sizes.
-    fn config(&self) -> &LlamaConfig;
+    fn config(&self) -> &TransformerConfig;
 
     /// Bytes the matrices take in memory.
     fn bytes(&self) -> u64;
@@ -57,10 +57,10 @@ pub trait Stack: Embedding {
     ///
     /// # Errors
     /// When a tensor operation fails, and the caches may hold the rows or not.
-    fn through(
+    fn forward_layers(
         &self,
         rows: (&[TokenId], Tensor),
-        course: Course<'_>,
+        course: PassSpec<'_>,
         caches: &mut [KvCache],
         streams: &mut Streams<'_>,
     ) -> Result<Tensor, ModelError>;
@@ -77,29 +77,17 @@ pub trait Stack: Embedding {
     /// When a tensor operation fails.
     fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError>;
 
-    /// As [`Model::lend`], of so many positions.
+    /// As [`Model::shared_kv`], of so many positions.
     ///
     /// # Errors
     /// When the caches cannot be read.
-    fn lend(&self, _caches: &[KvCache], _len: usize) -> Result<Option<Lent>, ModelError> {
+    fn shared_kv(&self, _caches: &[KvCache], _len: usize) -> Result<Option<SharedKv>, ModelError> {
         Ok(None)
     }
 }
 
-/// Tokens as indices of an embedding's rows.
-///
-/// # Errors
-/// [`ModelError::Vocabulary`] for a token that is none.
-pub(in crate::model) fn ids(tokens: &[TokenId], vocab: usize, device: &Device) -> Result<Tensor, ModelError> {
-    if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
-        return Err(ModelError::Vocabulary { token: token.0, vocab });
-    }
-    let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
-    Ok(Tensor::from_vec(ids, tokens.len(), device)?)
-}
-
 /// A target: shared weights and its own caches.
-pub struct Stacked<W> {
+pub struct TransformerModel<W> {
     pub(in crate::model) weights: Arc<W>,
     spec: ModelSpec,
     pub(in crate::model) caches: Vec<KvCache>,
@@ -115,7 +103,7 @@ struct States {
     tapped: Tensor,
 }
 
-impl<W: Stack> Stacked<W> {
+impl<W: Transformer> TransformerModel<W> {
     /// Empty caches over these weights.
     ///
     /// # Errors
@@ -132,22 +120,22 @@ impl<W: Stack> Stacked<W> {
         self.weights.config().layers
     }
 
-    fn hidden(&mut self, tokens: &[TokenId], course: Course<'_>) -> Result<States, ModelError> {
+    fn hidden(&mut self, tokens: &[TokenId], course: PassSpec<'_>) -> Result<States, ModelError> {
         let all = course.layers == self.layers();
         let places = if all { self.tap.places(course.layers)? } else { vec![None] };
         let x = self.weights.embed(tokens)?;
         let mut streams = Streams::new(&places);
         streams.keep(0, &x);
-        let course = Course { base: self.len, ..course };
-        let x = self.weights.through((tokens, x), course, &mut self.caches, &mut streams)?;
+        let course = PassSpec { base: self.len, ..course };
+        let x = self.weights.forward_layers((tokens, x), course, &mut self.caches, &mut streams)?;
         self.len += tokens.len();
         let normed = self.weights.normed(&x)?;
         let tapped = streams.tapped(&normed)?;
         Ok(States { normed, tapped })
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: Course<'_>) -> Result<Forward, ModelError> {
-        let LlamaConfig { d_model, vocab, .. } = *self.weights.config();
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: PassSpec<'_>) -> Result<Forward, ModelError> {
+        let TransformerConfig { d_model, vocab, .. } = *self.weights.config();
         let mut hidden = Vec::with_capacity(tokens.len() * d_model);
         let (mut last, mut width) = (None, d_model);
         let widest = if rows == LogitRows::All { tokens.len().max(1) } else { PREFILL_ROWS };
@@ -175,7 +163,7 @@ impl<W: Stack> Stacked<W> {
         if base + tokens.len() > ctx_len {
             return Err(ModelError::ContextFull { needed: base + tokens.len(), ctx_len });
         }
-        self.run(tokens, rows, Course { layers, tree, base }).inspect_err(|_| self.cut(base))
+        self.run(tokens, rows, PassSpec { layers, tree, base }).inspect_err(|_| self.cut(base))
     }
 
     fn cut(&mut self, len: usize) {
@@ -184,7 +172,7 @@ impl<W: Stack> Stacked<W> {
     }
 }
 
-impl<W: Stack + 'static> Model for Stacked<W> {
+impl<W: Transformer + 'static> Model for TransformerModel<W> {
     fn spec(&self) -> &ModelSpec {
         &self.spec
     }
@@ -232,8 +220,8 @@ impl<W: Stack + 'static> Model for Stacked<W> {
         self.weights.pass_bytes()
     }
 
-    fn lend(&self) -> Result<Option<Lent>, ModelError> {
-        self.weights.lend(&self.caches, self.len)
+    fn shared_kv(&self) -> Result<Option<SharedKv>, ModelError> {
+        self.weights.shared_kv(&self.caches, self.len)
     }
 
     fn checkpoint(&self) -> Result<Checkpoint, ModelError> {

@@ -12,13 +12,13 @@ mod stage;
 
 use self::stage::Stage;
 use super::{DraftCtx, Drafter, tree};
-use crate::model::{Forward, Model, ModelError, MtpModule, Rows, Tap};
+use crate::model::{DraftModule, Forward, Model, ModelError, Rows, Tap};
 use crate::protocol::{MtpSpec, Pairing, Settings, TokenId};
 
 /// Slots of a prompt that run at once.
 const SETTLE_ROWS: usize = 256;
 
-/// A drafter around one [`MtpModule`] or a stack of them.
+/// A drafter around one [`DraftModule`] or a stack of them.
 pub struct MtpDrafter {
     stages: Vec<Stage>,
     /// What the modules were made for.
@@ -42,13 +42,13 @@ pub struct MtpDrafter {
 impl MtpDrafter {
     /// Drafts with this module, whose cache must be empty.
     #[must_use]
-    pub fn new(module: Box<dyn MtpModule>) -> Self {
+    pub fn new(module: Box<dyn DraftModule>) -> Self {
         Self::stack(vec![module])
     }
 
     /// Drafts with one module per depth, the first first; their caches must be empty.
     #[must_use]
-    pub fn stack(modules: Vec<Box<dyn MtpModule>>) -> Self {
+    pub fn stack(modules: Vec<Box<dyn DraftModule>>) -> Self {
         let spec = modules.first().map(|module| module.spec()).unwrap_or_default();
         let stages = modules.into_iter().map(|module| Stage { module, outputs: Rows::default() }).collect();
         Self {
@@ -131,8 +131,8 @@ impl MtpDrafter {
 
     /// `target` is there when a draft follows.
     fn settle_all(&mut self, target: Option<&dyn Model>) -> Result<(), ModelError> {
-        if self.borrows() {
-            return target.map_or(Ok(()), |target| self.borrow(target));
+        if self.shares_target_kv() {
+            return target.map_or(Ok(()), |target| self.attach_kv(target));
         }
         self.settle_first()?;
         (1..self.stages.len()).try_for_each(|depth| self.settle_deeper(depth))
@@ -320,7 +320,7 @@ impl Drafter for MtpDrafter {
             }
         }
         // caches are empty now; a module without any needs other states alone
-        self.is_stale |= !self.borrows() || self.tap() != tap;
+        self.is_stale |= !self.shares_target_kv() || self.tap() != tap;
     }
 
     fn notice(&mut self) -> Option<String> {
@@ -338,7 +338,7 @@ impl Drafter for MtpDrafter {
     }
 
     fn observe(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
-        if self.borrows() {
+        if self.shares_target_kv() {
             self.note_last(tokens, hidden);
             return Ok(());
         }
@@ -356,7 +356,7 @@ impl Drafter for MtpDrafter {
     }
 
     fn rewind(&mut self, len: usize) -> Result<(), ModelError> {
-        if self.borrows() {
+        if self.shares_target_kv() {
             return self.forget(len);
         }
         self.observed.truncate(len);

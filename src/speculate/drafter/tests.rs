@@ -1,7 +1,7 @@
 //! Drafters behind fake models whose numbers can be worked out by hand.
 
 use super::*;
-use crate::model::{Checkpoint, LogitRows, ModelSpec, MtpModule};
+use crate::model::{Checkpoint, DraftModule, LogitRows, ModelSpec};
 use crate::protocol::{Costs, DrafterKind, ModelInfo, Sampling};
 use crate::speculate::draws::SeededDraws;
 use crate::speculate::policy::{Guide, Policy};
@@ -49,7 +49,7 @@ struct Fake {
     vocab: Vec<TokenId>,
 }
 
-fn fake(number: usize) -> Box<dyn MtpModule> {
+fn fake(number: usize) -> Box<dyn DraftModule> {
     Box::new(Fake { number, slots: Vec::new(), vocab: (0..VOCAB).map(TokenId).collect() })
 }
 
@@ -57,7 +57,7 @@ fn logits(value: f32) -> Vec<f32> {
     (0..VOCAB).map(|t| ((value + t as f32 * 13.0) % 17.0) / 4.0).collect()
 }
 
-impl MtpModule for Fake {
+impl DraftModule for Fake {
     fn len(&self) -> usize {
         self.slots.len()
     }
@@ -86,7 +86,7 @@ impl MtpModule for Fake {
     fn draft_vocab(&self) -> &[TokenId] {
         &self.vocab
     }
-    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
         Ok(Box::new(Self { number: self.number, slots: self.slots.clone(), vocab: self.vocab.clone() }))
     }
 }

@@ -12,7 +12,7 @@ use crate::model::drafters::eagle3::file::EagleFile;
 use crate::model::drafters::eagle3::plan;
 use crate::model::error::{clean, name_of};
 use crate::model::files::side_files::SideFiles;
-use crate::model::load::DEFAULT_CTX;
+use crate::model::options::DEFAULT_CTX;
 
 /// A head in figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]

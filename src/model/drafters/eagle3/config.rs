@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::declined::Architecture;
-use crate::model::families::llama::config_json::HfConfig;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::files::config_json::ConfigJson;
+use crate::model::nn::config::LLAMA_LAYOUT;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::hf_keys::{Ends, Extras, HfKeys};
 use crate::protocol::{Feed, MtpSpec, Recycle};
 
 /// Most states of the target that a head fuses.
@@ -17,7 +18,7 @@ const MAX_STATES: usize = 8;
 #[derive(Clone, Debug, PartialEq)]
 pub struct EagleConfig {
     /// The block, as a model of one layer: its vocabulary is the target's.
-    pub block: LlamaConfig,
+    pub block: TransformerConfig,
     /// Width of the target's states.
     pub target_d_model: usize,
     /// Tokens that the head can propose.
@@ -153,7 +154,7 @@ impl EagleConfig {
     }
 
     /// The block is described as a model of one layer is.
-    fn block(config: &Value) -> Result<LlamaConfig, ModelError> {
+    fn block(config: &Value) -> Result<TransformerConfig, ModelError> {
         if !config.is_object() {
             return Err(ModelError::Metadata("the head's 'transformer_layer_config' is no object".into()));
         }
@@ -166,11 +167,11 @@ impl EagleConfig {
         if config["model_type"].is_null() {
             config["model_type"] = "llama".into();
         }
-        // blocks of these families are no Llama's
-        let kind = config["model_type"].as_str().unwrap_or_default();
-        if Architecture::of_model_type(kind).is_ok_and(Architecture::is_mixed) {
-            return refused(format!("the family '{kind}' ('model_type')"));
-        }
+        // blocks of other families are no Llama's
+        let kind = config["model_type"].as_str().unwrap_or_default().to_owned();
+        let Some(conventions) = LLAMA_LAYOUT.iter().find(|conventions| conventions.name == kind) else {
+            return refused(format!("the family '{}' ('model_type')", clean(&kind)));
+        };
         // a length of training, no bound; and what the target ties or not is nothing to a head
         if config["max_position_embeddings"].is_null() {
             config["max_position_embeddings"] = 4096.into();
@@ -180,7 +181,8 @@ impl EagleConfig {
         if let Some(types) = config["layer_types"].as_array_mut() {
             types.truncate(1);
         }
-        HfConfig::from_json(config.to_string().as_bytes())?.llama(true)
+        let json = ConfigJson::parse(config.to_string().as_bytes())?;
+        json.read::<HfKeys>()?.transformer(conventions, Ends::of(&json, None), Extras::default())
     }
 
     /// The conventions it was trained with.

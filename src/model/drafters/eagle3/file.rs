@@ -17,7 +17,7 @@ use safetensors::Dtype;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::model::ModelError;
-use crate::model::catch_panic::guarded;
+use crate::model::catch_panic::catch_panic;
 use crate::model::error::clean;
 use crate::model::files::shard;
 use crate::model::files::shard::Shard;
@@ -162,7 +162,7 @@ fn contents(path: &Path) -> Result<HashMap<String, TensorInfo>, ModelError> {
     let mut bytes = Vec::new();
     entry.take(MAX_PICKLE).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     let folder = PathBuf::from(pickle.trim_end_matches(".pkl"));
-    guarded(
+    catch_panic(
         |why| failed(&why),
         || {
             let tensors = unpickle(&bytes).map_err(|error| failed(&error))?;

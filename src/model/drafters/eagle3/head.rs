@@ -1,17 +1,21 @@
 //! An EAGLE-3 head on candle: any device, weights in f32.
 
+use crate::model::nn::embedding::SharedTarget;
 use std::sync::Arc;
 
 use candle_core::Tensor;
 
 use crate::model::drafters::eagle3::config::StatesNorm;
-use crate::model::drafters::eagle3::plan::Plan;
-use crate::model::drafters::mtp::{Embedding, OwnEmbedding};
-use crate::model::families::llama::{to_tensor, without_first};
-use crate::model::nn::block::{Block, Linear, PairOrder, Place, RmsNorm, Rope};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::drafters::eagle3::plan::CheckedHead;
+use crate::model::nn::block::{Block, Place, Rope};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::{Embedding, OwnEmbedding};
+use crate::model::nn::embedding::{to_tensor, without_first};
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::PairOrder;
+use crate::model::{DraftModule, Forward, ModelError, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
 /// The norms, which the conventions may mean otherwise.
@@ -47,7 +51,7 @@ impl Norms {
 
 /// What copies of a head share.
 struct Shared {
-    config: LlamaConfig,
+    config: TransformerConfig,
     embedding: Arc<dyn Embedding>,
     fc: Linear, // [d, states · target's d]
     fused: usize,
@@ -73,7 +77,11 @@ pub struct CandleEagle {
 
 impl CandleEagle {
     /// Reads a head for a target with this embedding.
-    pub(in crate::model) fn load(plan: &Plan, target: Arc<dyn Embedding>, ctx_len: usize) -> Result<Self, ModelError> {
+    pub(in crate::model) fn load(
+        plan: &CheckedHead,
+        target: Arc<dyn SharedTarget>,
+        ctx_len: usize,
+    ) -> Result<Self, ModelError> {
         let c = &plan.config.block;
         let (d, device) = (c.d_model, target.device().clone());
         let linear = |part: &str, out: usize, input: usize| -> Result<Linear, ModelError> {
@@ -84,7 +92,7 @@ impl CandleEagle {
             RmsNorm::new(&Tensor::from_vec(weight, width, &device)?, c.norm_eps)
         };
         let norm = |part: &str, width: usize| to_norm(plan.norm(part, width)?);
-        let head_norms = match c.qk_norm {
+        let head_norms = match c.conventions.qk_norm {
             true => {
                 Some([norm("layers.0.self_attn.q_norm", c.head_dim)?, norm("layers.0.self_attn.k_norm", c.head_dim)?])
             }
@@ -117,7 +125,7 @@ impl CandleEagle {
             bytes += table.bytes();
             Arc::new(OwnEmbedding { table, vocab: c.vocab, device: device.clone() })
         } else {
-            target
+            target as Arc<dyn Embedding>
         };
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
         let cache = KvCache::new(c.kv_heads, ctx_len, c.head_dim, &device)?;
@@ -207,7 +215,7 @@ impl CandleEagle {
     }
 }
 
-impl MtpModule for CandleEagle {
+impl DraftModule for CandleEagle {
     fn len(&self) -> usize {
         self.cache.len()
     }
@@ -264,7 +272,7 @@ impl MtpModule for CandleEagle {
         &self.shared.vocab
     }
 
-    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
         Ok(Box::new(Self {
             shared: Arc::clone(&self.shared),
             norms: self.norms.clone(),

@@ -11,10 +11,13 @@ mod config;
 mod file;
 mod head;
 mod load;
+mod native;
+mod native_weights;
 mod plan;
 
 pub use card::HeadCard;
 pub use config::{EagleConfig, StatesNorm};
 pub use head::CandleEagle;
-pub(in crate::model) use load::{candle, is_asked_for, native, wanted};
-pub(in crate::model) use plan::{Plan, is_head};
+pub use load::Eagle3;
+pub use native::NativeEagle;
+pub(in crate::model) use plan::CheckedHead;

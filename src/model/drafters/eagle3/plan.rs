@@ -1,6 +1,6 @@
 //! A head held against its target, before anything large is read.
 //!
-//! Invariant: a [`Plan`] fits: widths, vocabularies and layers are those of the target, and every token that
+//! Invariant: a [`CheckedHead`] fits: widths, vocabularies and layers are those of the target, and every token that
 //! the head can propose is one of the target's.
 
 use std::path::Path;
@@ -9,13 +9,13 @@ use crate::model::drafters::eagle3::config::{EagleConfig, StatesNorm};
 use crate::model::drafters::eagle3::file::EagleFile;
 use crate::model::error::name_of;
 use crate::model::files::side_files::SideFiles;
-use crate::model::memory::Need;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::memory::MemoryNeed;
+use crate::model::nn::config::TransformerConfig;
 use crate::model::{ModelError, State, Tap};
 use crate::protocol::TokenId;
 
 /// A head that fits its target.
-pub(in crate::model) struct Plan {
+pub(in crate::model) struct CheckedHead {
     pub(in crate::model) config: EagleConfig,
     pub(in crate::model) file: EagleFile,
     /// What settled slots read of the target.
@@ -31,12 +31,12 @@ pub(in crate::model) fn is_head(folder: &Path) -> bool {
     SideFiles::of(folder).read("config.json").is_ok_and(|config| config.is_some_and(|json| EagleConfig::is_one(&json)))
 }
 
-impl Plan {
+impl CheckedHead {
     /// Opens a folder for this target.
     ///
     /// # Errors
     /// When it is damaged, asks for something that is not supported, or was made for another target.
-    pub(in crate::model) fn open(folder: &Path, target: &LlamaConfig) -> Result<Self, ModelError> {
+    pub(in crate::model) fn open(folder: &Path, target: &TransformerConfig) -> Result<Self, ModelError> {
         let config = EagleConfig::from_json(&SideFiles::of(folder).config()?)?;
         let other = |what: &str, own: usize, theirs: usize| {
             Err(ModelError::Unsupported(format!(
@@ -95,9 +95,9 @@ impl Plan {
     }
 
     /// What the head takes; a weight takes `bits`, a number in the cache `kv_size` bytes.
-    pub(in crate::model) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> Need {
+    pub(in crate::model) fn need(&self, (bits, dtype): (u64, &str), kv_size: u64, ctx_len: usize) -> MemoryNeed {
         let cache = 2 * self.config.block.kv_width() as u64 * kv_size * ctx_len as u64;
-        Need { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, ctx_len }
+        MemoryNeed { weights: self.matrix_weights() * bits / 8, dtype: dtype.to_owned(), cache, ctx_len }
     }
 }
 

@@ -11,16 +11,18 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 
 use crate::model::ModelError;
-use crate::model::drafters::draft_vocab::MAX_CONTEXT_VOCAB;
-use crate::model::drafters::mtp::{CandleMtp, MtpBlock, MtpParts, MtpShape, MtpShared};
-use crate::model::families::llama::LlamaWeights;
-use crate::model::families::llama::config_json;
-use crate::model::nn::block::{Block, Linear, PairOrder, Place, RmsNorm, Rope};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::draft_tokens::MAX_CONTEXT_VOCAB;
+use crate::model::drafters::core::{CandleMtp, LlamaBlock, MtpParts, MtpShape, MtpShared};
+use crate::model::files::config_json;
+use crate::model::nn::block::{Block, Rope};
+use crate::model::nn::config::{self, Conventions, TransformerConfig};
+use crate::model::nn::embedding::{Embedding, SharedTarget};
 use crate::model::nn::fusion::Fuse;
-use crate::model::nn::kv_cache::KvCache;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::PairOrder;
 use crate::model::nn::rope::RopeSpec;
-use crate::protocol::{ConcatOrder, MtpSpec, TokenId};
+use crate::protocol::{ConcatOrder, ModelInfo, MtpSpec, TokenId};
 
 /// Most modules of a stack.
 const MAX_DEPTHS: usize = 8;
@@ -135,69 +137,50 @@ impl MtpConfig {
         MtpSpec { order: self.order().unwrap_or_default(), ..MtpSpec::default() }
     }
 
-    /// The block's shape, checked against the target's.
+    /// Checks that it was made for a target of these sizes.
     ///
     /// # Errors
     /// [`ModelError::Metadata`] naming the first size that differs.
-    pub fn block_config(&self, target: &LlamaConfig) -> Result<LlamaConfig, ModelError> {
-        for (what, own, theirs) in
-            [("hidden_size", self.hidden_size, target.d_model), ("vocab_size", self.vocab_size, target.vocab)]
-        {
+    pub fn check_target(&self, target: &ModelInfo) -> Result<(), ModelError> {
+        for (what, own, theirs) in [
+            ("hidden_size", self.hidden_size, target.d_model as usize),
+            ("vocab_size", self.vocab_size, target.vocab as usize),
+        ] {
             if own != theirs {
                 return Err(ModelError::Metadata(format!(
                     "the MTP module was made for another target: its {what} is {own}, the target's {theirs}"
                 )));
             }
         }
-        if let Some(behind) = self.hidden_layers.iter().find(|behind| **behind > target.layers) {
+        if let Some(behind) = self.hidden_layers.iter().find(|behind| **behind > target.layers as usize) {
             return Err(ModelError::Metadata(format!(
                 "the MTP module was made for another target: it reads the state behind block {behind}, and the target has {} blocks",
                 target.layers
             )));
         }
-        let config = LlamaConfig {
+        config::check_heads(
+            (self.num_attention_heads, self.num_key_value_heads, self.head_dim),
+            ("num_attention_heads", "num_key_value_heads"),
+        )
+    }
+
+    /// The block's shape.
+    ///
+    /// # Errors
+    /// As [`MtpConfig::check_target`].
+    pub fn block_config(&self, target: &TransformerConfig) -> Result<TransformerConfig, ModelError> {
+        self.check_target(&target.describe(String::new(), String::new()))?;
+        Ok(TransformerConfig {
             heads: self.num_attention_heads,
             kv_heads: self.num_key_value_heads,
             head_dim: self.head_dim,
             ffn: self.intermediate_size,
             norm_eps: self.rms_norm_eps,
             rope: RopeSpec::plain(f64::from(self.rope_theta)),
-            qk_norm: false,
+            conventions: Conventions { qk_norm: false, ..target.conventions },
             layers: 1,
             ..target.clone()
-        };
-        config.check(("num_attention_heads", "num_key_value_heads"))?;
-        Ok(config)
-    }
-}
-
-/// A Llama block as a module's.
-pub(in crate::model) struct LlamaBlock {
-    pub(in crate::model) block: Block,
-    pub(in crate::model) config: LlamaConfig,
-}
-
-impl MtpBlock for LlamaBlock {
-    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
-        self.block.forward(x, &self.config, place, cache)
-    }
-
-    fn shifted(&self, by: f64) -> Result<Box<dyn MtpBlock>, ModelError> {
-        let mut block = self.block.clone();
-        block.attn_norm = block.attn_norm.shifted(by)?;
-        block.ffn_norm = block.ffn_norm.shifted(by)?;
-        if let Some([of_q, of_k]) = block.head_norms {
-            block.head_norms = Some([of_q.shifted(by)?, of_k.shifted(by)?]);
-        }
-        Ok(Box::new(Self { block, config: self.config.clone() }))
-    }
-
-    fn bytes(&self) -> u64 {
-        self.block.bytes()
-    }
-
-    fn share(&self) -> Box<dyn MtpBlock> {
-        Box::new(Self { block: self.block.clone(), config: self.config.clone() })
+        })
     }
 }
 
@@ -210,7 +193,7 @@ impl CandleMtp {
     pub fn load(
         weights: &[u8],
         config: &MtpConfig,
-        target: Arc<LlamaWeights>,
+        target: &Arc<dyn SharedTarget>,
         ctx_len: usize,
     ) -> Result<Self, ModelError> {
         Self::load_depth((weights, 0), config, target, ctx_len)
@@ -223,11 +206,11 @@ impl CandleMtp {
     pub fn load_depth(
         (weights, depth): (&[u8], usize),
         config: &MtpConfig,
-        target: Arc<LlamaWeights>,
+        target: &Arc<dyn SharedTarget>,
         ctx_len: usize,
     ) -> Result<Self, ModelError> {
         let device = target.device().clone();
-        let c = config.block_config(&target.config)?;
+        let c = config.block_config(target.config())?;
         let file = MtpFile::parse(weights, &device, depth)?;
         let vocab = file.draft_vocab(config)?;
         let d = c.d_model;
@@ -260,7 +243,7 @@ impl CandleMtp {
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
         let head = Linear::dense(target.head_rows(&vocab)?);
         let whole = Some((target.head(), config.context_vocab_size));
-        let shared = MtpShared { head, embedding: target, vocab, whole };
+        let shared = MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole };
         Self::new(shared, parts, config.spec(), (shape, rope))
     }
 }
@@ -291,7 +274,7 @@ impl<'a> MtpFile<'a> {
         Ok(view.load(&self.device)?)
     }
 
-    fn norm(&self, name: &str, config: &LlamaConfig) -> Result<RmsNorm, ModelError> {
+    fn norm(&self, name: &str, config: &TransformerConfig) -> Result<RmsNorm, ModelError> {
         let name = format!("mtp.layers.{}.{name}.weight", self.depth);
         RmsNorm::new(&self.tensor(&name, &[config.d_model])?, config.norm_eps)
     }

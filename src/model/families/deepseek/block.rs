@@ -4,11 +4,12 @@
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::drafters::mtp::{MtpBlock, MtpShape};
+use crate::model::drafters::core::{MtpBlock, MtpShape};
 use crate::model::families::deepseek::attention::LatentAttention;
 use crate::model::families::deepseek::experts::FeedForward;
-use crate::model::nn::block::{Place, RmsNorm};
+use crate::model::nn::block::Place;
 use crate::model::nn::kv_cache::KvCache;
+use crate::model::nn::norm::RmsNorm;
 
 /// One layer.
 #[derive(Clone, Debug)]

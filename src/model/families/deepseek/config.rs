@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::declined::Architecture;
+use crate::model::nn::config::TransformerConfig;
 
 /// Latent attention and experts.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,16 @@ pub struct ExpertShape {
     pub normed: bool,
     /// What they are multiplied with then.
     pub factor: f64,
+}
+
+/// Sizes of a model of DeepSeek-V3's layout. Of the transformer's, `kv_heads` is `heads`, and `head_dim` the width of a
+/// query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeepSeekConfig {
+    /// Those of every transformer.
+    pub transformer: TransformerConfig,
+    /// Latent attention and experts.
+    pub latent: Latent,
 }
 
 /// Keys that begin so and are not known change what a layer computes.
@@ -158,7 +168,7 @@ impl LatentKeys {
     /// with.
     pub(in crate::model) fn latent(
         &self,
-        architecture: Architecture,
+        usual_dense_layers: Option<usize>,
         (layers, heads): (usize, usize),
         sharper: f64,
     ) -> Result<Latent, ModelError> {
@@ -174,7 +184,7 @@ impl LatentKeys {
         Ok(Latent {
             attention: self.attention(heads, sharper)?,
             experts: self.experts()?,
-            dense_layers: self.dense_layers(architecture, layers)?,
+            dense_layers: self.dense_layers(usual_dense_layers, layers)?,
             modules,
         })
     }
@@ -271,7 +281,7 @@ impl LatentKeys {
         Ok(ExpertShape { count, used, width, shared, groups, used_groups, normed, factor })
     }
 
-    fn dense_layers(&self, architecture: Architecture, layers: usize) -> Result<usize, ModelError> {
+    fn dense_layers(&self, usual: Option<usize>, layers: usize) -> Result<usize, ModelError> {
         let listed = self.mlp_layer_types.as_deref().map(|types| listed(types, layers)).transpose()?;
         let dense = match (self.first_k_dense_replace, listed) {
             (Some(first), Some(listed)) if first != listed => {
@@ -286,8 +296,7 @@ impl LatentKeys {
             Some(dense) => {
                 contradiction(format!("'first_k_dense_replace' is {dense} and 'num_hidden_layers' is {layers}"))
             }
-            None if architecture == Architecture::Glm4MoeLite => Ok(1),
-            None => given("first_k_dense_replace", None),
+            None => given("first_k_dense_replace", usual),
         }
     }
 }

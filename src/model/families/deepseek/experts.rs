@@ -11,7 +11,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::ExpertShape;
-use crate::model::nn::block::Linear;
+use crate::model::nn::linear::Linear;
 
 /// `down(silu(gate x) · up x)` (Shazeer, arXiv:2002.05202).
 #[derive(Clone, Debug)]

@@ -8,6 +8,8 @@ mod attention;
 mod block;
 mod config;
 mod experts;
+mod family;
+mod load;
 mod module;
 mod names;
 mod reader;
@@ -15,27 +17,29 @@ mod reader;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::drafters::mtp::Embedding;
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::reader::Reader;
 use crate::model::files::source::Source;
-use crate::model::nn::block::{Linear, PairOrder, Place, RmsNorm, Rope};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::block::{Place, Rope};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::embedding::ids;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::{Held, Tensors};
-use crate::model::nn::transformer::{Course, Stack, Stacked, ids};
-use crate::model::tap::Streams;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::PairOrder;
+use crate::model::nn::streams::Streams;
+use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
 use crate::protocol::{ModelInfo, TokenId};
 
-pub(in crate::model) use crate::model::families::deepseek::config::LatentKeys;
-pub use crate::model::families::deepseek::config::{ExpertShape, Latent, LatentShape};
-pub(in crate::model) use crate::model::families::deepseek::module::{check_modules, load_modules, own_tables};
-pub(in crate::model) use crate::model::families::deepseek::names::part;
+pub use self::config::{DeepSeekConfig, ExpertShape, Latent, LatentShape};
+pub use self::family::{DEEPSEEK_V3, DeepSeekFamily, GLM4_MOE_LITE};
 
 /// Weights of a target; shared by its forks and by its draft modules.
 pub struct DeepSeekWeights {
     /// Sizes.
-    pub config: LlamaConfig,
+    pub config: TransformerConfig,
     latent: Latent,
     device: Device,
     embedding: Linear, // [v, d]
@@ -51,16 +55,14 @@ impl DeepSeekWeights {
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
     pub fn load(
-        source: &Source,
+        (source, config): (&Source, &DeepSeekConfig),
         ctx_len: usize,
-        (held, device): (Held, &Device),
+        (backend, device): (MatmulBackend, &Device),
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
-        let config = source.config()?;
-        let other = || ModelError::Unsupported("this model has no latent attention".into());
-        let latent = config.latent.clone().ok_or_else(other)?;
+        let DeepSeekConfig { transformer: config, latent } = config.clone();
         let reader =
-            Reader { tensors: Tensors::new(source, (held, device), &config), config: &config, latent: &latent };
+            Reader { tensors: Tensors::new(source, (backend, device), &config), config: &config, latent: &latent };
         let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
         let mut layers = Vec::with_capacity(config.layers);
         for layer in 0..config.layers {
@@ -85,8 +87,8 @@ impl Embedding for DeepSeekWeights {
     }
 }
 
-impl Stack for DeepSeekWeights {
-    fn config(&self) -> &LlamaConfig {
+impl Transformer for DeepSeekWeights {
+    fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -103,10 +105,10 @@ impl Stack for DeepSeekWeights {
         self.layers.iter().map(|layer| layer.cache(ctx_len, &self.device)).collect()
     }
 
-    fn through(
+    fn forward_layers(
         &self,
         (_, mut x): (&[TokenId], Tensor),
-        course: Course<'_>,
+        course: PassSpec<'_>,
         caches: &mut [KvCache],
         streams: &mut Streams<'_>,
     ) -> Result<Tensor, ModelError> {
@@ -128,22 +130,24 @@ impl Stack for DeepSeekWeights {
 }
 
 /// A target: shared weights and its own caches.
-pub type DeepSeek = Stacked<DeepSeekWeights>;
+pub type DeepSeek = TransformerModel<DeepSeekWeights>;
 
 #[cfg(test)]
 mod tests {
     use std::{path::Path, sync::Arc};
 
     use super::*;
-    use crate::model::nn::block::WeightType;
+    use crate::model::load::OpenModel;
+    use crate::model::options::WeightType;
     use crate::model::{LogitRows, Model, ModelSpec};
 
     fn opened() -> DeepSeek {
-        let source =
-            Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints/deepseek")).unwrap();
-        let held = (Held::Candle(WeightType::F32), &Device::Cpu);
-        let weights = DeepSeekWeights::load(&source, 16, held, &mut |_, _| {}).unwrap();
-        let info = source.describe(&weights.config);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints/deepseek");
+        let opened = OpenModel::open(&path).unwrap();
+        let config = (opened.config.as_ref() as &dyn std::any::Any).downcast_ref::<DeepSeekConfig>().unwrap();
+        let on_candle = (MatmulBackend::Candle(WeightType::F32), &Device::Cpu);
+        let weights = DeepSeekWeights::load((&opened.source, config), 16, on_candle, &mut |_, _| {}).unwrap();
+        let info = weights.config.describe("deepseek".into(), "deepseek".into());
         let spec =
             ModelSpec { info, ctx_len: 16, backend: "candle", device: "cpu".into(), dtype: "f32".into(), threads: 1 };
         DeepSeek::new(Arc::new(weights), spec).unwrap()

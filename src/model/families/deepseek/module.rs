@@ -9,32 +9,34 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::drafters::draft_vocab::CONTEXT_VOCAB;
-use crate::model::drafters::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared, OwnEmbedding};
+use crate::model::draft_tokens::CONTEXT_VOCAB;
+use crate::model::drafters::core::{CandleMtp, MtpParts, MtpShape, MtpShared};
 use crate::model::families::deepseek::DeepSeekWeights;
+use crate::model::families::deepseek::config::DeepSeekConfig;
 use crate::model::families::deepseek::reader::Reader;
 use crate::model::files::source::Source;
-use crate::model::nn::block::Linear;
-use crate::model::nn::config::LlamaConfig;
-use crate::model::nn::matmul_backend::{Held, Tensors};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::{Embedding, OwnEmbedding};
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
 use crate::protocol::{MtpSpec, TokenId};
 
 /// Most modules.
 const MAX_MODULES: usize = 8;
 
-fn name(config: &LlamaConfig, index: usize, part: &str) -> String {
+fn name(config: &TransformerConfig, index: usize, part: &str) -> String {
     format!("blk.{}.nextn.{part}.weight", config.layers + index)
 }
 
 /// Modules that the tensors hold, the first of which may be missing.
-fn found(source: &Source, config: &LlamaConfig) -> usize {
+pub(super) fn found(source: &Source, config: &TransformerConfig) -> usize {
     (0..MAX_MODULES).take_while(|index| source.has(&name(config, *index, "eh_proj"))).count()
 }
 
 /// Modules to run: those announced, or those there are where none is announced.
-pub(in crate::model) fn modules(source: &Source, config: &LlamaConfig) -> usize {
-    match config.latent.as_ref().map_or(0, |latent| latent.modules) {
-        0 => found(source, config),
+fn modules(source: &Source, config: &DeepSeekConfig) -> usize {
+    match config.latent.modules {
+        0 => found(source, &config.transformer),
         announced => announced,
     }
 }
@@ -43,8 +45,8 @@ pub(in crate::model) fn modules(source: &Source, config: &LlamaConfig) -> usize 
 ///
 /// # Errors
 /// A sentence that says how many are not.
-pub(in crate::model) fn check_modules(source: &Source, config: &LlamaConfig) -> Result<usize, ModelError> {
-    let (count, found) = (modules(source, config), found(source, config));
+pub(super) fn check_modules(source: &Source, config: &DeepSeekConfig) -> Result<usize, ModelError> {
+    let (count, found) = (modules(source, config), found(source, &config.transformer));
     if count > MAX_MODULES {
         return Err(ModelError::Unsupported(format!(
             "'num_nextn_predict_layers' is {count}; at most {MAX_MODULES} modules are supported"
@@ -63,7 +65,7 @@ pub(in crate::model) fn check_modules(source: &Source, config: &LlamaConfig) -> 
 }
 
 /// Embeddings and heads that a file brings for a module: 0 to 2, copies of the target's counted.
-pub(in crate::model) fn own_tables(source: &Source, config: &LlamaConfig, index: usize) -> u64 {
+pub(super) fn own_tables(source: &Source, config: &TransformerConfig, index: usize) -> u64 {
     ["embed_tokens", "shared_head_head"].iter().filter(|part| source.has(&name(config, index, part))).count() as u64
 }
 
@@ -74,16 +76,16 @@ type Module = (CandleMtp, u64);
 ///
 /// # Errors
 /// When one is not there, or a tensor is missing, misshapen or damaged.
-pub(in crate::model) fn load_modules(
-    source: &Source,
-    held: &Held,
+pub(super) fn load_modules(
+    (source, sizes): (&Source, &DeepSeekConfig),
+    backend: &MatmulBackend,
     (target, ctx_len): (&Arc<DeepSeekWeights>, usize),
     vocab: Option<&[TokenId]>,
 ) -> Result<Vec<Module>, ModelError> {
     let config = &target.config;
-    let count = check_modules(source, config)?;
+    let count = check_modules(source, sizes)?;
     let reader = Reader {
-        tensors: Tensors::new(source, (held.clone(), &target.device), config),
+        tensors: Tensors::new(source, (backend.clone(), &target.device), config),
         config,
         latent: &target.latent,
     };

@@ -9,14 +9,14 @@ use crate::model::families::deepseek::attention::{EPS, LatentAttention, Queries}
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::config::Latent;
 use crate::model::families::deepseek::experts::{FeedForward, Gated, Router};
-use crate::model::nn::block::WeightType;
-use crate::model::nn::config::LlamaConfig;
-use crate::model::nn::matmul_backend::{Held, Tensors};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::options::WeightType;
 
 /// Reads tensors by name.
 pub(super) struct Reader<'a> {
     pub(super) tensors: Tensors<'a>,
-    pub(super) config: &'a LlamaConfig,
+    pub(super) config: &'a TransformerConfig,
     pub(super) latent: &'a Latent,
 }
 
@@ -87,9 +87,9 @@ impl Reader<'_> {
         let (d, shape) = (self.config.d_model, self.latent.experts);
         let router = format!("blk.{layer}.ffn_gate_inp.weight");
         // scores decide, so they are never rounded
-        let weight = match &self.tensors.held {
-            Held::Candle(_) => self.tensors.held_as(&router, [shape.count, d], WeightType::F32)?,
-            Held::Native(_) => self.tensors.linear(&router, shape.count, d)?,
+        let weight = match &self.tensors.backend {
+            MatmulBackend::Candle(_) => self.tensors.linear_as(&router, [shape.count, d], WeightType::F32)?,
+            MatmulBackend::Kernels(_) => self.tensors.linear(&router, shape.count, d)?,
         };
         let bias = self.tensors.source.vector(&format!("blk.{layer}.exp_probs_b.bias"), shape.count)?;
         let experts = (0..shape.count).map(|expert| self.gated(layer, &format!(".{expert}"), shape.width));

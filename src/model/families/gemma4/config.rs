@@ -1,16 +1,9 @@
 //! What a Gemma 4 has besides the sizes of every transformer: layers of two kinds with heads of their own, layers
 //! that read the keys and values of others, embeddings for each layer. Which keys say so is told in `keys`.
 
+use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::rope::RopeSpec;
-
-/// How far a layer sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// As far as the window.
-    Sliding,
-    /// Everything.
-    Full,
-}
+use crate::model::shared_kv::Reach;
 
 /// Sizes of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +47,15 @@ pub struct Gemma {
     pub per_layer: Option<PerLayer>,
     /// Whether full layers have no values of their own: normed keys, not rotated, take their place.
     pub k_eq_v: bool,
+}
+
+/// Sizes of a Gemma 4.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gemma4Config {
+    /// Those of every transformer, with the heads of sliding layers.
+    pub transformer: TransformerConfig,
+    /// Its layers.
+    pub gemma: Gemma,
 }
 
 impl Gemma {

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer, Reach};
+use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer};
 use crate::model::nn::rope::{RopeScaling, RopeSpec};
+use crate::model::shared_kv::Reach;
 
 /// The keys of `config.json` that only this family has.
 #[derive(Clone, Debug, Deserialize)]

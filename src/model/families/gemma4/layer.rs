@@ -8,9 +8,12 @@
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::config::{LayerShape, Reach};
-use crate::model::nn::block::{Linear, ROW_BY_ROW, RmsNorm, Rope, TreeRows};
+use crate::model::families::gemma4::config::LayerShape;
+use crate::model::nn::block::{ROW_BY_ROW, Rope, TreeRows};
 use crate::model::nn::kv_cache::KvCache;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::shared_kv::Reach;
 
 /// What makes keys and values.
 #[derive(Clone, Debug)]

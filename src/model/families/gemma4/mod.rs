@@ -7,34 +7,40 @@
 //! every [stack](crate::model::nn::transformer).
 
 pub mod assistant;
-mod card;
 mod config;
+mod family;
 mod keys;
 mod layer;
-mod lend;
+mod load;
 mod names;
 mod reader;
 
+use crate::model::shared_kv::Reach;
+use crate::model::shared_kv::SharedKv;
+use crate::model::shared_kv::SharedLayer;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::drafters::mtp::Embedding;
 use crate::model::families::gemma4::layer::{Layer, RowsAt};
 use crate::model::families::gemma4::reader::Reader;
 use crate::model::files::source::Source;
-use crate::model::nn::block::{Linear, PairOrder, RmsNorm, Rope, WeightType};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::block::Rope;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::embedding::ids;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::{Held, Tensors};
-use crate::model::nn::transformer::{Course, Stack, Stacked, ids};
-use crate::model::tap::Streams;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::PairOrder;
+use crate::model::nn::streams::Streams;
+use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
+use crate::model::options::WeightType;
 use crate::protocol::TokenId;
 
-pub use crate::model::families::gemma4::card::GemmaCard;
-pub use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer, Reach};
-pub(in crate::model) use crate::model::families::gemma4::keys::{GemmaKeys, Sizes};
-pub use crate::model::families::gemma4::lend::Lent;
-pub(in crate::model) use crate::model::families::gemma4::names::{TABLE, part, whole};
+pub use self::config::{Gemma, Gemma4Config, LayerShape, PerLayer};
+pub use self::family::Gemma4Family;
+use self::names::{TABLE, part};
 
 /// The embeddings of a token for each layer.
 struct PerLayerTable {
@@ -49,7 +55,7 @@ struct PerLayerTable {
 /// Weights of a target; shared by its forks and read by its assistant.
 pub struct Gemma4Weights {
     /// Sizes.
-    pub config: LlamaConfig,
+    pub config: TransformerConfig,
     gemma: Gemma,
     device: Device,
     embedding: Linear, // [v, d]
@@ -66,15 +72,14 @@ impl Gemma4Weights {
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
     pub fn load(
-        source: &Source,
+        (source, config): (&Source, &Gemma4Config),
         ctx_len: usize,
-        (held, device): (Held, &Device),
+        (backend, device): (MatmulBackend, &Device),
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
-        let config = source.config()?;
-        let other = || ModelError::Unsupported("this model is no Gemma 4".into());
-        let gemma = config.gemma.clone().ok_or_else(other)?;
-        let reader = Reader { tensors: Tensors::new(source, (held, device), &config), config: &config, gemma: &gemma };
+        let Gemma4Config { transformer: config, gemma } = config.clone();
+        let reader =
+            Reader { tensors: Tensors::new(source, (backend, device), &config), config: &config, gemma: &gemma };
         // before embedding and head where there is one: it is larger
         let per_layer = match gemma.per_layer {
             None => None,
@@ -83,7 +88,7 @@ impl Gemma4Weights {
                 Some(PerLayerTable {
                     width: of.width,
                     // it stays as it is stored, since rows of it are looked up and nothing else
-                    table: reader.tensors.held_as(TABLE, [of.vocab, width], WeightType::Stored)?,
+                    table: reader.tensors.linear_as(TABLE, [of.vocab, width], WeightType::Stored)?,
                     project: reader.tensors.linear("per_layer_model_proj.weight", width, config.d_model)?,
                     norm: reader.tensors.norm("per_layer_proj_norm.weight", of.width)?,
                 })
@@ -142,8 +147,8 @@ impl Embedding for Gemma4Weights {
     }
 }
 
-impl Stack for Gemma4Weights {
-    fn config(&self) -> &LlamaConfig {
+impl Transformer for Gemma4Weights {
+    fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -163,10 +168,10 @@ impl Stack for Gemma4Weights {
         keeping.map(cache).collect()
     }
 
-    fn through(
+    fn forward_layers(
         &self,
         (tokens, mut x): (&[TokenId], Tensor),
-        course: Course<'_>,
+        course: PassSpec<'_>,
         caches: &mut [KvCache],
         streams: &mut Streams<'_>,
     ) -> Result<Tensor, ModelError> {
@@ -198,11 +203,15 @@ impl Stack for Gemma4Weights {
         })
     }
 
-    fn lend(&self, caches: &[KvCache], len: usize) -> Result<Option<Lent>, ModelError> {
-        let cache = |reach| caches.get(self.gemma.cache_read_by(self.gemma.lender(reach)?)?);
-        Lent::of(cache(Reach::Sliding), cache(Reach::Full), len).map(Some)
+    fn shared_kv(&self, caches: &[KvCache], len: usize) -> Result<Option<SharedKv>, ModelError> {
+        let layer = |reach| -> Result<Option<SharedLayer>, ModelError> {
+            let index = self.gemma.lender(reach).and_then(|layer| self.gemma.cache_read_by(layer));
+            let cache = index.and_then(|index| caches.get(index));
+            cache.map(|cache| cache.prefix(len).map(SharedLayer::from)).transpose()
+        };
+        Ok(Some(SharedKv::new(layer(Reach::Sliding)?, layer(Reach::Full)?, len)))
     }
 }
 
 /// A target: shared weights and its own caches.
-pub type Gemma4 = Stacked<Gemma4Weights>;
+pub type Gemma4 = TransformerModel<Gemma4Weights>;

@@ -3,16 +3,17 @@
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::config::{Gemma, LayerShape, Reach};
+use crate::model::families::gemma4::config::{Gemma, LayerShape};
 use crate::model::families::gemma4::layer::{KeyValue, Layer, PerLayerInput};
-use crate::model::nn::block::RmsNorm;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::matmul_backend::Tensors;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::shared_kv::Reach;
 
 /// Reads tensors by name.
 pub(super) struct Reader<'a> {
     pub(super) tensors: Tensors<'a>,
-    pub(super) config: &'a LlamaConfig,
+    pub(super) config: &'a TransformerConfig,
     pub(super) gemma: &'a Gemma,
 }
 

@@ -3,26 +3,34 @@
 //! Invariant: weights do not change once they are read. Passes, caches and taking back are those of every
 //! [stack](crate::model::nn::transformer).
 
-pub mod config_json;
+mod config;
+mod load;
 pub(in crate::model) mod mimo;
 
-use candle_core::{DType, Device, Tensor};
+pub use self::config::{LLAMA, LlamaConfig, LlamaFamily, MIMO, QWEN2, QWEN3};
+use crate::model::nn::embedding::SharedTarget;
 
-use crate::model::drafters::mtp::Embedding;
+use candle_core::{Device, Tensor};
+
+use crate::model::ModelError;
 use crate::model::files::source::Source;
-use crate::model::nn::block::{Block, Linear, Place, RmsNorm, Rope, WeightType};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::block::{Block, Place, Rope};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::embedding::ids;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::{Held, Tensors};
-use crate::model::nn::transformer::{Course, Stack, Stacked, ids};
-use crate::model::tap::Streams;
-use crate::model::{ModelError, Rows};
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::streams::Streams;
+use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
+use crate::model::options::WeightType;
 use crate::protocol::TokenId;
 
 /// Weights of a target; shared by its forks and by an MTP module.
 pub struct LlamaWeights {
     /// Sizes.
-    pub config: LlamaConfig,
+    pub config: TransformerConfig,
     device: Device,
     embedding: Linear, // [v, d]
     head: Linear,      // [v, d]; the embedding again when tied
@@ -38,14 +46,15 @@ impl LlamaWeights {
     /// When a tensor is missing, misshapen or damaged.
     pub fn load(
         source: &Source,
+        config: &TransformerConfig,
         ctx_len: usize,
-        held: WeightType,
+        weight_type: WeightType,
         device: &Device,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
-        let config = source.config()?;
-        let reader = Reader { tensors: Tensors::new(source, (Held::Candle(held), device), &config), config: &config };
-        let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
+        let backend = MatmulBackend::Candle(weight_type);
+        let reader = Reader { tensors: Tensors::new(source, (backend, device), config), config };
+        let [embedding, head] = reader.tensors.embedding_and_head(config)?;
         let mut blocks = Vec::with_capacity(config.layers);
         for layer in 0..config.layers {
             progress(layer, config.layers);
@@ -53,28 +62,14 @@ impl LlamaWeights {
         }
         progress(config.layers, config.layers);
         let norm = reader.tensors.norm("output_norm.weight", config.d_model)?;
-        let rope = Rope::new(&config.rope, config.head_dim, ctx_len, (source.pair_order(&config), device))?;
-        Ok(Self { device: device.clone(), embedding, head, blocks, norm, rope, config })
+        let rope = Rope::new(&config.rope, config.head_dim, ctx_len, (config.pairs, device))?;
+        Ok(Self { device: device.clone(), embedding, head, blocks, norm, rope, config: config.clone() })
     }
 
     /// Where the weights lie.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
-    }
-
-    /// The output head `[v, d]`, shared.
-    #[must_use]
-    pub fn head(&self) -> Linear {
-        self.head.clone()
-    }
-
-    /// The output head's rows for these tokens, `[tokens, d]`, f32: a trimmed head.
-    ///
-    /// # Errors
-    /// [`ModelError::Vocabulary`] for a token that is none.
-    pub fn head_rows(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        self.head.rows(&ids(tokens, self.config.vocab, &self.device)?)
     }
 }
 
@@ -88,8 +83,18 @@ impl Embedding for LlamaWeights {
     }
 }
 
-impl Stack for LlamaWeights {
-    fn config(&self) -> &LlamaConfig {
+impl SharedTarget for LlamaWeights {
+    fn config(&self) -> &TransformerConfig {
+        &self.config
+    }
+
+    fn head(&self) -> Linear {
+        self.head.clone()
+    }
+}
+
+impl Transformer for LlamaWeights {
+    fn config(&self) -> &TransformerConfig {
         &self.config
     }
 
@@ -103,10 +108,10 @@ impl Stack for LlamaWeights {
         (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, &self.device)).collect()
     }
 
-    fn through(
+    fn forward_layers(
         &self,
         (_, mut x): (&[TokenId], Tensor),
-        course: Course<'_>,
+        course: PassSpec<'_>,
         caches: &mut [KvCache],
         streams: &mut Streams<'_>,
     ) -> Result<Tensor, ModelError> {
@@ -130,7 +135,7 @@ impl Stack for LlamaWeights {
 /// Reads tensors by name.
 pub(in crate::model) struct Reader<'a> {
     pub(in crate::model) tensors: Tensors<'a>,
-    pub(in crate::model) config: &'a LlamaConfig,
+    pub(in crate::model) config: &'a TransformerConfig,
 }
 
 impl Reader<'_> {
@@ -138,7 +143,7 @@ impl Reader<'_> {
         let c = self.config;
         let biased = |name: &str, out: usize| -> Result<Linear, ModelError> {
             let linear = self.tensors.linear(&format!("blk.{layer}.{name}.weight"), out, c.d_model)?;
-            if !c.architecture.biases_qkv() {
+            if !c.conventions.qkv_bias {
                 return Ok(linear);
             }
             Ok(linear.with_bias(self.tensors.vector(&format!("blk.{layer}.{name}.bias"), out)?))
@@ -151,7 +156,7 @@ impl Reader<'_> {
             k: biased("attn_k", c.kv_width())?,
             v: biased("attn_v", c.kv_width())?,
             o: linear("attn_output", c.d_model, c.q_width())?,
-            head_norms: match c.qk_norm {
+            head_norms: match c.conventions.qk_norm {
                 true => Some([norm("attn_q_norm", c.head_dim)?, norm("attn_k_norm", c.head_dim)?]),
                 false => None,
             },
@@ -164,25 +169,4 @@ impl Reader<'_> {
 }
 
 /// A target: shared weights and its own caches.
-pub type Llama = Stacked<LlamaWeights>;
-
-/// Name of a device as the header shows it.
-#[must_use]
-pub fn device_name(device: &Device) -> &'static str {
-    match device {
-        Device::Cpu => "cpu",
-        Device::Cuda(_) => "cuda",
-        Device::Metal(_) => "metal",
-    }
-}
-
-/// Rows `[m, width]` with the first one zero.
-pub(in crate::model) fn without_first(rows: &Tensor) -> Result<Tensor, ModelError> {
-    let zero = rows.narrow(0, 0, 1)?.zeros_like()?;
-    Ok(Tensor::cat(&[zero, rows.narrow(0, 1, rows.dim(0)? - 1)?], 0)?)
-}
-
-/// f32 rows as a tensor `[m, width]`.
-pub(in crate::model) fn to_tensor(rows: &Rows, device: &Device) -> Result<Tensor, ModelError> {
-    Ok(Tensor::from_slice(rows.as_slice(), (rows.len(), rows.width()), device)?.to_dtype(DType::F32)?)
-}
+pub type Llama = TransformerModel<LlamaWeights>;

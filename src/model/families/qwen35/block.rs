@@ -10,10 +10,12 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::drafters::mtp::MtpBlock;
+use crate::model::drafters::core::MtpBlock;
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
-use crate::model::nn::block::{Linear, Place, ROW_BY_ROW, RmsNorm, attend};
+use crate::model::nn::block::{Place, ROW_BY_ROW, attend};
 use crate::model::nn::kv_cache::KvCache;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
 
 /// Sizes of gated attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

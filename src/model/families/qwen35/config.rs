@@ -11,6 +11,7 @@ use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::families::qwen35::delta::DeltaShape;
 use crate::model::files::gguf::GgufFile;
+use crate::model::nn::config::TransformerConfig;
 
 /// Linear layers between layers of attention, and what goes with them.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,23 @@ pub struct Hybrid {
     pub rotary: usize,
     /// Whether the file says that it brings a draft module.
     pub announces_mtp: bool,
+}
+
+/// Sizes of a Qwen3.5.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Qwen35Config {
+    /// Those of every transformer.
+    pub transformer: TransformerConfig,
+    /// Its linear layers.
+    pub hybrid: Hybrid,
+}
+
+impl Qwen35Config {
+    /// Layers that keep keys and values.
+    #[must_use]
+    pub fn attending_layers(&self) -> usize {
+        self.transformer.layers - self.hybrid.linear_layers()
+    }
 }
 
 /// Keys that begin so and are not known change what a layer computes.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
-use crate::model::load::Rollback;
+use crate::model::options::Rollback;
 
 /// Most rows that can be taken back: a verify pass, and one more.
 pub(super) const KEPT_ROWS: usize = 17;

@@ -8,7 +8,9 @@
 mod block;
 mod config;
 pub mod delta;
+mod family;
 mod history;
+mod load;
 mod module;
 mod names;
 mod reader;
@@ -17,31 +19,33 @@ use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 
-use crate::model::drafters::mtp::Embedding;
 use crate::model::families::qwen35::block::{DeltaRows, Layer, Memory, Mixer};
 use crate::model::families::qwen35::delta::{DeltaState, DeltaWeights};
 use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
 use crate::model::families::qwen35::reader::Reader;
 use crate::model::files::source::Source;
-use crate::model::load::Rollback;
-use crate::model::nn::block::{Linear, PairOrder, Place, RmsNorm, Rope};
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::block::{Place, Rope};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::embedding::ids;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::{Held, Tensors};
-use crate::model::nn::transformer::{PREFILL_ROWS, ids};
-use crate::model::tap::Streams;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::PairOrder;
+use crate::model::nn::streams::Streams;
+use crate::model::nn::transformer::PREFILL_ROWS;
+use crate::model::options::Rollback;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
-pub use crate::model::families::qwen35::config::Hybrid;
-pub(in crate::model) use crate::model::families::qwen35::config::HybridKeys;
-pub use crate::model::families::qwen35::module::{DraftVocab, load_module};
-pub(in crate::model) use crate::model::families::qwen35::names::{module, part};
+pub use self::config::{Hybrid, Qwen35Config};
+pub use self::family::Qwen35Family;
 
 /// Weights of a target; shared by its forks and by its draft module.
 pub struct Qwen35Weights {
     /// Sizes.
-    pub config: LlamaConfig,
+    pub config: TransformerConfig,
     hybrid: Hybrid,
     device: Device,
     embedding: Linear, // [v, d]
@@ -57,16 +61,14 @@ impl Qwen35Weights {
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
     pub fn load(
-        source: &Source,
+        (source, config): (&Source, &Qwen35Config),
         ctx_len: usize,
-        (held, device): (Held, &Device),
+        (backend, device): (MatmulBackend, &Device),
         progress: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
-        let config = source.config()?;
-        let other = || ModelError::Unsupported("this model has no linear layers".into());
-        let hybrid = config.hybrid.clone().ok_or_else(other)?;
+        let Qwen35Config { transformer: config, hybrid } = config.clone();
         let reader =
-            Reader { tensors: Tensors::new(source, (held, device), &config), config: &config, hybrid: &hybrid };
+            Reader { tensors: Tensors::new(source, (backend, device), &config), config: &config, hybrid: &hybrid };
         let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
         let mut layers = Vec::with_capacity(config.layers);
         for layer in 0..config.layers {
@@ -146,8 +148,7 @@ impl Qwen35 {
         let memories = weights.layers.iter().map(memory).collect::<Result<Vec<_>, _>>()?;
         let linear = weights.hybrid.linear_layers() as u64;
         spec.info.weight_bytes = weights.bytes();
-        spec.info.kv_bytes_per_token =
-            c.attending_layers() as u64 * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
+        spec.info.kv_bytes_per_token = (c.layers as u64 - linear) * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
         spec.info.state_bytes = weights.hybrid.state_bytes();
         spec.info.snapshot_bytes = match rollback {
             Rollback::Snapshots => spec.info.state_bytes,

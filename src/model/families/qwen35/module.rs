@@ -6,59 +6,26 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
-use crate::model::drafters::draft_vocab::CONTEXT_VOCAB;
-use crate::model::drafters::mtp::{CandleMtp, Embedding, MtpParts, MtpShape, MtpShared};
+use crate::model::draft_tokens::CONTEXT_VOCAB;
+use crate::model::drafters::core::{CandleMtp, MtpParts, MtpShape, MtpShared};
 use crate::model::families::qwen35::Qwen35Weights;
 use crate::model::families::qwen35::reader::Reader;
 use crate::model::files::source::Source;
-use crate::model::nn::block::Linear;
-use crate::model::nn::block::{PairOrder, Rope};
-use crate::model::nn::matmul_backend::{Held, Tensors};
+use crate::model::nn::block::Rope;
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::rope::PairOrder;
 use crate::protocol::{MtpSpec, NormForm, TokenId};
-
-/// Which tokens a draft module may propose, where the whole head would be dear.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DraftVocab {
-    /// The tokens with so many smallest ids and all that end an answer: the ids of byte-level BPE follow the order
-    /// of merges, which is that of frequency in the text the tokenizer was made from.
-    First(usize),
-    /// These tokens.
-    Tokens(Vec<TokenId>),
-    /// Every token, also where a module would look at some of them only.
-    All,
-}
-
-impl DraftVocab {
-    /// Ascending, for a target of so many tokens.
-    ///
-    /// # Errors
-    /// [`ModelError::Vocabulary`] for a token that is none; [`ModelError::Metadata`] when none is left.
-    pub fn tokens(&self, vocab: usize, ends: &[TokenId]) -> Result<Vec<TokenId>, ModelError> {
-        let mut tokens: Vec<TokenId> = match self {
-            Self::First(count) => (0..(*count).min(vocab) as u32).map(TokenId).chain(ends.iter().copied()).collect(),
-            Self::Tokens(tokens) => tokens.clone(),
-            Self::All => (0..vocab as u32).map(TokenId).collect(),
-        };
-        tokens.sort_unstable();
-        tokens.dedup();
-        if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
-            return Err(ModelError::Vocabulary { token: token.0, vocab });
-        }
-        if tokens.is_empty() {
-            return Err(ModelError::Metadata("the draft vocabulary holds no token".into()));
-        }
-        Ok(tokens)
-    }
-}
 
 /// The module of this file, its cache empty; none when the file has no tensor of it. `vocab` names the tokens that it
 /// may propose, ascending; none = all.
 ///
 /// # Errors
 /// When a tensor is missing, misshapen or damaged.
-pub fn load_module(
+pub(super) fn load_module(
     source: &Source,
-    held: Held,
+    held: MatmulBackend,
     (target, ctx_len): (&Arc<Qwen35Weights>, usize),
     vocab: Option<Vec<TokenId>>,
 ) -> Result<Option<CandleMtp>, ModelError> {

@@ -11,14 +11,14 @@ use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAtten
 use crate::model::families::qwen35::config::Hybrid;
 use crate::model::families::qwen35::delta::{DeltaWeights, HeadOrder};
 use crate::model::files::source::Source;
-use crate::model::nn::block::RmsNorm;
-use crate::model::nn::config::LlamaConfig;
+use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::matmul_backend::Tensors;
+use crate::model::nn::norm::RmsNorm;
 
 /// Reads tensors by name.
 pub(super) struct Reader<'a> {
     pub(super) tensors: Tensors<'a>,
-    pub(super) config: &'a LlamaConfig,
+    pub(super) config: &'a TransformerConfig,
     pub(super) hybrid: &'a Hybrid,
 }
 

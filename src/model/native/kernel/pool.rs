@@ -60,7 +60,7 @@ struct Shared {
 struct Region {
     /// Number of the region, [`OPEN`], and how many workers are in it.
     state: AtomicU64,
-    job: UnsafeCell<Job>,
+    job: UnsafeCell<LoadContext>,
 }
 
 /// Alone on its cache lines.
@@ -69,7 +69,7 @@ struct Region {
 struct Line<T>(T);
 
 #[derive(Clone, Copy, Debug)]
-struct Job {
+struct LoadContext {
     /// A `&F` of the caller that opened the region.
     work: *const (),
     call: unsafe fn(*const (), usize),
@@ -98,7 +98,11 @@ impl Pool {
         let shared = Arc::new(Shared {
             region: Line(Region {
                 state: AtomicU64::new(0),
-                job: UnsafeCell::new(Job { work: std::ptr::null(), call: call::<fn(usize)>, next: Next::default() }),
+                job: UnsafeCell::new(LoadContext {
+                    work: std::ptr::null(),
+                    call: call::<fn(usize)>,
+                    next: Next::default(),
+                }),
             }),
             spans: (0..threads.max(1)).map(|_| Line(Span::default())).collect(),
             taken: AtomicBool::new(false),
@@ -131,7 +135,7 @@ impl Pool {
             return (0..items).for_each(work);
         }
         let next = std::mem::take(&mut *shared.soon.lock().unwrap_or_else(PoisonError::into_inner));
-        let job = Job { work: std::ptr::from_ref(&work).cast(), call: call::<F>, next };
+        let job = LoadContext { work: std::ptr::from_ref(&work).cast(), call: call::<F>, next };
         // SAFETY: we hold `taken`, the last region is closed and its workers have left.
         unsafe { *shared.region.0.job.get() = job };
         let threads = shared.spans.len();
@@ -231,7 +235,7 @@ unsafe impl<T: Send> Sync for Base<T> {}
 
 impl Shared {
     /// Does the items of the own span, then shares of what the others have left.
-    fn take_items(&self, thread: usize, job: Job) {
+    fn take_items(&self, thread: usize, job: LoadContext) {
         let own = &self.spans[thread].0;
         let others = || self.spans[thread + 1..].iter().chain(&self.spans[..thread]);
         loop {

@@ -10,7 +10,6 @@ use tokenizers::{DecoderWrapper, Tokenizer};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::declined::Architecture;
 use crate::model::files::side_files::SideFiles;
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table};
 use crate::protocol::{Piece, TokenId};
@@ -73,7 +72,7 @@ struct Generation {
 }
 
 /// Reads the folder's tokenizer.
-pub(in crate::model) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelError> {
+pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCodec, ModelError> {
     let Some(text) = folder.read("tokenizer.json")? else {
         return Err(ModelError::Unsupported(format!(
             "{} holds no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
@@ -98,7 +97,7 @@ pub(in crate::model) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelErro
         None => TokenizerConfig::default(),
     };
     let mut ends = ends(&tokenizer, &config)?;
-    ends.begins |= always_begins(folder)?;
+    ends.begins |= begins;
     for name in ["generation_config.json", "config.json"] {
         let Some(text) = folder.read(name)? else { continue };
         let generation: Generation = serde_json::from_slice(&text).map_err(|error| failed(name, &error))?;
@@ -113,13 +112,6 @@ pub(in crate::model) fn codec(folder: &SideFiles) -> Result<TextCodec, ModelErro
         Spelling::SentencePiece => "BPE with byte fallback (tokenizer.json)",
     };
     Ok(TextCodec::new((tokenizer, kind.to_owned()), pieces, &ends))
-}
-
-/// Whether the family begins texts with its own token, whatever the tokenizer's files say.
-fn always_begins(folder: &SideFiles) -> Result<bool, ModelError> {
-    let config = folder.read("config.json")?.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    let family = config.as_ref().and_then(|config| config["model_type"].as_str());
-    Ok(family.is_some_and(|name| Architecture::of_model_type(name).is_ok_and(Architecture::always_begins)))
 }
 
 /// By the decoder, which knows how to undo it.
@@ -276,7 +268,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tokenizer.json"), forgetful.to_string()).unwrap();
-        let codec = TextCodec::from_folder(&SideFiles::of(folder.path())).unwrap();
+        let codec = TextCodec::from_folder(&SideFiles::of(folder.path()), false).unwrap();
         assert_eq!(codec.end_names(), ["</s>", "<|im_end|>", "<|end|>"]);
         assert_eq!(codec.encode("hi<|im_end|>").unwrap().last(), Some(&TokenId(264)));
         let special: Vec<bool> = (264..268).map(|id| codec.piece(TokenId(id)).special).collect();
@@ -292,7 +284,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("tokenizer.json"), hostile.to_string()).unwrap();
         std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"bos_token": "<s>"}"#).unwrap();
-        let error = TextCodec::from_folder(&SideFiles::of(folder.path())).err().unwrap().to_string();
+        let error = TextCodec::from_folder(&SideFiles::of(folder.path()), false).err().unwrap().to_string();
         assert!(error.contains("so that the tokenizers library stops (") && error.lines().count() == 1, "{error}");
     }
 

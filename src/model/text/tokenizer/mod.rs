@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use tokenizers::Tokenizer;
 
 use crate::model::ModelError;
-use crate::model::catch_panic::guarded;
+use crate::model::catch_panic::catch_panic;
 use crate::model::files::gguf::GgufFile;
 use crate::model::files::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
@@ -56,7 +56,7 @@ impl TextCodec {
     /// [`ModelError::Unsupported`] for another kind of tokenizer, [`ModelError::Tokenizer`] when the
     /// vocabulary does not hold together.
     pub fn from_gguf(gguf: &GgufFile) -> Result<Self, ModelError> {
-        guarded(broken, || gguf::codec(gguf))
+        catch_panic(broken, || gguf::codec(gguf))
     }
 
     /// What of the keys had to be guessed, in a sentence.
@@ -65,12 +65,13 @@ impl TextCodec {
         gguf::guess(gguf)
     }
 
-    /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text.
+    /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text; `begins` says whether the
+    /// family begins texts with its own token whatever the files say.
     ///
     /// # Errors
     /// As [`TextCodec::from_gguf`].
-    pub fn from_folder(folder: &SideFiles) -> Result<Self, ModelError> {
-        guarded(broken, || json::codec(folder))
+    pub fn from_folder(folder: &SideFiles, begins: bool) -> Result<Self, ModelError> {
+        catch_panic(broken, || json::codec(folder, begins))
     }
 
     fn new((tokenizer, kind): (Tokenizer, String), mut pieces: Vec<Piece>, ends: &Ends) -> Self {
@@ -89,7 +90,7 @@ impl TextCodec {
     /// # Errors
     /// [`ModelError::Tokenizer`] when the text cannot be split.
     pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
-        guarded(broken, || {
+        catch_panic(broken, || {
             let encoding =
                 self.tokenizer.encode_fast(text, false).map_err(|error| ModelError::Tokenizer(error.to_string()))?;
             Ok(encoding.get_ids().iter().copied().map(TokenId).collect())

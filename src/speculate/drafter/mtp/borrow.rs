@@ -9,8 +9,8 @@ use crate::protocol::TokenId;
 
 impl MtpDrafter {
     /// Whether the first module reads the target's cache and has none to fill.
-    pub(super) fn borrows(&self) -> bool {
-        self.stages.first().is_some_and(|stage| stage.module.borrows())
+    pub(super) fn shares_target_kv(&self) -> bool {
+        self.stages.first().is_some_and(|stage| stage.module.shares_target_kv())
     }
 
     /// Notes observed tokens and the state of the last one: no other is ever read.
@@ -22,7 +22,7 @@ impl MtpDrafter {
     }
 
     /// Runs the anchor's slot over what the target lends.
-    pub(super) fn borrow(&mut self, target: &dyn Model) -> Result<(), ModelError> {
+    pub(super) fn attach_kv(&mut self, target: &dyn Model) -> Result<(), ModelError> {
         let Some(end) = self.observed.len().checked_sub(1).filter(|_| !self.states.is_empty()) else {
             return Ok(());
         };
@@ -30,7 +30,7 @@ impl MtpDrafter {
         let Some(first) = self.stages.first_mut() else {
             return Ok(());
         };
-        first.module.borrow(target)?;
+        first.module.attach_kv(target)?;
         self.head = Some(first.module.forward(&tokens, &self.states)?);
         Ok(())
     }
@@ -49,7 +49,7 @@ impl MtpDrafter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Forward, MtpModule};
+    use crate::model::{DraftModule, Forward};
     use crate::protocol::{MtpSpec, Settings, SlotZero};
     use crate::speculate::drafter::Drafter;
     use crate::speculate::drafter::tests::idle;
@@ -57,14 +57,14 @@ mod tests {
     /// Says ten times the token and the state.
     struct Lodger(MtpSpec);
 
-    impl MtpModule for Lodger {
+    impl DraftModule for Lodger {
         fn len(&self) -> usize {
             0
         }
         fn spec(&self) -> MtpSpec {
             self.0
         }
-        fn borrows(&self) -> bool {
+        fn shares_target_kv(&self) -> bool {
             true
         }
         fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
@@ -84,7 +84,7 @@ mod tests {
         fn draft_vocab(&self) -> &[TokenId] {
             &[]
         }
-        fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+        fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
             Ok(Box::new(Self(self.0)))
         }
     }
@@ -99,7 +99,7 @@ mod tests {
     fn of_all_states_that_were_observed_the_last_one_is_kept() {
         let mut drafter = MtpDrafter::new(Box::new(Lodger(MtpSpec::default())));
         let said = |drafter: &mut MtpDrafter| {
-            drafter.borrow(&idle()).unwrap();
+            drafter.attach_kv(&idle()).unwrap();
             drafter.head.as_ref().unwrap().hidden.as_slice().to_vec()
         };
         observing(&mut drafter, 1..31);

@@ -1,11 +1,11 @@
 //! A module of a stack, and where its slots begin.
 
-use crate::model::{ModelError, MtpModule, Rows};
+use crate::model::{DraftModule, ModelError, Rows};
 use crate::protocol::{MtpSpec, SlotZero, TokenId};
 
 /// A module and what it made of the settled slots.
 pub(super) struct Stage {
-    pub(super) module: Box<dyn MtpModule>,
+    pub(super) module: Box<dyn DraftModule>,
     /// One row per settled slot, kept where a deeper module reads them.
     pub(super) outputs: Rows,
 }

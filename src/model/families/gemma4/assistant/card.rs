@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::model::ModelError;
 use crate::model::error::{clean, name_of};
-use crate::model::families::gemma4::Reach;
 use crate::model::families::gemma4::assistant::config::AssistantConfig;
 use crate::model::families::gemma4::assistant::file::AssistantFile;
 use crate::model::files::side_files::SideFiles;
+use crate::model::shared_kv::Reach;
 
 /// An assistant in figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]

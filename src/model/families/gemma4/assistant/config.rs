@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::gemma4::{Gemma, GemmaKeys, Reach, Sizes};
+use crate::model::families::gemma4::Gemma;
+use crate::model::families::gemma4::keys::{GemmaKeys, Sizes};
+use crate::model::shared_kv::Reach;
 use crate::protocol::{MtpSpec, SlotPosition};
 
 /// Most layers of an assistant.

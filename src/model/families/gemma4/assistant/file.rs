@@ -9,7 +9,7 @@ use safetensors::Dtype;
 
 use crate::model::ModelError;
 use crate::model::files::shard::Shard;
-use crate::model::files::source::Stored;
+use crate::model::files::stored::Stored;
 use crate::protocol::TokenId;
 
 /// An open assistant.

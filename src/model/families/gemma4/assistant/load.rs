@@ -1,84 +1,58 @@
-//! From a recipe to an assistant, which takes the MTP module's place.
+//! Opening and loading an assistant.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 use indicatif::DecimalBytes;
 
-use crate::model::drafters::mtp::Embedding;
+use crate::model::drafters::core::{self, Figures};
 use crate::model::error::name_of;
 use crate::model::families::gemma4::assistant::config::AssistantConfig;
 use crate::model::families::gemma4::assistant::file::AssistantFile;
 use crate::model::families::gemma4::assistant::head::{Choice, Head};
 use crate::model::families::gemma4::assistant::{Assistant, Norms, Shared};
 use crate::model::families::gemma4::layer::Layer;
-use crate::model::families::gemma4::{Gemma4Weights, part};
-use crate::model::families::qwen35::DraftVocab;
+use crate::model::families::gemma4::load::Target;
+use crate::model::families::gemma4::{Gemma4Config, Gemma4Weights, part};
 use crate::model::files::side_files::SideFiles;
-use crate::model::load::{Drafting, Recipe};
+use crate::model::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, Modules};
 use crate::model::memory;
-use crate::model::nn::block::{Linear, RmsNorm, WeightType};
-use crate::model::nn::config::LlamaConfig;
-use crate::model::{ModelError, MtpModule};
-use crate::protocol::{DrafterInfo, DrafterKind, TokenId};
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::options::{DraftVocab, WeightType};
+use crate::model::{DraftModule, ModelError};
+use crate::protocol::TokenId;
 
 /// An assistant that fits its target, before anything large is read.
-pub(in crate::model) struct Plan {
+pub(super) struct CheckedAssistant {
     pub(super) config: AssistantConfig,
     pub(super) file: AssistantFile,
     name: String,
 }
 
-/// Whether the recipe's draft model is an assistant.
-pub(in crate::model) fn is_asked_for(recipe: &Recipe) -> bool {
-    recipe.draft_model.as_deref().is_some_and(is_assistant)
-}
-
-/// Whether there is an assistant in a folder.
-fn is_assistant(folder: &Path) -> bool {
-    let config = SideFiles::of(folder).read("config.json");
-    config.is_ok_and(|config| config.is_some_and(|json| AssistantConfig::is_one(&json)))
-}
-
-/// The recipe's draft model, if it is an assistant, held against the target.
-///
-/// # Errors
-/// [`ModelError::Unsupported`] when another module is asked for as well.
-pub(in crate::model) fn wanted(
-    recipe: &Recipe,
-    target: &LlamaConfig,
-) -> Result<Option<Result<Plan, ModelError>>, ModelError> {
-    let Some(folder) = recipe.draft_model.as_deref().filter(|_| is_asked_for(recipe)) else {
-        return Ok(None);
-    };
-    if recipe.mtp.as_ref().is_some_and(|mtp| mtp.required) {
-        return Err(ModelError::Unsupported(
-            "--mtp names a module and --draft-model an assistant, and one of them can read the target's states; leave one out".into(),
-        ));
-    }
-    Ok(Some(Plan::open(folder, target)))
-}
-
-impl Plan {
+impl CheckedAssistant {
     /// Opens a folder for this target.
-    fn open(folder: &Path, target: &LlamaConfig) -> Result<Self, ModelError> {
+    pub(super) fn open(folder: &Path, target: &dyn FamilyConfig) -> Result<Self, ModelError> {
         let config = AssistantConfig::from_json(&SideFiles::of(folder).config()?)?;
-        let Some(gemma) = &target.gemma else {
+        let gemma = (target as &dyn Any).downcast_ref::<Gemma4Config>();
+        let (sizes, Some(Gemma4Config { gemma, .. })) = (target.transformer(), gemma) else {
             return Err(ModelError::Unsupported(format!(
                 "{} is an assistant of Gemma 4, and the target is of the family {}; leave --draft-model out",
                 name_of(folder),
-                target.architecture.name()
+                target.transformer().conventions.name
             )));
         };
-        config.check(gemma, (target.d_model, target.vocab))?;
+        config.check(gemma, (sizes.d_model, sizes.vocab))?;
         Ok(Self { config, file: AssistantFile::open(folder)?, name: name_of(folder) })
     }
 }
 
 /// Reads tensors of an assistant by name.
 struct Reader<'a> {
-    plan: &'a Plan,
+    plan: &'a CheckedAssistant,
     device: &'a Device,
 }
 
@@ -159,15 +133,24 @@ fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
     }
 }
 
-/// The assistant of a plan beside its target.
-pub(in crate::model) fn load(
-    plan: &Plan,
+impl CheckedModule for CheckedAssistant {
+    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
+        let target = (target as &dyn Any).downcast_ref::<Target>();
+        let other = || ModelError::Unsupported("an assistant drafts for a Gemma 4 alone".into());
+        let weights = &target.ok_or_else(other)?.weights;
+        load(self, weights, (context.options.draft_vocab.as_ref(), context.ends))
+    }
+}
+
+/// Loads an assistant beside its target.
+fn load(
+    plan: &CheckedAssistant,
     target: &Arc<Gemma4Weights>,
     (wanted, ends): (Option<&DraftVocab>, &[TokenId]),
-) -> Result<Drafting, ModelError> {
+) -> Result<Modules, ModelError> {
     let (c, device) = (&plan.config, target.device().clone());
     if device.is_cpu() {
-        check_fit(4 * c.matrix_weights(), fit::available())?;
+        check_fit(4 * c.matrix_weights(), memory::available())?;
     }
     let reader = Reader { plan, device: &device };
     let stored = Norms {
@@ -184,17 +167,15 @@ pub(in crate::model) fn load(
         target: Arc::clone(target),
     };
     let assistant = Assistant::new(shared);
-    let info = DrafterInfo {
-        kind: DrafterKind::Mtp,
-        name: format!("{} (assistant)", plan.name),
-        sha256: None,
-        dtype: "f32".to_owned(),
+    let figures = Figures {
+        dtype: "f32",
         weight_bytes: assistant.bytes(),
         kv_bytes_per_token: 0, // it reads the target's
-        draft_vocab: assistant.draft_vocab().len() as u32,
+        draft_vocab: assistant.draft_vocab().len(),
         context_vocab: 0,
     };
-    Ok((vec![Box::new(assistant)], info))
+    let info = figures.info(format!("{} (assistant)", plan.name));
+    Ok(core::modules(vec![assistant], info))
 }
 
 #[cfg(test)]

@@ -10,25 +10,28 @@ mod card;
 mod config;
 mod file;
 mod head;
+mod kind;
 mod load;
 
 use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::model::drafters::mtp::Embedding;
+use crate::model::families::gemma4::Gemma4Weights;
 use crate::model::families::gemma4::assistant::head::Head;
 use crate::model::families::gemma4::layer::{Layer, attend};
-use crate::model::families::gemma4::lend::{Lent, LentLayer};
-use crate::model::families::gemma4::{Gemma4Weights, Reach};
-use crate::model::families::llama::to_tensor;
-use crate::model::nn::block::{Linear, RmsNorm};
-use crate::model::{Forward, Model, ModelError, MtpModule, Rows};
+use crate::model::nn::embedding::Embedding;
+use crate::model::nn::embedding::to_tensor;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::shared_kv::Reach;
+use crate::model::shared_kv::{SharedKv, SharedLayer};
+use crate::model::{DraftModule, Forward, Model, ModelError, Rows};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
 
 pub use crate::model::families::gemma4::assistant::card::AssistantCard;
 pub use crate::model::families::gemma4::assistant::config::{AssistantConfig, Clusters};
-pub(in crate::model) use crate::model::families::gemma4::assistant::load::{Plan, is_asked_for, load, wanted};
+pub use crate::model::families::gemma4::assistant::kind::AssistantKind;
 
 /// What the conventions may mean otherwise.
 #[derive(Clone)]
@@ -66,7 +69,7 @@ pub struct Assistant {
     /// Norms as the conventions in force mean them.
     norms: Norms,
     spec: MtpSpec,
-    lent: Option<Lent>,
+    lent: Option<SharedKv>,
     /// Slots before the next one: positions of the target's cache but the last, and drafts.
     len: usize,
     held: Option<usize>,
@@ -90,7 +93,7 @@ impl Assistant {
     /// position. `transformers` shows an assistant the last W + 1: it flips a mask of `|distance| <= W` over the
     /// positions (`create_attention_masks` in `modeling_gemma4_assistant.py`). Which of them training used is not known;
     /// the target's own reading is taken here, and the texts are the same either way.
-    fn seen(&self, lent: &LentLayer, reach: Reach, position: usize) -> Result<(Tensor, Tensor), ModelError> {
+    fn seen(&self, lent: &SharedLayer, reach: Reach, position: usize) -> Result<(Tensor, Tensor), ModelError> {
         let n = lent.keys.dim(1)?;
         let from = match reach {
             Reach::Full => 0,
@@ -126,7 +129,7 @@ impl Assistant {
     }
 }
 
-impl MtpModule for Assistant {
+impl DraftModule for Assistant {
     fn len(&self) -> usize {
         self.len
     }
@@ -148,14 +151,14 @@ impl MtpModule for Assistant {
         self.truncate(0)
     }
 
-    fn borrows(&self) -> bool {
+    fn shares_target_kv(&self) -> bool {
         true
     }
 
-    fn borrow(&mut self, target: &dyn Model) -> Result<(), ModelError> {
+    fn attach_kv(&mut self, target: &dyn Model) -> Result<(), ModelError> {
         self.lent = None;
         self.len = 0;
-        let lent = target.lend()?.ok_or_else(|| {
+        let lent = target.shared_kv()?.ok_or_else(|| {
             ModelError::Unsupported("this target lends no keys and values, and an assistant drafts from those".into())
         })?;
         self.len = lent.len().saturating_sub(1);
@@ -206,7 +209,7 @@ impl MtpModule for Assistant {
     }
 
     /// Weights are shared; nothing is lent to the copy yet.
-    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
         Ok(Box::new(Self {
             shared: Arc::clone(&self.shared),
             norms: self.norms.clone(),

@@ -6,21 +6,19 @@
 
 use std::sync::Arc;
 
-use super::{
-    cache::{AngleTable, KvCache, KvShape},
-    eagle_file::{EagleWeights, Packer},
-    head,
-    kernel::{Acts, BLOCK, LANES, MAX_ROWS, Onto},
-    layer::{BlockShape, Next, Pass, Scratch},
-    llama::{NativeLlama, Weights},
-    load::check_shape,
-    matrix::{Bits, Matrix},
-    mtp::MtpStorage,
-    normer::{Normer, load},
-    turn::{transpose, untranspose},
-};
-use crate::model::drafters::eagle3::{Plan, StatesNorm};
-use crate::model::{Forward, ModelError, MtpModule, Rows, Tap};
+use crate::model::drafters::eagle3::native_weights::{EagleWeights, Packer};
+use crate::model::drafters::eagle3::{CheckedHead, StatesNorm};
+use crate::model::native::cache::{AngleTable, KvCache, KvShape};
+use crate::model::native::head;
+use crate::model::native::kernel::{Acts, BLOCK, LANES, MAX_ROWS, Onto};
+use crate::model::native::layer::{BlockShape, Next, Pass, Scratch};
+use crate::model::native::llama::{NativeLlama, Weights};
+use crate::model::native::load::check_shape;
+use crate::model::native::matrix::{Bits, Matrix};
+use crate::model::native::mtp::MtpStorage;
+use crate::model::native::normer::{Normer, load};
+use crate::model::native::transpose::{transpose, untranspose};
+use crate::model::{DraftModule, Forward, ModelError, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotZero, TokenId};
 
 /// A head with its cache.
@@ -48,7 +46,11 @@ pub struct NativeEagle {
 
 impl NativeEagle {
     /// Reads a head for `target`, its matrices kept as `storage`.
-    pub(in crate::model) fn load(plan: &Plan, target: &NativeLlama, storage: MtpStorage) -> Result<Self, ModelError> {
+    pub(in crate::model) fn load(
+        plan: &CheckedHead,
+        target: &NativeLlama,
+        storage: MtpStorage,
+    ) -> Result<Self, ModelError> {
         let c = &plan.config.block;
         let shape = BlockShape {
             d_model: c.d_model,
@@ -197,7 +199,7 @@ impl NativeEagle {
     }
 }
 
-impl MtpModule for NativeEagle {
+impl DraftModule for NativeEagle {
     fn len(&self) -> usize {
         self.cache.len()
     }
@@ -250,7 +252,7 @@ impl MtpModule for NativeEagle {
         &self.vocab
     }
 
-    fn fork(&self) -> Result<Box<dyn MtpModule>, ModelError> {
+    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
         Ok(Box::new(Self {
             target: Arc::clone(&self.target),
             stored: Arc::clone(&self.stored),

@@ -1,25 +1,82 @@
-//! `config.json` as Hugging Face writes it, mirrored key by key, and what of it this program runs.
+//! The keys of `config.json` that every transformer has.
 //!
 //! Invariant: a key that asks for something else than what is computed is an error that names it, never
 //! a silent difference. Keys nobody needs are not read.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::declined::Architecture;
-use crate::model::families::deepseek::LatentKeys;
-use crate::model::families::gemma4::{GemmaKeys, Sizes};
-use crate::model::families::qwen35::HybridKeys;
-use crate::model::nn::config::LlamaConfig;
-use crate::model::nn::rope::{RopeScaling, RopeSpec, yarn_amplitude};
+use crate::model::files::config_json::{ConfigJson, positive, size};
+use crate::model::files::folder::Folder;
+use crate::model::nn::config::{Conventions, TransformerConfig};
+use crate::model::nn::rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
+
+/// Which of the keys below a family reads itself.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// Width of a head, where the family has worked it out.
+    pub head_dim: Option<usize>,
+    /// Rotary positions, where the family has worked them out.
+    pub rope: Option<RopeSpec>,
+    /// Whether it reads `layer_types`.
+    pub layer_types: bool,
+    /// Whether it reads `partial_rotary_factor`.
+    pub partial_rotary: bool,
+    /// Whether it reads YaRN's `mscale`.
+    pub mscale: bool,
+    /// Whether it checks its heads itself, which then need not divide anything.
+    pub own_heads: bool,
+}
+
+/// What is known of the output head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Whether the embedding is the head, as the files say.
+    pub tied: Option<bool>,
+    /// Whether there is a head among the tensors.
+    pub has_head: bool,
+}
+
+impl Ends {
+    /// Of a folder; before its weights are there, a head is assumed.
+    #[must_use]
+    pub fn of(json: &ConfigJson, folder: Option<&Folder>) -> Self {
+        Self { tied: folder.map_or_else(|| json.tied(), Folder::tied), has_head: folder.is_none_or(Folder::has_head) }
+    }
+
+    fn tied(self) -> Result<bool, ModelError> {
+        match self.tied {
+            Some(false) if !self.has_head => Err(ModelError::Metadata(
+                "'tie_word_embeddings' is false and there is no tensor 'lm_head.weight'".into(),
+            )),
+            Some(tied) => Ok(tied),
+            None => Ok(!self.has_head),
+        }
+    }
+}
+
+/// Refuses biases that blocks of these conventions do not add; `modules` is where a draft module's blocks stand.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] naming the tensor.
+pub fn refuse_biases(folder: &Folder, conventions: &Conventions, modules: Option<&str>) -> Result<(), ModelError> {
+    let prefix = folder.layout().prefix;
+    let blocks: Vec<String> = ["layers"].into_iter().chain(modules).map(|of| format!("{prefix}{of}.")).collect();
+    let added = |name: &str| {
+        conventions.qkv_bias && ["q_proj.bias", "k_proj.bias", "v_proj.bias"].iter().any(|end| name.ends_with(end))
+    };
+    let is_read = |name: &str| blocks.iter().any(|start| name.starts_with(start)) || name == "lm_head.bias";
+    let biases = folder.checkpoint_names().filter(|name| name.ends_with(".bias") && !added(name) && is_read(name));
+    match biases.min() {
+        Some(name) => Err(ModelError::Unsupported(format!("biases ('{}') are not supported", clean(name)))),
+        None => Ok(()),
+    }
+}
 
 /// The keys of `config.json` that matter.
 #[derive(Clone, Debug, Deserialize)]
-pub struct HfConfig {
-    /// The family.
-    pub model_type: String,
+pub struct HfKeys {
     vocab_size: usize,
     hidden_size: usize,
     num_hidden_layers: usize,
@@ -32,26 +89,11 @@ pub struct HfConfig {
     rope_theta: Option<f64>,
     rope_scaling: Option<RopeParameters>,
     rope_parameters: Option<RopeParameters>,
-    /// None when the key is missing: then the tensors decide.
-    pub tie_word_embeddings: Option<bool>,
     hidden_act: Option<String>,
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
     use_sliding_window: Option<bool>,
-    /// Draft modules that the files are said to hold.
-    pub num_nextn_predict_layers: Option<usize>,
     layer_types: Option<Vec<String>>,
-    /// How weights are compressed.
-    pub quantization_config: Option<Quantization>,
-    /// What Qwen3.5 has besides.
-    #[serde(skip)]
-    hybrid: Option<HybridKeys>,
-    /// What DeepSeek-V3's layout has besides.
-    #[serde(skip)]
-    latent: Option<LatentKeys>,
-    /// What Gemma 4 has besides.
-    #[serde(skip)]
-    gemma: Option<GemmaKeys>,
 }
 
 /// `rope_scaling`, or `rope_parameters` of newer files.
@@ -75,147 +117,89 @@ struct RopeParameters {
     partial_rotary_factor: Option<f64>,
 }
 
-/// `quantization_config`.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Quantization {
-    quant_method: Option<String>,
-    weight_block_size: Option<[usize; 2]>,
-}
-
-impl Quantization {
-    /// Rows and columns that share a scale.
+impl HfKeys {
+    /// Transformer blocks.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for every compression but FP8 in blocks.
-    pub fn fp8_block(&self) -> Result<[usize; 2], ModelError> {
-        let method = self.quant_method.as_deref().unwrap_or("(none)");
-        match (method, self.weight_block_size) {
-            ("fp8", Some(block)) if block.iter().all(|size| (1..=1 << 20).contains(size)) => Ok(block),
-            ("fp8", _) => Err(ModelError::Unsupported(
-                "'quantization_config' is fp8 without a 'weight_block_size'; only block-scaled FP8 is supported".into(),
-            )),
-            (other, _) => Err(ModelError::Unsupported(format!(
-                "'quantization_config.quant_method' is '{}', which is not supported; use the unquantised checkpoint, an FP8 one or a GGUF file",
-                clean(other)
-            ))),
-        }
+    /// [`ModelError::Metadata`] when it is 0 or larger than any model has it; so for the sizes below.
+    pub fn layers(&self) -> Result<usize, ModelError> {
+        size("num_hidden_layers", self.num_hidden_layers, 1024)
     }
-}
 
-impl HfConfig {
-    /// Reads the JSON text.
+    /// Query heads.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for a family that does not run, [`ModelError::Metadata`] naming the key
-    /// that is missing or of another type.
-    pub fn from_json(json: &[u8]) -> Result<Self, ModelError> {
-        #[derive(Deserialize)]
-        struct Kind {
-            model_type: String,
-            /// Models that see wrap the one that writes.
-            text_config: Option<serde_json::Map<String, Value>>,
-        }
-        let wrong = |error: serde_json::Error| {
-            ModelError::Metadata(format!("config.json: {}", crate::model::error::clean(&error.to_string())))
-        };
-        let kind: Kind = serde_json::from_slice(json).map_err(wrong)?;
-        let architecture = Architecture::of_model_type(&kind.model_type)?; // what another family is missing is not the point
-        if architecture.is_latent() {
-            let latent = LatentKeys::from_json(&serde_json::from_slice(json).map_err(wrong)?)?;
-            let config: Self = serde_json::from_slice(json).map_err(wrong)?;
-            return Ok(Self { latent: Some(latent), ..config });
-        }
-        if !architecture.is_mixed() {
-            return serde_json::from_slice(json).map_err(wrong);
-        }
-        let outer: serde_json::Map<String, Value> = serde_json::from_slice(json).map_err(wrong)?;
-        let mut keys = kind.text_config.unwrap_or_else(|| outer.clone());
-        // these two stand outside in wrapped files
-        for key in ["tie_word_embeddings", "quantization_config"] {
-            if let Some(value) = outer.get(key)
-                && keys.get(key).is_none_or(Value::is_null)
-            {
-                keys.insert(key.to_owned(), value.clone());
-            }
-        }
-        let inner = keys.get("model_type");
-        let family = inner.and_then(Value::as_str).and_then(|kind| Architecture::of_model_type(kind).ok());
-        if family != Some(architecture) {
-            let inner = inner.map_or("nothing".to_owned(), |kind| clean(&kind.to_string()));
-            return Err(ModelError::Unsupported(format!(
-                "'text_config.model_type' is {inner} in a file whose 'model_type' is '{}', which is not supported",
-                clean(&kind.model_type)
-            )));
-        }
-        let (hybrid, gemma) = match architecture {
-            Architecture::Gemma4 => (None, Some(GemmaKeys::from_json(&keys)?)),
-            _ => (Some(HybridKeys::from_json(&keys)?), None),
-        };
-        let config: Self = serde_json::from_value(Value::Object(keys)).map_err(wrong)?;
-        Ok(Self { hybrid, gemma, ..config })
+    /// As [`HfKeys::layers`].
+    pub fn heads(&self) -> Result<usize, ModelError> {
+        size("num_attention_heads", self.num_attention_heads, 1024)
     }
 
-    /// Layers of the target.
-    pub(in crate::model) fn layers(&self) -> usize {
-        self.num_hidden_layers
+    /// Width of the feed-forward layers.
+    ///
+    /// # Errors
+    /// As [`HfKeys::layers`].
+    pub fn ffn(&self) -> Result<usize, ModelError> {
+        size("intermediate_size", self.intermediate_size, 1 << 20)
     }
 
-    /// The sizes; `has_head` says whether there is an output head among the tensors.
+    /// Rows of the embedding.
+    ///
+    /// # Errors
+    /// As [`HfKeys::layers`].
+    pub fn vocab(&self) -> Result<usize, ModelError> {
+        size("vocab_size", self.vocab_size, 1 << 24)
+    }
+
+    /// Width of a head, as the key says, else as `usual` or `hidden_size` over the heads.
+    ///
+    /// # Errors
+    /// As [`HfKeys::layers`].
+    pub fn head_dim(&self, usual: Option<usize>) -> Result<usize, ModelError> {
+        let (heads, d_model) = (self.heads()?, size("hidden_size", self.hidden_size, 1 << 16)?);
+        size("head_dim", self.head_dim.unwrap_or(usual.unwrap_or(d_model / heads)), 1 << 12)
+    }
+
+    /// The sizes.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
-    pub fn llama(&self, has_head: bool) -> Result<LlamaConfig, ModelError> {
-        let architecture = Architecture::of_model_type(&self.model_type)?;
-        self.refuse_extras(architecture)?;
-        let heads = size("num_attention_heads", self.num_attention_heads, 1024)?;
+    pub fn transformer(
+        &self,
+        conventions: &Conventions,
+        ends: Ends,
+        extras: Extras,
+    ) -> Result<TransformerConfig, ModelError> {
+        self.refuse_extras(conventions, &extras)?;
+        let heads = self.heads()?;
         let d_model = size("hidden_size", self.hidden_size, 1 << 16)?;
-        let tied = match self.tie_word_embeddings {
-            Some(false) if !has_head => {
-                return Err(ModelError::Metadata(
-                    "'tie_word_embeddings' is false and there is no tensor 'lm_head.weight'".into(),
-                ));
-            }
-            Some(tied) => tied,
-            None => !has_head,
+        let tied = ends.tied()?;
+        let head_dim = match extras.head_dim {
+            Some(head_dim) => head_dim,
+            None => self.head_dim(None)?,
         };
-        let layers = size("num_hidden_layers", self.num_hidden_layers, 1024)?;
-        let latent = match &self.latent {
-            Some(keys) => Some(keys.latent(architecture, (layers, heads), self.sharper()?)?),
-            None => None,
-        };
-        let usual_head = self.gemma.as_ref().map_or(d_model / heads, GemmaKeys::head_dim);
-        let head_dim = match &latent {
-            Some(latent) => latent.attention.plain + latent.attention.rotary,
-            None => size("head_dim", self.head_dim.unwrap_or(usual_head), 1 << 12)?,
-        };
-        let hybrid = self.hybrid.as_ref().map(|keys| keys.hybrid(layers, head_dim)).transpose()?;
-        let vocab = size("vocab_size", self.vocab_size, 1 << 24)?;
-        let ffn = size("intermediate_size", self.intermediate_size, 1 << 20)?;
-        let sizes = Sizes { layers, heads, ffn, vocab };
-        let gemma = self.gemma.as_ref().map(|keys| keys.gemma(sizes, false)).transpose()?;
-        let config = LlamaConfig {
-            architecture,
-            vocab,
+        let config = TransformerConfig {
+            conventions: *conventions,
+            vocab: self.vocab()?,
             d_model,
-            layers,
+            layers: self.layers()?,
             heads,
             kv_heads: size("num_key_value_heads", self.num_key_value_heads.unwrap_or(heads), 1024)?,
             head_dim,
-            ffn,
+            ffn: self.ffn()?,
             norm_eps: positive("rms_norm_eps", self.rms_norm_eps)? as f32,
-            qk_norm: architecture.norms_heads(),
-            rope: gemma.as_ref().map_or_else(|| self.rope(), |gemma| Ok(gemma.sliding_rope.clone()))?,
+            rope: match extras.rope {
+                Some(rope) => rope,
+                None => self.rope(extras.partial_rotary, extras.mscale)?,
+            },
+            pairs: PairOrder::HalfSplit,
             context_length: size("max_position_embeddings", self.max_position_embeddings, 1 << 24)?,
             tied,
-            hybrid,
-            latent,
-            gemma,
         };
-        if config.latent.is_some() {
-            return config.check_vocab().map(|()| config); // heads were checked, and need not divide anything
+        if extras.own_heads {
+            return config.check_vocab().map(|()| config);
         }
         config.check(("num_attention_heads", "num_key_value_heads"))?;
-        if self.head_dim.is_none() && self.gemma.is_none() && d_model % heads != 0 {
+        if self.head_dim.is_none() && extras.head_dim.is_none() && d_model % heads != 0 {
             return Err(ModelError::Metadata(format!(
                 "'hidden_size' is {d_model}, which 'num_attention_heads' ({heads}) does not divide, and there is no 'head_dim'"
             )));
@@ -223,13 +207,13 @@ impl HfConfig {
         Ok(config)
     }
 
-    fn refuse_extras(&self, architecture: Architecture) -> Result<(), ModelError> {
+    fn refuse_extras(&self, conventions: &Conventions, extras: &Extras) -> Result<(), ModelError> {
         let refused = |what: String| Err(ModelError::Unsupported(format!("{what}, which is not supported")));
         if let Some(act) = self.hidden_act.as_deref().filter(|act| !["silu", "swish"].contains(act)) {
             return refused(format!("'hidden_act' is '{}'", clean(act)));
         }
         for (key, is_set) in [
-            ("attention_bias", self.attention_bias.filter(|_| !architecture.biases_qkv())),
+            ("attention_bias", self.attention_bias.filter(|_| !conventions.qkv_bias)),
             ("mlp_bias", self.mlp_bias),
             ("use_sliding_window", self.use_sliding_window),
         ] {
@@ -237,7 +221,7 @@ impl HfConfig {
                 return refused(format!("'{key}' is true"));
             }
         }
-        let Some(types) = self.layer_types.as_ref().filter(|_| self.hybrid.is_none() && self.gemma.is_none()) else {
+        let Some(types) = self.layer_types.as_ref().filter(|_| !extras.layer_types) else {
             return Ok(());
         };
         if types.len() != self.num_hidden_layers {
@@ -254,7 +238,10 @@ impl HfConfig {
     }
 
     /// What scores of latent attention are multiplied with besides: YaRN's amplitude, squared, for all values of a head.
-    fn sharper(&self) -> Result<f64, ModelError> {
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] when a scale is no positive number.
+    pub fn sharper(&self) -> Result<f64, ModelError> {
         let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref());
         let asked = given.and_then(|given| Some((given, given.mscale_all_dim.filter(|scale| *scale != 0.0)?)));
         let Some((given, scale)) = asked.filter(|(given, _)| given.is_scaled()) else {
@@ -264,11 +251,11 @@ impl HfConfig {
         Ok(amplitude(factor, positive("mscale_all_dim", scale)?).powi(2))
     }
 
-    fn rope(&self) -> Result<RopeSpec, ModelError> {
+    fn rope(&self, partial_rotary: bool, mscale: bool) -> Result<RopeSpec, ModelError> {
         let none = RopeParameters::default();
         let given = self.rope_parameters.as_ref().or(self.rope_scaling.as_ref()).unwrap_or(&none);
         let theta = positive("rope_theta", given.rope_theta.or(self.rope_theta).unwrap_or(10_000.0))?;
-        if self.hybrid.is_none() && given.partial_rotary_factor.is_some_and(|part| part != 1.0) {
+        if !partial_rotary && given.partial_rotary_factor.is_some_and(|part| part != 1.0) {
             return Err(ModelError::Unsupported("'partial_rotary_factor' other than 1 is not supported here".into()));
         }
         let need = |key: &str, value: Option<f64>| match value {
@@ -289,7 +276,7 @@ impl HfConfig {
                 original: original()?,
             },
             Some("yarn") => {
-                let scales = (given.mscale.is_some() || given.mscale_all_dim.is_some()) && self.latent.is_none();
+                let scales = (given.mscale.is_some() || given.mscale_all_dim.is_some()) && !mscale;
                 if scales || given.truncate == Some(false) {
                     return Err(ModelError::Unsupported(
                         "yarn scaling with 'mscale', 'mscale_all_dim' or 'truncate' is not supported".into(),
@@ -345,29 +332,12 @@ fn amplitude(factor: f64, scale: f64) -> f64 {
     if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
 
-/// # Errors
-/// [`ModelError::Metadata`] when it is 0 or larger than any model has it.
-pub(in crate::model) fn size(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
-    if (1..=most).contains(&size) {
-        return Ok(size);
-    }
-    Err(ModelError::Metadata(format!("'{key}' is {size}, expected 1 to {most}")))
-}
-
-/// # Errors
-/// [`ModelError::Metadata`] when it is not a positive number.
-pub(in crate::model) fn positive(key: &str, value: f64) -> Result<f64, ModelError> {
-    if value.is_finite() && value > 0.0 {
-        return Ok(value);
-    }
-    Err(ModelError::Metadata(format!("'{key}' is {value}, expected a positive number")))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::model::nn::config::LLAMA_LAYOUT;
 
     fn base() -> Value {
         json!({
@@ -379,15 +349,18 @@ mod tests {
         })
     }
 
-    fn read(config: &Value) -> Result<LlamaConfig, String> {
-        let read = HfConfig::from_json(config.to_string().as_bytes()).and_then(|config| config.llama(false));
-        read.map_err(|error| error.to_string())
+    fn read(config: &Value) -> Result<TransformerConfig, String> {
+        let read = |json: &ConfigJson| {
+            let ends = Ends { tied: json.tied(), has_head: false };
+            json.read::<HfKeys>()?.transformer(&LLAMA_LAYOUT[2], ends, Extras::default())
+        };
+        ConfigJson::parse(config.to_string().as_bytes()).and_then(|json| read(&json)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_good_config_is_read() {
         let config = read(&base()).unwrap();
-        assert_eq!((config.head_dim, config.q_width(), config.qk_norm, config.tied), (32, 128, true, true));
+        assert_eq!((config.head_dim, config.q_width(), config.conventions.qk_norm, config.tied), (32, 128, true, true));
         let mut newer = base();
         newer["rope_parameters"] = json!({"rope_type": "default", "rope_theta": 5e5});
         assert_eq!(read(&newer).unwrap().rope, RopeSpec::plain(5e5));
@@ -417,8 +390,6 @@ mod tests {
             ("rope_scaling", json!({"rope_type": "longrope", "factor": 4.0}), "'rope_type' is 'longrope'"),
             ("rope_scaling", json!({"type": "linear"}), "lacks 'factor'"),
             ("tie_word_embeddings", json!(false), "no tensor 'lm_head.weight'"),
-            ("model_type", json!("gemma3"), "is Gemma 3, which is not supported yet"),
-            ("model_type", json!("wholly-new\u{1b}"), "the model_type 'wholly-new\u{fffd}' is not supported yet"),
         ];
         for (key, value, says) in cases {
             let mut config = base();
@@ -429,18 +400,5 @@ mod tests {
         let mut config = base();
         config.as_object_mut().unwrap().remove("num_hidden_layers");
         assert!(read(&config).unwrap_err().contains("missing field `num_hidden_layers`"));
-    }
-
-    #[test]
-    fn compressions_other_than_fp8_in_blocks_are_declined_by_name() {
-        let block = |json: Value| serde_json::from_value::<Quantization>(json).unwrap().fp8_block();
-        assert_eq!(block(json!({"quant_method": "fp8", "weight_block_size": [128, 128]})).unwrap(), [128, 128]);
-        for (config, says) in [
-            (json!({"quant_method": "awq"}), "'awq'"),
-            (json!({"quant_method": "fp8"}), "weight_block_size"),
-            (json!({"quant_method": "fp8", "weight_block_size": [0, 128]}), "weight_block_size"),
-        ] {
-            assert!(block(config).unwrap_err().to_string().contains(says));
-        }
     }
 }

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use half::bf16;
 
-use super::{
-    gate_up::GateUp,
-    kernel::{Encoding, LANES},
-    layer::{BlockShape, Layer, NormWeight},
-    matrix::{Bits, Cpu, Matrix, Part, RowOrder},
-    mtp::MtpStorage,
-};
 use crate::model::ModelError;
-use crate::model::drafters::eagle3::Plan;
+use crate::model::drafters::eagle3::CheckedHead;
+use crate::model::native::gate_up::GateUp;
+use crate::model::native::kernel::{Encoding, LANES};
+use crate::model::native::layer::{BlockShape, Layer, NormWeight};
+use crate::model::native::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use crate::model::native::mtp::MtpStorage;
 use crate::protocol::NormForm;
 
 /// What a head has of its own; copies share the matrices.
@@ -49,7 +47,7 @@ impl EagleWeights {
 
 /// Packs a head's tensors.
 pub(super) struct Packer<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a CheckedHead,
     pub(super) cpu: &'a Cpu,
     pub(super) storage: MtpStorage,
 }
@@ -82,7 +80,7 @@ impl Packer<'_> {
         for (name, heads) in [("q", heads), ("k", kv_heads), ("v", kv_heads)] {
             qkv.extend(self.plan.matrix(&part(&format!("self_attn.{name}_proj")), [heads * head_dim, 2 * d])?);
         }
-        let head_norms = match self.plan.config.block.qk_norm {
+        let head_norms = match self.plan.config.block.conventions.qk_norm {
             true => {
                 Some([self.norm(&part("self_attn.q_norm"), head_dim)?, self.norm(&part("self_attn.k_norm"), head_dim)?])
             }

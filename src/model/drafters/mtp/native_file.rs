@@ -6,7 +6,9 @@
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use super::{
+use crate::model::ModelError;
+use crate::model::files::fp8::from_e4m3;
+use crate::model::native::{
     fuse::Fuse,
     gate_up::GateUp,
     kernel::{Encoding, LANES},
@@ -14,8 +16,6 @@ use super::{
     matrix::{Bits, Cpu, Matrix, Part, RowOrder},
     mtp::{MtpStorage, MtpWeights},
 };
-use crate::model::ModelError;
-use crate::model::files::fp8::from_e4m3;
 use crate::protocol::TokenId;
 
 /// An open file, and what its matrices are to become.

@@ -16,7 +16,7 @@ pub const MAX_CONTEXT_VOCAB: usize = 1 << 14;
 
 /// Tokens in the order of a module's logits.
 #[derive(Clone, Debug, Default)]
-pub struct Proposed {
+pub struct DraftTokens {
     tokens: Vec<TokenId>, // the draft vocabulary, ascending; then what joined, by slot
     fixed: usize,
     room: usize,
@@ -24,7 +24,7 @@ pub struct Proposed {
     brought_by: Vec<usize>,
 }
 
-impl Proposed {
+impl DraftTokens {
     /// Of a draft vocabulary, ascending, which at most `room` tokens of the text may join.
     #[must_use]
     pub fn new(draft_vocab: Vec<TokenId>, room: usize) -> Self {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn tokens_of_the_text_join_once_and_leave_with_their_slot() {
-        let mut proposed = Proposed::new(ids(&[1, 5]), 3);
+        let mut proposed = DraftTokens::new(ids(&[1, 5]), 3);
         assert_eq!(proposed.read(0, &ids(&[7, 5, 7, 3])), 2);
         assert_eq!((proposed.tokens(), proposed.joined()), (&ids(&[1, 5, 7, 3])[..], &ids(&[7, 3])[..]));
         assert_eq!(proposed.read(4, &ids(&[9, 8])), 1, "there is room for three");
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn nothing_joins_where_there_is_no_room() {
-        let mut proposed = Proposed::new(ids(&[2]), 0);
+        let mut proposed = DraftTokens::new(ids(&[2]), 0);
         assert_eq!(proposed.read(0, &ids(&[1, 2, 3])), 0);
         assert_eq!(proposed.tokens(), ids(&[2]));
     }

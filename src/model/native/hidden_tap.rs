@@ -3,11 +3,11 @@
 //! Invariant: a row's states lie side by side in the order of the [`Tap`](crate::model::Tap); with the normed state alone
 //! asked for, nothing is copied.
 
-use super::kernel::LANES;
+use crate::model::native::kernel::LANES;
 use crate::model::{ModelError, Tap};
 
 /// The states of one pass.
-pub(super) struct States<'a> {
+pub(in crate::model) struct States<'a> {
     places: Vec<Option<usize>>, // as `Tap::places` says
     m: usize,
     rows: &'a mut [[f32; LANES]], // [m][states][d / 16]
@@ -15,7 +15,7 @@ pub(super) struct States<'a> {
 
 impl<'a> States<'a> {
     /// States that a row carries besides the normed one, which every pass gives.
-    pub(super) fn besides(tap: &Tap) -> usize {
+    pub(in crate::model) fn besides(tap: &Tap) -> usize {
         if tap.is_default() { 0 } else { tap.states().len() }
     }
 
@@ -23,13 +23,18 @@ impl<'a> States<'a> {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] when there are fewer `layers` than the tap reads.
-    pub(super) fn new(tap: &Tap, layers: usize, m: usize, rows: &'a mut [[f32; LANES]]) -> Result<Self, ModelError> {
+    pub(in crate::model) fn new(
+        tap: &Tap,
+        layers: usize,
+        m: usize,
+        rows: &'a mut [[f32; LANES]],
+    ) -> Result<Self, ModelError> {
         let places = if rows.is_empty() { Vec::new() } else { tap.places(layers)? };
         Ok(Self { places, m, rows })
     }
 
     /// Takes the residual stream behind so many blocks, `[d / 16][m]`, where it is wanted.
-    pub(super) fn keep(&mut self, blocks: usize, x: &[[f32; LANES]]) {
+    pub(in crate::model) fn keep(&mut self, blocks: usize, x: &[[f32; LANES]]) {
         let tiles = x.len() / self.m;
         let states = self.places.len();
         for (state, _) in self.places.iter().enumerate().filter(|(_, place)| **place == Some(blocks)) {
@@ -42,7 +47,7 @@ impl<'a> States<'a> {
     }
 
     /// Takes the states behind the final norm, `[m][d / 16]`.
-    pub(super) fn keep_normed(&mut self, normed: &[[f32; LANES]]) {
+    pub(in crate::model) fn keep_normed(&mut self, normed: &[[f32; LANES]]) {
         let tiles = normed.len() / self.m;
         let states = self.places.len();
         for (state, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_none()) {

@@ -1,0 +1,165 @@
+//! The families of DeepSeek-V3's layout: names, sizes, tensor names.
+
+use indicatif::{DecimalBytes, HumanCount};
+use serde_json::{Map, json};
+
+use crate::model::ModelError;
+use crate::model::families::deepseek::config::{DeepSeekConfig, LatentKeys};
+use crate::model::families::deepseek::module;
+use crate::model::families::deepseek::{load, names};
+use crate::model::files::config_json::ConfigJson;
+use crate::model::files::folder::Folder;
+use crate::model::files::gguf::GgufFile;
+use crate::model::files::source::Source;
+use crate::model::files::tensor_names::{Layout, TensorNames, block_part};
+use crate::model::interfaces::{
+    Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
+};
+use crate::model::memory::MemoryNeed;
+use crate::model::nn::config::{Conventions, TransformerConfig};
+use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
+use crate::model::nn::rope::PairOrder;
+use crate::model::options::WeightType;
+
+/// A family of DeepSeek-V3's layout.
+pub struct DeepSeekFamily {
+    names: Names,
+    conventions: Conventions,
+    /// Dense layers where no key says how many.
+    usual_dense_layers: Option<usize>,
+}
+
+/// DeepSeek-V3, R1 and V3.1: latent attention and experts.
+pub static DEEPSEEK_V3: DeepSeekFamily = DeepSeekFamily::named("deepseek_v3", &["deepseek_v3"], None);
+/// GLM-4.7-Flash.
+pub static GLM4_MOE_LITE: DeepSeekFamily = DeepSeekFamily::named("glm4_moe_lite", &["glm4_moe_lite"], Some(1));
+
+impl DeepSeekFamily {
+    const fn named(name: &'static str, json: &'static [&'static str], usual_dense_layers: Option<usize>) -> Self {
+        let gguf_pairs = PairOrder::Interleaved;
+        let conventions = Conventions { name, qk_norm: false, qkv_bias: false, gguf_pairs };
+        Self { names: Names { title: name, gguf: &[], json }, conventions, usual_dense_layers }
+    }
+}
+
+impl Family for DeepSeekFamily {
+    fn names(&self) -> Names {
+        self.names
+    }
+
+    fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        if let Some(folder) = folder {
+            refuse_biases(folder, &self.conventions, None)?;
+        }
+        let own = LatentKeys::from_json(json.keys())?;
+        let keys = json.read::<HfKeys>()?;
+        let latent = own.latent(self.usual_dense_layers, (keys.layers()?, keys.heads()?), keys.sharper()?)?;
+        let head_dim = Some(latent.attention.plain + latent.attention.rotary);
+        let extras = Extras { head_dim, mscale: true, own_heads: true, ..Extras::default() };
+        let transformer = keys.transformer(&self.conventions, Ends::of(json, folder), extras)?;
+        Ok(Box::new(DeepSeekConfig { transformer, latent }))
+    }
+
+    fn read_gguf(&self, _gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        Err(ModelError::Unsupported(format!("{} is not supported as a GGUF file", self.names.title)))
+    }
+
+    fn tensor_names(&self) -> TensorNames {
+        tensor_name
+    }
+}
+
+/// The checkpoint's name of a tensor; a draft module is one more layer there too.
+fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
+    let (layer, part) = block_part(name)?;
+    names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
+}
+
+impl DeepSeekConfig {
+    /// The family's name with its article.
+    pub(super) fn article(&self) -> &'static str {
+        if self.transformer.conventions.name == GLM4_MOE_LITE.names.title { "a glm4_moe_lite" } else { "a deepseek_v3" }
+    }
+
+    /// Weights that a token is multiplied with; an embedding that is no head is only looked up.
+    fn active_weights(&self) -> u64 {
+        let c = &self.transformer;
+        let [all, active] = self.latent.layer_weights(c.d_model, c.layers, c.ffn);
+        let looked_up = if c.tied { 0 } else { (c.vocab * c.d_model) as u64 };
+        self.matrix_weights() - looked_up - all + active
+    }
+}
+
+impl FamilyConfig for DeepSeekConfig {
+    fn transformer(&self) -> &TransformerConfig {
+        &self.transformer
+    }
+
+    fn matrix_weights(&self) -> u64 {
+        let c = &self.transformer;
+        self.latent.layer_weights(c.d_model, c.layers, c.ffn)[0] + c.end_weights()
+    }
+
+    fn cached_values(&self) -> u64 {
+        (self.transformer.layers * self.latent.cached()) as u64
+    }
+
+    fn is_large(&self) -> bool {
+        true
+    }
+
+    fn own_modules(&self, source: &Source) -> OwnModules {
+        OwnModules { found: module::found(source, &self.transformer), announced: self.latent.modules }
+    }
+
+    fn trims_draft_vocab(&self, named: bool) -> bool {
+        !named
+    }
+
+    fn memory(&self, context: &LoadContext<'_>, need: MemoryNeed, weight_type: WeightType) -> MemoryNeed {
+        load::memory(self, context, need, weight_type)
+    }
+
+    fn describe(&self) -> Description {
+        let (c, attention, experts) = (&self.transformer, &self.latent.attention, &self.latent.experts);
+        let unfolded = 4 * (c.layers * self.latent.unfolded()) as u64;
+        let times = unfolded as f64 / (4 * self.cached_values()).max(1) as f64;
+        let (expert_layers, active) = (c.layers - self.latent.dense_layers, self.active_weights());
+        let latent_line = format!(
+            "latent   a token is one row of {} + {} numbers in each layer; keys and values of {} heads would take {times:.1} times that ({})",
+            attention.rank,
+            attention.rotary,
+            c.heads,
+            DecimalBytes(unfolded)
+        );
+        let experts_line = format!(
+            "experts  {} a layer in {expert_layers} of {} layers; {} of them and {} shared serve a token, which meets {} weights",
+            experts.count,
+            c.layers,
+            experts.used,
+            experts.shared,
+            HumanCount(active)
+        );
+        let latent = json!({
+            "rank": attention.rank, "rotary": attention.rotary, "unfolded_bytes_per_token": unfolded,
+        });
+        let experts = json!({
+            "layers": expert_layers, "count": experts.count, "used": experts.used, "shared": experts.shared,
+            "active_parameters": active,
+        });
+        Description {
+            fields: Map::from_iter([("latent".to_owned(), latent), ("experts".to_owned(), experts)]),
+            memory: vec![latent_line, experts_line],
+            ..Description::default()
+        }
+    }
+
+    fn load(
+        &self,
+        context: &LoadContext<'_>,
+        backend: Backend<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+        load::target(self, context, &backend, progress)
+    }
+}

@@ -1,0 +1,147 @@
+//! The family Gemma 4: names, sizes, tensor names.
+
+use indicatif::HumanCount;
+use serde_json::{Map, json};
+
+use crate::model::ModelError;
+use crate::model::families::gemma4::config::Gemma4Config;
+use crate::model::families::gemma4::keys::{GemmaKeys, Sizes};
+use crate::model::families::gemma4::{load, names};
+use crate::model::files::config_json::ConfigJson;
+use crate::model::files::folder::Folder;
+use crate::model::files::gguf::GgufFile;
+use crate::model::files::source::Source;
+use crate::model::files::tensor_names::{Layout, TensorNames, block_part};
+use crate::model::interfaces::{
+    Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, Progress,
+};
+use crate::model::nn::config::{Conventions, TransformerConfig};
+use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
+use crate::model::nn::rope::PairOrder;
+use crate::model::shared_kv::Reach;
+
+/// Gemma 4 without experts.
+pub struct Gemma4Family;
+
+const CONVENTIONS: Conventions =
+    Conventions { name: "gemma4", qk_norm: true, qkv_bias: false, gguf_pairs: PairOrder::HalfSplit };
+
+impl Family for Gemma4Family {
+    fn names(&self) -> Names {
+        let json = &["gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"];
+        Names { title: "gemma4", gguf: &[], json }
+    }
+
+    fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        if let Some(folder) = folder {
+            refuse_biases(folder, &CONVENTIONS, None)?;
+        }
+        let own = GemmaKeys::from_json(json.keys())?;
+        let keys = json.read::<HfKeys>()?;
+        let head_dim = keys.head_dim(Some(own.head_dim()))?;
+        let sizes = Sizes { layers: keys.layers()?, heads: keys.heads()?, ffn: keys.ffn()?, vocab: keys.vocab()? };
+        let gemma = own.gemma(sizes, false)?;
+        let (head_dim, rope) = (Some(head_dim), Some(gemma.sliding_rope.clone()));
+        let extras = Extras { head_dim, rope, layer_types: true, ..Extras::default() };
+        let transformer = keys.transformer(&CONVENTIONS, Ends::of(json, folder), extras)?;
+        Ok(Box::new(Gemma4Config { transformer, gemma }))
+    }
+
+    fn read_gguf(&self, _gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        Err(ModelError::Unsupported("gemma4 is not supported as a GGUF file".into()))
+    }
+
+    fn tensor_names(&self) -> TensorNames {
+        tensor_name
+    }
+
+    // the tokenizer files of `-it` repositories do not say so, and the model is lost without (llama.cpp adds the token too,
+    // even against the file)
+    fn always_begins(&self) -> bool {
+        true
+    }
+}
+
+fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
+    if let Some(own) = names::whole(name) {
+        return Some(format!("{}{own}", layout.prefix));
+    }
+    let (layer, part) = block_part(name)?;
+    names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
+}
+
+impl FamilyConfig for Gemma4Config {
+    fn transformer(&self) -> &TransformerConfig {
+        &self.transformer
+    }
+
+    fn matrix_weights(&self) -> u64 {
+        let c = &self.transformer;
+        c.end_weights() + self.gemma.layer_weights(c.d_model, c.heads)
+    }
+
+    fn looked_up_weights(&self) -> u64 {
+        self.gemma.looked_up_weights()
+    }
+
+    /// As it is stored; FP8 is widened to two bytes.
+    fn looked_up_bytes(&self, source: &Source) -> u64 {
+        match self.looked_up_weights() {
+            0 => 0,
+            weights => source.bytes_of(names::TABLE).unwrap_or(0).max(2 * weights),
+        }
+    }
+
+    fn cached_values(&self) -> u64 {
+        self.gemma.cached_values()
+    }
+
+    fn trims_draft_vocab(&self, _named: bool) -> bool {
+        true
+    }
+
+    fn describe(&self) -> Description {
+        let gemma = &self.gemma;
+        let count = |reach| gemma.layers.iter().filter(|layer| layer.reach == reach).count();
+        let full = gemma.layers.iter().find(|layer| layer.reach == Reach::Full);
+        let (full_head_dim, full_kv_heads) = full.map_or((0, 0), |layer| (layer.head_dim, layer.kv_heads));
+        let shares = |(index, _): &(usize, _)| gemma.layers[*index].source != Some(*index);
+        let sharing: Vec<_> = gemma.layers.iter().enumerate().filter(shares).collect();
+        let sharing_ffn = sharing.first().map(|(_, layer)| layer.ffn);
+        let (sliding_layers, full_layers) = (count(Reach::Sliding), count(Reach::Full));
+        let (width, weights) = (gemma.per_layer.map(|of| of.width), gemma.looked_up_weights());
+        let mut layers = vec![format!(
+            "layers   {sliding_layers} sliding ({} positions), {full_layers} full with {full_kv_heads} key/value heads of {full_head_dim}",
+            gemma.window
+        )];
+        if let Some(ffn) = sharing_ffn {
+            let count = sharing.len();
+            layers.push(format!("shared   the last {count} read others' keys and values, feed-forward {ffn}"));
+        }
+        if let Some(width) = width {
+            layers.push(format!("per layer embeddings of width {width}, {} weights", HumanCount(weights)));
+        }
+        let fields = json!({
+            "sliding_layers": sliding_layers, "window": gemma.window, "full_layers": full_layers,
+            "full_head_dim": full_head_dim, "full_kv_heads": full_kv_heads, "sharing_layers": sharing.len(),
+            "sharing_ffn": sharing_ffn, "per_layer_width": width, "per_layer_weights": weights,
+        });
+        Description {
+            fields: Map::from_iter([("gemma".to_owned(), fields)]),
+            layers,
+            memory: Vec::new(),
+            drafter: Some(
+                "its assistant, a repository of its own: --draft-model; it reads this cache and has none".into(),
+            ),
+        }
+    }
+
+    fn load(
+        &self,
+        context: &LoadContext<'_>,
+        backend: Backend<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+        load::target(self, context, &backend, progress)
+    }
+}

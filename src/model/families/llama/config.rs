@@ -1,0 +1,105 @@
+//! The families of Llama's layout, and reading their configs.
+
+use crate::model::ModelError;
+use crate::model::families::llama::{load, mimo};
+use crate::model::files::config_json::ConfigJson;
+use crate::model::files::folder::Folder;
+use crate::model::files::gguf::GgufFile;
+use crate::model::files::source::Source;
+use crate::model::files::tensor_names::{Layout, TensorNames, block_part, llama_part};
+use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress};
+use crate::model::nn::config::{Conventions, LLAMA_LAYOUT, TransformerConfig};
+use crate::model::nn::gguf_keys::GgufKeys;
+use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
+
+/// A family whose blocks are Llama's, but for its conventions.
+pub struct LlamaFamily {
+    names: Names,
+    conventions: Conventions,
+    /// Whether folders may hold draft modules of MiMo's kind.
+    has_modules: bool,
+}
+
+/// Llama, and models of its layout: SmolLM2, TinyLlama.
+pub static LLAMA: LlamaFamily = LlamaFamily::plain("llama", &["llama"], LLAMA_LAYOUT[0]);
+/// Qwen2 and 2.5 without experts: queries, keys and values have a bias.
+pub static QWEN2: LlamaFamily = LlamaFamily::plain("qwen2", &["qwen2"], LLAMA_LAYOUT[1]);
+/// Qwen3 without experts: queries and keys are normed.
+pub static QWEN3: LlamaFamily = LlamaFamily::plain("qwen3", &["qwen3"], LLAMA_LAYOUT[2]);
+/// MiMo-7B: Qwen2 with draft modules of its own.
+pub static MIMO: LlamaFamily =
+    LlamaFamily { has_modules: true, ..LlamaFamily::plain("mimo", &["mimo"], LLAMA_LAYOUT[3]) };
+
+impl LlamaFamily {
+    const fn plain(title: &'static str, names: &'static [&'static str], conventions: Conventions) -> Self {
+        Self { names: Names { title, gguf: names, json: names }, conventions, has_modules: false }
+    }
+}
+
+impl Family for LlamaFamily {
+    fn names(&self) -> Names {
+        self.names
+    }
+
+    fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        if let Some(folder) = folder {
+            refuse_biases(folder, &self.conventions, Some(mimo::LAYERS))?;
+        }
+        let keys = json.read::<HfKeys>()?;
+        let transformer = keys.transformer(&self.conventions, Ends::of(json, folder), Extras::default())?;
+        let announced = if self.has_modules { json.announced_modules() } else { 0 };
+        Ok(Box::new(LlamaConfig { transformer, announced }))
+    }
+
+    fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        let keys = GgufKeys { gguf, arch: self.conventions.name };
+        Ok(Box::new(LlamaConfig { transformer: keys.transformer(&self.conventions, None)?, announced: 0 }))
+    }
+
+    fn tensor_names(&self) -> TensorNames {
+        tensor_name
+    }
+}
+
+/// The checkpoint's name of a tensor; a draft module's block counts as one more layer.
+fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
+    let (layer, part) = block_part(name)?;
+    let (part, kind) = part.rsplit_once('.')?;
+    let of = match layer.checked_sub(layout.layers) {
+        Some(module) => format!("{}.{module}", mimo::LAYERS),
+        None => format!("layers.{layer}"),
+    };
+    let own = llama_part(part).or_else(|| mimo::part(part))?;
+    Some(format!("{}{of}.{own}.{kind}", layout.prefix))
+}
+
+/// Sizes of a model of Llama's layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LlamaConfig {
+    pub(super) transformer: TransformerConfig,
+    /// Draft modules that `config.json` announces.
+    pub(super) announced: usize,
+}
+
+impl FamilyConfig for LlamaConfig {
+    fn transformer(&self) -> &TransformerConfig {
+        &self.transformer
+    }
+
+    fn runs_whole_native(&self) -> bool {
+        true
+    }
+
+    fn own_modules(&self, source: &Source) -> OwnModules {
+        OwnModules { found: mimo::found(source, &self.transformer), announced: self.announced }
+    }
+
+    fn load(
+        &self,
+        context: &LoadContext<'_>,
+        backend: Backend<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+        load::target(self, context, backend, progress)
+    }
+}

@@ -1,0 +1,53 @@
+//! Names of families that are known and do not run, so that a message can say what a file is.
+
+/// Their names, and what they are.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("qwen2moe", "a mixture of experts"),
+    ("qwen3moe", "a mixture of experts"),
+    ("qwen3_moe", "a mixture of experts"),
+    ("qwen3next", "Qwen3-Next, a mixture of experts"),
+    ("qwen3_next", "Qwen3-Next, a mixture of experts"),
+    ("qwen35moe", "Qwen3.5 with experts"),
+    ("qwen3_5_moe", "Qwen3.5 with experts"),
+    ("llama4", "Llama 4, a mixture of experts"),
+    ("mixtral", "a mixture of experts"),
+    ("mistral", "Mistral (sliding-window attention)"),
+    ("mistral3", "Mistral 3"),
+    ("gemma", "Gemma"),
+    ("gemma2", "Gemma 2"),
+    ("gemma4", "Gemma 4 in a GGUF file (from safetensors it runs)"),
+    ("gemma4-assistant", "an assistant of Gemma 4 in a GGUF file (from safetensors it drafts)"),
+    ("eagle3", "an EAGLE-3 head, which drafts for another model"),
+    (
+        "deepseek2",
+        "DeepSeek-V2 or V3, Kimi or GLM-4.7-Flash in a GGUF file (of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run)",
+    ),
+    ("deepseek_v2", "DeepSeek-V2 (latent attention, experts chosen another way than V3's)"),
+    ("deepseek32", "DeepSeek-V3.2 (sparse attention, experts)"),
+    ("deepseek_v32", "DeepSeek-V3.2 (sparse attention, experts)"),
+    ("deepseek4", "DeepSeek-V4"),
+    ("deepseek_v4", "DeepSeek-V4"),
+    ("glm4moe", "GLM-4.5 and later, a mixture of experts"),
+    ("glm4_moe", "GLM-4.5 and later, a mixture of experts"),
+    ("glm_moe_dsa", "GLM-5 (sparse attention, experts)"),
+    ("glm-dsa", "GLM-5 (sparse attention, experts)"),
+    ("kimi_k2", "Kimi K2 (the layout of DeepSeek-V3 with a trillion weights)"),
+    ("mimo2", "MiMo-V2, a mixture of experts"),
+    ("mimo_v2_flash", "MiMo-V2, a mixture of experts"),
+    ("step35", "Step-3.5, a mixture of experts"),
+    ("phi3", "Phi-3"),
+    ("olmo2", "OLMo 2"),
+    ("granite", "Granite"),
+    ("gpt-oss", "gpt-oss, a mixture of experts"),
+    ("gpt_oss", "gpt-oss, a mixture of experts"),
+    ("nemotron_h", "Nemotron-H"),
+    ("smollm3", "SmolLM3 (layers without positions)"),
+    ("falcon", "Falcon"),
+    ("gpt2", "GPT-2"),
+    ("bert", "BERT, which continues no text"),
+];
+
+/// What the family of this name is; none for a name that is not known.
+pub(super) fn what(name: &str) -> Option<&'static str> {
+    UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, what)| *what)
+}

@@ -1,0 +1,327 @@
+//! What a model family and a draft module implement, so that loading knows none of them by name.
+//!
+//! [`Family`] reads a family's config, [`FamilyConfig`] knows its sizes and loads its target, [`LoadedTarget`] hands out
+//! what drafters share with it. [`ModuleKind`] recognises draft modules that come in a folder of their own. The tables of
+//! both stand in [`families`](crate::model::families) and [`load`](crate::model::load).
+
+use std::any::Any;
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+
+use candle_core::Device;
+use serde_json::{Map, Value};
+
+use crate::model::files::config_json::ConfigJson;
+use crate::model::files::folder::Folder;
+use crate::model::files::gguf::GgufFile;
+use crate::model::files::source::Source;
+use crate::model::files::tensor_names::TensorNames;
+use crate::model::memory::MemoryNeed;
+use crate::model::native::{NativeCpu, NativeLlama};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::SharedTarget;
+use crate::model::nn::matmul_backend::MatmulBackend;
+use crate::model::options::{DraftVocab, LoadOptions, WeightType};
+use crate::model::{DraftModule, Model, ModelError, ModelSpec};
+use crate::protocol::{DrafterInfo, TokenId};
+
+/// Names of a family.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// As the program lists it, e.g. `qwen3.5`.
+    pub title: &'static str,
+    /// `general.architecture` of GGUF files; empty where GGUF files do not run.
+    pub gguf: &'static [&'static str],
+    /// `model_type` of `config.json`; empty where folders do not run.
+    pub json: &'static [&'static str],
+}
+
+/// A model family: everything the program has to know to run one.
+pub trait Family: Sync {
+    /// Its names.
+    fn names(&self) -> Names;
+
+    /// Reads `config.json`, checked against the tensors of `folder` where the weights are there already.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
+    fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError>;
+
+    /// Reads the metadata of a GGUF file.
+    ///
+    /// # Errors
+    /// As [`Family::read_json`].
+    fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError>;
+
+    /// How its checkpoints name tensors.
+    fn tensor_names(&self) -> TensorNames;
+
+    /// Whether a text begins with the family's own token whatever the files of the tokenizer say.
+    fn always_begins(&self) -> bool {
+        false
+    }
+}
+
+/// Draft modules that a model's own files hold, one for each depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnModules {
+    /// Modules whose tensors are there.
+    pub found: usize,
+    /// Modules that the configuration announces.
+    pub announced: usize,
+}
+
+/// What only one family has to say of a model: lines and JSON fields of `models info`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Description {
+    /// Fields of the JSON form.
+    pub fields: Map<String, Value>,
+    /// Lines about the layers.
+    pub layers: Vec<String>,
+    /// Lines about memory.
+    pub memory: Vec<String>,
+    /// What drafts for it, where the usual sentence is not enough.
+    pub drafter: Option<String>,
+}
+
+/// A model's sizes, as its family reads them; checked, before any tensor is read.
+pub trait FamilyConfig: Any {
+    /// The sizes that every transformer has.
+    fn transformer(&self) -> &TransformerConfig;
+
+    /// Weights of all matrices.
+    fn matrix_weights(&self) -> u64 {
+        self.transformer().matrix_weights()
+    }
+
+    /// Weights of tables whose rows are only looked up: they stay as they are stored.
+    fn looked_up_weights(&self) -> u64 {
+        0
+    }
+
+    /// Bytes that those tables take.
+    fn looked_up_bytes(&self, _source: &Source) -> u64 {
+        0
+    }
+
+    /// Values that are cached of one position, all layers together.
+    fn cached_values(&self) -> u64 {
+        self.transformer().cached_values()
+    }
+
+    /// Bytes of the state of recurrent layers.
+    fn state_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether experts make it so large that memory is checked before its weights are fetched.
+    fn is_large(&self) -> bool {
+        false
+    }
+
+    /// Whether the native backend runs whole passes, not its matrices alone; the cache then holds f16.
+    fn runs_whole_native(&self) -> bool {
+        false
+    }
+
+    /// Draft modules in the same files.
+    fn own_modules(&self, _source: &Source) -> OwnModules {
+        OwnModules::default()
+    }
+
+    /// Whether its own modules are drafted with, or an assistant, whose vocabulary `--draft-vocab` trims. `named` says
+    /// whether `--draft-model` names another module.
+    fn trims_draft_vocab(&self, _named: bool) -> bool {
+        false
+    }
+
+    /// Adds what its modules need, and corrects the figures where this family loads otherwise.
+    fn memory(&self, _context: &LoadContext<'_>, need: MemoryNeed, _weight_type: WeightType) -> MemoryNeed {
+        need
+    }
+
+    /// Lines of `models info`.
+    fn describe(&self) -> Description {
+        Description::default()
+    }
+
+    /// Loads the target.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged, or `backend` does not run it.
+    fn load(
+        &self,
+        context: &LoadContext<'_>,
+        backend: Backend<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Box<dyn LoadedTarget>, ModelError>;
+}
+
+/// What a target is loaded onto.
+#[derive(Clone)]
+pub enum Backend<'a> {
+    /// The native kernels; weights as they are stored.
+    Native,
+    /// candle: the weights' type, its name, and the device.
+    Candle(WeightType, String, &'a Device),
+}
+
+/// Reports (what is being loaded, units done, units in all).
+pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
+
+/// Draft modules, one for each depth, and what they are.
+pub type Modules = (Vec<Box<dyn DraftModule>>, DrafterInfo);
+
+/// A target with its weights, from which drafters share.
+pub trait LoadedTarget: Any {
+    /// Loads the draft modules of the target's own files; none where the family never has any.
+    fn own_modules(&self, _context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
+        None
+    }
+
+    /// What modules made for targets of the Llama kind share with it.
+    ///
+    /// # Errors
+    /// The family's name with its article, and what drafts instead.
+    fn shared(&self) -> Result<SharedWeights<'_>, NoSharing>;
+
+    /// The model, its cache empty.
+    ///
+    /// # Errors
+    /// When the cache cannot be allocated.
+    fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError>;
+}
+
+/// Weights that a draft module shares with its target.
+pub enum SharedWeights<'a> {
+    /// A whole target on the native kernels.
+    Native(&'a NativeLlama),
+    /// Embedding and head on candle, and the positions of the context.
+    Candle(Arc<dyn SharedTarget>, usize),
+}
+
+/// Why modules made for targets of the Llama kind do not run beside a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSharing {
+    /// The family with its article, e.g. `a Qwen3.5`.
+    pub family: &'static str,
+    /// What to do about an EAGLE-3 head.
+    pub instead_of_head: &'static str,
+    /// What to do about a module named with `--mtp`.
+    pub instead_of_module: &'static str,
+}
+
+/// What a model is loaded from.
+#[derive(Clone, Copy)]
+pub struct LoadContext<'a> {
+    /// What to load, and how.
+    pub options: &'a LoadOptions,
+    /// The files.
+    pub source: &'a Source,
+    /// The sizes.
+    pub config: &'a dyn FamilyConfig,
+    /// Positions of the context.
+    pub ctx_len: usize,
+    /// Tokens that end an answer.
+    pub ends: &'a [TokenId],
+}
+
+impl LoadContext<'_> {
+    /// The kernels of a target whose matrices run natively, or candle.
+    #[must_use]
+    pub fn matmul<'b>(&self, backend: &Backend<'b>) -> (MatmulBackend, String, &'b Device) {
+        match backend {
+            Backend::Native => {
+                let cpu = NativeCpu::new(self.options.threads);
+                (MatmulBackend::Kernels(Arc::new(cpu)), loaded_dtype(self.source), &Device::Cpu)
+            }
+            Backend::Candle(weight_type, dtype, device) => {
+                (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
+            }
+        }
+    }
+
+    /// What the target is, where candle computes at least what lies between its matrices.
+    #[must_use]
+    pub fn spec(&self, backend: &MatmulBackend, dtype: &str, device: &Device) -> ModelSpec {
+        let mut info = self.config.transformer().describe(self.source.name(), self.source.file_name());
+        info.sha256.clone_from(&self.options.sha256);
+        let kernels = backend.kernels();
+        ModelSpec {
+            info,
+            ctx_len: self.ctx_len,
+            backend: kernels.map_or("candle", |kernels| kernels.backend()),
+            device: kernels
+                .map_or_else(|| crate::model::options::device_name(device).to_owned(), |kernels| kernels.device()),
+            dtype: dtype.to_owned(),
+            threads: kernels.map_or_else(candle_core::utils::get_num_threads, |kernels| kernels.threads()),
+        }
+    }
+
+    /// Tokens that modules of the target's own files may propose; none = all.
+    ///
+    /// # Errors
+    /// When a token that was asked for is none of the model's.
+    pub fn draft_vocab(&self) -> Result<Option<Vec<TokenId>>, ModelError> {
+        match &self.options.draft_vocab {
+            None | Some(DraftVocab::All) => Ok(None),
+            Some(vocab) => vocab.tokens(self.config.transformer().vocab, self.ends).map(Some),
+        }
+    }
+}
+
+/// Dtype of matrices that are loaded as stored: FP8 becomes bf16.
+#[must_use]
+pub fn loaded_dtype(source: &Source) -> String {
+    let stored = source.stored_dtype();
+    if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
+}
+
+/// A kind of draft module that comes in a folder of its own and takes the MTP module's place.
+pub trait ModuleKind: Sync {
+    /// With its article, e.g. `an EAGLE-3 head`.
+    fn title(&self) -> &'static str;
+
+    /// Its field in the JSON form of `models info`.
+    fn field(&self) -> &'static str;
+
+    /// What it drafts for, as a clause after its title.
+    fn purpose(&self) -> &'static str;
+
+    /// Whether a `config.json` is that of such a module.
+    fn is_one(&self, json: &[u8]) -> bool;
+
+    /// Checks a `config.json` before weights are fetched.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] or [`ModelError::Metadata`] naming the key.
+    fn check(&self, json: &[u8]) -> Result<(), ModelError>;
+
+    /// Opens a folder for a target, before anything large is read.
+    ///
+    /// # Errors
+    /// When it is damaged, not supported, or made for another target.
+    fn open(&self, folder: &Path, target: &dyn FamilyConfig) -> Result<Box<dyn CheckedModule>, ModelError>;
+
+    /// What it is, from its headers.
+    ///
+    /// # Errors
+    /// When it is damaged or not supported.
+    fn card(&self, folder: &Path) -> Result<Box<dyn ModuleCard>, ModelError>;
+}
+
+/// A draft module that fits its target.
+pub trait CheckedModule {
+    /// Loads it beside the target.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged, or memory is short.
+    fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError>;
+}
+
+/// A draft module in figures: `models info`.
+pub trait ModuleCard: Display {
+    /// The JSON form.
+    fn json(&self) -> Value;
+}

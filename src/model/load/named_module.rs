@@ -1,0 +1,52 @@
+//! Draft modules in folders of their own, which `--draft-model` names and which take the MTP module's place.
+
+use std::path::Path;
+
+use crate::model::ModelError;
+use crate::model::drafters::eagle3;
+use crate::model::families::gemma4::assistant;
+use crate::model::files::side_files::SideFiles;
+use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleKind};
+use crate::model::options::LoadOptions;
+
+/// The kinds.
+pub static MODULE_KINDS: &[&dyn ModuleKind] = &[&eagle3::Eagle3, &assistant::AssistantKind];
+
+/// The kind of module that a `config.json` describes; none for a model, or for an MTP module.
+#[must_use]
+pub fn kind_of(json: &[u8]) -> Option<&'static dyn ModuleKind> {
+    MODULE_KINDS.iter().copied().find(|kind| kind.is_one(json))
+}
+
+/// The kind of module in a folder.
+#[must_use]
+pub fn kind_in(folder: &Path) -> Option<&'static dyn ModuleKind> {
+    kind_of(&SideFiles::of(folder).read("config.json").ok()??)
+}
+
+/// The kind of module that `--draft-model` names; none for a model, or where nothing is named.
+#[must_use]
+pub fn requested(options: &LoadOptions) -> Option<&'static dyn ModuleKind> {
+    kind_in(options.draft_model.as_deref()?)
+}
+
+/// The module that `--draft-model` names, checked against the target; what is wrong with it leaves the target without a
+/// drafter.
+pub type Requested = Option<Result<Box<dyn CheckedModule>, ModelError>>;
+
+/// Opens the module that `--draft-model` names.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] when another module is asked for as well.
+pub fn open(options: &LoadOptions, target: &dyn FamilyConfig) -> Result<Requested, ModelError> {
+    let (Some(folder), Some(kind)) = (options.draft_model.as_deref(), requested(options)) else {
+        return Ok(None);
+    };
+    if options.mtp.as_ref().is_some_and(|mtp| mtp.required) {
+        return Err(ModelError::Unsupported(format!(
+            "--mtp names a module and --draft-model {}, and one of them can read the target's states; leave one out",
+            kind.title()
+        )));
+    }
+    Ok(Some(kind.open(folder, target)))
+}

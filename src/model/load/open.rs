@@ -1,0 +1,117 @@
+//! Opening a model: its files, its family and its sizes, before any weight is read.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::families;
+use crate::model::files::config_json::ConfigJson;
+use crate::model::files::folder::Folder;
+use crate::model::files::gguf::GgufFile;
+use crate::model::files::side_files::SideFiles;
+use crate::model::files::source::Source;
+use crate::model::interfaces::{Family, FamilyConfig};
+use crate::model::load::named_module;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::text::template::ChatTemplate;
+use crate::model::text::tokenizer::TextCodec;
+
+/// An open model. Weights stay on disk.
+pub struct OpenModel {
+    /// Its files.
+    pub source: Source,
+    /// Its sizes.
+    pub config: Box<dyn FamilyConfig>,
+    family: &'static dyn Family,
+}
+
+impl OpenModel {
+    /// Opens a GGUF file, or a folder as Hugging Face lays it out.
+    ///
+    /// # Errors
+    /// When it is neither, damaged, or of a family that does not run.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        if path.is_dir() { Self::open_folder(path) } else { Self::open_gguf(GgufFile::open(path)?) }
+    }
+
+    fn open_gguf(gguf: GgufFile) -> Result<Self, ModelError> {
+        let family = families::of_gguf(gguf.text("general.architecture").unwrap_or("(none)"))?;
+        let config = family.read_gguf(&gguf)?;
+        Ok(Self { source: Source::Gguf(gguf), config, family })
+    }
+
+    fn open_folder(path: &Path) -> Result<Self, ModelError> {
+        let text = SideFiles::of(path).config()?;
+        if let Some(kind) = named_module::kind_of(&text) {
+            return Err(ModelError::Unsupported(format!(
+                "{} holds {}, which {}: name it with --draft-model",
+                path.display(),
+                kind.title(),
+                kind.purpose()
+            )));
+        }
+        let json = ConfigJson::parse(&text)?;
+        let family = families::of_json(&json)?;
+        family.read_json(&json, None)?; // a wrong key is reported before a missing shard
+        let folder = Folder::open(path, json, family.tensor_names())?;
+        let config = family.read_json(folder.config(), Some(&folder))?;
+        Ok(Self { source: Source::Folder(Box::new(folder)), config, family })
+    }
+
+    /// The sizes that every transformer has.
+    #[must_use]
+    pub fn transformer(&self) -> &TransformerConfig {
+        self.config.transformer()
+    }
+
+    /// What a whole target on the native kernels is loaded from.
+    #[must_use]
+    pub fn parts(&self) -> (&Source, &TransformerConfig) {
+        (&self.source, self.transformer())
+    }
+
+    /// Text to tokens and back.
+    ///
+    /// # Errors
+    /// When there is no tokenizer, or one of a kind that is not supported.
+    pub fn codec(&self) -> Result<TextCodec, ModelError> {
+        match &self.source {
+            Source::Gguf(gguf) => TextCodec::from_gguf(gguf),
+            Source::Folder(folder) => TextCodec::from_folder(folder.side_files(), self.family.always_begins()),
+        }
+    }
+
+    /// Metadata that was ignored or had to be guessed, in a sentence.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        match &self.source {
+            Source::Gguf(gguf) => TextCodec::guess(gguf),
+            Source::Folder(folder) => folder.warning(),
+        }
+    }
+
+    /// The chat template, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be compiled.
+    pub fn template(&self, codec: &TextCodec) -> Result<Option<ChatTemplate>, ModelError> {
+        let source = match &self.source {
+            Source::Gguf(gguf) => gguf.text("tokenizer.chat_template").map(Cow::Borrowed),
+            Source::Folder(folder) => folder.side_files().chat_template()?.map(Cow::Owned),
+        };
+        source.map(|source| ChatTemplate::new(&source, codec.bos_name(), codec.eos_name())).transpose()
+    }
+
+    /// The chat template, or why the one that is there does not run: a model is of use without.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn template_or_why(&self, codec: &TextCodec) -> Result<(Option<ChatTemplate>, Option<String>), ModelError> {
+        match self.template(codec) {
+            Ok(template) => Ok((template, None)),
+            Err(ModelError::Template(why)) => Ok((None, Some(clean(&why)))),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Whether a repository's model runs, from its small files alone, before its weights are fetched.
+
+use crate::model::families;
+use crate::model::files::config_json::ConfigJson;
+use crate::model::files::side_files::SideFiles;
+use crate::model::load::named_module;
+use crate::model::text::tokenizer::TextCodec;
+use crate::model::{ModelError, memory};
+
+/// Checks configuration and tokenizer. Experts make models large: one whose weights exceed all memory is rejected with
+/// the figures.
+///
+/// # Errors
+/// What is not supported, or damaged, or does not fit.
+pub fn preflight(files: &SideFiles) -> Result<(), ModelError> {
+    preflight_within(files, memory::installed().filter(|_| !cfg!(any(feature = "cuda", feature = "metal"))))
+}
+
+/// The same on a machine with so many bytes of memory; none = unknown.
+///
+/// # Errors
+/// As [`preflight`].
+pub fn preflight_within(files: &SideFiles, memory: Option<u64>) -> Result<(), ModelError> {
+    let text = files.config()?;
+    if let Some(kind) = named_module::kind_of(&text) {
+        return kind.check(&text);
+    }
+    let json = ConfigJson::parse(&text)?;
+    let family = families::of_json(&json)?;
+    let config = family.read_json(&json, None)?;
+    if config.is_large() {
+        // the narrowest type that weights can be loaded in: FP8 is widened
+        memory::check_weights(2 * config.matrix_weights(), "bf16", memory)?;
+    }
+    TextCodec::from_folder(files, family.always_begins()).map(drop)
+}

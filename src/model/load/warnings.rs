@@ -1,0 +1,21 @@
+//! Warnings about options and files that were ignored.
+
+use super::named_module;
+use crate::model::interfaces::FamilyConfig;
+use crate::model::options::LoadOptions;
+
+/// A chat template that does not run here, and why.
+pub(super) fn template(why: &str) -> String {
+    format!(
+        "the model's chat template is ignored, since it does not run here ({why}); use --raw to send text as it stands"
+    )
+}
+
+/// A draft vocabulary that no head makes use of; nothing where another message says why.
+pub(super) fn draft_vocab(options: &LoadOptions, config: &dyn FamilyConfig, drafts: bool) -> Option<String> {
+    let trims = config.trims_draft_vocab(named_module::requested(options).is_some());
+    (options.draft_vocab.is_some() && !trims && drafts).then(|| {
+        "--draft-vocab is ignored: it trims the head of a module that comes with a Qwen3.5, a DeepSeek-V3 or a GLM-4.7-Flash, or of an assistant, and another module drafts here"
+            .to_owned()
+    })
+}

@@ -1,0 +1,77 @@
+//! Token embeddings, and rows as tensors.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::linear::Linear;
+use crate::model::{ModelError, Rows};
+use crate::protocol::TokenId;
+
+/// A target's embedding, which its modules share.
+pub trait Embedding: Send + Sync {
+    /// Where the weights lie.
+    fn device(&self) -> &Device;
+
+    /// Embeddings `[m, d]`.
+    ///
+    /// # Errors
+    /// [`ModelError::Vocabulary`] for a token that is none.
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError>;
+}
+
+/// A target on candle whose embedding and head draft modules share.
+pub trait SharedTarget: Embedding {
+    /// Sizes.
+    fn config(&self) -> &TransformerConfig;
+
+    /// The output head `[v, d]`, memory shared.
+    fn head(&self) -> Linear;
+
+    /// The output head's rows for these tokens, `[tokens, d]`, f32: a trimmed head.
+    ///
+    /// # Errors
+    /// [`ModelError::Vocabulary`] for a token that is none.
+    fn head_rows(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        self.head().rows(&ids(tokens, self.config().vocab, self.device())?)
+    }
+}
+
+/// An embedding that a module or head brings along.
+pub(in crate::model) struct OwnEmbedding {
+    pub(in crate::model) table: Linear, // [v, d]
+    pub(in crate::model) vocab: usize,
+    pub(in crate::model) device: Device,
+}
+
+impl Embedding for OwnEmbedding {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        self.table.rows(&ids(tokens, self.vocab, &self.device)?)
+    }
+}
+
+/// Tokens as indices of an embedding's rows.
+///
+/// # Errors
+/// [`ModelError::Vocabulary`] for a token that is none.
+pub(in crate::model) fn ids(tokens: &[TokenId], vocab: usize, device: &Device) -> Result<Tensor, ModelError> {
+    if let Some(token) = tokens.iter().find(|token| token.index() >= vocab) {
+        return Err(ModelError::Vocabulary { token: token.0, vocab });
+    }
+    let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+    Ok(Tensor::from_vec(ids, tokens.len(), device)?)
+}
+
+/// Rows `[m, width]` with the first one zero.
+pub(in crate::model) fn without_first(rows: &Tensor) -> Result<Tensor, ModelError> {
+    let zero = rows.narrow(0, 0, 1)?.zeros_like()?;
+    Ok(Tensor::cat(&[zero, rows.narrow(0, 1, rows.dim(0)? - 1)?], 0)?)
+}
+
+/// f32 rows as a tensor `[m, width]`.
+pub(in crate::model) fn to_tensor(rows: &Rows, device: &Device) -> Result<Tensor, ModelError> {
+    Ok(Tensor::from_slice(rows.as_slice(), (rows.len(), rows.width()), device)?.to_dtype(DType::F32)?)
+}

@@ -1,0 +1,195 @@
+//! The keys of GGUF metadata that every transformer has.
+
+use crate::model::ModelError;
+use crate::model::error::clean;
+use crate::model::files::gguf::GgufFile;
+use crate::model::nn::config::{Conventions, TransformerConfig};
+use crate::model::nn::rope::{RopeScaling, RopeSpec, yarn_amplitude};
+
+/// A file and the prefix of its keys.
+#[derive(Clone, Copy)]
+pub struct GgufKeys<'a> {
+    /// The file.
+    pub gguf: &'a GgufFile,
+    /// `general.architecture`, which keys begin with.
+    pub arch: &'a str,
+}
+
+impl GgufKeys<'_> {
+    /// The whole name of a key.
+    #[must_use]
+    pub fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.arch)
+    }
+
+    /// A size of 1 to `most`.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] when it is missing or out of range.
+    pub fn size(&self, name: &str, most: usize) -> Result<usize, ModelError> {
+        self.gguf.size(&self.key(name), most)
+    }
+
+    /// A size, or this one where the key is missing.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] when it is out of range.
+    pub fn size_or(&self, name: &str, most: usize, default: usize) -> Result<usize, ModelError> {
+        match self.gguf.number(&self.key(name)) {
+            Some(_) => self.size(name, most),
+            None => Ok(default),
+        }
+    }
+
+    /// Transformer blocks without those of draft modules, which `block_count` counts too.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] when no block is left.
+    pub fn layers(&self) -> Result<usize, ModelError> {
+        let modules = self.gguf.number(&self.key("nextn_predict_layers")).unwrap_or(0);
+        let blocks = self.size("block_count", 1024)?;
+        let layers = usize::try_from(modules).ok().and_then(|modules| blocks.checked_sub(modules)).filter(|n| *n > 0);
+        layers.ok_or_else(|| {
+            ModelError::Metadata(format!(
+                "'{}' is {blocks} and '{}' is {modules}: no layer is left",
+                self.key("block_count"),
+                self.key("nextn_predict_layers")
+            ))
+        })
+    }
+
+    /// Width of a head.
+    ///
+    /// # Errors
+    /// As [`GgufKeys::size`].
+    pub fn head_dim(&self) -> Result<usize, ModelError> {
+        let heads = self.size("attention.head_count", 1024)?;
+        self.size_or("attention.key_length", 1 << 12, self.size("embedding_length", 1 << 16)? / heads)
+    }
+
+    /// The sizes; so many values of a head are `rotary`, none = all.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key that is missing or contradictory, [`ModelError::Unsupported`] for variants
+    /// that share the architecture's name.
+    pub fn transformer(
+        &self,
+        conventions: &Conventions,
+        rotary: Option<usize>,
+    ) -> Result<TransformerConfig, ModelError> {
+        let config = self.sizes(conventions, |head_dim| rope_of(self.gguf, self.arch, rotary.unwrap_or(head_dim)))?;
+        let head_dim = config.head_dim;
+        refuse_extras(self.gguf, (self.arch, conventions), (head_dim, rotary.unwrap_or(head_dim)))?;
+        Ok(config)
+    }
+
+    /// The sizes, rotary positions read by the family.
+    ///
+    /// # Errors
+    /// [`ModelError::Metadata`] naming the key that is missing or contradictory.
+    pub fn sizes(
+        &self,
+        conventions: &Conventions,
+        rope: impl FnOnce(usize) -> Result<RopeSpec, ModelError>,
+    ) -> Result<TransformerConfig, ModelError> {
+        let heads = self.size("attention.head_count", 1024)?;
+        let d_model = self.size("embedding_length", 1 << 16)?;
+        let head_dim = self.head_dim()?;
+        let config = TransformerConfig {
+            conventions: *conventions,
+            vocab: self.gguf.shape("token_embd.weight")?.first().copied().unwrap_or(0),
+            d_model,
+            layers: self.layers()?,
+            heads,
+            kv_heads: self.size_or("attention.head_count_kv", 1024, heads)?,
+            head_dim,
+            ffn: self.size("feed_forward_length", 1 << 20)?,
+            norm_eps: self.gguf.real(&self.key("attention.layer_norm_rms_epsilon"), None)?,
+            rope: rope(head_dim)?,
+            pairs: conventions.gguf_pairs,
+            context_length: self.size("context_length", 1 << 24)?,
+            tied: !self.gguf.has_tensor("output.weight"),
+        };
+        config.check((&self.key("attention.head_count"), &self.key("attention.head_count_kv")))?;
+        Ok(config)
+    }
+}
+
+/// Variants that share the architecture's name.
+fn refuse_extras(
+    gguf: &GgufFile,
+    (arch, conventions): (&str, &Conventions),
+    (head_dim, rotary): (usize, usize),
+) -> Result<(), ModelError> {
+    let unsupported = |what: String| Err(ModelError::Unsupported(format!("{what} are not supported for {arch} files")));
+    if gguf.number(&format!("{arch}.expert_count")).is_some_and(|count| count > 0) {
+        return unsupported("mixtures of experts".into());
+    }
+    let applied = |name: &str| {
+        let is_step = name.ends_with(".ssm_dt.bias"); // of linear layers
+        is_step
+            || conventions.qkv_bias
+                && [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"].iter().any(|end| name.ends_with(end))
+    };
+    if let Some(name) = gguf.tensor_names().find(|name| name.ends_with(".bias") && !applied(name)) {
+        return unsupported(format!("biases ('{}')", clean(name)));
+    }
+    for (key, what, is) in [
+        ("attention.value_length", "values of another width", head_dim),
+        ("rope.dimension_count", "partly rotated heads", rotary),
+    ] {
+        let length = gguf.number(&format!("{arch}.{key}"));
+        if let Some(length) = length.filter(|length| *length != is as u64) {
+            return unsupported(format!("{what} ('{arch}.{key}' is {length}, a head is {head_dim} wide)"));
+        }
+    }
+    Ok(())
+}
+
+fn rope_of(gguf: &GgufFile, arch: &str, head_dim: usize) -> Result<RopeSpec, ModelError> {
+    let key = |name: &str| format!("{arch}.rope.{name}");
+    let theta = f64::from(gguf.real(&key("freq_base"), Some(10_000.0))?);
+    // as llama.cpp: a factor without a type is linear, and older files have another name for it
+    let kind = gguf.text(&key("scaling.type")).unwrap_or("linear");
+    let given = ["scaling.factor", "scale_linear"].map(key).into_iter().find(|key| gguf.value(key).is_ok());
+    let factor = match &given {
+        Some(key) if gguf.value(key).is_ok_and(|value| value.to_f32().is_ok_and(|factor| factor == 0.0)) => 1.0,
+        Some(key) => f64::from(gguf.real(key, None)?),
+        None => 1.0,
+    };
+    if gguf.has_tensor("rope_freqs.weight") {
+        if kind != "none" && factor != 1.0 {
+            let what = "'rope_freqs.weight' together with a scaling factor is not supported";
+            return Err(ModelError::Unsupported(what.into()));
+        }
+        let factors = gguf.vector("rope_freqs.weight", head_dim / 2)?;
+        if factors.iter().any(|factor| !factor.is_finite() || *factor <= 0.0) {
+            return Err(ModelError::Metadata("'rope_freqs.weight' holds something else than positive numbers".into()));
+        }
+        return Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors) });
+    }
+    let real = |name: &str, default| gguf.real(&key(name), default).map(f64::from);
+    let scaling = match kind {
+        "none" => RopeScaling::Plain,
+        "linear" if factor == 1.0 => RopeScaling::Plain,
+        "linear" => RopeScaling::Linear(factor),
+        "yarn" => {
+            real("scaling.factor", None)?; // must be there
+            RopeScaling::Yarn {
+                factor,
+                original: gguf.size(&key("scaling.original_context_length"), 1 << 24)? as f64,
+                fast: real("scaling.yarn_beta_fast", Some(32.0))?,
+                slow: real("scaling.yarn_beta_slow", Some(1.0))?,
+                amplitude: yarn_amplitude(factor) * real("scaling.attn_factor", Some(1.0))?,
+            }
+        }
+        other => {
+            let name = clean(other);
+            return Err(ModelError::Unsupported(format!(
+                "rotary scaling '{name}' ('{}') is not supported; none, linear, yarn and rope_freqs are",
+                key("scaling.type")
+            )));
+        }
+    };
+    Ok(RopeSpec { theta, scaling })
+}

@@ -1,0 +1,146 @@
+//! Weight matrices: on candle, or on another backend behind [`MatMul`].
+//!
+//! Invariant: activations are f32 whatever the dtype of the weights.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use candle_core::quantized::{GgmlDType, QMatMul};
+use candle_core::{DType, Device, Module, Tensor};
+
+use crate::model::ModelError;
+use crate::model::files::stored::Stored;
+use crate::model::options::WeightType;
+
+/// A weight matrix `[out, in]` that a backend other than candle multiplies.
+pub trait MatMul: Debug + Send + Sync {
+    /// `[m, in] -> [m, out]`, row after row.
+    fn forward(&self, x: &[f32]) -> Vec<f32>;
+
+    /// Row `index` as f32, `[in]`; none where there is no such row.
+    fn row(&self, index: usize) -> Option<Vec<f32>>;
+
+    /// Columns: `in`.
+    fn width(&self) -> usize;
+
+    /// Bytes in memory.
+    fn bytes(&self) -> u64;
+}
+
+/// A weight matrix `[out, in]`, quantised or dense, or on the native kernels.
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Weight,
+    bias: Option<Tensor>, // [out], f32
+}
+
+#[derive(Clone, Debug)]
+enum Weight {
+    Candle { weight: QMatMul, dense: Option<DType> },
+    Other(Arc<dyn MatMul>),
+}
+
+impl From<Weight> for Linear {
+    fn from(weight: Weight) -> Self {
+        Self { weight, bias: None }
+    }
+}
+
+impl Linear {
+    /// Takes a matrix of this shape from a file.
+    ///
+    /// # Errors
+    /// When it cannot be decoded.
+    pub fn new(weight: Stored<'_>, shape: [usize; 2], held: WeightType, device: &Device) -> Result<Self, ModelError> {
+        let dtype = match held {
+            WeightType::F32 => DType::F32,
+            WeightType::Bf16 => DType::BF16,
+            WeightType::Stored if weight.is_quantised() => {
+                let weight = QMatMul::from_qtensor(weight.quantised(&shape, device)?)?;
+                return Ok(Weight::Candle { weight, dense: None }.into());
+            }
+            WeightType::Stored => {
+                let weight = weight.compact();
+                let dtype = match weight.dtype() {
+                    GgmlDType::BF16 => DType::BF16,
+                    GgmlDType::F16 => DType::F16,
+                    _ => DType::F32,
+                };
+                return Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?));
+            }
+        };
+        Ok(Self::dense(weight.to_tensor(&shape, dtype, device)?))
+    }
+
+    /// Takes a dense matrix `[out, in]`.
+    #[must_use]
+    pub fn dense(weight: Tensor) -> Self {
+        Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }.into()
+    }
+
+    /// Takes a matrix that another backend multiplies.
+    #[must_use]
+    pub fn of(weight: Arc<dyn MatMul>) -> Self {
+        Weight::Other(weight).into()
+    }
+
+    /// Adds a bias `[out]` to what comes out.
+    #[must_use]
+    pub fn with_bias(self, bias: Tensor) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+
+    /// `[m, in] -> [m, out]`, f32 in and out.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        let out = match &self.weight {
+            Weight::Candle { weight, dense: Some(dtype) } if *dtype != DType::F32 => {
+                weight.forward(&x.to_dtype(*dtype)?)?.to_dtype(DType::F32)?
+            }
+            Weight::Candle { weight, .. } => weight.forward(x)?,
+            Weight::Other(weight) => {
+                let (m, out) = (x.dim(0)?, weight.forward(&x.flatten_all()?.to_vec1::<f32>()?));
+                let width = out.len() / m.max(1);
+                Tensor::from_vec(out, (m, width), x.device())?
+            }
+        };
+        match &self.bias {
+            Some(bias) => Ok(out.broadcast_add(bias)?),
+            None => Ok(out),
+        }
+    }
+
+    /// Rows of the matrix, `ids [m] -> [m, in]`, f32: an embedding look-up.
+    ///
+    /// # Errors
+    /// When an id is outside the matrix.
+    pub fn rows(&self, ids: &Tensor) -> Result<Tensor, ModelError> {
+        let weight = match &self.weight {
+            Weight::Candle { weight, .. } => return Ok(weight.embedding(ids)?.to_dtype(DType::F32)?),
+            Weight::Other(weight) => weight,
+        };
+        let mut rows = Vec::new();
+        for id in ids.to_vec1::<u32>()? {
+            let none = || ModelError::Vocabulary { token: id, vocab: 0 };
+            rows.extend(weight.row(id as usize).ok_or_else(none)?);
+        }
+        Ok(Tensor::from_vec(rows, (ids.dim(0)?, weight.width()), ids.device())?)
+    }
+
+    /// Bytes the matrix takes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let weight = match &self.weight {
+            Weight::Candle { weight, .. } => weight,
+            Weight::Other(weight) => return weight.bytes(),
+        };
+        match weight {
+            QMatMul::QTensor(weight) => weight.storage_size_in_bytes() as u64,
+            QMatMul::Tensor(weight) | QMatMul::TensorF16(weight) => {
+                (weight.elem_count() * weight.dtype().size_in_bytes()) as u64
+            }
+        }
+    }
+}

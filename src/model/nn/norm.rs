@@ -1,0 +1,38 @@
+//! RMSNorm on candle.
+
+use candle_core::{DType, Tensor};
+
+use crate::model::ModelError;
+
+/// RMSNorm: `x / sqrt(mean(x²) + eps) · weight` (Zhang and Sennrich, 2019).
+#[derive(Clone, Debug)]
+pub struct RmsNorm {
+    weight: Tensor, // [d], f32
+    eps: f32,
+}
+
+impl RmsNorm {
+    /// Takes the weight `[d]`.
+    ///
+    /// # Errors
+    /// When it cannot be widened to f32.
+    pub fn new(weight: &Tensor, eps: f32) -> Result<Self, ModelError> {
+        Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
+    }
+
+    /// The same norm with so much more weight: zero-centred files mean 1 + w.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        Ok(Self { weight: (&self.weight + by)?, eps: self.eps })
+    }
+
+    /// `[m, d] -> [m, d]`.
+    ///
+    /// # Errors
+    /// When shapes do not fit.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(candle_nn::ops::rms_norm(&x.contiguous()?, &self.weight, self.eps)?)
+    }
+}

@@ -1,0 +1,72 @@
+//! A target's keys and values, for drafters that attend to them and have no KV cache of their own.
+
+use candle_core::Tensor;
+
+use crate::model::ModelError;
+
+/// Which positions a layer attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The last ones, as many as the window.
+    Sliding,
+    /// All of them.
+    Full,
+}
+
+/// Keys and values of one layer, `[kv_heads, n, head_dim]` each; normed, keys rotated.
+#[derive(Clone)]
+pub struct SharedLayer {
+    /// `[kv_heads, n, head_dim]`
+    pub keys: Tensor,
+    /// `[kv_heads, n, head_dim]`
+    pub values: Tensor,
+}
+
+impl From<(Tensor, Tensor)> for SharedLayer {
+    fn from((keys, values): (Tensor, Tensor)) -> Self {
+        Self { keys, values }
+    }
+}
+
+/// The keys and values of the layers that assistants read, one of each kind that the target has.
+///
+/// They share the target's memory: rows that the target appends later are not visible, and rows that it rolls back must
+/// not be read any more.
+#[derive(Clone)]
+pub struct SharedKv {
+    sliding: Option<SharedLayer>,
+    full: Option<SharedLayer>,
+    len: usize,
+}
+
+impl SharedKv {
+    /// Layers of `len` positions each.
+    #[must_use]
+    pub fn new(sliding: Option<SharedLayer>, full: Option<SharedLayer>, len: usize) -> Self {
+        Self { sliding, full, len }
+    }
+
+    /// The layer of a kind.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] when the target has no such layer.
+    pub fn layer(&self, reach: Reach) -> Result<&SharedLayer, ModelError> {
+        let layer = match reach {
+            Reach::Sliding => &self.sliding,
+            Reach::Full => &self.full,
+        };
+        layer.as_ref().ok_or_else(|| ModelError::Unsupported("the target has no layer of a kind that is read".into()))
+    }
+
+    /// Positions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
