@@ -1,4 +1,4 @@
-//! The tokenizer in a GGUF file: byte-level BPE with the pre-tokenizer that the file names.
+//! The tokenizer in a GGUF file: byte-level BPE with the pre-tokenizer that the file names, or SentencePiece.
 //!
 //! Rules are those of llama.cpp (`llama-vocab.cpp`), which are those of the models' own tokenizers.
 
@@ -14,6 +14,7 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::gguf::{GgufFile, whole};
+use crate::model::text::tokenizer::sentence_piece;
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark};
 use crate::protocol::{Piece, TokenId};
 
@@ -101,6 +102,9 @@ impl Pre {
 
 /// That the rule is guessed, where it is: a model learnt other cuts than it will see.
 pub(in crate::model) fn guess(gguf: &GgufFile) -> Option<String> {
+    if kind(gguf) == "llama" {
+        return None; // it has no such rule
+    }
     let says = match gguf.text(PRE) {
         None => "is not there",
         Some("default") => "is 'default'",
@@ -111,17 +115,24 @@ pub(in crate::model) fn guess(gguf: &GgufFile) -> Option<String> {
     ))
 }
 
+fn kind(gguf: &GgufFile) -> &str {
+    gguf.text("tokenizer.ggml.model").unwrap_or("(none)")
+}
+
 /// Reads the `tokenizer.ggml.*` keys.
 pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> {
-    let kind = gguf.text("tokenizer.ggml.model").unwrap_or("(none)");
     let pre_name = gguf.text(PRE).unwrap_or("default");
-    if kind != "gpt2" {
-        return Err(ModelError::Unsupported(format!(
-            "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2 is",
-            clean(kind)
-        )));
-    }
     let names = texts(gguf, "tokenizer.ggml.tokens")?;
+    match kind(gguf) {
+        "gpt2" => {}
+        "llama" => return sentence_piece::codec(gguf, names),
+        other => {
+            return Err(ModelError::Unsupported(format!(
+                "tokenizers of kind '{}' ('tokenizer.ggml.model') are not supported yet; gpt2 and llama are",
+                clean(other)
+            )));
+        }
+    }
     let types = types(gguf, &names);
     let pre = Pre::by_name(pre_name)?;
     let tokenizer = build(&names, &texts(gguf, "tokenizer.ggml.merges")?, &types, pre)?;

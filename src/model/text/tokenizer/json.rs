@@ -11,6 +11,7 @@ use tokenizers::{DecoderWrapper, Tokenizer};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::side_files::SideFiles;
+use crate::model::text::tokenizer::sentence_piece::{bytes_of as sentence_piece, spaces};
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table};
 use crate::protocol::{Piece, TokenId};
 
@@ -156,22 +157,14 @@ fn pieces(tokenizer: &Tokenizer, spelling: Spelling) -> Result<Vec<Piece>, Model
         );
     }
     for (id, token) in tokenizer.get_added_tokens_decoder() {
-        pieces[id as usize] = if token.special {
-            Piece::special(TokenId(id), &token.content)
-        } else {
-            Piece::new(TokenId(id), token.content.into_bytes())
+        pieces[id as usize] = match spelling {
+            _ if token.special => Piece::special(TokenId(id), &token.content),
+            Spelling::ByteLevel => Piece::new(TokenId(id), token.content.into_bytes()),
+            // tokens of several spaces are added ones in Gemma's files, and their names are spelt as all others
+            Spelling::SentencePiece => Piece::new(TokenId(id), spaces(&token.content)),
         };
     }
     Ok(pieces)
-}
-
-/// `<0x0A>` is a byte, `▁` a space.
-fn sentence_piece(name: &str) -> Vec<u8> {
-    let byte = name.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-    match byte.filter(|digits| digits.len() == 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-        Some(byte) => vec![byte],
-        None => name.replace('▁', " ").into_bytes(),
-    }
 }
 
 /// A token is named by its text, or by an object that holds it; it must be in the vocabulary.

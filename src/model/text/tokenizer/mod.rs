@@ -6,6 +6,7 @@
 
 mod gguf;
 mod json;
+mod sentence_piece;
 
 use std::collections::HashMap;
 
