@@ -10,6 +10,7 @@ use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use candle_core::{Device, Module, Tensor};
 
+use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::kv_cache::KvCache;
 pub use crate::model::nn::rope::PairOrder;
@@ -174,18 +175,8 @@ impl Block {
         let (q, k) = (place.rope.rotate(&q, at, tree)?, place.rope.rotate(&k, at, tree)?);
         cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
         // 2. attend over everything up to each row
-        let attended = if let Some(tree) = tree {
-            let rows = tree.0.iter().enumerate().map(|(i, path)| {
-                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
-                attend(&q.narrow(1, i, 1)?, cache.prefix_and(start, &seen)?)
-            });
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
-        } else if m <= ROW_BY_ROW {
-            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache.prefix(start + i + 1)?));
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
-        } else {
-            attend(&q, cache.prefix(start + m)?)?
-        };
+        let rows = CachedRows { start, tree, window: None };
+        let attended = attend_cached(&q, cache, rows, Scores::of_heads(config.head_dim))?;
         let x = (x + self.o.forward(&attended)?)?;
         // 3. feed forward
         let normed = self.ffn_norm.forward(&x)?;
@@ -198,27 +189,4 @@ impl Block {
     pub fn bytes(&self) -> u64 {
         [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum()
     }
-}
-
-/// Causal attention of `q [heads, m, hd]`, whose last row stands at position `n - 1`, over keys and
-/// values of `n` positions: softmax(q·kᵀ / √hd)·v (Vaswani et al., 2017) -> `[m, heads * hd]`. Query
-/// heads that share a key/value head (Ainslie et al., 2023) are stacked as rows of one product.
-pub(in crate::model) fn attend(q: &Tensor, (keys, values): (Tensor, Tensor)) -> Result<Tensor, ModelError> {
-    let (heads, m, head_dim) = q.dims3()?;
-    let (kv_heads, n, _) = keys.dims3()?; // [kv, n, hd]
-    let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
-    let scale = 1.0 / (head_dim as f64).sqrt();
-    let scores = (stacked.matmul(&keys.t()?)? * scale)?.reshape((heads, m, n))?;
-    let scores = if m > 1 {
-        let hides = |row: usize| (0..n).map(move |column| u8::from(column > n - m + row));
-        let mask: Vec<u8> = (0..m).flat_map(hides).collect();
-        let mask = Tensor::from_vec(mask, (m, n), q.device())?; // 1 = hidden
-        let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
-        mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?
-    } else {
-        scores
-    };
-    let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
-    let mixed = weights.matmul(&values)?.reshape((heads, m, head_dim))?;
-    Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
 }

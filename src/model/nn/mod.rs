@@ -2,6 +2,7 @@
 //!
 //! `m` rows now, `n` positions cached, `d` = d_model, `v` = vocabulary.
 
+pub mod attention;
 pub mod block;
 pub mod config;
 pub mod embedding;

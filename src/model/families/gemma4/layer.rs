@@ -1,15 +1,16 @@
 //! Layers of Gemma 4: attention and a gated feed-forward layer, each between two RMSNorms and added to the residual
 //! stream, then the layer's own embedding of the token, and a scale for all of it.
 //!
-//! Invariant: as in [`crate::model::nn::block`], up to [`ROW_BY_ROW`] rows attend one by one, so that with matrices on the
-//! native kernels a row's bits do not depend on the rows beside it. Activations are f32 whatever the weights are held in.
+//! Invariant: with matrices on the native kernels a row's bits do not depend on the rows beside it
+//! ([`attention`](crate::model::nn::attention)). Activations are f32 whatever the weights are held in.
 //! Whose keys and values are read is the caller's business.
 
 use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::gemma4::config::LayerShape;
-use crate::model::nn::block::{ROW_BY_ROW, Rope, TreeRows};
+use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
+use crate::model::nn::block::{Rope, TreeRows};
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
@@ -110,32 +111,12 @@ impl Layer {
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
         let RowsAt { rope, tree, start, window } = place;
-        let m = x.dim(0)?;
         // 1. attend
         let normed = self.attn_norm.forward(x)?;
         let q = self.queries(&normed, rope, start, tree)?;
         self.remember(&normed, rope, tree, cache)?;
-        let window = self.window(window);
-        let first = |end: usize| end.saturating_sub(window.unwrap_or(end));
-        let row = |i: usize| q.narrow(1, i, 1);
-        let attended = if let Some(tree) = tree {
-            let rows = tree.paths().iter().enumerate().map(|(i, path)| {
-                let seen: Vec<usize> = path.iter().map(|row| start + row).collect();
-                let from = first(start + seen.len());
-                let (keys, values) = cache.range_and(from.min(start)..start, &seen[from.saturating_sub(start)..])?;
-                attend(&row(i)?, (&keys, &values), None)
-            });
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
-        } else if m <= ROW_BY_ROW {
-            let rows = (start + 1..=start + m).enumerate().map(|(i, end)| {
-                let (keys, values) = cache.range(first(end)..end)?;
-                attend(&row(i)?, (&keys, &values), None)
-            });
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
-        } else {
-            let (keys, values) = cache.range(first(start + 1)..start + m)?;
-            attend(&q, (&keys, &values), window)?
-        };
+        let rows = CachedRows { start, tree, window: self.window(window) };
+        let attended = attend_cached(&q, cache, rows, Scores::plain())?;
         self.rest(x, &attended, per_layer)
     }
 
@@ -189,31 +170,4 @@ pub(super) struct RowsAt<'a> {
     pub(super) start: usize,
     /// Positions that a row of a sliding layer sees, its own among them.
     pub(super) window: usize,
-}
-
-/// Attention of `q [heads, m, hd]` over keys and values `[kv_heads, n, hd]`, the last row standing at the last of them,
-/// scores as they are: softmax(q·kᵀ)·v -> `[m, heads · hd]`. A row sees `window` positions up to its own; one row sees
-/// all that it is given.
-pub(super) fn attend(
-    q: &Tensor,
-    (keys, values): (&Tensor, &Tensor),
-    window: Option<usize>,
-) -> Result<Tensor, ModelError> {
-    let (heads, m, head_dim) = q.dims3()?;
-    let (kv_heads, n, _) = keys.dims3()?;
-    let stacked = q.contiguous()?.reshape((kv_heads, heads / kv_heads * m, head_dim))?;
-    let mut scores = stacked.matmul(&keys.t()?)?.reshape((heads, m, n))?;
-    if m > 1 {
-        let hides = |row: usize| {
-            let at = n - m + row;
-            (0..n).map(move |column| u8::from(column > at || window.is_some_and(|window| column + window <= at)))
-        };
-        let mask: Vec<u8> = (0..m).flat_map(hides).collect();
-        let mask = Tensor::from_vec(mask, (m, n), q.device())?; // 1 = hidden
-        let hidden = Tensor::new(f32::NEG_INFINITY, q.device())?.broadcast_as((heads, m, n))?;
-        scores = mask.broadcast_as((heads, m, n))?.where_cond(&hidden, &scores)?;
-    }
-    let weights = candle_nn::ops::softmax_last_dim(&scores)?.reshape((kv_heads, heads / kv_heads * m, n))?;
-    let mixed = weights.matmul(values)?.reshape((heads, m, head_dim))?;
-    Ok(mixed.transpose(0, 1)?.contiguous()?.reshape((m, heads * head_dim))?)
 }

@@ -1,7 +1,7 @@
 //! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a
 //! gated feed-forward layer, each behind an RMSNorm and added to the residual stream.
 //!
-//! Invariant: as in [`crate::model::nn::block`], up to [`ROW_BY_ROW`] rows attend one by one; the state is always worked
+//! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always worked
 //! out row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
 //! Activations are f32 whatever the weights are held in.
 
@@ -12,7 +12,8 @@ use candle_core::{Device, Tensor};
 use crate::model::ModelError;
 use crate::model::drafters::core::MtpBlock;
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
-use crate::model::nn::block::{Place, ROW_BY_ROW, attend};
+use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
+use crate::model::nn::block::Place;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
@@ -57,12 +58,8 @@ impl GatedAttention {
         let k = self.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, place)?;
         cache.append(&k, &of_heads(&self.v)?)?;
         // 2. attend over everything up to each row
-        let attended = if m <= ROW_BY_ROW {
-            let rows = (0..m).map(|i| attend(&q.narrow(1, i, 1)?, cache.prefix(start + i + 1)?));
-            Tensor::cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?
-        } else {
-            attend(&q, cache.prefix(start + m)?)?
-        };
+        let rows = CachedRows { start, tree: None, window: None };
+        let attended = attend_cached(&q, cache, rows, Scores::of_heads(head_dim))?;
         // 3. what passes the gate
         self.o.forward(&(attended * candle_nn::ops::sigmoid(&gate)?)?)
     }

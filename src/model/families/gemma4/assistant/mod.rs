@@ -19,7 +19,8 @@ use candle_core::Tensor;
 
 use crate::model::families::gemma4::Gemma4Weights;
 use crate::model::families::gemma4::assistant::head::Head;
-use crate::model::families::gemma4::layer::{Layer, attend};
+use crate::model::families::gemma4::layer::Layer;
+use crate::model::nn::attention::{Scores, attend};
 use crate::model::nn::embedding::Embedding;
 use crate::model::nn::embedding::to_tensor;
 use crate::model::nn::linear::Linear;
@@ -121,7 +122,7 @@ impl Assistant {
             let reach = layer.shape.reach;
             let q = layer.queries(&layer.attn_norm.forward(&x)?, shared.target.rope(reach), position, None)?;
             let kv = self.seen(lent.layer(reach)?, reach, position)?;
-            x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None)?, None)?;
+            x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
         }
         let u = self.norms.last.forward(&x)?;
         let recycled = shared.post.forward(if self.spec.recycle == Recycle::PreNorm { &x } else { &u })?;
