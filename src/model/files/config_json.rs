@@ -71,6 +71,18 @@ impl ConfigJson {
         &self.keys
     }
 
+    /// The same file with these values for keys that are missing or null.
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: &[(&str, Value)]) -> Self {
+        for (key, value) in defaults {
+            let slot = self.keys.entry(*key).or_insert(Value::Null);
+            if slot.is_null() {
+                slot.clone_from(value);
+            }
+        }
+        self
+    }
+
     /// The keys as a type.
     ///
     /// # Errors

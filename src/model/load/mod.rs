@@ -22,7 +22,7 @@ use crate::model::options::{Backend, DEFAULT_CTX, Dtype, LoadOptions, WeightType
 use crate::model::text::template::ChatTemplate;
 use crate::model::text::tokenizer::TextCodec;
 use crate::model::{DraftModule, Model, ModelError};
-use crate::protocol::DrafterInfo;
+use crate::protocol::{DrafterInfo, TokenId};
 
 use self::dtype::{check_dtype, weight_type};
 use self::named_module::Requested;
@@ -50,6 +50,9 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
+/// Most special tokens that a tokenizer may name beyond the rows of the embedding.
+const MAX_TOKENS_WITHOUT_ROW: usize = 8;
+
 /// A second model that drafts.
 pub type DraftModel = (Box<dyn Model>, DrafterInfo);
 
@@ -62,7 +65,9 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let opened = OpenModel::open(&options.target)?;
     let codec = opened.codec()?;
     let (vocab, most) = (opened.transformer().vocab, opened.transformer().context_length);
-    if codec.len() > vocab {
+    // Gemma 3 names the token that stands for a picture, for which the text model has no row
+    let all_special = (vocab..codec.len()).all(|id| codec.piece(TokenId(id as u32)).special);
+    if codec.len() > vocab && !(all_special && codec.len() - vocab <= MAX_TOKENS_WITHOUT_ROW) {
         return Err(ModelError::Metadata(format!(
             "the tokenizer has {} tokens and the model embeds {vocab}; the files do not belong together",
             codec.len()

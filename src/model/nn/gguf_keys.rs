@@ -77,10 +77,26 @@ impl GgufKeys<'_> {
         conventions: &Conventions,
         rotary: Option<usize>,
     ) -> Result<TransformerConfig, ModelError> {
-        let config = self.sizes(conventions, |head_dim| rope_of(self.gguf, self.arch, rotary.unwrap_or(head_dim)))?;
+        let config = self.sizes(conventions, |head_dim| self.rope(rotary.unwrap_or(head_dim)))?;
         let head_dim = config.head_dim;
-        refuse_extras(self.gguf, (self.arch, conventions), (head_dim, rotary.unwrap_or(head_dim)))?;
+        self.refuse_extras(conventions, (head_dim, rotary.unwrap_or(head_dim)))?;
         Ok(config)
+    }
+
+    /// Rotary positions of heads of which so many values are rotated.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for a scaling that does not run, [`ModelError::Metadata`] when its keys are missing.
+    pub fn rope(&self, rotary: usize) -> Result<RopeSpec, ModelError> {
+        rope_of(self.gguf, self.arch, rotary)
+    }
+
+    /// Refuses variants that share the architecture's name: experts, biases, values of another width, other rotations.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] naming the key or tensor.
+    pub fn refuse_extras(&self, conventions: &Conventions, widths: (usize, usize)) -> Result<(), ModelError> {
+        refuse_extras(self.gguf, (self.arch, conventions), widths)
     }
 
     /// The sizes, rotary positions read by the family.
@@ -115,7 +131,6 @@ impl GgufKeys<'_> {
     }
 }
 
-/// Variants that share the architecture's name.
 fn refuse_extras(
     gguf: &GgufFile,
     (arch, conventions): (&str, &Conventions),
