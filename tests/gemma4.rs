@@ -22,7 +22,8 @@ use draftscope::model::load::{Loaded, load};
 use draftscope::model::nn::rope::RopeScaling;
 use draftscope::model::options::DraftVocab;
 use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
-use draftscope::model::{Checkpoint, DraftModule, Forward, LogitRows, Model, ModelError, RowByRow, Rows, State, Tap};
+use draftscope::model::row_by_row::RowByRow;
+use draftscope::model::{Checkpoint, DraftModule, Forward, LogitRows, Model, ModelError, Rows, State, Tap};
 use draftscope::protocol::{
     Drafting, EventKind, Message, MtpOverride, MtpSpec, Pairing, Prediction, Sampling, Settings, SlotPosition, TokenId,
     VerifyRule,

@@ -300,6 +300,38 @@ fn imports_follow_the_table() {
     }
 }
 
+/// The folders of `src/model`: what is plain data, what reads files, what computes, what loads.
+const MODEL: &[Layer] = &[
+    ("plain", &["error", "options", "rows", "tap", "catch_panic", "memory", "draft_tokens", "shared_kv", "mod"], &[]),
+    ("wrappers", &["row_by_row"], &["plain"]),
+    ("files", &["files"], &["plain"]),
+    ("text", &["text"], &["plain", "files"]),
+    ("nn", &["nn"], &["plain", "files"]),
+    ("native", &["native"], &["plain", "files", "nn"]),
+    ("interfaces", &["interfaces"], &["plain", "files", "nn", "native"]),
+    ("core", &["drafters::core"], &["plain", "nn", "native", "interfaces"]),
+    ("drafters", &["drafters"], &["plain", "files", "nn", "native", "interfaces", "core"]),
+    ("families", &["families"], &["plain", "files", "nn", "native", "interfaces", "core"]),
+    ("load", &["load"], &["plain", "files", "text", "nn", "native", "interfaces", "core", "drafters", "families"]),
+];
+
+#[test]
+fn parts_of_model_follow_their_layers() {
+    check("model", MODEL);
+}
+
+#[test]
+fn a_family_names_no_other() {
+    let family = |path: &str| path.strip_prefix("model::families::")?.split("::").next().map(str::to_owned);
+    for Source { file, imports, .. } in sources() {
+        let Some(own) = family(&module_of(&file)) else { continue };
+        for other in imports.iter().filter_map(|path| family(path)).filter(|other| *other != own) {
+            let is_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/model/families").join(&other).is_dir();
+            assert!(!is_folder, "{file} names the family {other}; what two need stands in nn");
+        }
+    }
+}
+
 #[test]
 fn parts_of_tui_follow_their_layers() {
     check("tui", TUI);

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-use crate::model::ModelError;
+use crate::model::error::ModelError;
 use crate::model::error::clean;
 
 thread_local! {

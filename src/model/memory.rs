@@ -5,7 +5,7 @@
 
 use indicatif::DecimalBytes;
 
-use crate::model::ModelError;
+use crate::model::error::ModelError;
 
 /// What a model is going to take.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,14 +19,13 @@ pub mod memory;
 pub mod native;
 pub mod nn;
 pub mod options;
-mod row_by_row;
+pub mod row_by_row;
 mod rows;
 pub mod shared_kv;
 mod tap;
 pub mod text;
 
 pub use error::ModelError;
-pub use row_by_row::RowByRow;
 pub use rows::{RowPool, Rows};
 pub use tap::{State, Tap};
 

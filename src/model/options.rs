@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use candle_core::Device;
 
-use crate::model::ModelError;
+use crate::model::error::ModelError;
 use crate::protocol::TokenId;
 
 /// What to load, and how.

@@ -4,8 +4,8 @@
 //! that verification computes bit for bit what plain decoding does. It shows that nothing but arithmetic
 //! differs where a pass over several rows gives another token.
 
-use super::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::model::shared_kv::SharedKv;
+use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
 
 /// Wraps a model.

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::model::ModelError;
+use crate::model::error::ModelError;
 
 /// Which positions a layer attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //! Invariant: a row carries the states in the order of the [`Tap`], `d` values each. What somebody reads
 //! of them is theirs: several drafters may listen to one target, each to its own states.
 
-use super::{ModelError, Rows};
+use crate::model::error::ModelError;
+use crate::model::rows::Rows;
 use crate::protocol::Feed;
 
 /// A hidden state of a row.

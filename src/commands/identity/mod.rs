@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DraftLenArg, IdentityArgs, ReportArg};
 use draftscope::engine;
+use draftscope::model::Model;
 use draftscope::model::load::{Loaded, load};
+use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::text::tokenizer::TextCodec;
-use draftscope::model::{Model, RowByRow};
 use draftscope::protocol::{
     Baseline, DrafterKind, Drafting, Message, ModelInfo, Sampling, Settings, Speaker, TokenId, VerifyRule,
 };

@@ -8,7 +8,7 @@ use super::layer::{NormWeight, Pass};
 use super::matrix::Matrix;
 use super::normer::{Normer, load};
 use crate::model::Tap;
-use crate::model::drafters::eagle3::StatesNorm;
+use crate::model::native::normer::StatesNorm;
 use crate::model::native::transpose::transpose;
 
 /// The matrix and what it reads.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::config_json::ConfigJson;
+use crate::model::native::normer::StatesNorm;
 use crate::model::nn::config::LLAMA_LAYOUT;
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::hf_keys::{Ends, Extras, HfKeys};
@@ -33,18 +34,6 @@ pub struct EagleConfig {
     pub norm_output: bool,
     /// The model the head was made for, as the file names it.
     pub verifier: Option<String>,
-}
-
-/// A norm in front of the fusion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatesNorm {
-    /// None.
-    #[default]
-    None,
-    /// One over all states together: `norm_before_fc`, `input_norm`.
-    Together,
-    /// One for each: `fc_norm`.
-    Each,
 }
 
 /// What both layouts have at the top.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::model::drafters::eagle3::config::StatesNorm;
 use crate::model::drafters::eagle3::plan::CheckedHead;
+use crate::model::native::normer::StatesNorm;
 use crate::model::nn::block::{Block, Place, Rope};
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::embedding::{Embedding, OwnEmbedding};

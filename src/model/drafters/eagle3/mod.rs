@@ -16,7 +16,7 @@ mod native_weights;
 mod plan;
 
 pub use card::HeadCard;
-pub use config::{EagleConfig, StatesNorm};
+pub use config::EagleConfig;
 pub use head::CandleEagle;
 pub use load::Eagle3;
 pub use native::NativeEagle;

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use crate::model::drafters::eagle3::CheckedHead;
 use crate::model::drafters::eagle3::native_weights::{EagleWeights, Packer};
-use crate::model::drafters::eagle3::{CheckedHead, StatesNorm};
 use crate::model::native::cache::{AngleTable, KvCache, KvShape};
 use crate::model::native::head;
 use crate::model::native::kernel::{Acts, BLOCK, LANES, MAX_ROWS, Onto};
@@ -16,6 +16,7 @@ use crate::model::native::llama::{NativeLlama, Weights};
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Matrix};
 use crate::model::native::mtp::MtpStorage;
+use crate::model::native::normer::StatesNorm;
 use crate::model::native::normer::{Normer, load};
 use crate::model::native::transpose::{transpose, untranspose};
 use crate::model::{DraftModule, Forward, ModelError, Rows, Tap};

@@ -5,11 +5,12 @@
 
 use std::path::Path;
 
-use crate::model::drafters::eagle3::config::{EagleConfig, StatesNorm};
+use crate::model::drafters::eagle3::config::EagleConfig;
 use crate::model::drafters::eagle3::file::EagleFile;
 use crate::model::error::name_of;
 use crate::model::files::side_files::SideFiles;
 use crate::model::memory::MemoryNeed;
+use crate::model::native::normer::StatesNorm;
 use crate::model::nn::config::TransformerConfig;
 use crate::model::{ModelError, State, Tap};
 use crate::protocol::TokenId;
