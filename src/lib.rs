@@ -11,6 +11,9 @@
 //!    file.jsonl ──► trace::Reader ──► export::{html, cast, svg, perfetto, csv, …}, session::Diff
 //! ```
 //!
+//! The modules, their seams and where a change goes: `docs/architecture.md`, here as [`architecture`]; set-up, tests and
+//! recipes: `CONTRIBUTING.md`, here as [`contributing`].
+//!
 //! Words, used everywhere alike: *target* (main model), *drafter*, *draft token*, *k* (draft
 //! length), *round* (one draft + verify), *anchor* (last committed token, not yet in the cache),
 //! *accepted / rejected / not reached*, *bonus* (all k accepted, one more from p), *recovered*
@@ -36,3 +39,11 @@ pub mod store;
 pub mod stream;
 pub mod trace;
 pub mod tui;
+
+#[doc = include_str!("../docs/architecture.md")]
+#[cfg(doc)]
+pub mod architecture {}
+
+#[doc = include_str!("../CONTRIBUTING.md")]
+#[cfg(doc)]
+pub mod contributing {}
