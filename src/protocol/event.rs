@@ -108,221 +108,237 @@ pub struct ProbedDraft {
     pub row: Option<u8>,
 }
 
-/// The kinds of event. All `*_us` are microseconds of measured work. How each is read is a table in
-/// `line.rs`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum EventKind {
-    /// Progress before the run; not part of a trace.
-    Loading {
-        /// What is being loaded.
-        stage: String,
-        /// Units done.
-        done: u64,
-        /// Units in all; 0 when unknown.
-        total: u64,
-    },
-    /// The run begins.
-    Started {
-        /// What it is made of.
-        header: Box<Header>,
-    },
-    /// A turn begins.
-    Prompted {
-        /// 1, 2, 3 …
-        turn: u32,
-        /// What the user typed, before the chat template.
-        text: String,
-        /// The turn it goes on from, if it does not answer a new prompt.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        branch: Option<Branch>,
-    },
-    /// The prompt is in the cache and the first token of the answer is known.
-    Prefilled {
-        /// Which turn.
-        turn: u32,
-        /// All tokens of the prompt, template and earlier turns included.
-        prompt: Vec<Piece>,
-        /// How many of them were still in the cache.
-        cached: u32,
-        /// First committed token of the answer, picked from the prompt's last row.
-        first: Piece,
-        /// What it was picked from.
-        row: Prediction,
-        /// Time of the prompt's passes, target and drafter.
-        took_us: u64,
-    },
-    /// The person drafts: the engine waits for [`super::Command::ProposeDraft`].
-    DraftAsked {
-        /// Most tokens of it that will be drafted.
-        draft_len: u8,
-    },
-    /// A round begins.
-    RoundStarted {
-        /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
-        round: u32,
-        /// Positions in the target's cache.
-        base_len: u32,
-        /// k asked of the drafter.
-        draft_len: u8,
-    },
-    /// What passes cost here: measured before the first answer for which the engine chooses k, or
-    /// remembered from an earlier run on the same machine and model.
-    CostsKnown {
-        /// The costs.
-        costs: Costs,
-        /// Whether they were remembered.
-        remembered: bool,
-    },
-    /// The engine chose another k, in force from the next round on.
-    DraftLenChosen {
-        /// k before.
-        from: u8,
-        /// k now.
-        draft_len: u8,
-        /// Tokens per second that each k promises, index 0 is plain decoding.
-        expected: Vec<f64>,
-        /// Whether this is a short look at a k that may have become better.
-        exploring: bool,
-        /// Why, one sentence.
-        reason: String,
-    },
-    /// The drafter showed what it would propose; nothing of it is verified or output.
-    Probed {
-        /// Which round.
-        round: u32,
-        /// The chain, up to [`Settings::probe_depth`] tokens.
-        drafts: Vec<ProbedDraft>,
-        /// Time of the chain.
-        took_us: u64,
-    },
-    /// The drafter was not sure enough of its next token: the draft ends before it.
-    DraftStopped {
-        /// Which round.
-        round: u32,
-        /// Place in the draft that the token would have had.
-        index: u8,
-        /// Its best candidate, which is not verified.
-        token: Piece,
-        /// The drafter's probability of it.
-        q: f32,
-        /// What q fell below: p-min, or, where the engine chooses k, what this draft needed in order to pay.
-        p_min: f32,
-        /// Time of this draft step.
-        took_us: u64,
-    },
-    /// The drafter proposed one token.
-    Drafted {
-        /// Which round.
-        round: u32,
-        /// 0 to k − 1.
-        index: u8,
-        /// The proposal.
-        token: Piece,
-        /// Drafter's probability of it; none when it has no distribution.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        q: Option<f32>,
-        /// What it was drawn from.
-        top: Prediction,
-        /// In a tree, the row of the target's pass that judges it: 0 is the row of the anchor, i + 1
-        /// that of draft i, which it continues. Absent in a chain, where it is `index`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        row: Option<u8>,
-        /// Time of this draft step.
-        took_us: u64,
-    },
-    /// The target ran over anchor + drafts.
-    Scored {
-        /// Which round.
-        round: u32,
-        /// k + 1 rows: what the target says at every position, also behind a mismatch.
-        rows: Vec<Prediction>,
-        /// Time of the one target pass.
-        verify_us: u64,
-        /// Time from logits to distributions and candidates.
-        sample_us: u64,
-    },
-    /// The rule has judged.
-    Verified {
-        /// Which round.
-        round: u32,
-        /// The verdict.
-        #[serde(flatten)]
-        verdict: Verification,
-    },
-    /// The round's tokens are output and both caches are rolled back to them.
-    Committed {
-        /// Which round.
-        round: u32,
-        /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
-        tokens: Vec<Piece>,
-        /// Time of the rollback.
-        rollback_us: u64,
-        /// The lane's clock: measured time of its rounds in this turn, this one included.
-        clock_us: u64,
-    },
-    /// Settings changed; in force from the next round on.
-    SettingsChanged {
-        /// All of them, as they are now.
-        settings: Settings,
-    },
-    /// The engine holds between two phases.
-    Paused,
-    /// It goes on.
-    Resumed,
-    /// Something the user should know that did not stop the run.
-    Notice {
-        /// One sentence.
-        message: String,
-    },
-    /// Words that a person added.
-    Noted {
-        /// What they say.
-        text: String,
-        /// The round of the speculative lane they are about; none for the run, or for a prompt's pass.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        round: Option<u32>,
-        /// The turn whose prompt's pass they are about; it has no round of its own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn: Option<u32>,
-    },
-    /// A place that a person wants to find again.
-    Bookmarked {
-        /// The round of the speculative lane; none for this moment, or for a prompt's pass.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        round: Option<u32>,
-        /// The turn whose prompt's pass it is; that has no round of its own.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        turn: Option<u32>,
-        /// What to call it; may be empty.
-        #[serde(default)]
-        label: String,
-    },
-    /// In a recording that leaves text out: what the answer of this lane was, for comparing.
-    TextDigest {
-        /// Of the answer's bytes, lower-case hex.
-        sha256: String,
-    },
-    /// A turn of the lane ended.
-    Finished {
-        /// Why.
-        reason: StopReason,
-    },
-    /// The engine cannot go on.
-    Failed {
-        /// One sentence with the cause and the next step.
-        message: String,
-    },
-    /// The run ended as it should; nothing follows. A trace without it was cut off.
-    Ended {
-        /// The speculative lane in numbers, over all turns.
-        summary: Box<RunSummary>,
-        /// The plain lane, where it was measured.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        plain: Option<Box<RunSummary>>,
-    },
-    /// Written by a newer version; readers skip it.
-    Unknown,
+/// Defines [`EventKind`], which is written with its tag among its fields, and `Kind`, by which `line.rs`
+/// reads it: serde has no one attribute for both.
+macro_rules! events {
+    ($(#[$doc:meta])* pub enum EventKind { $($kinds:tt)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        pub enum EventKind { $($kinds)+ }
+
+        /// How each kind is read: the tag is known before its fields.
+        #[derive(Deserialize)]
+        #[serde(remote = "EventKind", rename_all = "snake_case")]
+        pub(super) enum Kind { $($kinds)+ }
+    };
+}
+
+events! {
+    /// The kinds of event. All `*_us` are microseconds of measured work.
+    pub enum EventKind {
+        /// Progress before the run; not part of a trace.
+        Loading {
+            /// What is being loaded.
+            stage: String,
+            /// Units done.
+            done: u64,
+            /// Units in all; 0 when unknown.
+            total: u64,
+        },
+        /// The run begins.
+        Started {
+            /// What it is made of.
+            header: Box<Header>,
+        },
+        /// A turn begins.
+        Prompted {
+            /// 1, 2, 3 …
+            turn: u32,
+            /// What the user typed, before the chat template.
+            text: String,
+            /// The turn it goes on from, if it does not answer a new prompt.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            branch: Option<Branch>,
+        },
+        /// The prompt is in the cache and the first token of the answer is known.
+        Prefilled {
+            /// Which turn.
+            turn: u32,
+            /// All tokens of the prompt, template and earlier turns included.
+            prompt: Vec<Piece>,
+            /// How many of them were still in the cache.
+            cached: u32,
+            /// First committed token of the answer, picked from the prompt's last row.
+            first: Piece,
+            /// What it was picked from.
+            row: Prediction,
+            /// Time of the prompt's passes, target and drafter.
+            took_us: u64,
+        },
+        /// The person drafts: the engine waits for [`super::Command::ProposeDraft`].
+        DraftAsked {
+            /// Most tokens of it that will be drafted.
+            draft_len: u8,
+        },
+        /// A round begins.
+        RoundStarted {
+            /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
+            round: u32,
+            /// Positions in the target's cache.
+            base_len: u32,
+            /// k asked of the drafter.
+            draft_len: u8,
+        },
+        /// What passes cost here: measured before the first answer for which the engine chooses k, or
+        /// remembered from an earlier run on the same machine and model.
+        CostsKnown {
+            /// The costs.
+            costs: Costs,
+            /// Whether they were remembered.
+            remembered: bool,
+        },
+        /// The engine chose another k, in force from the next round on.
+        DraftLenChosen {
+            /// k before.
+            from: u8,
+            /// k now.
+            draft_len: u8,
+            /// Tokens per second that each k promises, index 0 is plain decoding.
+            expected: Vec<f64>,
+            /// Whether this is a short look at a k that may have become better.
+            exploring: bool,
+            /// Why, one sentence.
+            reason: String,
+        },
+        /// The drafter showed what it would propose; nothing of it is verified or output.
+        Probed {
+            /// Which round.
+            round: u32,
+            /// The chain, up to [`Settings::probe_depth`] tokens.
+            drafts: Vec<ProbedDraft>,
+            /// Time of the chain.
+            took_us: u64,
+        },
+        /// The drafter was not sure enough of its next token: the draft ends before it.
+        DraftStopped {
+            /// Which round.
+            round: u32,
+            /// Place in the draft that the token would have had.
+            index: u8,
+            /// Its best candidate, which is not verified.
+            token: Piece,
+            /// The drafter's probability of it.
+            q: f32,
+            /// What q fell below: p-min, or, where the engine chooses k, what this draft needed in order to pay.
+            p_min: f32,
+            /// Time of this draft step.
+            took_us: u64,
+        },
+        /// The drafter proposed one token.
+        Drafted {
+            /// Which round.
+            round: u32,
+            /// 0 to k − 1.
+            index: u8,
+            /// The proposal.
+            token: Piece,
+            /// Drafter's probability of it; none when it has no distribution.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            q: Option<f32>,
+            /// What it was drawn from.
+            top: Prediction,
+            /// In a tree, the row of the target's pass that judges it: 0 is the row of the anchor, i + 1
+            /// that of draft i, which it continues. Absent in a chain, where it is `index`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            row: Option<u8>,
+            /// Time of this draft step.
+            took_us: u64,
+        },
+        /// The target ran over anchor + drafts.
+        Scored {
+            /// Which round.
+            round: u32,
+            /// k + 1 rows: what the target says at every position, also behind a mismatch.
+            rows: Vec<Prediction>,
+            /// Time of the one target pass.
+            verify_us: u64,
+            /// Time from logits to distributions and candidates.
+            sample_us: u64,
+        },
+        /// The rule has judged.
+        Verified {
+            /// Which round.
+            round: u32,
+            /// The verdict.
+            #[serde(flatten)]
+            verdict: Verification,
+        },
+        /// The round's tokens are output and both caches are rolled back to them.
+        Committed {
+            /// Which round.
+            round: u32,
+            /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
+            tokens: Vec<Piece>,
+            /// Time of the rollback.
+            rollback_us: u64,
+            /// The lane's clock: measured time of its rounds in this turn, this one included.
+            clock_us: u64,
+        },
+        /// Settings changed; in force from the next round on.
+        SettingsChanged {
+            /// All of them, as they are now.
+            settings: Settings,
+        },
+        /// The engine holds between two phases.
+        Paused,
+        /// It goes on.
+        Resumed,
+        /// Something the user should know that did not stop the run.
+        Notice {
+            /// One sentence.
+            message: String,
+        },
+        /// Words that a person added.
+        Noted {
+            /// What they say.
+            text: String,
+            /// The round of the speculative lane they are about; none for the run, or for a prompt's pass.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            round: Option<u32>,
+            /// The turn whose prompt's pass they are about; it has no round of its own.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            turn: Option<u32>,
+        },
+        /// A place that a person wants to find again.
+        Bookmarked {
+            /// The round of the speculative lane; none for this moment, or for a prompt's pass.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            round: Option<u32>,
+            /// The turn whose prompt's pass it is; that has no round of its own.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            turn: Option<u32>,
+            /// What to call it; may be empty.
+            #[serde(default)]
+            label: String,
+        },
+        /// In a recording that leaves text out: what the answer of this lane was, for comparing.
+        TextDigest {
+            /// Of the answer's bytes, lower-case hex.
+            sha256: String,
+        },
+        /// A turn of the lane ended.
+        Finished {
+            /// Why.
+            reason: StopReason,
+        },
+        /// The engine cannot go on.
+        Failed {
+            /// One sentence with the cause and the next step.
+            message: String,
+        },
+        /// The run ended as it should; nothing follows. A trace without it was cut off.
+        Ended {
+            /// The speculative lane in numbers, over all turns.
+            summary: Box<RunSummary>,
+            /// The plain lane, where it was measured.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            plain: Option<Box<RunSummary>>,
+        },
+        /// Written by a newer version; readers skip it.
+        #[serde(other)]
+        Unknown,
+    }
 }
 
 #[cfg(test)]

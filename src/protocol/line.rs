@@ -11,10 +11,8 @@ use serde::de::{DeserializeSeed, EnumAccess, Error as _, IgnoredAny, VariantAcce
 use serde::{Deserialize, Deserializer};
 use serde_json::Error;
 
-use super::{
-    Branch, Costs, Event, EventKind, Header, Lane, Piece, Prediction, ProbedDraft, RunSummary, Settings, StopReason,
-    Verification,
-};
+use super::event::Kind;
+use super::{Event, EventKind, Lane};
 
 /// What every line tells beside its payload.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -137,135 +135,9 @@ impl<'a> VariantAccess<'a> for Tagged<'a> {
     }
 }
 
-/// How each kind is read: its fields, as [`EventKind`] has them.
-#[derive(Deserialize)]
-#[serde(remote = "EventKind", rename_all = "snake_case")]
-enum Kind {
-    Loading {
-        stage: String,
-        done: u64,
-        total: u64,
-    },
-    Started {
-        header: Box<Header>,
-    },
-    Prompted {
-        turn: u32,
-        text: String,
-        #[serde(default)]
-        branch: Option<Branch>,
-    },
-    Prefilled {
-        turn: u32,
-        prompt: Vec<Piece>,
-        cached: u32,
-        first: Piece,
-        row: Prediction,
-        took_us: u64,
-    },
-    DraftAsked {
-        draft_len: u8,
-    },
-    RoundStarted {
-        round: u32,
-        base_len: u32,
-        draft_len: u8,
-    },
-    CostsKnown {
-        costs: Costs,
-        remembered: bool,
-    },
-    DraftLenChosen {
-        from: u8,
-        draft_len: u8,
-        expected: Vec<f64>,
-        exploring: bool,
-        reason: String,
-    },
-    Probed {
-        round: u32,
-        drafts: Vec<ProbedDraft>,
-        took_us: u64,
-    },
-    DraftStopped {
-        round: u32,
-        index: u8,
-        token: Piece,
-        q: f32,
-        p_min: f32,
-        took_us: u64,
-    },
-    Drafted {
-        round: u32,
-        index: u8,
-        token: Piece,
-        #[serde(default)]
-        q: Option<f32>,
-        top: Prediction,
-        #[serde(default)]
-        row: Option<u8>,
-        took_us: u64,
-    },
-    Scored {
-        round: u32,
-        rows: Vec<Prediction>,
-        verify_us: u64,
-        sample_us: u64,
-    },
-    Verified {
-        round: u32,
-        #[serde(flatten)]
-        verdict: Verification,
-    },
-    Committed {
-        round: u32,
-        tokens: Vec<Piece>,
-        rollback_us: u64,
-        clock_us: u64,
-    },
-    SettingsChanged {
-        settings: Settings,
-    },
-    Paused,
-    Resumed,
-    Notice {
-        message: String,
-    },
-    Noted {
-        text: String,
-        #[serde(default)]
-        round: Option<u32>,
-        #[serde(default)]
-        turn: Option<u32>,
-    },
-    Bookmarked {
-        #[serde(default)]
-        round: Option<u32>,
-        #[serde(default)]
-        turn: Option<u32>,
-        #[serde(default)]
-        label: String,
-    },
-    TextDigest {
-        sha256: String,
-    },
-    Finished {
-        reason: StopReason,
-    },
-    Failed {
-        message: String,
-    },
-    Ended {
-        summary: Box<RunSummary>,
-        #[serde(default)]
-        plain: Option<Box<RunSummary>>,
-    },
-    #[serde(other)]
-    Unknown,
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::StopReason;
     use super::*;
 
     #[test]
