@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, Header, Piece, Prediction, RunSummary, Settings, Verification};
+use super::{Costs, Header, Lane, Piece, Prediction, RunSummary, Settings, TokenId, Verification};
 
 /// One thing that happened. Order is `seq`. [`Event::of_line`] reads it back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,46 +20,6 @@ pub struct Event {
     /// What.
     #[serde(flatten)]
     pub kind: EventKind,
-}
-
-/// A decoder with its own caches and its own clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lane {
-    /// The run the user asked for.
-    #[default]
-    Speculative,
-    /// The same target with k = 0, measured beside it.
-    Plain,
-    /// The same target with [`Settings::rival`]'s settings, raced beside it.
-    Rival,
-}
-
-impl Lane {
-    /// Every lane, in the order in which its parts of a record are kept.
-    pub const ALL: &'static [Self] = &[Self::Speculative, Self::Plain, Self::Rival];
-
-    /// Name in JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Speculative => "speculative",
-            Self::Plain => "plain",
-            Self::Rival => "rival",
-        }
-    }
-
-    /// Its place in [`Lane::ALL`].
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Whether it is the main lane (the one left out in JSON).
-    #[must_use]
-    pub fn is_speculative(&self) -> bool {
-        *self == Self::Speculative
-    }
 }
 
 /// Where a turn leaves another one: it takes over the prompt and the beginning of the answer.
@@ -338,6 +298,68 @@ events! {
         /// Written by a newer version; readers skip it.
         #[serde(other)]
         Unknown,
+    }
+}
+
+/// A part of an event that says what the text is.
+pub(crate) enum Private<'a> {
+    /// What the user typed.
+    Typed(&'a mut String),
+    /// A token with its bytes.
+    Token(&'a mut Piece),
+    /// A token without them.
+    Id(&'a mut TokenId),
+}
+
+impl EventKind {
+    /// Hands over every part that says what the text is, in the order of the fields: for recordings that leave the
+    /// text out. Every kind is listed, so that a new one cannot be forgotten.
+    pub(crate) fn each_private(&mut self, each: &mut dyn FnMut(Private<'_>)) {
+        fn tokens<'a>(pieces: impl IntoIterator<Item = &'a mut Piece>, each: &mut dyn FnMut(Private<'_>)) {
+            pieces.into_iter().for_each(|piece| each(Private::Token(piece)));
+        }
+        fn row(row: &mut Prediction, each: &mut dyn FnMut(Private<'_>)) {
+            tokens(row.top.iter_mut().map(|candidate| &mut candidate.piece), each);
+        }
+        match self {
+            Self::Prompted { text, .. } => each(Private::Typed(text)),
+            Self::Prefilled { prompt, first, row: top, .. } => {
+                tokens(prompt.iter_mut().chain([first]), each);
+                row(top, each);
+            }
+            Self::Drafted { token, top, .. } => {
+                tokens([token], each);
+                row(top, each);
+            }
+            Self::DraftStopped { token, .. } => tokens([token], each),
+            Self::Scored { rows, .. } => rows.iter_mut().for_each(|top| row(top, each)),
+            Self::Verified { verdict, .. } => {
+                each(Private::Id(&mut verdict.next));
+                verdict.departures.iter_mut().for_each(|departure| each(Private::Id(&mut departure.instead)));
+            }
+            Self::Probed { drafts, .. } => drafts.iter_mut().for_each(|draft| {
+                tokens([&mut draft.token], each);
+                row(&mut draft.top, each);
+            }),
+            Self::Committed { tokens: committed, .. } => tokens(committed, each),
+            Self::Loading { .. }
+            | Self::Started { .. }
+            | Self::Finished { .. }
+            | Self::RoundStarted { .. }
+            | Self::DraftAsked { .. }
+            | Self::CostsKnown { .. }
+            | Self::DraftLenChosen { .. }
+            | Self::SettingsChanged { .. }
+            | Self::Paused
+            | Self::Resumed
+            | Self::Notice { .. }
+            | Self::Noted { .. }
+            | Self::Bookmarked { .. }
+            | Self::TextDigest { .. }
+            | Self::Failed { .. }
+            | Self::Ended { .. }
+            | Self::Unknown => {}
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod costs;
 mod drafting;
 mod event;
 mod header;
+mod lane;
 mod line;
 mod mtp;
 mod rule;
@@ -21,8 +22,10 @@ mod verdict;
 pub use command::{Again, Command, Continuation, Landmark, Message, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
-pub use event::{Branch, Event, EventKind, Lane, ProbedDraft, StopReason};
+pub(crate) use event::Private;
+pub use event::{Branch, Event, EventKind, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};
+pub use lane::Lane;
 pub(crate) use line::Head;
 pub use mtp::{
     ConcatOrder, Convention, Feed, MtpOverride, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero,

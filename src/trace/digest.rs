@@ -10,7 +10,7 @@ use std::io;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::protocol::{Event, EventKind, FIRST_DIGESTED, Lane, Piece, Prediction, StopReason, TokenId};
+use crate::protocol::{Event, EventKind, FIRST_DIGESTED, Lane, Piece, Private, StopReason, TokenId};
 use crate::stream::Consumer;
 
 /// What was given to whom so far.
@@ -27,41 +27,14 @@ impl Digester {
     pub(super) fn digest(&mut self, mut event: Event) -> [Option<Event>; 2] {
         event.seq += self.added;
         let answer = event.lane.index();
-        match &mut event.kind {
-            EventKind::Prompted { text, .. } => {
-                *text = format!("sha256:{}", hex(Sha256::digest(text.as_bytes()).as_slice()));
-                self.answers = Default::default(); // of a prompt that is refused there is none
-            }
-            EventKind::Prefilled { prompt, first, row, .. } => {
+        match &event.kind {
+            EventKind::Prompted { .. } => self.answers = Default::default(), // a refused prompt has no answer
+            EventKind::Prefilled { first, .. } => {
                 self.answers[answer] = Sha256::new();
                 self.answers[answer].update(first.text_bytes());
-                prompt.iter_mut().for_each(|piece| self.piece(piece));
-                self.piece(first);
-                self.row(row);
-            }
-            EventKind::Drafted { token, top, .. } => {
-                self.piece(token);
-                self.row(top);
-            }
-            EventKind::DraftStopped { token, .. } => self.piece(token),
-            EventKind::Scored { rows, .. } => rows.iter_mut().for_each(|row| self.row(row)),
-            EventKind::Verified { verdict, .. } => {
-                verdict.next = self.number(verdict.next);
-                for departure in &mut verdict.departures {
-                    departure.instead = self.number(departure.instead);
-                }
-            }
-            EventKind::Probed { drafts, .. } => {
-                for draft in drafts {
-                    self.piece(&mut draft.token);
-                    self.row(&mut draft.top);
-                }
             }
             EventKind::Committed { tokens, .. } => {
-                for token in tokens {
-                    self.answers[answer].update(token.text_bytes());
-                    self.piece(token);
-                }
+                tokens.iter().for_each(|token| self.answers[answer].update(token.text_bytes()));
             }
             EventKind::Finished { reason } if *reason != StopReason::Refused => {
                 let sha256 = hex(self.answers[answer].clone().finalize().as_slice());
@@ -70,25 +43,13 @@ impl Digester {
                 event.seq += 1;
                 return [Some(told), Some(event)];
             }
-            // listed, so that whoever adds a kind decides whether it carries text
-            EventKind::Loading { .. }
-            | EventKind::Started { .. }
-            | EventKind::Finished { .. }
-            | EventKind::RoundStarted { .. }
-            | EventKind::DraftAsked { .. }
-            | EventKind::CostsKnown { .. }
-            | EventKind::DraftLenChosen { .. }
-            | EventKind::SettingsChanged { .. }
-            | EventKind::Paused
-            | EventKind::Resumed
-            | EventKind::Notice { .. }
-            | EventKind::Noted { .. }
-            | EventKind::Bookmarked { .. }
-            | EventKind::TextDigest { .. }
-            | EventKind::Failed { .. }
-            | EventKind::Ended { .. }
-            | EventKind::Unknown => {}
+            _ => {}
         }
+        event.kind.each_private(&mut |part| match part {
+            Private::Typed(text) => *text = format!("sha256:{}", hex(Sha256::digest(text.as_bytes()).as_slice())),
+            Private::Token(piece) => self.piece(piece),
+            Private::Id(id) => *id = self.number(*id),
+        });
         [Some(event), None]
     }
 
@@ -99,10 +60,6 @@ impl Digester {
         } else {
             self.numbers.insert(piece.id, piece.id);
         }
-    }
-
-    fn row(&mut self, row: &mut Prediction) {
-        row.top.iter_mut().for_each(|candidate| self.piece(&mut candidate.piece));
     }
 
     fn number(&mut self, id: TokenId) -> TokenId {

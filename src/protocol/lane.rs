@@ -1,0 +1,43 @@
+//! The decoders of a run: the one that was asked for, and those measured beside it.
+
+use serde::{Deserialize, Serialize};
+
+/// A decoder with its own caches and its own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// The run the user asked for.
+    #[default]
+    Speculative,
+    /// The same target with k = 0, measured beside it.
+    Plain,
+    /// The same target with [`Settings::rival`](super::Settings::rival)'s settings, raced beside it.
+    Rival,
+}
+
+impl Lane {
+    /// Every lane, in the order in which its parts of a record are kept.
+    pub const ALL: &'static [Self] = &[Self::Speculative, Self::Plain, Self::Rival];
+
+    /// Name in JSON and on screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Speculative => "speculative",
+            Self::Plain => "plain",
+            Self::Rival => "rival",
+        }
+    }
+
+    /// Its place in [`Lane::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether it is the main lane (the one left out in JSON).
+    #[must_use]
+    pub fn is_speculative(&self) -> bool {
+        *self == Self::Speculative
+    }
+}
