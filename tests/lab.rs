@@ -148,15 +148,16 @@ fn settings_of_the_lab_change_in_the_middle_and_a_missing_drafter_says_why() {
 #[test]
 fn the_header_names_the_drafters_and_whether_the_rule_is_lossless() {
     let files = Tiny::new(6);
+    let drafter: DrafterKind = "ngram+mtp".parse().unwrap();
     for (rule, lossless) in [(VerifyRule::Block, true), (VerifyRule::Typical, false)] {
-        let mut source = start(&files, Settings { rule, drafter: DrafterKind::NgramMtp, ..Settings::default() });
+        let mut source = start(&files, Settings { rule, drafter, ..Settings::default() });
         let header = loop {
             if let EventKind::Started { header } = source.events.blocking_recv().unwrap().kind {
                 break header;
             }
         };
         assert_eq!(header.lossless, lossless);
-        assert_eq!(header.drafter.unwrap().kind, DrafterKind::NgramMtp);
+        assert_eq!(header.drafter.unwrap().kind, drafter);
         let kinds: Vec<_> = header.drafters.iter().map(|info| info.kind).collect();
         assert!(kinds.contains(&DrafterKind::Mtp) && kinds.contains(&DrafterKind::EarlyExit));
         assert!(!kinds.contains(&DrafterKind::DraftModel));

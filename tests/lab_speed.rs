@@ -115,7 +115,7 @@ fn simulated_counts_equal_those_of_real_runs_on_tiny_models() {
     let prompts = ["the thin inn", "in the thin", "the the the inn the the"];
     for seed in [3, 4] {
         let files = tiny::Tiny::new(seed);
-        for drafter in [DrafterKind::Mtp, DrafterKind::Ngram, DrafterKind::EarlyExit, DrafterKind::NgramMtp] {
+        for drafter in ["mtp", "ngram", "early-exit", "ngram+mtp"].map(|name| name.parse().unwrap()) {
             let sum = assert_simulated_equals_run(&files.recipe(), drafter, &prompts, 60);
             println!("seed {seed}, {drafter}: {} drafted, {} accepted", sum.drafted, sum.accepted);
             assert!(sum.drafted > 0, "nothing was compared");
@@ -140,7 +140,7 @@ fn simulated_counts_equal_those_of_real_runs_on_the_real_model() {
         draft_vocab: None,
     };
     let prompts = ["Once upon a time there was a", "def add(a, b):\n", "The five largest cities are 1."];
-    for drafter in [DrafterKind::Mtp, DrafterKind::NgramMtp] {
+    for drafter in ["mtp", "ngram+mtp"].map(|name| name.parse().unwrap()) {
         let sum = assert_simulated_equals_run(&recipe, drafter, &prompts, 32);
         println!("{drafter}: {} drafted, {} accepted in {} rounds", sum.drafted, sum.accepted, sum.rounds);
         assert!(sum.accepted > 50, "too little was accepted to compare");

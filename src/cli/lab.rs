@@ -3,6 +3,8 @@
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
+use crate::protocol::DrafterKind;
+
 /// Drafters and rules in detail.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Lab")]
@@ -52,19 +54,8 @@ fn named(values: &[(&'static str, &'static str)]) -> PossibleValuesParser {
 
 /// Names of `--drafter`.
 pub(super) fn drafters() -> PossibleValuesParser {
-    named(&[
-        ("mtp", "the MTP module, or a stack of them, or an EAGLE-3 head, or an assistant"),
-        ("draft-model", "a second model: --draft-model"),
-        ("ngram", "prompt lookup: what followed the last tokens when they last stood in the text"),
-        ("early-exit", "the target's own first layers"),
-        ("oracle", "replays the plain answer, computed first: the ceiling"),
-        ("random", "random tokens: the floor"),
-        ("human", "you type the draft (in the terminal view)"),
-        ("ngram+mtp", "ngram first, mtp when it finds nothing"),
-        ("ngram+draft-model", "ngram first, draft-model when it finds nothing"),
-        ("ngram+early-exit", "ngram first, early-exit when it finds nothing"),
-        ("none", "nobody: plain decoding"),
-    ])
+    let value = |kind: &DrafterKind| PossibleValue::new(kind.name()).help(kind.describe().into_owned());
+    DrafterKind::ALL.iter().map(value).collect::<Vec<_>>().into()
 }
 
 /// Names of `--verify`.

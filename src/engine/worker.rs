@@ -19,7 +19,7 @@ use crate::protocol::{
 };
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster};
+use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster, WEIGHTLESS};
 
 use super::auto::Auto;
 use super::control::Control;
@@ -105,9 +105,7 @@ impl Drafters {
 /// Takes the drafters out of what was loaded.
 pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     let vocab = loaded.target.spec().info.vocab;
-    let free =
-        [DrafterKind::Ngram, DrafterKind::EarlyExit, DrafterKind::Oracle, DrafterKind::Random, DrafterKind::Human];
-    let mut infos: Vec<_> = free.into_iter().map(|kind| DrafterInfo::weightless(kind, vocab)).collect();
+    let mut infos: Vec<_> = WEIGHTLESS.iter().map(|(kind, _)| DrafterInfo::weightless(*kind, vocab)).collect();
     let mut roster = Roster::default();
     match loaded.mtp.take() {
         Some((first, info)) => {

@@ -1,5 +1,7 @@
-//! Who drafts, and how.
+//! Who drafts, and how. A new drafter is one row of [`drafters!`] here and one of the table in
+//! `speculate::drafter`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,90 +10,111 @@ use serde::{Deserialize, Serialize};
 use super::settings::{named, within};
 use super::{MAX_DRAFT_LEN, MtpOverride, SettingsError};
 
-/// Who proposes the draft tokens. All of them are lossless under a lossless rule: who drafts decides
-/// the speed, the rule decides the text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DrafterKind {
-    /// The multi-token-prediction module, or a stack of them.
-    #[default]
-    Mtp,
-    /// A second, smaller model with the same tokenizer and its own cache.
-    DraftModel,
-    /// Prompt lookup: what followed the last n tokens when they last stood in the text.
-    Ngram,
-    /// The target's first layers with its final norm and head.
-    EarlyExit,
-    /// Replays the plain answer, computed first: the ceiling on this machine.
-    Oracle,
-    /// Random tokens: the floor.
-    Random,
-    /// The person types the draft.
-    Human,
-    /// N-gram first, the MTP module when it finds nothing.
-    #[serde(rename = "ngram+mtp")]
-    NgramMtp,
-    /// N-gram first, the draft model when it finds nothing.
-    #[serde(rename = "ngram+draft-model")]
-    NgramDraftModel,
-    /// N-gram first, the target's first layers when it finds nothing.
-    #[serde(rename = "ngram+early-exit")]
-    NgramEarlyExit,
-    /// Nobody: plain decoding.
-    None,
+/// Defines [`DrafterKind`] from one row per drafter: its documentation, its name, its line in the help and, where it
+/// may be asked after another one that found nothing, that one.
+macro_rules! drafters {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal, $help:literal $(, also after $first:ident = $first_name:literal)?;)+) => {
+        /// Who proposes the draft tokens. All of them are lossless under a lossless rule: who drafts decides
+        /// the speed, the rule decides the text.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "&'static str")]
+        pub enum DrafterKind {
+            $($(#[$doc])* $kind,)+
+            /// Several of them, in turn.
+            Joined(&'static Joined),
+            /// Nobody: plain decoding.
+            None,
+        }
+
+        impl DrafterKind {
+            /// Every kind, in the order help lists them.
+            pub const ALL: &'static [Self] = &[
+                $(Self::$kind,)+
+                $($(Self::Joined(&Joined {
+                    name: concat!($first_name, "+", $name),
+                    chain: &[Self::$first, Self::$kind],
+                }),)?)+
+                Self::None,
+            ];
+
+            /// Name in flags, JSON and on screen; names of drafters in turn are joined by `+`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                    Self::Joined(joined) => joined.name,
+                    Self::None => "none",
+                }
+            }
+
+            /// What it does, for the help.
+            #[must_use]
+            pub fn describe(self) -> Cow<'static, str> {
+                match self {
+                    $(Self::$kind => $help.into(),)+
+                    Self::Joined(joined) => joined.describe().into(),
+                    Self::None => "nobody: plain decoding".into(),
+                }
+            }
+
+            /// The simple drafters that are asked, the first one first; the next is asked when one finds
+            /// nothing.
+            #[must_use]
+            pub const fn chain(self) -> &'static [Self] {
+                match self {
+                    $(Self::$kind => &[Self::$kind],)+
+                    Self::Joined(joined) => joined.chain,
+                    Self::None => &[],
+                }
+            }
+        }
+    };
 }
 
-impl DrafterKind {
-    /// Every kind, in the order help lists them.
-    pub const ALL: &'static [Self] = &[
-        Self::Mtp,
-        Self::DraftModel,
-        Self::Ngram,
-        Self::EarlyExit,
-        Self::Oracle,
-        Self::Random,
-        Self::Human,
-        Self::NgramMtp,
-        Self::NgramDraftModel,
-        Self::NgramEarlyExit,
-        Self::None,
-    ];
+/// Drafters in turn: the next is asked when one finds nothing.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Joined {
+    name: &'static str,
+    chain: &'static [DrafterKind],
+}
 
-    /// Name in flags, JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mtp => "mtp",
-            Self::DraftModel => "draft-model",
-            Self::Ngram => "ngram",
-            Self::EarlyExit => "early-exit",
-            Self::Oracle => "oracle",
-            Self::Random => "random",
-            Self::Human => "human",
-            Self::NgramMtp => "ngram+mtp",
-            Self::NgramDraftModel => "ngram+draft-model",
-            Self::NgramEarlyExit => "ngram+early-exit",
-            Self::None => "none",
-        }
+impl Joined {
+    fn describe(&self) -> String {
+        let names: Vec<_> = self.chain.iter().map(|kind| kind.name()).collect();
+        let next = names.windows(2).map(|pair| format!("{} when {} finds nothing", pair[1], pair[0]));
+        format!("{} first, {}", names[0], next.collect::<Vec<_>>().join(", "))
     }
+}
 
-    /// The simple drafters that are asked, the first one first; the next is asked when one finds
-    /// nothing.
-    #[must_use]
-    pub const fn chain(self) -> &'static [Self] {
-        match self {
-            Self::Mtp => &[Self::Mtp],
-            Self::DraftModel => &[Self::DraftModel],
-            Self::Ngram => &[Self::Ngram],
-            Self::EarlyExit => &[Self::EarlyExit],
-            Self::Oracle => &[Self::Oracle],
-            Self::Random => &[Self::Random],
-            Self::Human => &[Self::Human],
-            Self::NgramMtp => &[Self::Ngram, Self::Mtp],
-            Self::NgramDraftModel => &[Self::Ngram, Self::DraftModel],
-            Self::NgramEarlyExit => &[Self::Ngram, Self::EarlyExit],
-            Self::None => &[],
-        }
+drafters! {
+    /// The multi-token-prediction module, or a stack of them.
+    #[default]
+    Mtp = "mtp", "the MTP module, or a stack of them, or an EAGLE-3 head, or an assistant",
+        also after Ngram = "ngram";
+    /// A second, smaller model with the same tokenizer and its own cache.
+    DraftModel = "draft-model", "a second model: --draft-model", also after Ngram = "ngram";
+    /// Prompt lookup: what followed the last n tokens when they last stood in the text.
+    Ngram = "ngram", "prompt lookup: what followed the last tokens when they last stood in the text";
+    /// The target's first layers with its final norm and head.
+    EarlyExit = "early-exit", "the target's own first layers", also after Ngram = "ngram";
+    /// Replays the plain answer, computed first: the ceiling on this machine.
+    Oracle = "oracle", "replays the plain answer, computed first: the ceiling";
+    /// Random tokens: the floor.
+    Random = "random", "random tokens: the floor";
+    /// The person types the draft.
+    Human = "human", "you type the draft (in the terminal view)";
+}
+
+impl TryFrom<String> for DrafterKind {
+    type Error = SettingsError;
+    fn try_from(name: String) -> Result<Self, SettingsError> {
+        name.parse()
+    }
+}
+
+impl From<DrafterKind> for &'static str {
+    fn from(kind: DrafterKind) -> Self {
+        kind.name()
     }
 }
 
@@ -205,6 +228,7 @@ mod tests {
             assert!(kind.chain().iter().all(|simple| simple.chain() == [*simple]));
             let joined = kind.chain().iter().map(|simple| simple.name()).collect::<Vec<_>>().join("+");
             assert!(joined == kind.name() || *kind == DrafterKind::None);
+            assert_eq!(serde_json::from_str::<DrafterKind>(&format!("\"{kind}\"")).unwrap(), *kind);
         }
         for pick in DraftPick::ALL {
             assert_eq!(pick.name().parse(), Ok(*pick));

@@ -27,7 +27,19 @@ use super::policy::Course;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
 use crate::model::{Forward, Model, ModelError, Rows, Tap};
-use crate::protocol::{DraftPick, Drafting, Settings, TokenId};
+use crate::protocol::{DraftPick, DrafterKind, Drafting, Settings, TokenId};
+
+/// Makes a drafter.
+type New = fn() -> Box<dyn Drafter>;
+
+/// Drafters that have no weights of their own: they need nothing but the target. The engine lists them in this order.
+pub const WEIGHTLESS: &[(DrafterKind, New)] = &[
+    (DrafterKind::Ngram, || Box::new(NgramDrafter)),
+    (DrafterKind::EarlyExit, || Box::new(EarlyExitDrafter)),
+    (DrafterKind::Oracle, || Box::new(OracleDrafter::default())),
+    (DrafterKind::Random, || Box::new(RandomDrafter)),
+    (DrafterKind::Human, || Box::new(HumanDrafter::default())),
+];
 
 /// Proposes tokens that may follow what is committed.
 pub trait Drafter {

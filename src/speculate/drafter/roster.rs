@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::{DraftCtx, Drafter, EarlyExitDrafter, HumanDrafter, NgramDrafter, OracleDrafter, RandomDrafter};
+use super::{DraftCtx, Drafter, WEIGHTLESS};
 use crate::model::{ModelError, Rows, Tap};
 use crate::protocol::{DrafterKind, Settings, TokenId};
 
@@ -31,11 +31,7 @@ impl Default for Roster {
     fn default() -> Self {
         let mut roster =
             Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new(), tap: Tap::none() };
-        roster.add(DrafterKind::Ngram, Box::new(NgramDrafter));
-        roster.add(DrafterKind::EarlyExit, Box::new(EarlyExitDrafter));
-        roster.add(DrafterKind::Oracle, Box::new(OracleDrafter::default()));
-        roster.add(DrafterKind::Random, Box::new(RandomDrafter));
-        roster.add(DrafterKind::Human, Box::new(HumanDrafter::default()));
+        WEIGHTLESS.iter().for_each(|(kind, new)| roster.add(*kind, new()));
         roster
     }
 }

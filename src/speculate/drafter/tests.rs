@@ -325,7 +325,7 @@ fn a_chain_asks_the_next_only_when_the_first_finds_nothing() {
     let mut roster = Roster::default();
     roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
     roster.lack(DrafterKind::DraftModel, "no draft model".into());
-    roster.configure(&settings(DrafterKind::NgramMtp));
+    roster.configure(&settings("ngram+mtp".parse().unwrap()));
     roster.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
     let fresh: Vec<TokenId> = (0..4).map(TokenId).collect();
     let by_module = draft(&mut roster, &fresh, 2, &Settings::default());
