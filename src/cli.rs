@@ -16,8 +16,8 @@ use clap::{Args, Parser, Subcommand};
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
-pub use screen::{ConfigAction, LookArgs, ScreenArgs, ViewArg};
-pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, FormatArg, PlayArgs, ReplayArgs};
+pub use screen::{ConfigAction, LookArgs, ScreenArgs};
+pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, PlayArgs, ReplayArgs};
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
 pub use values::{

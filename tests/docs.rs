@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, ValueEnum};
-use draftscope::cli::{Cli, FormatArg};
+use draftscope::cli::Cli;
+use draftscope::export::Format;
 use draftscope::protocol::{DrafterKind, VerifyRule};
 use draftscope::tui::Keymap;
 
@@ -233,7 +234,7 @@ fn the_book_names_every_command_drafter_rule_and_format() {
     for rule in VerifyRule::ALL {
         assert!(rules.contains(&format!("`{rule}`")), "docs/rules.md lacks {rule}");
     }
-    for format in FormatArg::value_variants() {
+    for format in Format::value_variants() {
         let value = format.to_possible_value().unwrap();
         assert!(recordings.contains(&format!("`{}`", value.get_name())), "docs/recordings.md lacks {value:?}");
     }

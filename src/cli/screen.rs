@@ -1,6 +1,8 @@
 //! Options of the screen, and the commands around the program itself.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+
+use crate::tui::Page;
 
 /// How any screen looks.
 #[derive(Clone, Debug, Args)]
@@ -26,28 +28,11 @@ pub struct ScreenArgs {
     #[allow(missing_docs)]
     pub look: LookArgs,
     /// The view to begin with
-    #[arg(long, value_enum, default_value_t = ViewArg::Chat)]
-    pub view: ViewArg,
+    #[arg(long, value_enum, default_value_t = Page::Chat)]
+    pub view: Page,
     /// Start with plain and speculative answers side by side
     #[arg(long)]
     pub split: bool,
-}
-
-/// `--view`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ViewArg {
-    /// The conversation
-    Chat,
-    /// The ladder of rounds
-    Rounds,
-    /// One position
-    Inspect,
-    /// Where the time goes
-    Speed,
-    /// Plain against speculative
-    Compare,
-    /// Lessons
-    Learn,
 }
 
 /// `config …`.

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{DecodeArgs, DraftLenArg, LookArgs, ModelArgs, ScreenArgs, TraceArgs, parse_draft_len};
+use crate::export::Format;
 
 /// How a recording plays.
 #[derive(Clone, Debug, Args)]
@@ -60,7 +61,7 @@ pub struct ExportArgs {
     pub file: PathBuf,
     /// What to make of it
     #[arg(long, value_enum)]
-    pub to: FormatArg,
+    pub to: Format,
     /// Where to; a folder for gif-frames and specspecs, - for standard output [default: beside the recording]
     #[arg(long, short, value_name = "PATH")]
     pub out: Option<PathBuf>,
@@ -79,31 +80,6 @@ pub struct ExportArgs {
     /// Longest wait between two frames of cast and gif-frames, in seconds [default: 2]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub idle_limit: Option<f64>,
-}
-
-/// `--to`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
-    /// One self-contained page: transcript, token cards, rounds, plots, player
-    Html,
-    /// asciicast v3 of the screen, for asciinema
-    Cast,
-    /// One screen as a picture
-    Svg,
-    /// The screens as numbered SVG pictures with their durations
-    GifFrames,
-    /// Chrome trace events, for ui.perfetto.dev
-    Perfetto,
-    /// One row per drafted position
-    Csv,
-    /// A report to read
-    Md,
-    /// vLLM's per-request speculative-decoding summary
-    VllmJson,
-    /// Two Parquet tables as the Python package specspecs reads them
-    Specspecs,
-    /// The recording again, line by line: what was cut off is left out; compressed to a .zst name
-    Jsonl,
 }
 
 /// Options of `diff`.

@@ -16,7 +16,7 @@ use super::files;
 use super::signals::Stop;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
-    let format = files::format(args.to);
+    let format = args.to;
     if args.out.is_none() && args.file.as_os_str() == "-" {
         bail!("a recording from standard input has no name to export beside; say where with --out");
     }

@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use draftscope::cli::FormatArg;
 use draftscope::export::{self, ExportOptions, Format};
 use draftscope::protocol::Event;
 use draftscope::session::Session;
@@ -26,11 +25,11 @@ fn saved(events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
 
 /// Exports it into the current folder, in any format of `draftscope export`.
 pub(crate) fn exporter() -> Exporter {
-    let shown = |format: &FormatArg| {
+    let shown = |format: &Format| {
         let value = format.to_possible_value()?;
         Some((value.get_name().to_owned(), value.get_help().map(ToString::to_string).unwrap_or_default()))
     };
-    Exporter { formats: FormatArg::value_variants().iter().filter_map(shown).collect(), write: Rc::new(exported) }
+    Exporter { formats: Format::value_variants().iter().filter_map(shown).collect(), write: Rc::new(exported) }
 }
 
 fn exported(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
@@ -51,8 +50,7 @@ fn save(events: &mut dyn Iterator<Item = &Event>) -> Result<String> {
 }
 
 fn write(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<PathBuf> {
-    let format = *FormatArg::value_variants().get(index).context("there is no such format")?;
-    let format = self::format(format);
+    let format = *Format::value_variants().get(index).context("there is no such format")?;
     let path = Path::new(".").join(format!("{}{}", fresh_name(), format.ending()));
     written(format, &path, events)?;
     Ok(path)
@@ -79,22 +77,6 @@ fn lines(events: &mut dyn Iterator<Item = &Event>, file: &mut std::fs::File) -> 
     }
     session.end().as_ref().map(line).transpose()?;
     Ok(out.flush()?)
-}
-
-/// The format that an argument names.
-pub(crate) fn format(arg: FormatArg) -> Format {
-    match arg {
-        FormatArg::Html => Format::Html,
-        FormatArg::Cast => Format::Cast,
-        FormatArg::Svg => Format::Svg,
-        FormatArg::GifFrames => Format::GifFrames,
-        FormatArg::Perfetto => Format::Perfetto,
-        FormatArg::Csv => Format::Csv,
-        FormatArg::Md => Format::Markdown,
-        FormatArg::VllmJson => Format::VllmJson,
-        FormatArg::Specspecs => Format::Specspecs,
-        FormatArg::Jsonl => Format::Jsonl,
-    }
 }
 
 /// Whether both are there and the same.

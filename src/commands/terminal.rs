@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use draftscope::cli::{LookArgs, PlayArgs, ScreenArgs, ViewArg};
+use draftscope::cli::{LookArgs, PlayArgs, ScreenArgs};
 use draftscope::config::UserFiles;
 use draftscope::headless::Text;
 use draftscope::protocol::EventKind;
@@ -13,7 +13,7 @@ use draftscope::session::text::one_line;
 use draftscope::stream::FanOut;
 use draftscope::trace::Recording;
 use draftscope::trace::replay::{self, ReplayOptions};
-use draftscope::tui::{self, Ended, Page, Playback, TuiOptions};
+use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 use super::output::complete;
 use super::{files, lessons};
@@ -42,14 +42,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
 /// How the screen of a run looks.
 pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
     TuiOptions {
-        page: match args.view {
-            ViewArg::Chat => Page::Chat,
-            ViewArg::Rounds => Page::Rounds,
-            ViewArg::Inspect => Page::Inspect,
-            ViewArg::Speed => Page::Speed,
-            ViewArg::Compare => Page::Compare,
-            ViewArg::Learn => Page::Learn,
-        },
+        page: args.view,
         split: args.split,
         save: Some(files::saver()),
         export: Some(files::exporter()),

@@ -23,6 +23,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::protocol::{Event, EventKind, Header, Lane, Settings};
 use crate::session::{Session, header_diff, text};
 use crate::trace::{Recording, TraceError};
@@ -53,46 +55,33 @@ fn rivals(session: &Session) -> String {
     told.join("; ")
 }
 
-/// What to make of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What to make of a recording. The command line and the screen list formats in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One self-contained page.
+    /// One self-contained page: transcript, token cards, rounds, plots, player.
     Html,
-    /// asciicast v3 of the screen.
+    /// asciicast v3 of the screen, for asciinema.
     Cast,
     /// One screen as a picture.
     Svg,
-    /// A folder of screens as pictures, with their durations.
+    /// The screens as numbered SVG pictures with their durations.
     GifFrames,
-    /// Chrome trace events.
+    /// Chrome trace events, for ui.perfetto.dev.
     Perfetto,
-    /// A row per drafted position.
+    /// One row per drafted position.
     Csv,
     /// A report to read.
+    #[value(name = "md")]
     Markdown,
-    /// vLLM's per-request summary.
+    /// vLLM's per-request speculative-decoding summary.
     VllmJson,
-    /// A folder with two Parquet tables.
+    /// Two Parquet tables as the Python package specspecs reads them.
     Specspecs,
-    /// The recording again.
+    /// The recording again, line by line: what was cut off is left out; compressed to a .zst name.
     Jsonl,
 }
 
 impl Format {
-    /// Every format.
-    pub const ALL: &'static [Self] = &[
-        Self::Html,
-        Self::Cast,
-        Self::Svg,
-        Self::GifFrames,
-        Self::Perfetto,
-        Self::Csv,
-        Self::Markdown,
-        Self::VllmJson,
-        Self::Specspecs,
-        Self::Jsonl,
-    ];
-
     /// Whether it is a folder of files.
     #[must_use]
     pub const fn is_folder(self) -> bool {

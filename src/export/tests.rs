@@ -79,13 +79,13 @@ impl Place {
 #[test]
 fn every_format_is_written_once_and_nothing_is_left_behind() {
     let place = Place::new();
-    for format in Format::ALL {
+    for format in Format::value_variants() {
         let to = place.export(*format);
         let again = export(&place.recording, *format, &to, &ExportOptions::default()).unwrap_err().to_string();
         assert!(again.contains("--force"), "{again}");
         export(&place.recording, *format, &to, &ExportOptions { force: true, ..ExportOptions::default() }).unwrap();
     }
-    assert_eq!(place.names().len(), Format::ALL.len() + 1, "{:?}", place.names());
+    assert_eq!(place.names().len(), Format::value_variants().len() + 1, "{:?}", place.names());
     let nowhere = export(&place.recording, Format::Csv, Path::new("/no/such/x.csv"), &ExportOptions::default());
     assert!(nowhere.unwrap_err().to_string().contains("cannot write /no/such/x.csv"));
 }
@@ -159,7 +159,7 @@ fn a_recording_that_breaks_off_in_the_middle_leaves_no_file() {
     fs::write(&path, &text).unwrap();
     let recording = Recording::open(&path).unwrap();
     fs::write(&path, bent.join("\n")).unwrap(); // damaged after it was looked over
-    for format in Format::ALL.iter().filter(|f| **f != Format::Jsonl) {
+    for format in Format::value_variants().iter().filter(|f| **f != Format::Jsonl) {
         let to = place.folder.path().join("never");
         let error = export(&recording, *format, &to, &ExportOptions::default()).unwrap_err().to_string();
         assert!(error.contains("is damaged at line"), "{error}");
@@ -173,7 +173,7 @@ fn an_export_that_is_stopped_leaves_nothing() {
     let recording = Recording::open(&place.folder.path().join("a.dscope.jsonl")).unwrap();
     let recording = recording.stopped_by(std::sync::Arc::new(true.into()));
     let before = place.names();
-    for format in Format::ALL {
+    for format in Format::value_variants() {
         let stopped = export(&recording, *format, &place.folder.path().join("never"), &ExportOptions::default());
         assert!(matches!(stopped, Err(ExportError::Trace(TraceError::Stopped))), "{format:?} {stopped:?}");
     }

@@ -3,10 +3,12 @@
 //! Invariant: a pane belongs to one or more pages; which has the focus is the user's, how it is drawn
 //! is `view`'s. Only a page with [`Pane::Prompt`] takes typing.
 
+use clap::ValueEnum;
+
 use super::action::Action;
 
 /// A view: what the screen is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Page {
     /// The conversation.
     #[default]
@@ -15,7 +17,7 @@ pub enum Page {
     Rounds,
     /// One position.
     Inspect,
-    /// Where time goes.
+    /// Where the time goes.
     Speed,
     /// Plain against speculative.
     Compare,
