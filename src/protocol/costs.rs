@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Measured times of one machine, model and context, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Costs {
     /// T(m): one target pass over m rows, all logits computed; index 0 is m = 1.
     pub verify_us: Vec<f64>,
@@ -14,6 +15,7 @@ pub struct Costs {
     pub draft_us: f64,
     /// What the drafter pays to catch up on one token that was committed while it did not draft.
     #[serde(default)]
+    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub settle_us: f64,
     /// o: what a round takes outside model passes.
     pub overhead_us: f64,

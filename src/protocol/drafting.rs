@@ -17,6 +17,7 @@ macro_rules! drafters {
         /// Who proposes the draft tokens. All of them are lossless under a lossless rule: who drafts decides
         /// the speed, the rule decides the text.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(try_from = "String", into = "&'static str")]
         pub enum DrafterKind {
             $($(#[$doc])* $kind,)+
@@ -133,6 +134,7 @@ impl FromStr for DrafterKind {
 
 /// How a drafter picks from its distribution q.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DraftPick {
     /// Drawn from q at the run's temperature; at temperature 0 the most probable.
@@ -165,6 +167,8 @@ impl FromStr for DraftPick {
 
 /// How drafters draft.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(transform = super::schema::has_defaults))]
 #[serde(default)]
 pub struct Drafting {
     /// How a drafter picks from q.

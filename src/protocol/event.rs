@@ -9,6 +9,7 @@ use super::{Costs, Header, Lane, Piece, Prediction, RunSummary, Settings, TokenI
 
 /// One thing that happened. Order is `seq`. [`Event::of_line`] reads it back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Event {
     /// 0, 1, 2 … without gaps within a run.
     pub seq: u64,
@@ -24,6 +25,7 @@ pub struct Event {
 
 /// Where a turn leaves another one: it takes over the prompt and the beginning of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Branch {
     /// Number of the turn that it leaves.
     pub turn: u32,
@@ -37,6 +39,7 @@ pub struct Branch {
 
 /// Why a turn of a lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The target ended its answer.
@@ -55,11 +58,13 @@ pub enum StopReason {
 
 /// One token of a chain or a tree that was drafted for the record only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProbedDraft {
     /// The proposal.
     pub token: Piece,
     /// Drafter's probability of it; none when it has no distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
     pub q: Option<f32>,
     /// What it was drawn from.
     pub top: Prediction,
@@ -74,11 +79,13 @@ macro_rules! events {
     ($(#[$doc:meta])* pub enum EventKind { $($kinds:tt)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(tag = "type", rename_all = "snake_case")]
         pub enum EventKind { $($kinds)+ }
 
         /// How each kind is read: the tag is known before its fields.
         #[derive(Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(remote = "EventKind", rename_all = "snake_case")]
         pub(super) enum Kind { $($kinds)+ }
     };
@@ -179,8 +186,10 @@ events! {
             /// Its best candidate, which is not verified.
             token: Piece,
             /// The drafter's probability of it.
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
             q: f32,
             /// What q fell below: p-min, or, where the engine chooses k, what this draft needed in order to pay.
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
             p_min: f32,
             /// Time of this draft step.
             took_us: u64,
@@ -195,6 +204,7 @@ events! {
             token: Piece,
             /// Drafter's probability of it; none when it has no distribution.
             #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(test, schemars(transform = super::schema::probability))]
             q: Option<f32>,
             /// What it was drawn from.
             top: Prediction,
@@ -275,6 +285,7 @@ events! {
         /// In a recording that leaves text out: what the answer of this lane was, for comparing.
         TextDigest {
             /// Of the answer's bytes, lower-case hex.
+            #[cfg_attr(test, schemars(transform = super::schema::sha256))]
             sha256: String,
         },
         /// A turn of the lane ended.

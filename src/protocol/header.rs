@@ -10,8 +10,10 @@ pub const TRACE_VERSION: u32 = 3;
 
 /// Everything that is fixed for a run, told once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Header {
     /// Trace format, [`TRACE_VERSION`].
+    #[cfg_attr(test, schemars(range(min = 1, max = TRACE_VERSION)))]
     pub version: u32,
     /// Name and version of the writer.
     pub program: String,
@@ -24,6 +26,7 @@ pub struct Header {
     pub drafters: Vec<DrafterInfo>,
     /// Whether the rule at the start is lossless.
     #[serde(default = "yes")]
+    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub lossless: bool,
     /// Settings at the start; changes follow as events.
     pub settings: Settings,
@@ -49,6 +52,7 @@ const fn yes() -> bool {
 
 /// The target model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ModelInfo {
     /// As the file names it.
     pub name: String,
@@ -57,6 +61,7 @@ pub struct ModelInfo {
     /// File name without its folder.
     pub file: String,
     /// Of the file, lower-case hex; none when not computed.
+    #[cfg_attr(test, schemars(transform = super::schema::sha256))]
     pub sha256: Option<String>,
     /// Transformer blocks.
     pub layers: u32,
@@ -89,12 +94,14 @@ fn is_zero(number: &u64) -> bool {
 
 /// The drafter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DrafterInfo {
     /// Which kind.
     pub kind: DrafterKind,
     /// As it is called.
     pub name: String,
     /// Of its weights, lower-case hex.
+    #[cfg_attr(test, schemars(transform = super::schema::sha256))]
     pub sha256: Option<String>,
     /// How its weights are stored, e.g. `f8_e4m3`; `none` when it has none.
     pub dtype: String,
@@ -128,6 +135,7 @@ impl DrafterInfo {
 
 /// What a source can do beyond sending events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Capabilities {
     /// A live engine takes prompts; a replay does not.
     pub can_generate: bool,
@@ -141,11 +149,14 @@ pub struct Capabilities {
 
 /// A recording among those that play one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Listed {
     /// What it is called.
     pub name: String,
     /// Its place, from 1.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub number: u32,
     /// How many there are.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub of: u32,
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A decoder with its own caches and its own clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
     /// The run the user asked for.

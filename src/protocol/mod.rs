@@ -37,3 +37,6 @@ pub use settings::{
 pub use summary::RunSummary;
 pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};
+
+#[cfg(test)]
+pub(crate) mod schema;

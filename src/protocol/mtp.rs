@@ -16,6 +16,7 @@ macro_rules! convention {
     ($(#[$doc:meta])* $name:ident, $what:literal, [$($(#[$text:meta])* $value:ident = $as:literal),+ $(,)?]) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(rename_all = "kebab-case")]
         pub enum $name {
             $($(#[$text])* $value),+
@@ -172,6 +173,7 @@ impl MtpSpec {
 
 /// What is to be different from what a module was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MtpOverride {
     /// See [`MtpSpec::feed`].

@@ -10,6 +10,7 @@ use super::{SettingsError, TokenId};
 
 /// How drafts are judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum VerifyRule {
     /// A draft must equal the token the target picks at its position.
@@ -85,6 +86,8 @@ impl FromStr for VerifyRule {
 
 /// Where the rules that are not lossless draw the line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(transform = super::schema::has_defaults))]
 #[serde(default)]
 pub struct Leniency {
     /// ε of `typical`: a draft of more probability than this is accepted, 0 to 1.
@@ -127,6 +130,7 @@ impl Leniency {
 /// Where a text left the lossless path: a rule that is not lossless committed one token, and a lossless
 /// one would have committed another behind the same tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Departure {
     /// Index of the draft in its round.
     pub index: u8,

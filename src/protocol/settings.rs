@@ -14,9 +14,12 @@ pub const PROBE_WEIGHT: u32 = 4;
 
 /// How a token is picked from the target's distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(transform = super::schema::has_defaults))]
 #[serde(default)]
 pub struct Sampling {
     /// 0 takes the most probable token; above, logits are divided by it first.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub temperature: f32,
     /// Keep the `top_k` most probable tokens; 0 keeps all.
     pub top_k: u32,
@@ -68,6 +71,7 @@ impl Sampling {
 /// Each lane has its own clock of measured compute time and the lane that is behind runs next; a
 /// probe's clock counts [`PROBE_WEIGHT`]-fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
     /// Not at all: no speedup can be shown.
@@ -86,6 +90,7 @@ impl Baseline {
 
 /// Who decides about k.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DraftLenMode {
     /// The user: k stays as it was set.
@@ -98,6 +103,7 @@ pub enum DraftLenMode {
 /// Other settings, raced beside the run's own on the same prompt: caches and clock of their own, all
 /// else as in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rival {
     /// k, 0 to [`MAX_DRAFT_LEN`].
     pub draft_len: u8,
@@ -106,6 +112,7 @@ pub struct Rival {
     /// How drafts are judged.
     pub rule: VerifyRule,
     /// Temperature; the rest of the sampling is the run's.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub temperature: f32,
 }
 
@@ -177,12 +184,14 @@ impl Rival {
 
 /// Everything that can change between rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
     /// k: draft tokens per round, 0 (plain) to [`MAX_DRAFT_LEN`]; when the engine decides, the k it
     /// chose last.
     pub draft_len: u8,
     /// Who decides about k.
     #[serde(default)]
+    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub draft_len_mode: DraftLenMode,
     /// Above 0, every round is plain and the drafter shows a chain of this depth at each position,
     /// which nobody verifies: a probe run, from which every k can be simulated.

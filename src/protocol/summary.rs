@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 /// What a lane's rounds came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunSummary {
     /// Rounds, with drafts or without: passes of the target after the prompt's.
+    #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub rounds: u64,
     /// Rounds in which at least one token was drafted.
     pub num_spec_steps: u64,
@@ -22,8 +24,10 @@ pub struct RunSummary {
     /// Draft tokens accepted.
     pub num_accepted_draft_tokens: u64,
     /// 1 + accepted ÷ `num_spec_steps`: the bonus or recovered token included. None where nothing was drafted.
+    #[cfg_attr(test, schemars(range(min = 1)))]
     pub mean_acceptance_length: Option<f64>,
     /// Accepted ÷ drafted. None without drafts.
+    #[cfg_attr(test, schemars(range(min = 0, max = 1)))]
     pub draft_acceptance_rate: Option<f64>,
     /// Rounds that drafted by number of accepted drafts: index 0 to `num_spec_tokens`, and `num_spec_steps` in all.
     /// Empty where k was 0 throughout.
@@ -33,16 +37,21 @@ pub struct RunSummary {
     /// Rounds whose draft at each position was accepted.
     pub accepted_per_pos: Vec<u64>,
     /// Time of the prompts' passes.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub prefill_seconds: f64,
     /// Time of all rounds.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub decode_seconds: f64,
     /// Tokens committed in rounds ÷ `decode_seconds`; the first token of an answer comes from the
     /// prompt's pass and does not count.
     pub tokens_per_second: Option<f64>,
     /// Part of `decode_seconds` that the drafter took.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub draft_seconds: f64,
     /// Part that the target's passes took.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub verify_seconds: f64,
     /// The rest: sampling, verdicts, rollback, events.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub other_seconds: f64,
 }

@@ -14,6 +14,8 @@ pub const FIRST_DIGESTED: TokenId = TokenId(1_000_000);
 
 /// Index of a token in the target's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(extend("maximum" = u32::MAX)))]
 #[serde(transparent)]
 pub struct TokenId(pub u32);
 
@@ -237,7 +239,8 @@ impl TryFrom<Read> for Candidate {
 
 /// A piece or a candidate as JSON is written.
 #[derive(Serialize)]
-struct Written<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Written<'a> {
     id: TokenId,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
@@ -246,6 +249,7 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     special: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
     prob: Option<f32>,
 }
 
@@ -274,11 +278,13 @@ impl Serialize for Candidate {
 /// Probabilities are those the run samples from (after temperature, top-k, top-p, min-p); at
 /// temperature 0, where the largest is taken, those at temperature 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Prediction {
     /// Most probable first.
     pub top: Vec<Candidate>,
     /// Probability outside `top`, 0 to 1.
     #[serde(deserialize_with = "written")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
     pub tail: f32,
 }
 

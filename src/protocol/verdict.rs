@@ -7,6 +7,7 @@ use super::{Departure, TokenId};
 
 /// What became of one draft token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It matched and is part of the output.
@@ -19,6 +20,7 @@ pub enum Outcome {
 
 /// Where the round's last committed token came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NextKind {
     /// Every draft was accepted (also when there was none): one more token from `p`.
@@ -29,15 +31,19 @@ pub enum NextKind {
 
 /// The verdict on one draft token.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Judgement {
     /// Target's probability of the draft token, 0 to 1.
     #[serde(deserialize_with = "written")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
     pub p: f32,
     /// Drafter's probability of it, 0 to 1; 1 when the drafter is certain.
     #[serde(deserialize_with = "written")]
+    #[cfg_attr(test, schemars(transform = super::schema::probability))]
     pub q: f32,
     /// The uniform draw `p / q` was compared with; none when nothing was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::draw))]
     pub u: Option<f32>,
     /// What `u` had to stay below, where that is not p/q: under `block` the share of drafts like these that it
     /// accepts up to here (a draft at or above it is accepted with a longer prefix that passed), and in a tree under
@@ -50,6 +56,7 @@ pub struct Judgement {
 
 /// The verdict on a round: one judgement per draft, then the token that follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Verification {
     /// In draft order. In a chain: accepted ones, at most one rejected, the rest not reached. In a
     /// tree the accepted ones are a path, and several that stood beside it may be rejected.
@@ -60,6 +67,7 @@ pub struct Verification {
     pub next_kind: NextKind,
     /// The uniform draw `next` was picked with; none for the largest probability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(transform = super::schema::draw))]
     pub next_u: Option<f32>,
     /// Whether the rule that judged is lossless.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]

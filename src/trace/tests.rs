@@ -91,6 +91,37 @@ fn schema() -> (boon::Schemas, boon::SchemaIndex) {
 }
 
 #[test]
+fn the_schema_is_what_the_types_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/trace.schema.json");
+    let generated = crate::protocol::schema::of_line();
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        fs::write(path, serde_json::to_string_pretty(&generated).unwrap() + "\n").unwrap();
+    }
+    let published: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert!(
+        published == generated,
+        "docs/trace.schema.json is not what the types say; generate it again with \
+         `UPDATE_SCHEMA=1 cargo test --lib the_schema_is_what_the_types_say`"
+    );
+}
+
+#[test]
+fn recordings_of_older_programs_follow_the_schema() {
+    let (schemas, schema) = schema();
+    for name in ["tests/fixtures/traces/v1.dscope.jsonl", "assets/traces/sampling.dscope.jsonl.zst"] {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        if name.ends_with(".zst") {
+            bytes = zstd::decode_all(bytes.as_slice()).unwrap();
+        }
+        for line in String::from_utf8(bytes).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            schemas.validate(&line, schema).unwrap_or_else(|error| panic!("{name}: {line}\n{error}"));
+        }
+    }
+}
+
+#[test]
 fn every_line_follows_the_schema() {
     let (schemas, schema) = schema();
     let place = Place::new();

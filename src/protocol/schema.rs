@@ -1,0 +1,176 @@
+//! The JSON Schema of a line of a trace, generated from the types: `docs/trace.schema.json`.
+//!
+//! Compiled for tests only, so that a build of the program needs no `schemars`. Invariant: unknown types and
+//! unknown fields pass, because a newer program may write them; what this program writes is as strict as its
+//! types and the functions below say.
+
+use std::borrow::Cow;
+
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::token::Written;
+use super::{Candidate, Event, Piece, TRACE_VERSION};
+
+/// Marks a field that older programs did not write; the finished schema has no such key.
+const ADDED_LATER: &str = "x-added-later";
+
+/// A field that older programs did not write, so that a line without it is valid.
+pub(super) fn added_later(schema: &mut Schema) {
+    schema.insert(ADDED_LATER.into(), true.into());
+}
+
+/// Fields of which any may be absent and then has its default.
+pub(super) fn has_defaults(schema: &mut Schema) {
+    schema.remove("required");
+}
+
+/// A probability; sums of rounded numbers may exceed 1 a little.
+pub(super) fn probability(schema: &mut Schema) {
+    schema.insert("minimum".into(), 0.into());
+    schema.insert("maximum".into(), json!(1.001));
+}
+
+/// A uniform draw.
+pub(super) fn draw(schema: &mut Schema) {
+    schema.insert("minimum".into(), 0.into());
+    schema.insert("exclusiveMaximum".into(), 1.into());
+}
+
+/// A SHA-256 sum in lower-case hex.
+pub(super) fn sha256(schema: &mut Schema) {
+    schema.insert("pattern".into(), "^[0-9a-f]{64}$".into());
+}
+
+impl JsonSchema for Piece {
+    fn schema_name() -> Cow<'static, str> {
+        "Piece".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Written::json_schema(generator);
+        schema.insert(
+            "description".into(),
+            "A token. Its bytes are `text` when they are UTF-8 on their own, else `bytes`.".into(),
+        );
+        schema.insert("oneOf".into(), json!([{ "required": ["text"] }, { "required": ["bytes"] }]));
+        schema
+    }
+}
+
+impl JsonSchema for Candidate {
+    fn schema_name() -> Cow<'static, str> {
+        "Candidate".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let piece = generator.subschema_for::<Piece>();
+        json_schema!({
+            "description": "One alternative of a distribution: a token and its probability.",
+            "allOf": [piece, { "required": ["prob"] }],
+        })
+    }
+}
+
+/// The schema of a line.
+pub(crate) fn of_line() -> Value {
+    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let mut schema = generator.into_root_schema_for::<Event>();
+    RecursiveTransform(optional_is_never_null).transform(&mut schema);
+    RecursiveTransform(without_links).transform(&mut schema);
+    RecursiveTransform(shortest_default).transform(&mut schema);
+    let root = schema.ensure_object();
+    by_type(root);
+    root.insert("$id".into(), "https://draftscope.invalid/trace.schema.json".into());
+    root.insert(
+        "title".into(),
+        format!("One line of a draftscope trace (.dscope.jsonl), format {TRACE_VERSION}").into(),
+    );
+    root.insert(
+        "description".into(),
+        "Generated from the types. Unknown types and unknown fields are allowed: a newer program may write them, and \
+         readers skip them."
+            .into(),
+    );
+    schema.to_value()
+}
+
+/// A field that may be absent is left out rather than written as null, and one that was added later may be absent.
+fn optional_is_never_null(schema: &mut Schema) {
+    let Some(object) = schema.as_object_mut() else { return };
+    let mut required = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(properties)) = object.get_mut("properties") else { return };
+    for (name, property) in properties {
+        let Some(property) = property.as_object_mut() else { continue };
+        if property.remove(ADDED_LATER).is_some() {
+            required.retain(|key| key != name);
+        } else if !required.contains(&json!(name)) {
+            drop_null(property);
+        }
+    }
+    if object.contains_key("required") {
+        object.insert("required".into(), required.into());
+    }
+}
+
+fn drop_null(property: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = property.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            property.insert("type".into(), only);
+        }
+    }
+    let choices = property.get("anyOf").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let [Value::Object(only), null] = choices.as_slice()
+        && *null == json!({ "type": "null" })
+    {
+        property.remove("anyOf");
+        property.extend(only.clone());
+    }
+}
+
+/// Descriptions come from rustdoc, whose links mean nothing in JSON.
+fn without_links(schema: &mut Schema) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        while let Some(at) = text.find("`](") {
+            let len = text[at..].find(')').map_or(3, |len| len + 1);
+            text.replace_range(at + 1..at + len, "");
+        }
+        *text = text.replace("[`", "`").replace("`]", "`").replace("`super::", "`");
+    }
+}
+
+/// A default of an `f32` field in as few digits as it takes.
+fn shortest_default(schema: &mut Schema) {
+    if schema.get("format").is_some_and(|format| format == "float")
+        && let Some(default) = schema.get_mut("default")
+        && let Some(number) = default.as_f64()
+    {
+        *default = serde_json::from_str(&format!("{:?}", number as f32)).unwrap_or(Value::Null);
+    }
+}
+
+/// One condition a type instead of alternatives of which one must hold: a type that is none of them passes, and
+/// a validator reports the field rather than all types.
+fn by_type(root: &mut Map<String, Value>) {
+    let Some(Value::Array(kinds)) = root.remove("oneOf") else { return };
+    root.insert("allOf".into(), kinds.into_iter().filter_map(condition).collect());
+    if let Some(Value::Object(properties)) = root.get_mut("properties") {
+        properties.insert("type".into(), json!({ "description": "What happened.", "type": "string" }));
+    }
+    if let Some(Value::Array(required)) = root.get_mut("required") {
+        required.push("type".into());
+    }
+}
+
+/// Null for what stands for unknown types.
+fn condition(mut kind: Value) -> Option<Value> {
+    let tag = kind["properties"].as_object_mut()?.remove("type")?["const"].take();
+    kind["required"].as_array_mut()?.retain(|name| name != "type");
+    let kind = kind.as_object_mut()?;
+    kind.retain(|_, value| !matches!(value.as_array(), Some(list) if list.is_empty()) && *value != json!({}));
+    (tag != "unknown").then(|| json!({ "if": { "properties": { "type": { "const": tag } } }, "then": kind }))
+}
