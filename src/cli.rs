@@ -1,5 +1,5 @@
-//! The command line as it is typed. Names and paths only: what they mean is decided by whoever
-//! wires the program together.
+//! The command line as it is typed: names, paths, numbers and the domain's own enums. `commands` decides what they
+//! mean.
 
 mod generate;
 mod identity;
