@@ -20,10 +20,10 @@ pub use screen::{ConfigAction, LookArgs, ScreenArgs};
 pub use trace::{BenchArgs, DemoArgs, DiffArgs, ExportArgs, PlayArgs, ReplayArgs};
 pub use train::TrainArgs;
 pub(crate) use values::parse_draft_len;
-pub use values::{
-    BackendArg, DeviceArg, DraftLenArg, DtypeArg, OutputArg, ReportArg, RollbackArg, Threads, TraceTextArg,
-};
+pub use values::{DraftLenArg, OutputArg, ReportArg, Threads, TraceTextArg};
 use values::{model_name, parse_threads};
+
+use crate::model::options::{Backend, DeviceChoice, Dtype, Rollback};
 
 /// What the program says by how it ends.
 const STATUS: &str = "Exit status: 0 when all went well; 1 when what was compared or measured differs where it must \
@@ -117,14 +117,14 @@ pub struct ModelArgs {
     #[arg(long, short, value_name = "FILE|DIR|NAME", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
     /// In what the target's weights are held; auto takes what is fastest on the device
-    #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
-    pub dtype: DtypeArg,
+    #[arg(long, value_enum, default_value_t = Dtype::Auto)]
+    pub dtype: Dtype,
     /// Where to compute
-    #[arg(long, value_enum, default_value_t = DeviceArg::Auto)]
-    pub device: DeviceArg,
+    #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
+    pub device: DeviceChoice,
     /// What computes the target; auto takes the native kernels on a CPU where they support the file
-    #[arg(long, value_enum, default_value_t = BackendArg::Auto)]
-    pub backend: BackendArg,
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub backend: Backend,
     /// Threads of the native kernels; auto measures at start how many pay (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash and
     /// Gemma 4: all cores)
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
@@ -145,8 +145,8 @@ pub struct ModelArgs {
     pub mtp: Option<PathBuf>,
     /// How rejected rows are taken back where layers are recurrent (Qwen3.5): a copy of the state behind each
     /// verified row, or the rows worked out again, which takes less memory
-    #[arg(long, value_enum, default_value_t = RollbackArg::Snapshots)]
-    pub rollback: RollbackArg,
+    #[arg(long, value_enum, default_value_t = Rollback::Snapshots)]
+    pub rollback: Rollback,
     /// Tokens that a module which comes with the target (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash), or an assistant, may propose
     /// where its whole head is dear: the N first, whose merges are the most frequent, or a file with one token id a
     /// line; all = every one, also where an assistant looks into a few clusters only. Tokens of the text join those of a

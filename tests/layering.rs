@@ -28,7 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("tui", &["protocol", "stream", "session", "config"]),
     ("headless", &["protocol", "stream", "session"]),
     ("export", &["protocol", "session", "trace", "tui"]),
-    ("cli", &["protocol", "export::Format", "tui::Page"]),
+    ("cli", &["protocol", "export::Format", "tui::Page", "model::options"]),
     ("config", &[]),
 ];
 

@@ -36,42 +36,6 @@ pub enum TraceTextArg {
     Digest,
 }
 
-/// `--dtype`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DtypeArg {
-    /// What is fastest on the device
-    Auto,
-    /// As stored; the file must be Q4_1
-    #[value(name = "q4_1")]
-    Q4_1,
-    /// As the file stores them, whatever that is
-    Stored,
-    /// Widened to f32
-    F32,
-    /// Rounded to bf16
-    Bf16,
-}
-
-/// How states are taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RollbackArg {
-    /// A copy of the state behind each verified row.
-    Snapshots,
-    /// The rows are worked out again from the last state.
-    Replay,
-}
-
-/// `--backend`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BackendArg {
-    /// Native on a CPU where the file allows, else candle
-    Auto,
-    /// candle: any device, any dtype
-    Candle,
-    /// The program's own CPU kernels
-    Native,
-}
-
 /// `--draft-len`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DraftLenArg {
@@ -139,17 +103,4 @@ pub(super) fn parse_threads(text: &str) -> Result<Threads, String> {
         Ok(count @ 1..=256) => Ok(Threads::Count(count)),
         _ => Err("it must be auto or a number from 1 to 256".to_owned()),
     }
-}
-
-/// `--device`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceArg {
-    /// The first GPU this build can use, else the CPU
-    Auto,
-    /// The CPU
-    Cpu,
-    /// The first CUDA device
-    Cuda,
-    /// The first Metal device
-    Metal,
 }

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use draftscope::cli::{BackendArg, DeviceArg, DtypeArg, ModelArgs, RollbackArg, Threads};
+use draftscope::cli::{ModelArgs, Threads};
 use draftscope::model::files::side_files::SideFiles;
 use draftscope::model::load::named_module::kind_of;
 use draftscope::model::load::preflight::preflight;
-use draftscope::model::options::DraftVocab;
-use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
+use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};
 use draftscope::protocol::{DrafterKind, TokenId};
 use draftscope::store::{Store, StoreError, Terminal};
 use sha2::{Digest, Sha256};
@@ -29,24 +28,9 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
     Ok(LoadOptions {
         sha256: remembered_sha256(&store, &target),
         target,
-        dtype: match args.dtype {
-            DtypeArg::Auto => Dtype::Auto,
-            DtypeArg::Q4_1 => Dtype::Q4_1,
-            DtypeArg::Stored => Dtype::Stored,
-            DtypeArg::F32 => Dtype::F32,
-            DtypeArg::Bf16 => Dtype::Bf16,
-        },
-        device: match args.device {
-            DeviceArg::Auto => DeviceChoice::Auto,
-            DeviceArg::Cpu => DeviceChoice::Cpu,
-            DeviceArg::Cuda => DeviceChoice::Cuda,
-            DeviceArg::Metal => DeviceChoice::Metal,
-        },
-        backend: match args.backend {
-            BackendArg::Auto => Backend::Auto,
-            BackendArg::Candle => Backend::Candle,
-            BackendArg::Native => Backend::Native,
-        },
+        dtype: args.dtype,
+        device: args.device,
+        backend: args.backend,
         threads: match args.threads {
             Threads::Auto => None,
             Threads::Count(count) => Some(count.into()),
@@ -57,10 +41,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
             Some(model) => Some(drafter(&store, model)?),
             None => None,
         },
-        rollback: match args.rollback {
-            RollbackArg::Snapshots => Rollback::Snapshots,
-            RollbackArg::Replay => Rollback::Replay,
-        },
+        rollback: args.rollback,
         draft_vocab: args.draft_vocab.as_deref().map(draft_vocab).transpose()?,
     })
 }

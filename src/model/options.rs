@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::Device;
+use clap::ValueEnum;
 
 use crate::model::error::ModelError;
 use crate::protocol::TokenId;
@@ -37,12 +38,12 @@ pub struct LoadOptions {
 
 /// How rejected rows are taken back where layers are recurrent. Either way the states are the same to the
 /// bit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Rollback {
-    /// A copy of the state behind each row of a verify pass.
+    /// A copy of the state after each row of a verify pass.
     #[default]
     Snapshots,
-    /// The rows' inputs are kept, and the states worked out again: little memory, a little time.
+    /// The inputs of the rows, from which the state is computed again: less memory, a little more time.
     Replay,
 }
 
@@ -66,12 +67,13 @@ pub struct ModuleFile {
 }
 
 /// In what a target's weights are held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Dtype {
     /// What is fastest on the device.
     #[default]
     Auto,
-    /// As stored, and the file must be Q4_1.
+    /// As stored; the file must be Q4_1.
+    #[value(name = "q4_1")]
     Q4_1,
     /// As the file stores them, whatever that is.
     Stored,
@@ -82,7 +84,7 @@ pub enum Dtype {
 }
 
 /// What computes a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
     /// Native on a CPU where it supports the file and the dtype, else candle.
     #[default]
@@ -105,7 +107,7 @@ pub enum WeightType {
 }
 
 /// Where a model runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DeviceChoice {
     /// The first GPU this build can use, else the CPU.
     #[default]
