@@ -92,12 +92,12 @@ fn settings(drafter: DrafterKind, draft_len: u8) -> Settings {
 fn differences(wrong: Wrong, row_by_row: bool) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     for seed in 0..4 {
-        let (roster, Loaded { target, .. }) = engine::roster(tiny::Tiny::new(seed).load());
+        let (drafter_set, Loaded { target, .. }) = engine::drafter_set(tiny::Tiny::new(seed).load());
         let target: Box<dyn Model> = Box::new(Faulty { inner: target, wrong });
         let target = if row_by_row { Box::new(RowByRow::new(target)) } else { target };
         let fresh = target.fork().unwrap();
         let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
-        let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Ngram, 1));
+        let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings(DrafterKind::Ngram, 1));
         for prompt in 0..4 {
             let prompt = tokens(seed * 10 + prompt, 12);
             let want = answer(&mut plain, &prompt, ENDING, None).unwrap();
@@ -164,11 +164,11 @@ fn a_rule_that_commits_what_its_row_does_not_say_is_a_bug() {
 
 #[test]
 fn laws_are_compared_and_a_wrong_rule_is_noticed() {
-    let (roster, Loaded { target, .. }) = engine::roster(tiny::Tiny::new(2).load());
+    let (drafter_set, Loaded { target, .. }) = engine::drafter_set(tiny::Tiny::new(2).load());
     let sampling = Sampling { temperature: 5.0, top_k: 6, ..Sampling::default() };
     let base = |rule, draft_len| Settings { sampling, rule, ..settings(DrafterKind::Mtp, draft_len) };
     let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &base(VerifyRule::Exact, 0));
-    let mut speculative = Decoder::new(target, Box::new(roster), &base(VerifyRule::Rejection, 3));
+    let mut speculative = Decoder::new(target, Box::new(drafter_set), &base(VerifyRule::Rejection, 3));
     let prompt = tokens(2, 4);
     let n = 600;
     let want = sample(&mut plain, &prompt, &base(VerifyRule::Exact, 0), (0..n, 3), None).unwrap();
@@ -187,9 +187,9 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
 
 #[test]
 fn an_automatic_k_leaves_the_text_as_it_is() {
-    let (roster, Loaded { target, .. }) = engine::roster(tiny::Tiny::new(3).load());
+    let (drafter_set, Loaded { target, .. }) = engine::drafter_set(tiny::Tiny::new(3).load());
     let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
-    let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Mtp, 0));
+    let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings(DrafterKind::Mtp, 0));
     let verify_us = (0..9).map(|drafts| 1000.0 + 20.0 * f64::from(drafts)).collect();
     let mut policy = Policy::new(Costs { verify_us, draft_us: 30.0, settle_us: 5.0, overhead_us: 10.0 }, 0);
     let mut lengths = std::collections::BTreeSet::new();
@@ -231,10 +231,10 @@ const DRAFTERS: [&str; 7] = ["mtp", "ngram", "early-exit", "oracle", "random", "
 fn twenty_prompts_give_the_plain_text_with_every_drafter() {
     // every drafter meets every k, though not on every prompt: the nightly run does all of them
     let Some(loaded) = real::load_native() else { return };
-    let (roster, Loaded { target, codec, template, .. }) = engine::roster(loaded);
+    let (drafter_set, Loaded { target, codec, template, .. }) = engine::drafter_set(loaded);
     let fresh = target.fork().unwrap();
     let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
-    let mut speculative = Decoder::new(target, Box::new(roster), &settings(DrafterKind::Mtp, 1));
+    let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings(DrafterKind::Mtp, 1));
     let ending = Ending { limit: 24, is_end: &|token| codec.is_end(token) };
     let (mut runs, mut rollbacks, mut differing) = (0, 0, Vec::new());
     for (number, text) in prompts().iter().step_by(10).enumerate() {

@@ -15,7 +15,7 @@ use draftscope::model::options::{Dtype, ModuleFile};
 use draftscope::model::{LogitRows, Model, Rows};
 use draftscope::protocol::{DrafterKind, Drafting, EventKind, Message, Settings, Speaker, TokenId, VerifyRule};
 use draftscope::speculate::decoder::Decoder;
-use draftscope::speculate::drafter::{Drafter, ModelDrafter, MtpDrafter, NoDrafter, Roster};
+use draftscope::speculate::drafter::{Drafter, DrafterSet, ModelDrafter, MtpDrafter, NoDrafter};
 use safetensors::SafeTensors;
 
 fn ids(ids: &[u32]) -> Vec<TokenId> {
@@ -258,12 +258,12 @@ fn native_speculation_gives_the_plain_text_for_every_prompt_and_k() {
 }
 
 /// All drafters on the native backend; the draft model is the target's own file.
-fn roster() -> Option<(Box<dyn Model>, Roster)> {
+fn drafter_set() -> Option<(Box<dyn Model>, DrafterSet)> {
     let loaded = real::load_native_with_draft_model()?;
-    let mut roster = Roster::default();
-    roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(loaded.mtp.unwrap().0)));
-    roster.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(loaded.draft_model.unwrap().unwrap().0)));
-    Some((loaded.target, roster))
+    let mut drafter_set = DrafterSet::default();
+    drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(loaded.mtp.unwrap().0)));
+    drafter_set.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(loaded.draft_model.unwrap().unwrap().0)));
+    Some((loaded.target, drafter_set))
 }
 
 /// `DRAFTSCOPE_IDENTITY=long` takes all prompts and every k, which takes a good part of an hour.
@@ -273,9 +273,9 @@ fn is_long() -> bool {
 
 #[test]
 fn every_drafter_tree_and_lossless_rule_gives_the_plain_text_on_the_real_model() {
-    let Some((target, roster)) = roster() else { return };
+    let Some((target, drafter_set)) = drafter_set() else { return };
     let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(0));
-    let mut decoder = Decoder::new(target, Box::new(roster), &settings(1));
+    let mut decoder = Decoder::new(target, Box::new(drafter_set), &settings(1));
     let (golden, long) = (real::golden(), is_long());
     let (ks, every, len): (&[u8], _, _) = if long { (&[1, 2, 3, 4, 6, 8], 1, 96) } else { (&[2, 5], 8, 40) };
     let rules = [VerifyRule::Exact, VerifyRule::Rejection, VerifyRule::Block];
@@ -328,8 +328,8 @@ fn a_stack_of_native_modules_drafts_and_changes_nothing() {
 
 #[test]
 fn a_tree_and_the_own_file_as_draft_model_commit_more_per_round() {
-    let Some((target, roster)) = roster() else { return };
-    let mut decoder = Decoder::new(target, Box::new(roster), &settings(3));
+    let Some((target, drafter_set)) = drafter_set() else { return };
+    let mut decoder = Decoder::new(target, Box::new(drafter_set), &settings(3));
     let mut per_round = |settings: Settings| {
         decoder.set(&settings);
         let golden = real::golden();

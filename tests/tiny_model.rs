@@ -17,7 +17,7 @@ use draftscope::protocol::{
 use draftscope::speculate::SpecError;
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{
-    DraftCtx, Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter, Roster,
+    DraftCtx, Drafter, DrafterSet, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter,
 };
 use draftscope::speculate::draws::Purpose;
 use draftscope::speculate::policy::{Guide, Policy};
@@ -163,11 +163,11 @@ fn stack(files: &Tiny, depths: usize) -> MtpDrafter {
 }
 
 /// All drafters there are, on a tiny model.
-fn roster(files: &Tiny) -> Roster {
-    let mut roster = Roster::default();
-    roster.add(DrafterKind::Mtp, Box::new(stack(files, 2)));
-    roster.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(Tiny::new(99).load().target)));
-    roster
+fn drafter_set(files: &Tiny) -> DrafterSet {
+    let mut drafter_set = DrafterSet::default();
+    drafter_set.add(DrafterKind::Mtp, Box::new(stack(files, 2)));
+    drafter_set.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(Tiny::new(99).load().target)));
+    drafter_set
 }
 
 #[test]
@@ -185,7 +185,8 @@ fn every_kind_of_drafter_gives_the_plain_text_with_every_rule() {
         for (drafter, k) in DrafterKind::ALL.iter().flat_map(|kind| [1, 2, 5, 15].map(|k| (*kind, k))) {
             for rule in &rules {
                 let settings = Settings { draft_len: k, drafter, rule: *rule, ..plain };
-                let (got, events) = decode(target.fork().unwrap(), Box::new(roster(&files)), &settings, &prompt, 40);
+                let (got, events) =
+                    decode(target.fork().unwrap(), Box::new(drafter_set(&files)), &settings, &prompt, 40);
                 assert_eq!(got, want, "{drafter}, k = {k}, {rule}, temperature {temperature}");
                 let notices: Vec<_> = events.iter().filter(|e| matches!(e, EventKind::Notice { .. })).collect();
                 assert!(notices.is_empty(), "{drafter}: {notices:?}");
@@ -238,7 +239,7 @@ fn drafter_and_rule_switch_between_rounds_and_the_text_stays() {
     let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 80);
     let lossless: Vec<_> = VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless()).collect();
     let base = Settings { draft_len: 3, ..Settings::default() };
-    let mut decoder = Decoder::new(target, Box::new(roster(&files)), &base);
+    let mut decoder = Decoder::new(target, Box::new(drafter_set(&files)), &base);
     let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
     let (mut got, mut drafted) = (vec![first.id], 0);
     for round in 0.. {
@@ -307,7 +308,7 @@ fn bad_input_means_plain_decoding_and_a_visible_reason() {
     let nan = draftscope::model::options::LoadOptions { mtp: Some(tiny::mtp_of_nan()), ..files.recipe() };
     let module = || draftscope::model::load::load(&nan, &mut |_, _, _| {}).unwrap().mtp.unwrap().0;
     check(Box::new(MtpDrafter::new(module())), &base, "not numbers");
-    let mut failing = Roster::default();
+    let mut failing = DrafterSet::default();
     failing.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(module())));
     check(Box::new(failing), &base, "not numbers");
     let empty = Settings { drafting: Drafting { tree: Some(0), ..Drafting::default() }, ..base };
@@ -328,7 +329,7 @@ fn bad_input_means_plain_decoding_and_a_visible_reason() {
     short.ctx_len = Some(16);
     let short = draftscope::model::load::load(&short, &mut |_, _, _| {}).unwrap().target;
     check(Box::new(ModelDrafter::new(short)), &base, "the draft model's context of 16 is full");
-    let mut lacking = Roster::default();
+    let mut lacking = DrafterSet::default();
     lacking.lack(DrafterKind::DraftModel, "no draft model is loaded".into());
     check(Box::new(lacking), &Settings { drafter: DrafterKind::DraftModel, ..base }, "no draft model is loaded");
 }

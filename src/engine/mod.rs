@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::load::Loaded;
 use crate::model::options::LoadOptions;
 use crate::protocol::{Costs, Header, Settings};
-use crate::speculate::drafter::Roster;
+use crate::speculate::drafter::DrafterSet;
 use crate::stream::Source;
 
 /// What a run starts with.
@@ -93,9 +93,9 @@ impl CostMemory for NoMemory {
 
 /// All drafters that a loaded model has, and the rest of it.
 #[must_use]
-pub fn roster(loaded: Loaded) -> (Roster, Loaded) {
+pub fn drafter_set(loaded: Loaded) -> (DrafterSet, Loaded) {
     let (drafters, loaded) = worker::drafters(loaded);
-    (drafters.roster, loaded)
+    (drafters.drafter_set, loaded)
 }
 
 /// Starts the engine. Loading happens on its thread and is told by events.

@@ -19,7 +19,7 @@ use crate::protocol::{
 };
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use crate::speculate::drafter::{ModelDrafter, MtpDrafter, Roster, WEIGHTLESS};
+use crate::speculate::drafter::{DrafterSet, ModelDrafter, MtpDrafter, WEIGHTLESS};
 
 use super::auto::Auto;
 use super::control::Control;
@@ -63,7 +63,7 @@ fn serve(
     let codec = Rc::new(codec);
     outbox.know(Rc::clone(&codec));
     let header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
-    let mut decoder = Decoder::new(target, Box::new(drafters.roster), &config.settings);
+    let mut decoder = Decoder::new(target, Box::new(drafters.drafter_set), &config.settings);
     let mut auto = Auto::new(memory, &header);
     if config.settings.draft_len_mode == DraftLenMode::Auto {
         outbox.send(Lane::Speculative, EventKind::Loading { stage: "timing passes".to_owned(), done: 0, total: 1 });
@@ -90,7 +90,7 @@ fn serve(
 
 /// All drafters of a run, and what is told of them.
 pub(super) struct Drafters {
-    pub(super) roster: Roster,
+    pub(super) drafter_set: DrafterSet,
     infos: Vec<DrafterInfo>,
 }
 
@@ -106,24 +106,24 @@ impl Drafters {
 pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     let vocab = loaded.target.spec().info.vocab;
     let mut infos: Vec<_> = WEIGHTLESS.iter().map(|(kind, _)| DrafterInfo::weightless(*kind, vocab)).collect();
-    let mut roster = Roster::default();
+    let mut drafter_set = DrafterSet::default();
     match loaded.mtp.take() {
         Some((first, info)) => {
             let modules = std::iter::once(first).chain(std::mem::take(&mut loaded.deeper)).collect();
-            roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::stack(modules)));
+            drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::stack(modules)));
             infos.insert(0, info);
         }
-        None => roster.lack(DrafterKind::Mtp, loaded.notice.take().unwrap_or_else(|| NO_MTP.to_owned())),
+        None => drafter_set.lack(DrafterKind::Mtp, loaded.notice.take().unwrap_or_else(|| NO_MTP.to_owned())),
     }
     match loaded.draft_model.take() {
         Some(Ok((model, info))) => {
-            roster.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(model)));
+            drafter_set.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(model)));
             infos.push(info);
         }
-        Some(Err(reason)) => roster.lack(DrafterKind::DraftModel, reason),
-        None => roster.lack(DrafterKind::DraftModel, NO_DRAFT_MODEL.to_owned()),
+        Some(Err(reason)) => drafter_set.lack(DrafterKind::DraftModel, reason),
+        None => drafter_set.lack(DrafterKind::DraftModel, NO_DRAFT_MODEL.to_owned()),
     }
-    (Drafters { roster, infos }, loaded)
+    (Drafters { drafter_set, infos }, loaded)
 }
 
 const NO_MTP: &str = "no MTP module is loaded, decoding plainly: start again without --drafter none";

@@ -5,9 +5,9 @@
 //! in it), and the drafter has observed all committed tokens but the first. A drafter that fails or
 //! proposes nonsense costs speed, never text. Stop rules (end of answer, max tokens) are the caller's.
 
-mod attune;
 mod calibrate;
 mod fork;
+mod hidden_states;
 mod notices;
 mod prefill;
 mod probe;

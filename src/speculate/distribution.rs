@@ -7,7 +7,7 @@
 
 use multiversion::multiversion;
 
-use super::best::{best, largest};
+use super::argmax::{largest, largest_n};
 use crate::protocol::TokenId;
 
 /// A distribution over the vocabulary, listing only what has mass.
@@ -190,7 +190,7 @@ impl Distribution {
     /// The `n` most probable tokens, best first, equal ones by id; and the mass of all others.
     #[must_use]
     pub fn top(&self, n: usize) -> (Vec<(TokenId, f32)>, f32) {
-        let best = best(&self.probs, n).into_iter().map(|(p, index)| (self.tokens.token(index), p));
+        let best = largest_n(&self.probs, n).into_iter().map(|(p, index)| (self.tokens.token(index), p));
         let best: Vec<_> = best.collect();
         let listed: f64 = best.iter().map(|(_, p)| f64::from(*p)).sum();
         (best, (1.0 - listed).clamp(0.0, 1.0) as f32)

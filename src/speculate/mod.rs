@@ -5,7 +5,7 @@
 //! is k = 0, not another code path. Threads, channels, the terminal and JSON are unknown here; what
 //! happens is told through [`decoder::Emit`].
 
-mod best;
+mod argmax;
 pub mod decoder;
 pub mod distribution;
 pub mod drafter;

@@ -6,7 +6,7 @@
 
 use multiversion::multiversion;
 
-use super::best::{Best, largest};
+use super::argmax::{Largest, largest};
 use super::distribution::{Distribution, sum};
 use crate::model::{Forward, ModelError, RowStats, STRETCH};
 use crate::protocol::{Sampling, TokenId};
@@ -181,7 +181,7 @@ fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
         stretches.truncate(n);
     }
     stretches.sort_unstable_by(highest_first);
-    let mut best = Best::new(n);
+    let mut best = Largest::new(n);
     for (peak, start) in stretches {
         if peak <= best.bar() {
             break;

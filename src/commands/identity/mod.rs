@@ -95,13 +95,13 @@ fn bench(args: &IdentityArgs) -> Result<Bench> {
     let recipe = super::recipe::recipe(&args.model)?;
     let loaded = load(&recipe, &mut |_, _, _| {})?;
     let drafters = drafters(args, &loaded)?;
-    let (roster, Loaded { target, codec, template, .. }) = engine::roster(loaded);
+    let (drafter_set, Loaded { target, codec, template, .. }) = engine::drafter_set(loaded);
     let model = target.spec().info.clone();
     let target: Box<dyn Model> = if args.row_by_row { Box::new(RowByRow::new(target)) } else { target };
     let fresh = target.fork()?;
     let plain = Settings { draft_len: 0, ..settings };
     let plain = Decoder::new(target.fork()?, Box::new(NoDrafter), &plain);
-    let mut speculative = Decoder::new(target, Box::new(roster), &settings);
+    let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings);
     speculative.take_notices().iter().for_each(|notice| super::output::say(notice));
     Ok(Bench { plain, speculative, fresh, codec, template, model, drafters, settings })
 }

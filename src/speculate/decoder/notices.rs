@@ -25,7 +25,7 @@ impl Decoder {
     pub(super) fn configure(&mut self, before: Option<&Settings>) {
         self.refuse_trees();
         self.drafter.configure(&self.settings);
-        if let Err(error) = self.attune() {
+        if let Err(error) = self.connect_hidden_states() {
             self.dismiss(&error);
         }
         self.hear_drafter();

@@ -1,26 +1,26 @@
-//! Who proposes tokens. One trait; each kind is a file of its own, and a [`Roster`] holds them all.
+//! Who proposes tokens. One trait; each kind is a file of its own, and a [`DrafterSet`] holds them all.
 //!
 //! Invariant: a drafter decides how fast the text comes, never which text. It may propose nothing, too
 //! much or nonsense, and it may fail.
 
 mod draft_model;
+mod drafter_set;
 mod early_exit;
 mod mtp;
 mod ngram;
 mod oracle;
 mod random;
-mod roster;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub use draft_model::ModelDrafter;
+pub use drafter_set::DrafterSet;
 pub use early_exit::EarlyExitDrafter;
 pub use mtp::MtpDrafter;
 pub use ngram::NgramDrafter;
 pub use oracle::{HumanDrafter, OracleDrafter};
 pub use random::RandomDrafter;
-pub use roster::Roster;
 
 use super::draws::Purpose;
 use super::policy::Course;

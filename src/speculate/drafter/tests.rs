@@ -322,29 +322,29 @@ fn ngrams_repeat_themselves_into_the_draft() {
 fn a_chain_asks_the_next_only_when_the_first_finds_nothing() {
     let settings = |drafter| Settings { drafter, ..Settings::default() };
     let (tokens, states) = numbers(12, 5);
-    let mut roster = Roster::default();
-    roster.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
-    roster.lack(DrafterKind::DraftModel, "no draft model".into());
-    roster.configure(&settings("ngram+mtp".parse().unwrap()));
-    roster.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
+    let mut drafter_set = DrafterSet::default();
+    drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
+    drafter_set.lack(DrafterKind::DraftModel, "no draft model".into());
+    drafter_set.configure(&settings("ngram+mtp".parse().unwrap()));
+    drafter_set.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
     let fresh: Vec<TokenId> = (0..4).map(TokenId).collect();
-    let by_module = draft(&mut roster, &fresh, 2, &Settings::default());
+    let by_module = draft(&mut drafter_set, &fresh, 2, &Settings::default());
     assert!(by_module.iter().all(|draft| draft.q.is_some()) && by_module.len() == 2);
     let repeated: Vec<TokenId> = [1, 2, 3, 1, 2].map(TokenId).into();
-    let by_lookup = draft(&mut roster, &repeated, 2, &Settings::default());
+    let by_lookup = draft(&mut drafter_set, &repeated, 2, &Settings::default());
     assert!(by_lookup.iter().all(|draft| draft.q.is_none()) && by_lookup[0].token == TokenId(3));
     // one that is not there: plain decoding and the reason, once
-    roster.configure(&settings(DrafterKind::DraftModel));
-    roster.configure(&settings(DrafterKind::DraftModel));
-    assert!(draft(&mut roster, &repeated, 2, &Settings::default()).is_empty());
-    assert_eq!(roster.notice().as_deref(), Some("no draft model"));
-    assert_eq!(roster.notice(), None);
+    drafter_set.configure(&settings(DrafterKind::DraftModel));
+    drafter_set.configure(&settings(DrafterKind::DraftModel));
+    assert!(draft(&mut drafter_set, &repeated, 2, &Settings::default()).is_empty());
+    assert_eq!(drafter_set.notice().as_deref(), Some("no draft model"));
+    assert_eq!(drafter_set.notice(), None);
     // a drafter that was not at work has been told everything
-    roster.configure(&settings(DrafterKind::Mtp));
-    let late: Vec<_> = draft(&mut roster, &tokens, 3, &Settings::default()).iter().map(|d| d.token).collect();
+    drafter_set.configure(&settings(DrafterKind::Mtp));
+    let late: Vec<_> = draft(&mut drafter_set, &tokens, 3, &Settings::default()).iter().map(|d| d.token).collect();
     assert_eq!(late, by_the_book(1, &tokens, &states, 3));
-    roster.configure(&settings(DrafterKind::None));
-    assert!(draft(&mut roster, &repeated, 2, &Settings::default()).is_empty());
+    drafter_set.configure(&settings(DrafterKind::None));
+    assert!(draft(&mut drafter_set, &repeated, 2, &Settings::default()).is_empty());
 }
 
 /// Fails at its second draft.
@@ -366,22 +366,22 @@ impl Drafter for Shaky {
 
 #[test]
 fn a_member_that_fails_is_off_and_the_others_stay() {
-    let mut roster = Roster::default();
-    roster.add(DrafterKind::Mtp, Box::new(Shaky(0)));
+    let mut drafter_set = DrafterSet::default();
+    drafter_set.add(DrafterKind::Mtp, Box::new(Shaky(0)));
     let settings = |drafter| Settings { drafter, ..Settings::default() };
-    roster.configure(&settings(DrafterKind::Mtp));
+    drafter_set.configure(&settings(DrafterKind::Mtp));
     let text = [TokenId(3)];
-    assert_eq!(draft(&mut roster, &text, 2, &Settings::default()).len(), 1);
+    assert_eq!(draft(&mut drafter_set, &text, 2, &Settings::default()).len(), 1);
     for _ in 0..3 {
-        assert!(draft(&mut roster, &text, 2, &Settings::default()).is_empty());
+        assert!(draft(&mut drafter_set, &text, 2, &Settings::default()).is_empty());
     }
-    let notice = roster.notice().unwrap();
+    let notice = drafter_set.notice().unwrap();
     assert!(notice.contains("mtp failed") && notice.contains("plain decoding goes on"), "{notice}");
-    assert_eq!(roster.notice(), None);
-    roster.configure(&settings(DrafterKind::Random));
-    assert_eq!(draft(&mut roster, &text, 2, &Settings::default()).len(), 2);
-    roster.configure(&settings(DrafterKind::Mtp));
-    assert!(roster.notice().unwrap().contains("off from here on"));
+    assert_eq!(drafter_set.notice(), None);
+    drafter_set.configure(&settings(DrafterKind::Random));
+    assert_eq!(draft(&mut drafter_set, &text, 2, &Settings::default()).len(), 2);
+    drafter_set.configure(&settings(DrafterKind::Mtp));
+    assert!(drafter_set.notice().unwrap().contains("off from here on"));
 }
 
 #[test]

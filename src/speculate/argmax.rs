@@ -26,20 +26,20 @@ fn largest_of(block: &[f32]) -> f32 {
 }
 
 /// The `n` largest values with their indices, largest first, equal ones by index.
-pub(super) fn best(values: &[f32], n: usize) -> Vec<(f32, usize)> {
-    let mut best = Best::new(n);
+pub(super) fn largest_n(values: &[f32], n: usize) -> Vec<(f32, usize)> {
+    let mut best = Largest::new(n);
     best.search(values, 0);
     best.found
 }
 
 /// The largest values so far.
-pub(super) struct Best {
+pub(super) struct Largest {
     n: usize,
     /// With their indices, largest first.
     pub(super) found: Vec<(f32, usize)>,
 }
 
-impl Best {
+impl Largest {
     pub(super) fn new(n: usize) -> Self {
         Self { n, found: Vec::with_capacity(n.min(BLOCK) + 1) }
     }
@@ -70,7 +70,7 @@ impl Best {
 }
 
 #[multiversion(targets = "simd")]
-fn search(best: &mut Best, values: &[f32], start: usize) {
+fn search(best: &mut Largest, values: &[f32], start: usize) {
     for (number, block) in values.chunks(BLOCK).enumerate() {
         if largest_of(block) > best.bar() {
             best.insert(block, start + number * BLOCK); // of most blocks nothing
@@ -88,7 +88,7 @@ mod tests {
         let mut sorted: Vec<_> = values.iter().copied().zip(0..).collect();
         sorted.sort_by(|a: &(f32, usize), b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         for n in [0, 1, 7, 64, 999, 1000, 2000] {
-            assert_eq!(best(&values, n), sorted[..n.min(1000)], "{n}");
+            assert_eq!(largest_n(&values, n), sorted[..n.min(1000)], "{n}");
         }
         assert_eq!(largest(&values), 330.0);
         assert_eq!(largest(&[]), f32::NEG_INFINITY);

@@ -19,7 +19,7 @@ impl Decoder {
 
     /// Has the target hand over the states that the drafter reads; one whose slots have got another
     /// meaning is shown all that is committed once more, from a copy of the target's cache.
-    pub(super) fn attune(&mut self) -> Result<(), SpecError> {
+    pub(super) fn connect_hidden_states(&mut self) -> Result<(), SpecError> {
         let tap = self.drafter.tap();
         let tap = if tap.states().is_empty() { Tap::default() } else { tap };
         self.target.set_tap(&tap)?;

@@ -18,7 +18,7 @@ struct Member {
 }
 
 /// Drafters by kind.
-pub struct Roster {
+pub struct DrafterSet {
     members: Vec<Member>,
     kind: DrafterKind,
     notices: VecDeque<String>,
@@ -26,17 +26,17 @@ pub struct Roster {
     tap: Tap,
 }
 
-impl Default for Roster {
+impl Default for DrafterSet {
     /// Those that need nothing but the target.
     fn default() -> Self {
-        let mut roster =
+        let mut drafter_set =
             Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new(), tap: Tap::none() };
-        WEIGHTLESS.iter().for_each(|(kind, new)| roster.add(*kind, new()));
-        roster
+        WEIGHTLESS.iter().for_each(|(kind, new)| drafter_set.add(*kind, new()));
+        drafter_set
     }
 }
 
-impl Roster {
+impl DrafterSet {
     /// Adds a drafter, in place of one of the same kind.
     pub fn add(&mut self, kind: DrafterKind, drafter: Box<dyn Drafter>) {
         self.put(kind, Ok(drafter));
@@ -89,7 +89,7 @@ fn own_states<'a>(drafter: &dyn Drafter, all: &Tap, hidden: &'a Rows) -> Result<
     picked.ok_or_else(|| ModelError::Unsupported("the target hands over other states than this drafter reads".into()))
 }
 
-impl Drafter for Roster {
+impl Drafter for DrafterSet {
     /// A member that cannot be copied is off in the copy.
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
         let member = |member: &Member| {
