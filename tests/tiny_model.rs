@@ -20,7 +20,7 @@ use draftscope::speculate::drafter::{
     DraftCtx, Drafter, DrafterSet, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter,
 };
 use draftscope::speculate::draws::Purpose;
-use draftscope::speculate::policy::{Guide, Policy};
+use draftscope::speculate::policy::{DraftStopRule, Policy};
 use draftscope::speculate::sampler::{LogitRow, Sampler};
 use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;
@@ -478,23 +478,23 @@ impl Drafter for Distorted {
 }
 
 /// Drafts end where one of these costs is not worth its row: some before the first, some behind.
-fn guide() -> Guide {
+fn stop_rule() -> DraftStopRule {
     let verify_us = vec![1000.0, 1340.0, 1560.0, 1700.0];
-    Policy::new(Costs { verify_us, draft_us: 10.0, settle_us: 0.0, overhead_us: 10.0 }, 3).guide(3)
+    Policy::new(Costs { verify_us, draft_us: 10.0, settle_us: 0.0, overhead_us: 10.0 }, 3).stop_rule(3)
 }
 
 /// How often an answer begins with these two tokens, behind the one that the prefill commits.
 fn pairs(
     files: &Tiny,
     settings: Settings,
-    (drafter, guide): (Box<dyn Drafter>, Option<Guide>),
+    (drafter, stop_rule): (Box<dyn Drafter>, Option<DraftStopRule>),
     seeds: std::ops::Range<u64>,
 ) -> (Counts, Tally) {
     let mut counts = Counts::new();
     let mut tally = Tally::default();
     let prompt = tokens(2, 4);
     let mut decoder = Decoder::new(files.load().target, drafter, &settings);
-    decoder.set_guide(guide);
+    decoder.set_stop_rule(stop_rule);
     for seed in seeds {
         decoder.set(&Settings { sampling: Sampling { seed, ..settings.sampling }, ..settings });
         let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, &prompt) else { panic!("prefill failed") };
@@ -538,7 +538,7 @@ fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_
     let tree = Drafting { tree: Some(6), ..Drafting::default() };
     let early = Drafting { exit_layers: tiny::LAYERS as u16 - 1, ..Drafting::default() };
     let distorted = || (Box::new(Distorted) as Box<dyn Drafter>, None);
-    let guided = || (Box::new(EarlyExitDrafter) as Box<dyn Drafter>, Some(guide()));
+    let guided = || (Box::new(EarlyExitDrafter) as Box<dyn Drafter>, Some(stop_rule()));
     let cases = [
         (VerifyRule::Rejection, Drafting::default(), distorted()),
         (VerifyRule::Block, Drafting::default(), distorted()),

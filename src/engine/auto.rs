@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Drafting, EventKind, Header, Lane, Settings, VerifyRule};
 use crate::speculate::decoder::{Decoder, MeasuredCosts, TIMED_ROWS, TIMING};
-use crate::speculate::policy::{Choice, Policy, Seen};
+use crate::speculate::policy::{Choice, Observation, Policy};
 
 use super::control::Control;
 use super::outbox::Outbox;
@@ -38,7 +38,7 @@ pub(super) struct Auto {
     /// Whether it has been told why the engine does not.
     told_idle: bool,
     untold: Option<EventKind>,
-    seen: Seen,
+    seen: Observation,
     clock_us: u64,
 }
 
@@ -54,7 +54,7 @@ impl Auto {
             active: false,
             told_idle: false,
             untold: None,
-            seen: Seen::default(),
+            seen: Observation::default(),
             clock_us: 0,
         }
     }
@@ -113,7 +113,7 @@ impl Auto {
         let settings = control.settings();
         let was_active = self.active;
         self.active = self.may_choose(&settings, decoder.drafts_trees(), outbox);
-        decoder.set_guide(None);
+        decoder.set_stop_rule(None);
         if !self.active {
             return;
         }
@@ -128,7 +128,7 @@ impl Auto {
         }
         let Choice { draft_len, change } = policy.choose();
         decoder.set_draft_len(draft_len as u8);
-        decoder.set_guide(Some(policy.guide(draft_len)));
+        decoder.set_stop_rule(Some(policy.stop_rule(draft_len)));
         if let Some(change) = change {
             control.note_draft_len(draft_len as u8);
             outbox.send(

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::protocol::{DrafterKind, EventKind, Outcome, Prediction, Settings, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
-use crate::speculate::policy::{Policy, Seen};
+use crate::speculate::policy::{Observation, Policy};
 
 pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose};
 pub use rate::Rate;
@@ -128,7 +128,7 @@ pub fn answer(
     while record.tokens.len() < ending.limit && !record.tokens.iter().any(|t| (ending.is_end)(*t)) && decoder.has_room()
     {
         let mut round = RoundRecord { first: record.tokens.len(), ..RoundRecord::default() };
-        let mut seen = Seen::default();
+        let mut seen = Observation::default();
         choose(decoder, policy.as_deref_mut());
         let committed = decoder.round(&mut |event| {
             seen.hear(&event);
@@ -150,12 +150,12 @@ pub fn answer(
 
 /// Takes the policy's choice to the decoder, as the engine does; without one, k stays and nothing ends drafts.
 fn choose(decoder: &mut Decoder, policy: Option<&mut Policy>) {
-    let guide = policy.map(|policy| {
+    let stop_rule = policy.map(|policy| {
         let draft_len = policy.choose().draft_len;
         decoder.set_draft_len(draft_len as u8);
-        policy.guide(draft_len)
+        policy.stop_rule(draft_len)
     });
-    decoder.set_guide(guide);
+    decoder.set_stop_rule(stop_rule);
 }
 
 /// Works out a plain answer for the oracle, as the engine does.

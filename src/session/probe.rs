@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use crate::protocol::{Costs, MAX_DRAFT_LEN, ProbedDraft, TokenId};
-use crate::speculate::policy::{Course, Guide, Policy, Seen};
+use crate::speculate::policy::{DraftProgress, DraftStopRule, Observation, Policy};
 
 use super::Answer;
 
@@ -33,7 +33,7 @@ pub struct Asked {
     /// Probability below which a draft is left out, and ends the chain.
     pub p_min: f32,
     /// What ends the chain besides, where the engine chooses.
-    pub guide: Option<Guide>,
+    pub stop_rule: Option<DraftStopRule>,
 }
 
 /// What one simulated round did.
@@ -88,16 +88,16 @@ pub struct RankTally {
 impl Asked {
     /// Drafts of a chain that are proposed, and whether one more was made and left out.
     fn end(&self, chain: &[ProbedDraft]) -> (usize, bool) {
-        let mut course = self.guide.clone().map(Course::new);
+        let mut progress = self.stop_rule.clone().map(DraftProgress::new);
         for (made, draft) in chain.iter().enumerate() {
             let Some(q) = draft.q else { continue };
-            if course.as_ref().is_some_and(|course| !course.goes_on()) {
+            if progress.as_ref().is_some_and(|progress| !progress.goes_on()) {
                 return (made, false);
             }
-            if q < course.as_ref().map_or(0.0, Course::p_min).max(self.p_min) {
+            if q < progress.as_ref().map_or(0.0, DraftProgress::p_min).max(self.p_min) {
                 return (made, true);
             }
-            course.iter_mut().for_each(|course| course.take(q));
+            progress.iter_mut().for_each(|progress| progress.take(q));
         }
         (chain.len(), false)
     }
@@ -156,7 +156,7 @@ impl Recording {
     /// Plays the answer with one k.
     #[must_use]
     pub fn fixed(&self, draft_len: usize, p_min: f32) -> Simulated {
-        self.play(&mut |_| Asked { draft_len, p_min, guide: None })
+        self.play(&mut |_| Asked { draft_len, p_min, stop_rule: None })
     }
 
     fn round(&self, at: usize, asked: &Asked) -> Played {
@@ -290,7 +290,7 @@ pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
             let verify_us = costs.verify_us.get(played.drafted).copied().unwrap_or_default();
             let round_us = draft_us + verify_us + costs.overhead_us;
             let Played { asked, drafted, dropped, accepted, sure, .. } = played;
-            policy.observe(&Seen {
+            policy.observe(&Observation {
                 asked,
                 drafted,
                 dropped,
@@ -307,7 +307,7 @@ pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
                 observe(&mut policy, last);
             }
             let draft_len = policy.choose().draft_len;
-            Asked { draft_len, p_min: 0.0, guide: Some(policy.guide(draft_len)) }
+            Asked { draft_len, p_min: 0.0, stop_rule: Some(policy.stop_rule(draft_len)) }
         });
         sum.merge(&played);
     }

@@ -18,7 +18,7 @@ use super::SpecError;
 use super::distribution::Distribution;
 use super::drafter::{DraftCtx, Drafter, NoDrafter, Stopped};
 use super::draws::SeededDraws;
-use super::policy::{Course, Guide};
+use super::policy::{DraftProgress, DraftStopRule};
 use super::report::{Stopwatch, bare, drafted, micros, prediction};
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, OfRound, RoundCtx, verifier};
@@ -49,7 +49,7 @@ pub struct Decoder {
     /// Drafts of the next round, in place of the drafter's.
     proposal: Option<Vec<TokenId>>,
     /// What ends drafts before k.
-    guide: Option<Guide>,
+    stop_rule: Option<DraftStopRule>,
     /// Whether it was told in this turn that the context has no room for k drafts.
     told_short: bool,
     /// Whether it was told that this target verifies no trees.
@@ -72,7 +72,7 @@ impl Decoder {
             clock: Duration::ZERO,
             notices: Vec::new(),
             proposal: None,
-            guide: None,
+            stop_rule: None,
             told_short: false,
             told_refusal: false,
         };
@@ -98,8 +98,8 @@ impl Decoder {
 
     /// Has drafts end where this finds that another token would not pay; none = at k. In force from the next
     /// round on.
-    pub fn set_guide(&mut self, guide: Option<Guide>) {
-        self.guide = guide;
+    pub fn set_stop_rule(&mut self, stop_rule: Option<DraftStopRule>) {
+        self.stop_rule = stop_rule;
     }
 
     /// Whether a tree is drafted: asked for, and not declined by the target.
@@ -252,7 +252,7 @@ impl Decoder {
             target: self.target.as_mut(),
             on_draft: tell,
             limit,
-            course: self.guide.clone().filter(|_| self.settings.drafting.tree.is_none()).map(Course::new),
+            progress: self.stop_rule.clone().filter(|_| self.settings.drafting.tree.is_none()).map(DraftProgress::new),
             drafts: Vec::new(),
             stopped: None,
         };

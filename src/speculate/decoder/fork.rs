@@ -54,7 +54,7 @@ impl Decoder {
             clock: Duration::ZERO,
             notices: Vec::new(),
             proposal: None,
-            guide: None,
+            stop_rule: None,
             told_short: self.told_short,
             told_refusal: self.told_refusal,
         })

@@ -23,7 +23,7 @@ pub use oracle::{HumanDrafter, OracleDrafter};
 pub use random::RandomDrafter;
 
 use super::draws::Purpose;
-use super::policy::Course;
+use super::policy::DraftProgress;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
 use crate::model::{Forward, Model, ModelError, Rows, Tap};
@@ -129,7 +129,7 @@ pub struct DraftCtx<'a> {
     /// Most drafts that are taken: k in a chain, the nodes of a tree.
     pub(super) limit: usize,
     /// What ends a chain before that; nothing in a tree.
-    pub(super) course: Option<Course>,
+    pub(super) progress: Option<DraftProgress>,
     /// What was proposed so far.
     pub(super) drafts: Vec<Draft>,
     /// What was not sure enough.
@@ -148,7 +148,7 @@ pub(super) struct Stopped {
 
 impl DraftCtx<'_> {
     /// Adds a draft; the answer is whether another one is welcome. A token that is none ends the draft, and so
-    /// do a tree node that continues nothing and a guide that expects too little of another token.
+    /// do a tree node that continues nothing and a stop rule that expects too little of another token.
     pub fn propose(&mut self, draft: Draft) -> bool {
         let index = self.drafts.len();
         let is_token = draft.token.0 < self.target.spec().info.vocab;
@@ -157,15 +157,18 @@ impl DraftCtx<'_> {
             return false;
         }
         (self.on_draft)(index, &draft);
-        let ends = |course: &Course| draft.q.is_some() && !course.goes_on();
-        let is_last = index + 1 >= self.limit || self.course.as_ref().is_some_and(ends);
+        let ends = |progress: &DraftProgress| draft.q.is_some() && !progress.goes_on();
+        let is_last = index + 1 >= self.limit || self.progress.as_ref().is_some_and(ends);
         self.drafts.push(draft);
         !is_last
     }
 
     /// The largest probability that q must hold for the next draft to be proposed.
     fn p_min(&self) -> f32 {
-        self.course.as_ref().map(Course::p_min).map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
+        self.progress
+            .as_ref()
+            .map(DraftProgress::p_min)
+            .map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
     }
 
     /// What was proposed so far.
@@ -202,8 +205,8 @@ impl DraftCtx<'_> {
             self.stopped = Some(Stopped { token: best, q: sure, p_min });
             return Ok(None);
         }
-        if let Some(course) = &mut self.course {
-            course.take(sure);
+        if let Some(progress) = &mut self.progress {
+            progress.take(sure);
         }
         let certain = self.drafting.pick == DraftPick::Argmax;
         let draft = if self.round.greedy || certain {

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::{Checkpoint, DraftModule, LogitRows, ModelSpec};
 use crate::protocol::{Costs, DrafterKind, ModelInfo, Sampling};
 use crate::speculate::draws::SeededDraws;
-use crate::speculate::policy::{Guide, Policy};
+use crate::speculate::policy::{DraftStopRule, Policy};
 
 const VOCAB: u32 = 16;
 
@@ -102,7 +102,7 @@ fn guided(
     committed: &[TokenId],
     k: usize,
     settings: &Settings,
-    guide: Option<Guide>,
+    stop_rule: Option<DraftStopRule>,
 ) -> (Vec<Draft>, Option<Stopped>) {
     let draws = SeededDraws::new(settings.sampling.seed);
     let mut target = idle();
@@ -124,7 +124,7 @@ fn guided(
         target: &mut target,
         on_draft: &mut |_, _| told += 1,
         limit: settings.drafting.tree.map_or(k, usize::from),
-        course: guide.map(Course::new),
+        progress: stop_rule.map(DraftProgress::new),
         drafts: Vec::new(),
     };
     drafter.draft(&mut ctx).unwrap();
@@ -272,36 +272,36 @@ fn an_unsure_drafter_stops_and_argmax_is_certain_to_the_rules() {
 #[test]
 fn a_guide_ends_a_chain_as_its_rule_says_and_leaves_certain_drafts_alone() {
     let (tokens, states) = numbers(12, 3);
-    let drafts = |guide: Option<Guide>| {
+    let drafts = |stop_rule: Option<DraftStopRule>| {
         let mut drafter = MtpDrafter::new(fake(0));
         drafter.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
-        guided(&mut drafter, &tokens, 8, &Settings::default(), guide)
+        guided(&mut drafter, &tokens, 8, &Settings::default(), stop_rule)
     };
     let free = drafts(None).0;
     let mut lengths = Vec::new();
     for row in [0.0, 20.0, 40.0, 80.0, 160.0, 320.0, 2000.0] {
         let verify_us = (0..9).map(|rows| 1000.0 + row * f64::from(rows)).collect();
         let costs = Costs { verify_us, draft_us: row, settle_us: 0.0, overhead_us: 0.0 };
-        let guide = Policy::new(costs, 2).guide(8);
-        let (mut made, mut course) = (0, Course::new(guide.clone()));
+        let stop_rule = Policy::new(costs, 2).stop_rule(8);
+        let (mut made, mut progress) = (0, DraftProgress::new(stop_rule.clone()));
         let left_out = loop {
             let q = free[made].confidence().unwrap();
-            if q < course.p_min() {
+            if q < progress.p_min() {
                 break true;
             }
-            course.take(q);
+            progress.take(q);
             made += 1;
-            if made == free.len() || !course.goes_on() {
+            if made == free.len() || !progress.goes_on() {
                 break false;
             }
         };
-        let (drafts, stopped) = drafts(Some(guide.clone()));
+        let (drafts, stopped) = drafts(Some(stop_rule.clone()));
         assert_eq!((drafts.len(), stopped.is_some()), (made, left_out), "rows at {row}");
-        assert!(stopped.is_none_or(|left| left.q < left.p_min && left.p_min == course.p_min()));
+        assert!(stopped.is_none_or(|left| left.q < left.p_min && left.p_min == progress.p_min()));
         assert!(drafts.iter().zip(&free).all(|(draft, free)| draft.token == free.token));
         lengths.push(made);
         let text: Vec<TokenId> = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3].map(TokenId).to_vec();
-        let found = guided(&mut NgramDrafter, &text, 4, &Settings::default(), Some(guide)).0;
+        let found = guided(&mut NgramDrafter, &text, 4, &Settings::default(), Some(stop_rule)).0;
         assert_eq!(found.len(), 4, "a draft without a probability is not ended by one");
     }
     assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths[0] > lengths[3] && lengths[6] == 0, "{lengths:?}");

@@ -6,7 +6,7 @@
 //! `T(k + 1) + k · d + o`, with T and d for the drafts that the drafter really gives.
 //!
 //! A drafter that says how probable its drafts are needs no k that fits all rounds: each draft ends where
-//! the [`Guide`] finds that another token would not pay, and what is chosen is plain decoding or the longest
+//! the [`DraftStopRule`] finds that another token would not pay, and what is chosen is plain decoding or the longest
 //! k that was timed. Other drafters get the k that is best on average.
 //!
 //! Looking at another k costs time. A short look is taken only when that k, plain decoding included,
@@ -16,18 +16,18 @@
 
 mod acceptance;
 mod costs;
-mod guide;
-mod seen;
+mod draft_stop;
+mod observation;
 
 use crate::protocol::{Costs, MAX_DRAFT_LEN};
 
 use acceptance::Acceptance;
 pub(crate) use costs::rising;
-pub use guide::{Course, Guide};
-pub use seen::Seen;
+pub use draft_stop::{DraftProgress, DraftStopRule};
+pub use observation::Observation;
 
 use costs::{CostModel, Now};
-use guide::Confidence;
+use draft_stop::Confidence;
 
 /// Part of the time that looks may cost.
 const LOOK_SHARE: f64 = 0.015;
@@ -65,7 +65,7 @@ pub struct Choice {
 pub struct Change {
     /// k before.
     pub from: usize,
-    /// Tokens per second that each k promises, index 0 is plain decoding; of drafts ended by a [`Guide`]
+    /// Tokens per second that each k promises, index 0 is plain decoding; of drafts ended by a [`DraftStopRule`]
     /// where there is one.
     pub expected: Vec<f64>,
     /// Whether this is a look.
@@ -150,7 +150,7 @@ impl Policy {
     }
 
     /// Takes what the last round showed.
-    pub fn observe(&mut self, seen: &Seen) {
+    pub fn observe(&mut self, seen: &Observation) {
         let made = seen.drafted + seen.dropped;
         self.since_plain = self.since_plain.saturating_add(1);
         if seen.drafted == 0 && made > 0 {
@@ -208,9 +208,9 @@ impl Policy {
 
     /// What ends the drafts of a round of at most `draft_len`.
     #[must_use]
-    pub fn guide(&self, draft_len: usize) -> Guide {
+    pub fn stop_rule(&self, draft_len: usize) -> DraftStopRule {
         let fastest = self.rates(0.0).into_iter().fold(f64::MIN_POSITIVE, f64::max);
-        self.confidence.guide(self.costs.now().costs, draft_len.min(self.longest), 1.0 / fastest)
+        self.confidence.stop_rule(self.costs.now().costs, draft_len.min(self.longest), 1.0 / fastest)
     }
 
     /// Tokens per microsecond for k = 0, 1, 2, … with acceptance `hope` standard errors above its mean, and
@@ -377,7 +377,7 @@ mod tests {
             Self { costs: costs(), acceptance, chance: Lcg(7), waiting: 0.0 }
         }
 
-        fn round(&mut self, k: usize) -> Seen {
+        fn round(&mut self, k: usize) -> Observation {
             let accepted = (0..k).take_while(|i| self.chance.next() < self.acceptance[*i]).count();
             let settle = if k > 0 { std::mem::take(&mut self.waiting) * self.costs.settle_us } else { 0.0 };
             self.waiting += if k > 0 { 0.0 } else { 1.0 };
@@ -385,22 +385,31 @@ mod tests {
             let draft_us = k as f64 * self.costs.draft_us + settle;
             let verify_us = self.costs.verify_us[k];
             let round_us = draft_us + verify_us + self.costs.overhead_us;
-            Seen { asked: k, drafted: k, accepted, first_draft_us, draft_us, verify_us, round_us, ..Seen::default() }
+            Observation {
+                asked: k,
+                drafted: k,
+                accepted,
+                first_draft_us,
+                draft_us,
+                verify_us,
+                round_us,
+                ..Observation::default()
+            }
         }
 
         /// Tokens per microsecond over `rounds` rounds of one k.
         fn fixed(&mut self, k: usize, rounds: usize) -> f64 {
-            let seen: Vec<Seen> = (0..rounds).map(|_| self.round(k)).collect();
+            let seen: Vec<Observation> = (0..rounds).map(|_| self.round(k)).collect();
             speed(&seen)
         }
     }
 
-    fn speed(seen: &[Seen]) -> f64 {
+    fn speed(seen: &[Observation]) -> f64 {
         let tokens: f64 = seen.iter().map(|s| 1.0 + s.accepted as f64).sum();
         tokens / seen.iter().map(|s| s.round_us).sum::<f64>()
     }
 
-    fn play(world: &mut World, policy: &mut Policy, rounds: usize) -> (Vec<Seen>, Vec<Change>) {
+    fn play(world: &mut World, policy: &mut Policy, rounds: usize) -> (Vec<Observation>, Vec<Change>) {
         let (mut all, mut changes) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let choice = policy.choose();
@@ -470,8 +479,8 @@ mod tests {
     }
 
     /// A drafter that says how probable its drafts are, and is right about it: the best tokens per
-    /// microsecond of one k for all rounds, and what rounds gave whose drafts the policy's guide ended.
-    fn told(costs: &Costs, certain: f64) -> (f64, Vec<Seen>, Vec<Change>) {
+    /// microsecond of one k for all rounds, and what rounds gave whose drafts the policy's stop rule ended.
+    fn told(costs: &Costs, certain: f64) -> (f64, Vec<Observation>, Vec<Change>) {
         let chain = |chance: &mut Lcg| -> [(f32, bool); 8] {
             std::array::from_fn(|_| {
                 let q = if chance.next() < certain { 0.95 } else { 0.2 };
@@ -486,7 +495,7 @@ mod tests {
             let mut sure = [None; MAX_DRAFT_LEN as usize];
             sure.iter_mut().zip(chain).for_each(|(sure, draft)| *sure = Some(draft.0));
             let first_draft_us = draft_us.min(costs.draft_us);
-            Seen {
+            Observation {
                 asked: k,
                 drafted: chain.len(),
                 accepted,
@@ -507,14 +516,14 @@ mod tests {
         let (mut all, mut changes) = (Vec::new(), Vec::new());
         for _ in 0..1000 {
             let choice = policy.choose();
-            let (mut course, chain) = (Course::new(policy.guide(choice.draft_len)), chain(&mut chance));
+            let (mut progress, chain) = (DraftProgress::new(policy.stop_rule(choice.draft_len)), chain(&mut chance));
             let (mut made, mut dropped) = (0, 0);
-            while made < choice.draft_len && course.goes_on() {
-                if chain[made].0 < course.p_min() {
+            while made < choice.draft_len && progress.goes_on() {
+                if chain[made].0 < progress.p_min() {
                     dropped = 1;
                     break;
                 }
-                course.take(chain[made].0);
+                progress.take(chain[made].0);
                 made += 1;
             }
             let seen = round(choice.draft_len, &chain[..made], dropped);
@@ -560,7 +569,7 @@ mod tests {
             let verify_us = costs.verify_us[drafted];
             let round_us = draft_us + verify_us + costs.overhead_us;
             us += round_us;
-            policy.observe(&Seen {
+            policy.observe(&Observation {
                 asked: k,
                 drafted,
                 sure,
@@ -568,7 +577,7 @@ mod tests {
                 draft_us,
                 verify_us,
                 round_us,
-                ..Seen::default()
+                ..Observation::default()
             });
         }
         let share = 300.0 * 1010.0 / us;

@@ -4,7 +4,7 @@ use crate::protocol::{EventKind, MAX_DRAFT_LEN};
 
 /// What a round showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     /// Drafts asked of the drafter.
     pub asked: usize,
     /// Drafts it gave.
@@ -25,7 +25,7 @@ pub struct Seen {
     pub round_us: f64,
 }
 
-impl Seen {
+impl Observation {
     /// Takes note of one of a round's events; the round's own time is told by whoever keeps its clock.
     pub fn hear(&mut self, kind: &EventKind) {
         match kind {

@@ -91,14 +91,14 @@ impl Confidence {
     }
 
     /// What ends drafts of at most `longest` tokens at these costs, where a token takes `token_us`.
-    pub(super) fn guide(&self, costs: Costs, longest: usize, token_us: f64) -> Guide {
-        Guide { confidence: *self, next: self.next(), costs, longest, token_us }
+    pub(super) fn stop_rule(&self, costs: Costs, longest: usize, token_us: f64) -> DraftStopRule {
+        DraftStopRule { confidence: *self, next: self.next(), costs, longest, token_us }
     }
 }
 
 /// Tells a drafter in a round where to end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guide {
+pub struct DraftStopRule {
     costs: Costs,
     longest: usize,
     token_us: f64,
@@ -115,7 +115,7 @@ struct Next {
     accepted: f64,
 }
 
-impl Guide {
+impl DraftStopRule {
     /// The drafter's probability below which a draft behind `made` others is not worth its row; those are
     /// all accepted with chance `reach`. At most 1.
     fn p_min(&self, made: usize, reach: f64) -> f32 {
@@ -153,38 +153,38 @@ impl Guide {
     }
 }
 
-/// A chain under way that a [`Guide`] ends.
+/// A chain under way that a [`DraftStopRule`] ends.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
-    guide: Guide,
+pub struct DraftProgress {
+    stop_rule: DraftStopRule,
     made: usize,
     /// Chance that all drafts so far are accepted.
     reach: f64,
 }
 
-impl Course {
+impl DraftProgress {
     /// Before the first draft, which is always made.
     #[must_use]
-    pub fn new(guide: Guide) -> Self {
-        Self { guide, made: 0, reach: 1.0 }
+    pub fn new(stop_rule: DraftStopRule) -> Self {
+        Self { stop_rule, made: 0, reach: 1.0 }
     }
 
     /// The drafter's probability below which the next draft is left out, and ends the chain.
     #[must_use]
     pub fn p_min(&self) -> f32 {
-        self.guide.p_min(self.made, self.reach)
+        self.stop_rule.p_min(self.made, self.reach)
     }
 
     /// Adds a draft of this probability.
     pub fn take(&mut self, q: f32) {
         self.made += 1;
-        self.reach *= self.guide.confidence.chance(q);
+        self.reach *= self.stop_rule.confidence.chance(q);
     }
 
     /// Whether another draft is worth making.
     #[must_use]
     pub fn goes_on(&self) -> bool {
-        self.made == 0 || self.guide.goes_on(self.made, self.reach)
+        self.made == 0 || self.stop_rule.goes_on(self.made, self.reach)
     }
 }
 
@@ -204,40 +204,40 @@ mod tests {
         Costs { verify_us, draft_us: 80.0, settle_us: 10.0, overhead_us: 20.0 }
     }
 
-    fn guide(row: f64) -> Guide {
-        Confidence::default().guide(costs(row), 8, 800.0)
+    fn stop_rule(row: f64) -> DraftStopRule {
+        Confidence::default().stop_rule(costs(row), 8, 800.0)
     }
 
     #[test]
     fn a_draft_ends_where_a_row_costs_more_than_it_is_likely_to_bring() {
-        let guide = guide(120.0);
+        let stop_rule = stop_rule(120.0);
         // alone a row pays from 120 ÷ 800 on; that others may follow makes it no dearer
-        let first = guide.p_min(0, 1.0);
+        let first = stop_rule.p_min(0, 1.0);
         assert!((0.10..=0.15).contains(&first), "{first}");
-        let least = |reach| guide.p_min(1, reach);
+        let least = |reach| stop_rule.p_min(1, reach);
         assert!(least(0.9) < least(0.5) && least(0.5) < least(0.2), "the less is likely so far, the more it takes");
-        assert_eq!(guide.p_min(1, 0.01), 1.0, "only what is certain, and that does not pay either");
+        assert_eq!(stop_rule.p_min(1, 0.01), 1.0, "only what is certain, and that does not pay either");
         // one more: 0.6 · 800 against 80 + 120
-        assert!(guide.goes_on(1, 0.6) && !guide.goes_on(1, 0.2));
-        assert!(!guide.goes_on(8, 1.0), "nine rows were timed");
+        assert!(stop_rule.goes_on(1, 0.6) && !stop_rule.goes_on(1, 0.2));
+        assert!(!stop_rule.goes_on(8, 1.0), "nine rows were timed");
     }
 
     #[test]
     fn dear_rows_end_drafts_early_and_free_ones_hardly() {
-        assert!(!guide(900.0).goes_on(1, 1.0) && guide(900.0).p_min(0, 1.0) == 1.0);
-        assert!(guide(0.0).goes_on(6, 0.3) && guide(0.0).p_min(0, 1.0) == 0.0);
+        assert!(!stop_rule(900.0).goes_on(1, 1.0) && stop_rule(900.0).p_min(0, 1.0) == 1.0);
+        assert!(stop_rule(0.0).goes_on(6, 0.3) && stop_rule(0.0).p_min(0, 1.0) == 0.0);
     }
 
     #[test]
     fn a_course_goes_on_while_all_is_likely() {
-        let mut course = Course::new(guide(120.0));
-        assert!(course.goes_on() && course.p_min() <= 0.15);
-        course.take(0.9);
-        assert!(course.goes_on(), "0.9 · 0.6 · 800 against 200");
-        let sure = course.p_min();
-        course.take(0.3);
-        assert!(course.p_min() > sure && !course.goes_on(), "0.9 · 0.3 · 0.6 · 800 against 200");
-        let mut hopeless = Course::new(guide(900.0));
+        let mut progress = DraftProgress::new(stop_rule(120.0));
+        assert!(progress.goes_on() && progress.p_min() <= 0.15);
+        progress.take(0.9);
+        assert!(progress.goes_on(), "0.9 · 0.6 · 800 against 200");
+        let sure = progress.p_min();
+        progress.take(0.3);
+        assert!(progress.p_min() > sure && !progress.goes_on(), "0.9 · 0.3 · 0.6 · 800 against 200");
+        let mut hopeless = DraftProgress::new(stop_rule(900.0));
         assert!(hopeless.goes_on() && hopeless.p_min() == 1.0, "the first is made, and left out");
         hopeless.take(1.0);
         assert!(!hopeless.goes_on());
@@ -245,21 +245,21 @@ mod tests {
 
     #[test]
     fn nothing_is_planned_behind_k() {
-        let guide = Confidence::default().guide(costs(120.0), 2, 800.0);
-        assert!(guide.goes_on(1, 1.0) && !guide.goes_on(2, 1.0));
+        let stop_rule = Confidence::default().stop_rule(costs(120.0), 2, 800.0);
+        assert!(stop_rule.goes_on(1, 1.0) && !stop_rule.goes_on(2, 1.0));
     }
 
     #[test]
     fn a_drafter_that_promises_too_much_is_trusted_less() {
         let mut boaster = Confidence::default();
         (0..200).for_each(|round| boaster.observe(&[Some(0.9)], usize::from(round % 3 == 0), 0));
-        let guide = boaster.guide(costs(120.0), 8, 800.0);
-        assert!((guide.confidence.chance(0.9) - 0.33).abs() < 0.06, "{}", guide.confidence.chance(0.9));
-        assert!(guide.p_min(0, 1.0) > 0.2);
+        let stop_rule = boaster.stop_rule(costs(120.0), 8, 800.0);
+        assert!((stop_rule.confidence.chance(0.9) - 0.33).abs() < 0.06, "{}", stop_rule.confidence.chance(0.9));
+        assert!(stop_rule.p_min(0, 1.0) > 0.2);
         let mut honest = Confidence::default();
         (0..200).for_each(|round| honest.observe(&[Some(0.9)], usize::from(round % 10 != 0), 0));
         assert!((honest.chance(0.9) - 0.9).abs() < 0.05);
-        assert!(guide.confidence.chance(1.0) <= 1.0 && honest.chance(1.0) <= 1.0);
+        assert!(stop_rule.confidence.chance(1.0) <= 1.0 && honest.chance(1.0) <= 1.0);
     }
 
     #[test]
@@ -270,9 +270,9 @@ mod tests {
         assert!(confidence.is_told());
         (0..20).for_each(|_| confidence.observe(&[None, None], 2, 0));
         assert!(!confidence.is_told(), "most drafts say nothing of themselves");
-        let before = confidence.guide(costs(120.0), 8, 800.0);
+        let before = confidence.stop_rule(costs(120.0), 8, 800.0);
         confidence.observe(&[Some(f32::NAN), Some(f32::INFINITY)], 2, 0);
-        let after = confidence.guide(costs(120.0), 8, 800.0);
+        let after = confidence.stop_rule(costs(120.0), 8, 800.0);
         assert!(before.confidence.chance(0.5) == after.confidence.chance(0.5) && after.next.accepted.is_finite());
     }
 }
