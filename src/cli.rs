@@ -58,7 +58,7 @@ pub enum Action {
     /// Answers are greedy, by the rule exact, and at most 128 tokens long, whatever --max-tokens says; -k counts only
     /// as the depth of --tree, --verify and --p-min have no effect.
     Explain(ExplainArgs),
-    /// Prove that speculation changes nothing: texts or laws compared, differences explained
+    /// Check that speculation does not change the output (exact text, or the sampling distribution)
     ///
     /// The exit status is 1 when the modes differ.
     VerifyIdentity(IdentityArgs),

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use common::{real, tiny};
 use draftscope::engine;
-use draftscope::identity::{Cause, Diagnosis, Ending, Rate, Record, answer, diagnose, law, sample};
+use draftscope::identity::{Cause, Diagnosis, Ending, Rate, Record, answer, diagnose, distribution_test, sample};
 use draftscope::model::load::Loaded;
 use draftscope::model::row_by_row::RowByRow;
 use draftscope::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec};
@@ -174,7 +174,7 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
     let want = sample(&mut plain, &prompt, &base(VerifyRule::Exact, 0), (0..n, 3), None).unwrap();
     for (rule, from) in [(VerifyRule::Exact, 1), (VerifyRule::Rejection, 2), (VerifyRule::Block, 3)] {
         let got = sample(&mut speculative, &prompt, &base(rule, 3), (from * n..(from + 1) * n, 3), None).unwrap();
-        let found = law::compare(&want, &got);
+        let found = distribution_test::compare(&want, &got);
         assert!(found.consistent, "{rule}: {found:#?}");
         assert!(found.power.last().unwrap().power > 0.9, "{found:#?}");
     }
@@ -182,7 +182,7 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
     let leniency = Leniency { confidence: 0.0, ..Leniency::default() };
     let lenient = Settings { leniency, ..base(VerifyRule::Confidence, 3) };
     let got = sample(&mut speculative, &prompt, &lenient, (9 * n..10 * n, 3), None).unwrap();
-    assert!(!law::compare(&want, &got).consistent, "a lenient rule changes the law");
+    assert!(!distribution_test::compare(&want, &got).consistent, "a lenient rule changes the distribution");
 }
 
 #[test]

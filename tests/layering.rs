@@ -24,7 +24,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("engine", &["speculate", "model", "protocol", "stream"]),
     ("identity", &["speculate", "model", "protocol"]),
     ("trace", &["protocol", "stream"]),
-    ("session", &["protocol", "speculate::verify", "speculate::distribution", "speculate::draws", "speculate::policy"]),
+    (
+        "session",
+        &["protocol", "speculate::verify", "speculate::distribution", "speculate::random", "speculate::policy"],
+    ),
     ("tui", &["protocol", "stream", "session", "config"]),
     ("headless", &["protocol", "stream", "session"]),
     ("export", &["protocol", "session", "trace", "tui"]),

@@ -19,8 +19,8 @@ use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{
     DraftCtx, Drafter, DrafterSet, EarlyExitDrafter, ModelDrafter, MtpDrafter, NoDrafter, OracleDrafter,
 };
-use draftscope::speculate::draws::Purpose;
 use draftscope::speculate::policy::{DraftStopRule, Policy};
+use draftscope::speculate::random::Purpose;
 use draftscope::speculate::sampler::{LogitRow, Sampler};
 use draftscope::speculate::verify::Draft;
 use proptest::prelude::*;

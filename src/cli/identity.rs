@@ -37,7 +37,7 @@ pub struct IdentityArgs {
     /// Longest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub max_tokens: u32,
-    /// Above 0, compare the laws of sampled tokens instead of greedy texts
+    /// Above 0, compare the distributions of sampled tokens instead of greedy texts
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub temperature: f32,
     /// Keep the smallest set of tokens whose probabilities add up to P

@@ -8,7 +8,7 @@ use super::task::{Task, UserTurn};
 use crate::model::ModelError;
 use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::{Sampling, TokenId};
-use crate::speculate::draws::{Draws, Purpose, SeededDraws};
+use crate::speculate::random::{Draws, Purpose, SeededDraws};
 use crate::speculate::sampler::{LogitRow, Sampler};
 
 /// How the model invents what the user says: warm, without the tail.

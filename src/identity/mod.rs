@@ -2,11 +2,11 @@
 //!
 //! Invariant: nothing is judged by looking at text alone. Two greedy answers are compared token by token;
 //! at a first difference the position is computed again from a fresh cache, one row at a time and in a
-//! pass as wide as the one in question, and the cause follows from these numbers. Laws of sampled tokens
-//! are compared by permutation tests in [`law`].
+//! pass as wide as the one in question, and the cause follows from these numbers. Distributions of sampled tokens
+//! are compared by permutation tests in [`distribution_test`].
 
 mod diagnose;
-pub mod law;
+pub mod distribution_test;
 mod rate;
 
 use std::time::Duration;
@@ -183,8 +183,8 @@ fn hear(round: &mut RoundRecord, event: EventKind) {
     }
 }
 
-/// Draws a continuation of `len` tokens for each seed; (whose draws, its tokens). For comparing laws. With a policy,
-/// k is what it chooses.
+/// Draws a continuation of `len` tokens for each seed; (whose draws, its tokens). For comparing distributions. With a
+/// policy, k is what it chooses.
 ///
 /// # Errors
 /// When the target fails.

@@ -11,7 +11,7 @@ mod together;
 
 use crate::protocol::{Outcome, Piece, Prediction, Sampling, TokenId, Verification, VerifyRule};
 use crate::speculate::distribution::Distribution;
-use crate::speculate::draws::SeededDraws;
+use crate::speculate::random::SeededDraws;
 use crate::speculate::verify::{Draft, OfRound, RoundCtx, verifier};
 
 use super::{Round, text::quoted};

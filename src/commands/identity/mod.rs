@@ -1,7 +1,7 @@
 //! `draftscope verify-identity`: is the output really the same? Measured, and explained where it is not.
 
+mod distributions;
 mod greedy;
-mod laws;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &IdentityArgs) -> Result<ExitCode> {
         bench.drafters.len()
     );
     if args.temperature > 0.0 {
-        let report = laws::run(args, &mut bench, &prompts)?;
-        return write(args.output, &bench.described(&report), &laws::text(&report), report.is_consistent());
+        let report = distributions::run(args, &mut bench, &prompts)?;
+        return write(args.output, &bench.described(&report), &distributions::text(&report), report.is_consistent());
     }
     let report = greedy::run(args, &mut bench, &prompts)?;
     let text = greedy::text(&report, &bench.codec);

@@ -22,8 +22,8 @@ pub use ngram::NgramDrafter;
 pub use oracle::{HumanDrafter, OracleDrafter};
 pub use random::RandomDrafter;
 
-use super::draws::Purpose;
 use super::policy::DraftProgress;
+use super::random::Purpose;
 use super::sampler::{LogitRow, Sampler};
 use super::verify::{Draft, RoundCtx};
 use crate::model::{Forward, Model, ModelError, Rows, Tap};

@@ -3,7 +3,7 @@
 use super::{DraftCtx, Drafter};
 use crate::model::ModelError;
 use crate::protocol::TokenId;
-use crate::speculate::draws::Purpose;
+use crate::speculate::random::Purpose;
 use crate::speculate::verify::Draft;
 
 /// Every token of the vocabulary is as likely as any other; the run's seed decides.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{Checkpoint, DraftModule, LogitRows, ModelSpec};
 use crate::protocol::{Costs, DrafterKind, ModelInfo, Sampling};
-use crate::speculate::draws::SeededDraws;
 use crate::speculate::policy::{DraftStopRule, Policy};
+use crate::speculate::random::SeededDraws;
 
 const VOCAB: u32 = 16;
 

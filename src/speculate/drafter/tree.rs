@@ -10,7 +10,7 @@ use super::mtp::Reach;
 use crate::model::ModelError;
 use crate::protocol::{DraftPick, TokenId};
 use crate::speculate::distribution::Distribution;
-use crate::speculate::draws::Purpose;
+use crate::speculate::random::Purpose;
 use crate::speculate::sampler::{LISTED, LogitRow};
 use crate::speculate::verify::Draft;
 

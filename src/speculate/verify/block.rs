@@ -9,7 +9,7 @@ use super::walk::unjudged;
 use super::{Draft, Exact, Rejection, RoundCtx, Verifier, is_tree};
 use crate::protocol::{NextKind, Outcome, Verification};
 use crate::speculate::distribution::Distribution;
-use crate::speculate::draws::Purpose;
+use crate::speculate::random::Purpose;
 
 /// The rule. At temperature 0 it is [`Exact`], on a tree [`Rejection`].
 pub struct Block;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::walk::{Branch, Choice, Rule, Taken, Tried};
 use super::{Draft, RoundCtx};
 use crate::speculate::distribution::Distribution;
-use crate::speculate::draws::Purpose;
+use crate::speculate::random::Purpose;
 
 /// A draft must equal the token that the target picks at its position.
 pub struct Exact;

@@ -14,7 +14,7 @@ mod tests;
 mod walk;
 
 use super::distribution::Distribution;
-use super::draws::{Draws, Purpose};
+use super::random::{Draws, Purpose};
 use crate::protocol::{Leniency, TokenId, Verification, VerifyRule};
 
 pub use block::Block;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::draws::SeededDraws;
+use super::super::random::SeededDraws;
 use super::*;
 use crate::protocol::{Departure, NextKind, Outcome};
 

@@ -1,10 +1,10 @@
-//! Sampled tokens: do both modes draw from one law?
+//! Sampled tokens: do both modes draw from one distribution?
 
 use std::fmt::Write as _;
 
 use anyhow::Result;
 use draftscope::cli::{DraftLenArg, IdentityArgs};
-use draftscope::identity::{law, sample};
+use draftscope::identity::{distribution_test, sample};
 use draftscope::protocol::{DrafterKind, Settings};
 use draftscope::session::text::one_line;
 use serde::Serialize;
@@ -26,7 +26,7 @@ struct Compared {
     prompt: String,
     drafter: DrafterKind,
     draft_len: DraftLenArg,
-    result: law::Comparison,
+    result: distribution_test::Comparison,
 }
 
 impl Report {
@@ -66,12 +66,12 @@ pub(super) fn run(args: &IdentityArgs, bench: &mut Bench, prompts: &[String]) ->
             // seeds of their own: under the rule exact the same ones would give the same texts
             let seeds = number * count..(number + 1) * count;
             let got = sample(&mut bench.speculative, &tokens, &settings, (seeds, len), trial.policy.as_mut())?;
-            let result = law::compare(&want, &got);
+            let result = distribution_test::compare(&want, &got);
             comparisons.push(Compared { prompt: text.clone(), drafter: trial.drafter, draft_len: trial.k, result });
         }
         eprintln!("draftscope: {} comparisons", comparisons.len());
     }
-    Ok(Report { temperature: args.temperature, level: law::LEVEL, comparisons })
+    Ok(Report { temperature: args.temperature, level: distribution_test::LEVEL, comparisons })
 }
 
 pub(super) fn text(report: &Report) -> String {
@@ -95,7 +95,7 @@ pub(super) fn text(report: &Report) -> String {
     }
     line(String::new());
     line(format!(
-        "power: the chance of noticing a law that is so far away (total variation distance); each comparison raises a false alarm with a chance of {:.0} %",
+        "power: the chance of noticing a distribution that is so far away (total variation distance); each comparison raises a false alarm with a chance of {:.0} %",
         report.level * 100.0
     ));
     line(format!(
@@ -104,9 +104,9 @@ pub(super) fn text(report: &Report) -> String {
         report.comparisons.len(),
         report.temperature,
         if report.is_consistent() {
-            "as chance explains, one law"
+            "as chance explains, one distribution"
         } else {
-            "more than chance explains, the laws differ"
+            "more than chance explains, the distributions differ"
         }
     ));
     out

@@ -1,7 +1,7 @@
-//! Whether two samples of token sequences follow one law, by permutation tests.
+//! Whether two samples of token sequences follow one distribution, by permutation tests.
 //!
 //! Tested are each position's token and the whole sequence; the statistic is the two-sample chi-square,
-//! its law under equality comes from shuffling the sequences between both samples, so nothing is assumed
+//! its distribution under equality comes from shuffling the sequences between both samples, so nothing is assumed
 //! of how many tokens there are or how rare they are. Several tests are corrected after Holm (1979).
 //! Invariant: pure and reproducible; the same samples give the same figures.
 
@@ -39,10 +39,10 @@ pub struct Test {
     pub corrected: f64,
 }
 
-/// Chance of noticing a law that differs.
+/// Chance of noticing a distribution that differs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Power {
-    /// Total variation distance of the other law from this one.
+    /// Total variation distance of the other distribution from this one.
     pub shift: f64,
     /// Chance that samples of this size give a p-value below [`LEVEL`].
     pub power: f64,
@@ -143,7 +143,7 @@ fn holm(tests: &mut [Test]) {
     }
 }
 
-/// Redraws both samples many times, the second from a law that has `shift` of its mass moved from the
+/// Redraws both samples many times, the second from a distribution that has `shift` of its mass moved from the
 /// most frequent outcome to a new one, and counts how often the test, as the first of so many, notices.
 fn power(cells: &[usize], n: usize, tests: usize, rng: &mut ChaCha8Rng) -> Vec<Power> {
     let mut null = null(cells, n, rng, SHUFFLES);
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_laws_are_consistent_and_false_alarms_are_rare() {
+    fn equal_distributions_are_consistent_and_false_alarms_are_rare() {
         let alarms = (0..60).filter(|i| !compare(&sample(2 * i, 200, 0.5), &sample(2 * i + 1, 200, 0.5)).consistent);
         assert!(alarms.count() <= 3, "more than 60 × 1 % with room for chance");
     }
 
     #[test]
-    fn a_shifted_law_is_noticed() {
+    fn a_shifted_distribution_is_noticed() {
         let found = compare(&sample(1, 400, 0.5), &sample(2, 400, 0.7));
         assert!(!found.consistent, "{found:?}");
         assert!(found.tests[0].p_value < 0.002 && found.tests[0].corrected >= found.tests[0].p_value);
