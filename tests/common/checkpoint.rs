@@ -16,7 +16,7 @@ pub fn path(name: &str) -> PathBuf {
 /// Reference values.
 pub struct Golden {
     bytes: Vec<u8>,
-    pub told: Value,
+    pub json: Value,
 }
 
 impl Golden {
@@ -25,19 +25,24 @@ impl Golden {
             true => path(name).join(format!("golden.{end}")),
             false => path(&format!("{name}.golden.{end}")),
         };
-        let told = serde_json::from_slice(&std::fs::read(beside("json")).unwrap()).unwrap();
-        Self { bytes: std::fs::read(beside("safetensors")).unwrap(), told }
+        let json = serde_json::from_slice(&std::fs::read(beside("json")).unwrap()).unwrap();
+        Self { bytes: std::fs::read(beside("safetensors")).unwrap(), json }
     }
 
     /// Numbers alone, as draft heads have them.
     pub fn bare(name: &str) -> Self {
-        Self { bytes: std::fs::read(path(name).join("golden.safetensors")).unwrap(), told: Value::Null }
+        Self { bytes: std::fs::read(path(name).join("golden.safetensors")).unwrap(), json: Value::Null }
     }
 
     /// `[rows, width]` of plain numbers.
     pub fn numbers(&self, name: &str) -> Vec<f32> {
+        self.find(name).unwrap_or_else(|| panic!("no reference values '{name}'"))
+    }
+
+    pub fn find(&self, name: &str) -> Option<Vec<f32>> {
         let tensors = SafeTensors::deserialize(&self.bytes).unwrap();
-        tensors.tensor(name).unwrap().data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        let numbers = tensors.tensor(name).ok()?.data().as_chunks().0;
+        Some(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
     }
 
     pub fn tokens(&self, name: &str) -> Vec<TokenId> {

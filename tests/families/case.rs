@@ -1,0 +1,242 @@
+//! What an entry of the table says of a target and of the draft module that goes with it.
+
+use draftscope::protocol::{DrafterInfo, DrafterKind};
+
+use crate::support::{
+    Backend, ChatTemplate, DraftModule, Golden, LoadOptions, Loaded, Model, Rollback, TextCodec, bare_options,
+    modules_of, open, options, path, with_draft,
+};
+
+/// A target in one form of file, and its draft module, if it has one.
+pub struct Case {
+    /// Folder or GGUF file under `tests/fixtures/checkpoints`.
+    pub fixture: &'static str,
+    /// Fixture whose golden files hold the reference values.
+    pub golden: &'static str,
+    pub runs: &'static [Run],
+    /// Names of the tokens that end an answer.
+    pub ends: &'static [&'static str],
+    /// Whether a text begins with a token of its own.
+    pub begins: bool,
+    /// Whether layers keep a recurrent state.
+    pub recurrent: bool,
+    /// Positions that sliding layers see.
+    pub window: Option<usize>,
+    /// Largest logit that soft-capping allows.
+    pub soft_cap: Option<f32>,
+    /// Bytes of cache a position takes in f32.
+    pub kv_bytes: u64,
+    /// Fixture that drafts as a second model.
+    pub draft_model: Option<&'static str>,
+    /// Numbers of drafts with which drafters without a module run: fewer for targets that are slow.
+    pub drafts: &'static [u8],
+    pub draft: Option<Draft>,
+    /// Edits for which the target is refused (see [`crate::spoil`]).
+    pub spoiled: &'static str,
+}
+
+/// One way to run a case.
+pub struct Run {
+    pub backend: Backend,
+    pub rollback: Rollback,
+    /// How far logits and states may be from the oracle's.
+    pub limit: Limit,
+    /// Whether greedy decoding writes the oracle's text: not where rounding may change the best token.
+    pub greedy: bool,
+    /// How far the logits of rows that run together may be from those of single rows.
+    pub rows: f32,
+    /// How far the module's logits and states may be from the oracle's.
+    pub module: [Limit; 2],
+    /// How far probabilities of drafts may be from those of a fresh start.
+    pub drafts: f32,
+}
+
+/// A largest difference, and one of root mean squares relative to the reference's.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    pub largest: f32,
+    pub relative: f64,
+}
+
+/// A draft module.
+pub struct Draft {
+    pub source: Source,
+    /// Tokens that it proposes.
+    pub vocab: u32,
+    /// Bytes of cache that a position takes in f32, in all modules of a stack.
+    pub kv_bytes: u64,
+    pub oracle: Oracle,
+    /// Values of conventions, at least all that are not the module's own, and what each of them changes.
+    pub conventions: &'static [(&'static str, Effect)],
+    /// Fewer rounds than these write 210 tokens, with any number of drafts.
+    pub rounds: usize,
+    pub tree: Tree,
+    /// Tokens in the vocabulary that `DraftVocab::First(100)` leaves; none where a vocabulary cannot be chosen.
+    pub trimmed: Option<usize>,
+    /// Edits for which the module is left out (see [`crate::spoil`]).
+    pub spoiled: &'static str,
+}
+
+/// Where a module comes from.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// The target's files, with so many depths.
+    Target(usize),
+    /// A fixture of its own.
+    Fixture(&'static str),
+}
+
+/// Names of the module's reference values.
+pub struct Oracle {
+    /// Logits and states of single slots are named so, and `logits` and `hidden`.
+    pub slots: Option<&'static str>,
+    /// Logits at depths 1 to 3; `#` stands for the number of modules in the stack.
+    pub depths: &'static str,
+    /// The drafts that they follow, where the golden file has them.
+    pub drafts: Option<&'static str>,
+    /// Logits at depths 1 to 3 under another convention are named so, and by the convention; and how far they may be off.
+    pub conventions: Option<(&'static str, f32)>,
+    /// Tokens that get a logit at each depth.
+    pub scored: usize,
+    /// Whether the text is [`crate::support::oracle_text`], not the golden tokens.
+    pub answer: bool,
+}
+
+/// What a convention changes: differences of drafts, on candle and on the native backend.
+#[derive(Clone, Copy, Debug)]
+pub enum Effect {
+    /// Nothing beyond this.
+    Near([f32; 2]),
+    /// Some draft, by more than this.
+    Any([f32; 2]),
+    /// The first draft, by more than this.
+    First(f32),
+    /// The first draft by no more than the one, and drafts after it by more than the other.
+    Deeper(f32, f32),
+    /// The module refuses it.
+    Refused(&'static str),
+}
+
+/// What trees do.
+#[derive(Clone, Copy)]
+pub enum Tree {
+    /// The target refuses them with a notice, and a chain is drafted.
+    Refused,
+    /// They write 210 tokens in fewer rounds than this.
+    Rounds(usize),
+}
+
+impl Limit {
+    pub const NONE: Self = Self { largest: f32::INFINITY, relative: f64::INFINITY };
+
+    pub const fn largest(largest: f32) -> Self {
+        Self { largest, ..Self::NONE }
+    }
+
+    pub const fn relative(relative: f64) -> Self {
+        Self { relative, ..Self::NONE }
+    }
+
+    /// Asserts that two lists are this near.
+    pub fn check(self, what: &str, got: &[f32], want: &[f32]) {
+        let (largest, relative) = (largest(got, want), relative(got, want));
+        println!("{what}: off by {largest:.1e}, relative {relative:.1e}");
+        assert!(largest < self.largest && relative < self.relative, "{what}: {largest}, {relative}; {self:?}");
+    }
+}
+
+/// Largest difference.
+pub fn largest(got: &[f32], want: &[f32]) -> f32 {
+    assert_eq!(got.len(), want.len());
+    got.iter().zip(want).map(|(got, want)| (got - want).abs()).fold(0.0, f32::max)
+}
+
+/// Root mean square of the differences, relative to the reference's.
+pub fn relative(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let square = |x: f32| f64::from(x) * f64::from(x);
+    let error: f64 = got.iter().zip(want).map(|(got, want)| square(got - want)).sum();
+    (error / want.iter().map(|want| square(*want)).sum::<f64>()).sqrt()
+}
+
+impl Effect {
+    /// Asserts it of the differences of the first draft, and of all.
+    pub fn check(self, run: &Run, what: &str, first: f32, all: f32) {
+        println!("{what}: the first draft differs by {first:.1e}, all by {all:.1e}; {self:?}");
+        let backend = usize::from(run.native());
+        let holds = match self {
+            Self::Near(most) => all <= most[backend],
+            Self::Any(least) => all > least[backend],
+            Self::First(least) => first > least,
+            Self::Deeper(most, least) => first <= most && all > least,
+            Self::Refused(_) => false,
+        };
+        assert!(holds, "{what}: {first}, {all}; {self:?}");
+    }
+}
+
+impl Run {
+    pub fn native(&self) -> bool {
+        self.backend == Backend::Native
+    }
+}
+
+/// Heights of stacks that are tried: a module alone, and all of them.
+pub fn heights(count: usize) -> impl Iterator<Item = usize> {
+    (1..=count).filter(move |height| [1, count].contains(height))
+}
+
+/// A case that is loaded.
+pub struct Opened {
+    pub target: Box<dyn Model>,
+    /// The module of depth 1 first.
+    pub modules: Vec<Box<dyn DraftModule>>,
+    pub info: Option<DrafterInfo>,
+    pub codec: TextCodec,
+    pub template: Option<ChatTemplate>,
+}
+
+impl Case {
+    pub fn golden(&self) -> Golden {
+        Golden::of(self.golden)
+    }
+
+    pub fn draft(&self) -> &Draft {
+        self.draft.as_ref().expect("a case with a draft module")
+    }
+
+    /// Golden values of the draft module.
+    pub fn draft_golden(&self) -> Golden {
+        match self.draft().source {
+            Source::Target(_) => self.golden(),
+            Source::Fixture(name) => Golden::bare(name),
+        }
+    }
+
+    pub fn options(&self, run: &Run) -> LoadOptions {
+        let target = path(self.fixture);
+        let options = match self.draft.as_ref().map(|draft| draft.source) {
+            None => bare_options(target, run.backend),
+            Some(Source::Target(_)) => options(&target, run.backend),
+            Some(Source::Fixture(name)) => with_draft(&target, &path(name), run.backend),
+        };
+        LoadOptions { rollback: run.rollback, ..options }
+    }
+
+    /// Loads it. The backend is the one asked for, and nothing is left out.
+    pub fn open(&self, run: &Run) -> Opened {
+        let mut loaded = open(&self.options(run));
+        assert_eq!(loaded.target.spec().backend, if run.native() { "native" } else { "candle" });
+        assert_eq!((&loaded.notice, &loaded.backend_notice), (&None, &None));
+        let info = loaded.mtp.as_ref().map(|(_, info)| info.clone());
+        let modules = modules_of(&mut loaded);
+        if let Some(draft) = &self.draft {
+            let info = info.as_ref().expect("a draft module");
+            assert_eq!((info.kind, info.draft_vocab), (DrafterKind::Mtp, draft.vocab));
+            let depths = if let Source::Target(depths) = draft.source { depths } else { 1 };
+            assert_eq!(modules.len(), depths);
+        }
+        let Loaded { target, codec, template, .. } = loaded;
+        Opened { target, modules, info, codec, template }
+    }
+}

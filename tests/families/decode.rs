@@ -1,0 +1,109 @@
+//! Decoding in rounds: what an answer is, how many rounds it took, and what was drafted.
+
+use std::time::Duration;
+
+use draftscope::protocol::{Drafting, EventKind, MtpOverride, Prediction, Settings};
+use draftscope::speculate::decoder::Decoder;
+pub use draftscope::speculate::drafter::{
+    Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter as ModuleDrafter, NgramDrafter, NoDrafter, RandomDrafter,
+};
+
+use crate::support::{DraftModule, LogitRows, Model, TokenId};
+
+/// Tokens of a long answer.
+pub const LEN: usize = 210;
+
+/// An answer, and how it came about.
+#[derive(Default)]
+pub struct Answer {
+    pub text: Vec<TokenId>,
+    pub rounds: usize,
+    pub drafted: usize,
+    /// Rounds in which the draft of each position was accepted.
+    pub accepted: Vec<usize>,
+    pub notices: Vec<String>,
+}
+
+pub fn settings(k: u8) -> Settings {
+    with_conventions(k, MtpOverride::default())
+}
+
+pub fn with_conventions(k: u8, mtp: MtpOverride) -> Settings {
+    Settings { draft_len: k, drafting: Drafting { mtp, ..Drafting::default() }, ..Settings::default() }
+}
+
+pub fn with_tree(k: u8, nodes: u8) -> Settings {
+    Settings { drafting: Drafting { tree: Some(nodes), ..Drafting::default() }, ..settings(k) }
+}
+
+/// A drafter over copies of the first `height` modules.
+pub fn drafter(modules: &[Box<dyn DraftModule>]) -> Box<dyn Drafter> {
+    Box::new(ModuleDrafter::stack(modules.iter().map(|module| module.fork().unwrap()).collect()))
+}
+
+/// A decoder over a copy of the target, after a prompt.
+pub fn start(target: &dyn Model, drafter: Box<dyn Drafter>, settings: &Settings, prompt: &[TokenId]) -> Decoder {
+    let mut decoder = Decoder::new(target.fork().unwrap(), drafter, settings);
+    decoder.prefill(1, prompt).unwrap();
+    decoder
+}
+
+/// Decodes `len` tokens.
+pub fn decode(
+    target: &dyn Model,
+    drafter: Box<dyn Drafter>,
+    settings: &Settings,
+    prompt: &[TokenId],
+    len: usize,
+) -> Answer {
+    let mut decoder = start(target, drafter, settings, prompt);
+    let mut answer = Answer { accepted: vec![0; usize::from(settings.draft_len)], ..Answer::default() };
+    answer.notices.append(&mut decoder.take_notices());
+    while decoder.committed().len() < prompt.len() + len {
+        decoder
+            .round(&mut |event| {
+                match event {
+                    EventKind::Drafted { .. } => answer.drafted += 1,
+                    EventKind::Verified { verdict, .. } => {
+                        answer.accepted.iter_mut().take(verdict.accepted()).for_each(|count| *count += 1);
+                    }
+                    EventKind::Notice { message } => answer.notices.push(message),
+                    _ => {}
+                }
+                Duration::ZERO
+            })
+            .unwrap();
+        answer.rounds += 1;
+    }
+    answer.text = decoder.committed()[prompt.len()..prompt.len() + len].to_vec();
+    answer
+}
+
+/// Probabilities of the drafts of one round.
+pub fn round(decoder: &mut Decoder) -> Vec<Prediction> {
+    let mut drafts = Vec::new();
+    decoder
+        .round(&mut |event| {
+            if let EventKind::Drafted { top, .. } = event {
+                drafts.push(top);
+            }
+            Duration::ZERO
+        })
+        .unwrap();
+    drafts
+}
+
+/// Largest difference of probabilities that either list gives.
+pub fn apart(a: &[Prediction], b: &[Prediction]) -> f32 {
+    let of = |p: &Prediction, id| p.find(id).map_or(0.0, |(_, prob)| prob);
+    let pair = |(a, b): (&Prediction, &Prediction)| {
+        let ids = a.top.iter().chain(&b.top).map(|candidate| candidate.piece.id);
+        ids.map(|id| (of(a, id) - of(b, id)).abs()).fold(0.0, f32::max)
+    };
+    a.iter().zip(b).map(pair).fold(0.0, f32::max)
+}
+
+/// Logits of a continuation, which depend on all state that a target has.
+pub fn next_logits(target: &dyn Model, tokens: &[TokenId]) -> Vec<f32> {
+    target.fork().unwrap().forward(tokens, LogitRows::All).unwrap().logits.as_slice().to_vec()
+}

@@ -1,0 +1,121 @@
+//! GGUF files whose metadata is older, split or of a family that is not supported.
+
+use std::collections::HashMap;
+use std::fs;
+
+use candle_core::Device;
+use candle_core::quantized::gguf_file::{self, Value};
+
+use crate::support::{Backend, GgufSummary, OpenModel, RopeScaling, TokenId, bare_options, open, path, refusal};
+
+/// A GGUF fixture with other metadata.
+fn rewritten(name: &str, change: impl FnOnce(&mut HashMap<String, Value>)) -> tempfile::NamedTempFile {
+    let mut file = fs::File::open(path(name)).unwrap();
+    let content = gguf_file::Content::read(&mut file).unwrap();
+    let mut metadata = content.metadata.clone();
+    change(&mut metadata);
+    let names = content.tensor_infos.keys();
+    let tensors: Vec<_> =
+        names.map(|name| (name.as_str(), content.tensor(&mut file, name, &Device::Cpu).unwrap())).collect();
+    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (*name, tensor)).collect();
+    let metadata: Vec<_> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let mut out = tempfile::NamedTempFile::new().unwrap();
+    gguf_file::write(&mut out, &metadata, &tensors).unwrap();
+    out
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.to_owned())
+}
+
+#[test]
+fn a_missing_add_bos_token_means_what_llama_cpp_takes_it_for() {
+    for (name, begins) in [("llama.gguf", true), ("qwen3.gguf", false)] {
+        let file = rewritten(name, |keys| drop(keys.remove("tokenizer.ggml.add_bos_token").unwrap()));
+        let codec = OpenModel::open(file.path()).unwrap().codec().unwrap();
+        let (raw, plain) = (codec.encode_raw("the").unwrap(), codec.encode("the").unwrap());
+        assert_eq!(raw.len(), plain.len() + usize::from(begins), "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_way_to_cut_text_is_reported() {
+    for (pre, says) in [(None, "'tokenizer.ggml.pre' is not there"), (Some("default"), "is 'default', so text is cut")]
+    {
+        let file = rewritten("qwen3.gguf", |keys| {
+            keys.remove("tokenizer.ggml.pre").unwrap();
+            keys.extend(pre.map(|pre| ("tokenizer.ggml.pre".to_owned(), text(pre))));
+        });
+        let warnings = open(&bare_options(file.path().into(), Backend::Auto)).warnings;
+        assert!(matches!(&warnings[..], [one] if one.contains(says)), "{warnings:?}");
+    }
+}
+
+#[test]
+fn ends_that_the_metadata_leaves_out_are_found_by_their_names() {
+    let file = rewritten("qwen3.gguf", |keys| {
+        let Value::Array(types) = keys.get_mut("tokenizer.ggml.token_type").unwrap() else { panic!("no list") };
+        types.fill(Value::I32(1)); // as if all were text
+        keys.remove("tokenizer.ggml.eos_token_id");
+        keys.insert("tokenizer.ggml.eom_token_id".to_owned(), Value::U32(5));
+    });
+    let codec = |path| OpenModel::open(path).unwrap().codec().unwrap();
+    let (forgetful, whole) = (codec(file.path()), codec(&path("qwen3.gguf")));
+    let (ends, own) = (forgetful.ends(), whole.ends());
+    assert!(own.iter().all(|end| ends.contains(end)) && ends.len() == own.len() + 1, "{ends:?}");
+    assert!(ends.contains(&TokenId(5)));
+    for end in own {
+        assert_eq!(forgetful.encode(&whole.piece(*end).lossy()).unwrap(), [*end], "found whole in a prompt");
+        assert!(forgetful.piece(*end).special);
+    }
+}
+
+#[test]
+fn older_names_of_the_scaling_factor_are_read() {
+    let cases: [(&[(&str, Value)], RopeScaling); 7] = [
+        (&[], RopeScaling::Plain),
+        (&[("scaling.factor", Value::F32(2.0))], RopeScaling::Linear(2.0)),
+        (&[("scale_linear", Value::F32(4.0))], RopeScaling::Linear(4.0)),
+        (&[("scaling.factor", Value::F32(2.0)), ("scale_linear", Value::F32(4.0))], RopeScaling::Linear(2.0)),
+        (&[("scaling.type", text("linear")), ("scaling.factor", Value::F32(1.0))], RopeScaling::Plain),
+        (&[("scaling.factor", Value::F32(0.0))], RopeScaling::Plain),
+        (&[("scaling.type", text("none")), ("scaling.factor", Value::F32(2.0))], RopeScaling::Plain),
+    ];
+    for (keys, scaling) in cases {
+        let file = rewritten("qwen3.gguf", |metadata| {
+            metadata.extend(keys.iter().map(|(key, value)| (format!("qwen3.rope.{key}"), value.clone())));
+        });
+        assert_eq!(OpenModel::open(file.path()).unwrap().transformer().rope.scaling, scaling, "{keys:?}");
+    }
+    let both = rewritten("llama.gguf", |keys| drop(keys.insert("llama.rope.scale_linear".into(), Value::F32(2.0))));
+    let error = OpenModel::open(both.path()).err().unwrap().to_string();
+    assert!(error.contains("'rope_freqs.weight' together with a scaling factor"), "{error}");
+}
+
+#[test]
+fn a_part_of_a_split_file_is_refused_as_one() {
+    let of = |parts| rewritten("qwen3.gguf", |keys| drop(keys.insert("split.count".to_owned(), Value::U16(parts))));
+    assert!(OpenModel::open(of(1).path()).is_ok());
+    let error = refusal(&bare_options(of(3).path().into(), Backend::Auto));
+    assert!(error.contains("is one of 3 parts of a split GGUF file") && error.contains("--merge"), "{error}");
+}
+
+#[test]
+fn a_file_of_an_unsupported_family_is_described_by_its_header() {
+    let file = rewritten("llama.gguf", |keys| {
+        keys.insert("general.architecture".into(), text("deepseek2"));
+        for (key, number) in
+            [("block_count", 48), ("embedding_length", 2048), ("expert_count", 64), ("nextn_predict_layers", 1)]
+        {
+            keys.insert(format!("deepseek2.{key}"), Value::U32(number));
+        }
+    });
+    let error = OpenModel::open(file.path()).err().unwrap().to_string();
+    assert!(error.contains("in a GGUF file (of these, folders of V3, R1, V3.1 and GLM-4.7-Flash run)"), "{error}");
+    let sketch = GgufSummary::read(file.path()).unwrap();
+    assert_eq!((sketch.layers, sketch.experts, sketch.context_length), (Some(48), Some(64), None));
+    let text = sketch.to_string();
+    let shape = "shape    48 layers, of width 2048, 64 experts a layer, draft modules announced: 1\n";
+    assert!(text.contains(shape), "{text}");
+    assert_eq!(GgufSummary::read(&path("llama")), None);
+}

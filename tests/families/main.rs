@@ -1,0 +1,72 @@
+//! One suite for every model family and every draft module: each case of the table in `cases.rs` passes the same battery,
+//! `target.rs` for targets and `module.rs` for draft modules. What only one family has is tested in a file of its name.
+//!
+//! A new family takes a fixture under `tests/fixtures/checkpoints`, an entry in `cases.rs` and a line here. Reference values
+//! come from independent programs (see the fixtures' README).
+
+#![allow(unreachable_pub, clippy::unwrap_used)] // a test that cannot go on should stop
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod case;
+mod cases;
+mod clusters;
+mod decode;
+mod deepseek;
+mod eagle3;
+mod gemma4;
+mod gguf;
+mod llama;
+mod mimo;
+mod module;
+mod qwen35;
+mod spoil;
+mod support;
+mod target;
+
+macro_rules! battery {
+    (target $case:path) => {
+        battery! { target $case: logits rows rollback fork bounds speculation memory backend texts refused }
+    };
+    (module $case:path) => {
+        battery! {
+            module $case: oracle conventions commits speculation second_prompt trimmed wrong_rows memory fork left_out
+        }
+    };
+    ($battery:ident $case:path: $($test:ident)+) => {
+        $(
+            #[test]
+            fn $test() {
+                crate::$battery::$test(&$case);
+            }
+        )+
+    };
+}
+
+macro_rules! conformance {
+    ($($name:ident: $case:ident is $($battery:ident)&+;)+) => {
+        $(mod $name { $(mod $battery { battery! { $battery crate::cases::$case } })+ })+
+    };
+}
+
+mod conformance {
+    conformance! {
+        llama: LLAMA is target;
+        llama_gguf: LLAMA_GGUF is target;
+        qwen3: QWEN3 is target;
+        qwen3_fp8: QWEN3_FP8 is target;
+        qwen3_gguf: QWEN3_GGUF is target;
+        mimo: MIMO is target & module;
+        qwen35: QWEN35 is target & module;
+        qwen35_gguf: QWEN35_GGUF is target & module;
+        deepseek: DEEPSEEK is target & module;
+        deepseek_fp8: DEEPSEEK_FP8 is target & module;
+        glm4_flash: GLM4_FLASH is target & module;
+        gemma4: GEMMA4 is target & module;
+        gemma4_unified: GEMMA4_UNIFIED is target & module;
+        eagle3_original: EAGLE3_ORIGINAL is target & module;
+        eagle3_normed: EAGLE3_NORMED is module;
+        eagle3_speculators: EAGLE3_SPECULATORS is module;
+    }
+}

@@ -1,0 +1,100 @@
+//! Qwen3.5: two ways to roll back recurrent states, lengths whose states are gone, and drafts that a bigram module gets
+//! right.
+
+use std::process::Command;
+
+use crate::case::{Case, largest};
+use crate::cases::QWEN35;
+use crate::decode::next_logits;
+use crate::support::{
+    Checkpoint, LoadOptions, LogitRows, Model, ModelError, Rollback, Value, by_hand, open, path, refusal,
+};
+use crate::{module, target};
+
+/// The next token depends on the last one alone, which the module knows: every draft is known too. Its golden files hold
+/// acceptances alone.
+const BIGRAM: Case = Case { fixture: "qwen35-bigram", golden: "qwen35-bigram", ..QWEN35 };
+
+#[test]
+fn drafts_and_acceptances_are_those_of_the_oracle() {
+    let golden = BIGRAM.golden();
+    module::counts(&BIGRAM, &golden.tokens("tokens"), &golden.json);
+}
+
+#[test]
+fn rows_of_the_bigram_model_have_the_same_bits_together_and_alone() {
+    target::rows(&BIGRAM);
+    target::backend(&BIGRAM);
+}
+
+fn with(rollback: Rollback) -> Box<dyn Model> {
+    open(&LoadOptions { rollback, ..QWEN35.options(&QWEN35.runs[0]) }).target
+}
+
+#[test]
+fn both_ways_to_roll_back_give_the_same_bits() {
+    let tokens = QWEN35.golden().tokens("tokens");
+    let (mut copies, mut replay) = (with(Rollback::Snapshots), with(Rollback::Replay));
+    let (of_copies, of_replay) = (&copies.spec().info, &replay.spec().info);
+    assert!(of_copies.snapshot_bytes == of_copies.state_bytes && of_copies.state_bytes > 0);
+    assert!(of_replay.snapshot_bytes < of_copies.snapshot_bytes);
+    for (rows, keep) in [(4, 2), (1, 1), (6, 1), (3, 3), (1, 1), (5, 4), (7, 6)] {
+        for target in [&mut copies, &mut replay] {
+            let since = target.checkpoint().unwrap();
+            target.forward(&tokens[since.len..since.len + rows], LogitRows::All).unwrap();
+            target.truncate(since.len + keep, &since).unwrap();
+        }
+        assert!(next_logits(copies.as_ref(), &tokens[20..23]) == next_logits(replay.as_ref(), &tokens[20..23]));
+    }
+}
+
+#[test]
+fn a_length_whose_state_is_gone_is_an_error_and_the_next_one_below_is_given() {
+    let tokens = QWEN35.golden().tokens("greedy");
+    let mut target = with(Rollback::Snapshots);
+    let start = Checkpoint { len: 0 };
+    target.forward(&tokens[..60], LogitRows::Last).unwrap();
+    assert!(matches!(target.truncate(50, &start), Err(ModelError::Rewind { .. })));
+    assert_eq!(target.len(), 60);
+    // near the end of a prompt, where conversations part
+    assert_eq!([60, 59, 58, 43].map(|len| target.rewindable(len)), [60, 59, 44, 0]);
+    for len in [59, 44, 0] {
+        let (mut back, mut fresh) = (target.fork().unwrap(), with(Rollback::Snapshots));
+        back.truncate(len, &start).unwrap();
+        if len > 0 {
+            fresh.forward(&tokens[..len], LogitRows::Last).unwrap();
+        }
+        let off = largest(&next_logits(back.as_ref(), &tokens[..3]), &next_logits(fresh.as_ref(), &tokens[..3]));
+        assert!(off < 1e-5, "back to {len}: off by {off}");
+    }
+}
+
+#[test]
+fn k_is_chosen_for_the_chain_that_replaces_a_refused_tree() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
+        command.args(["run", "--prompt", "a b", "--max-tokens", "60", "--output", "jsonl", "--model"]);
+        command.arg(path("qwen35")).args(arguments).env("XDG_CACHE_HOME", home.path());
+        let out = command.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let lines = String::from_utf8(out.stdout).unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let committed = |events: &[Value]| -> Vec<Value> {
+        let tokens = events.iter().filter(|event| event["type"] == "committed").map(|event| &event["tokens"]);
+        tokens.flat_map(|tokens| tokens.as_array().unwrap().iter().map(|token| token["id"].clone())).collect()
+    };
+    let (auto, fixed) = (run(&["-k", "auto", "--tree", "8"]), run(&["-k", "2"]));
+    let notices: Vec<_> = auto.iter().filter_map(|event| event["message"].as_str()).collect();
+    assert!(notices.iter().any(|notice| notice.contains("a chain is drafted instead")), "{notices:?}");
+    assert!(notices.iter().all(|notice| !notice.contains("stays as it is")), "{notices:?}");
+    assert!(auto.iter().any(|event| event["type"] == "draft_len_chosen"), "of drafts that mostly fail, fewer are made");
+    assert_eq!(committed(&auto), committed(&fixed));
+}
+
+#[test]
+fn a_module_given_by_hand_is_refused() {
+    let error = refusal(&by_hand(&path("qwen35"), QWEN35.runs[0].backend));
+    assert!(error.contains("brings its own"), "{error}");
+}
