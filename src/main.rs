@@ -6,11 +6,15 @@ mod commands;
 use std::process::ExitCode;
 
 use draftscope::cli::Action;
+use draftscope::model::text::template::process;
 
 /// Exit status of an error; 1 says that what was compared differs.
 const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(code) = process::start() {
+        return code; // this process was started to render one chat template
+    }
     let parsed = commands::config::parse();
     let files = &parsed.files;
     commands::config::warn(&parsed);

@@ -24,6 +24,16 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
+/// Name of the environment's variable that sets the day.
+pub(super) const EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// Seconds since 1970, or those that the environment names.
+pub(super) fn now() -> i64 {
+    let asked = std::env::var(EPOCH).ok().and_then(|seconds| seconds.trim().parse::<i64>().ok());
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    asked.unwrap_or_else(clock)
+}
+
 /// A day of the Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Day {
@@ -39,9 +49,7 @@ pub(super) struct Day {
 impl Day {
     /// Today, or the day that the environment names.
     pub(super) fn today() -> Self {
-        let asked = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.trim().parse::<i64>().ok());
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-        Self::since_1970(asked.unwrap_or_else(now).div_euclid(SECONDS))
+        Self::since_1970(now().div_euclid(SECONDS))
     }
 
     /// So many days after the first of January 1970: Howard Hinnant's `civil_from_days`, by eras of 400 years that

@@ -1,10 +1,14 @@
 //! The chat template a model file carries: messages in, prompt text out.
 //!
-//! A template is Jinja code from an untrusted file, so it runs with a fuel limit, has no way to ask for
-//! text of any width, and sees nothing but the messages, the names of two tokens and the day. What it puts
-//! together from text and text again is not bounded before it comes out.
+//! A template is Jinja code from an untrusted file. It runs with a fuel limit and sees nothing but the messages,
+//! the names of two tokens and the day. The interpreter bounds neither the depth of expressions and values nor the
+//! memory that they take (`~`, `+` and `==` cannot be replaced), so the program renders in a process of its own
+//! with limits of the system: see [`process`]. A library caller that does not call [`process::start`] renders in
+//! the calling thread, which is for templates that it trusts.
 
 mod date;
+mod limits;
+pub mod process;
 
 use std::io;
 
@@ -13,8 +17,9 @@ use minijinja::value::{Kwargs, Serde, StringInput};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use self::date::Day;
+use self::process::Contained;
 use crate::model::ModelError;
-use crate::model::text::template::date::Day;
 use crate::protocol::Message;
 
 /// Steps a template may take; real ones need some fifty a message.
@@ -28,6 +33,9 @@ const MAX_INDENT: usize = 256;
 
 /// Longest template.
 const MAX_SOURCE: usize = 1 << 20;
+
+/// Most characters of an error's text.
+const MAX_ERROR: usize = 400;
 
 /// Takes what a template writes, up to [`MAX_OUTPUT`].
 #[derive(Default)]
@@ -47,22 +55,54 @@ impl io::Write for Bounded {
     }
 }
 
-/// A compiled chat template.
-pub struct ChatTemplate {
-    environment: Environment<'static>,
-    bos: String,
-    eos: String,
+/// A chat template that compiles.
+pub struct ChatTemplate(Renderer);
+
+/// Where a template is rendered.
+enum Renderer {
+    /// In the calling thread.
+    Here(Compiled),
+    /// In a process of its own.
+    Apart(Contained),
 }
 
 impl ChatTemplate {
     /// Compiles a template. `bos` and `eos` are names of special tokens.
     ///
     /// # Errors
-    /// [`ModelError::Template`] with the place of the mistake.
+    /// [`ModelError::Template`] with the place of the mistake, or with the limit that compiling it exceeds.
     pub fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
         if source.len() > MAX_SOURCE {
             return Err(ModelError::Template(format!("it is {} bytes long, which no template is", source.len())));
         }
+        let renderer = match process::program() {
+            Some(program) => Renderer::Apart(Contained::new(program, source, bos, eos)?),
+            None => Renderer::Here(Compiled::new(source, bos, eos)?),
+        };
+        Ok(Self(renderer))
+    }
+
+    /// Renders a conversation up to where the assistant's answer begins.
+    ///
+    /// # Errors
+    /// [`ModelError::Template`] when the template refuses the messages or exceeds a limit.
+    pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
+        match &self.0 {
+            Renderer::Here(compiled) => compiled.render(messages),
+            Renderer::Apart(contained) => contained.render(messages),
+        }
+    }
+}
+
+/// A template that the interpreter has compiled.
+struct Compiled {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+impl Compiled {
+    fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
         let mut environment = Environment::new();
         environment.set_syntax(syntax()?);
         environment.set_fuel(Some(FUEL));
@@ -81,11 +121,7 @@ impl ChatTemplate {
         Ok(Self { environment, bos, eos })
     }
 
-    /// Renders a conversation up to where the assistant's answer begins.
-    ///
-    /// # Errors
-    /// [`ModelError::Template`] when the template refuses the messages.
-    pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
+    fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
         let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
         // as `transformers` has them where there are none: many templates ask whether they are none
         let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str(), tools => (), documents => () };
@@ -153,7 +189,17 @@ fn syntax() -> Result<SyntaxConfig, ModelError> {
 fn failed(error: &Error) -> ModelError {
     // what a writer says stands behind the error
     let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
-    ModelError::Template(format!("{error}{cause}"))
+    ModelError::Template(sentence(&format!("{error}{cause}")))
+}
+
+/// An error's text in one line and of bounded length: it can quote whole values of the template.
+fn sentence(text: &str) -> String {
+    let line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut line: String = line.take(MAX_ERROR).collect();
+    if text.chars().nth(MAX_ERROR).is_some() {
+        line.push('…');
+    }
+    line
 }
 
 #[cfg(test)]

@@ -1,0 +1,188 @@
+//! Chat templates rendered in a process of their own.
+//!
+//! Invariant: whatever a template does (overflows the stack, takes memory without end, never ends), the program
+//! goes on and gets one sentence. The process is this program again, started with [`ARGUMENT`]: it reads a
+//! request, puts itself under the limits of [`limits`](super::limits), compiles the template, renders it if there
+//! are messages, and writes the answer. Each request gets a new process, so nothing that a template left remains.
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Compiled, MAX_OUTPUT, date, limits, sentence};
+use crate::model::ModelError;
+use crate::protocol::Message;
+
+/// The only argument of a process that renders.
+pub const ARGUMENT: &str = "--render-one-chat-template";
+
+/// Stack of the thread that compiles and renders.
+const STACK: usize = 4 << 20;
+
+/// Bytes of standard error that are read: the first lines say what ended the process.
+const MAX_COMPLAINT: u64 = 4096;
+
+/// First byte of an answer: the text that was rendered, or an error's text.
+const RENDERED: u8 = b'+';
+const REFUSED: u8 = b'-';
+
+/// The program that renders; none where templates are rendered in the calling thread.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// To be called first in `main`. Renders one template if this process was started for that, and returns its exit
+/// code; otherwise has the templates of this process rendered in processes of its own program.
+#[must_use]
+pub fn start() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == ARGUMENT) && arguments.next().is_none() {
+        return Some(answer());
+    }
+    let _ = PROGRAM.set(own_program());
+    None
+}
+
+/// This program's file. On Linux the link stays right when the file is replaced while the program runs.
+fn own_program() -> PathBuf {
+    let link = Path::new("/proc/self/exe");
+    if cfg!(target_os = "linux") && link.exists() {
+        return link.to_owned();
+    }
+    // an error shows when the first process cannot be started
+    std::env::current_exe().unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into())
+}
+
+pub(super) fn program() -> Option<&'static Path> {
+    PROGRAM.get().map(PathBuf::as_path)
+}
+
+/// What a process is asked to do.
+#[derive(Serialize, Deserialize)]
+struct Request<'a> {
+    source: Cow<'a, str>,
+    bos: Cow<'a, str>,
+    eos: Cow<'a, str>,
+    /// None = only compile.
+    messages: Option<Cow<'a, [Message]>>,
+}
+
+/// A template that a process has compiled once.
+pub(super) struct Contained {
+    program: &'static Path,
+    source: String,
+    bos: String,
+    eos: String,
+    /// Seconds since 1970 when the template was compiled: every process is given this day.
+    day: i64,
+}
+
+impl Contained {
+    pub(super) fn new(program: &'static Path, source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
+        let new = Self { program, source: source.to_owned(), bos, eos, day: date::now() };
+        new.ask(None).map(|_| new)
+    }
+
+    pub(super) fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
+        self.ask(Some(messages.into()))
+    }
+
+    fn ask(&self, messages: Option<Cow<'_, [Message]>>) -> Result<String, ModelError> {
+        let [source, bos, eos] = [&self.source, &self.bos, &self.eos].map(Cow::from);
+        let request = Request { source, bos, eos, messages };
+        let asked = serde_json::to_vec(&request).map_err(io::Error::from).and_then(|request| self.run(request));
+        let (status, said, complaint) =
+            asked.map_err(|error| ModelError::Template(format!("it cannot be rendered in a process: {error}")))?;
+        understood(status, said).unwrap_or_else(|| Err(ModelError::Template(limits::exceeded(status, &complaint))))
+    }
+
+    /// How a process ended (none: it was ended here), and what it wrote to its two outputs.
+    fn run(&self, request: Vec<u8>) -> io::Result<(Option<ExitStatus>, Vec<u8>, String)> {
+        let mut child = self.spawn()?;
+        let outputs = talk(&mut child, request).recv_timeout(limits::PATIENCE);
+        if outputs.is_err() {
+            child.kill()?;
+        }
+        let status = child.wait()?;
+        let Ok((said, complaint)) = outputs else { return Ok((None, Vec::new(), String::new())) };
+        Ok((Some(status), said, complaint))
+    }
+
+    fn spawn(&self) -> io::Result<Child> {
+        let mut command = Command::new(self.program);
+        command.arg(ARGUMENT).env(date::EPOCH, self.day.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        #[cfg(unix)]
+        // Ctrl-C asks the program to stop, and this process ends by itself soon
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.spawn()
+    }
+}
+
+/// Writes the request and reads both outputs, in a thread: a process that hangs holds up nobody.
+fn talk(child: &mut Child, request: Vec<u8>) -> mpsc::Receiver<(Vec<u8>, String)> {
+    let (sender, outputs) = mpsc::channel();
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    if let (Some(mut input), Some(output), Some(errors)) = pipes {
+        thread::spawn(move || {
+            // a process that ends before it has read everything says why
+            let _ = input.write_all(&request);
+            drop(input);
+            let (mut said, mut complaint) = (Vec::new(), Vec::new());
+            let _ = output.take(MAX_OUTPUT as u64 + 2).read_to_end(&mut said);
+            let _ = errors.take(MAX_COMPLAINT).read_to_end(&mut complaint);
+            let _ = sender.send((said, String::from_utf8_lossy(&complaint).into_owned()));
+        });
+    }
+    outputs
+}
+
+/// The answer of a process; none where it ended without a whole one.
+fn understood(status: Option<ExitStatus>, mut said: Vec<u8>) -> Option<Result<String, ModelError>> {
+    if !status?.success() || said.is_empty() || said.len() > MAX_OUTPUT + 1 {
+        return None;
+    }
+    let kind = said.remove(0);
+    let text = String::from_utf8(said).ok()?;
+    match kind {
+        RENDERED => Some(Ok(text)),
+        REFUSED => Some(Err(ModelError::Template(sentence(&text)))),
+        _ => None,
+    }
+}
+
+/// Answers the request on standard input.
+fn answer() -> ExitCode {
+    let replying = thread::Builder::new().stack_size(STACK).spawn(|| {
+        let mut request = Vec::new();
+        io::stdin().lock().read_to_end(&mut request)?;
+        let request: Request<'_> = serde_json::from_slice(&request)?;
+        limits::impose()?;
+        let (kind, text) = reply(request);
+        let mut out = io::stdout().lock();
+        out.write_all(&[kind])?;
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    });
+    match replying.map(thread::JoinHandle::join) {
+        Ok(Ok(Ok(()))) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn reply(request: Request<'_>) -> (u8, String) {
+    let compiled = Compiled::new(&request.source, request.bos.into_owned(), request.eos.into_owned());
+    let rendered = compiled.and_then(|compiled| match request.messages {
+        Some(messages) => compiled.render(&messages),
+        None => Ok(String::new()),
+    });
+    match rendered {
+        Ok(text) => (RENDERED, text),
+        Err(ModelError::Template(why)) => (REFUSED, why),
+        Err(other) => (REFUSED, other.to_string()),
+    }
+}
