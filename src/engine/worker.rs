@@ -138,10 +138,18 @@ fn tokens_of(
     if prompt.typed().trim().is_empty() && prompt.branch().is_none() {
         return Err(SpecError::EmptyPrompt);
     }
+    let ctx_len = decoder.target().spec().ctx_len;
     let tokens = match (prompt, template) {
-        (Prompt::Raw(text), _) => codec.encode_raw(text)?,
+        (Prompt::Raw(text), _) => {
+            codec.check_length(text, ctx_len)?;
+            codec.encode_raw(text)?
+        }
         (Prompt::Branch(from), _) => known(&from.tokens, decoder.target().spec().info.vocab)?,
-        (Prompt::Chat(messages), Some(template)) => codec.encode(&template.render(messages)?)?,
+        (Prompt::Chat(messages), Some(template)) => {
+            let text = template.render(messages)?;
+            codec.check_length(&text, ctx_len)?;
+            codec.encode(&text)?
+        }
         (Prompt::Chat(_), None) => {
             let message = "this model file has no chat template; use --raw to send text as it stands";
             return Err(ModelError::Template(message.into()).into());
@@ -150,7 +158,6 @@ fn tokens_of(
     if tokens.is_empty() {
         return Err(SpecError::EmptyPrompt); // a template may leave everything out
     }
-    let ctx_len = decoder.target().spec().ctx_len;
     if tokens.len() >= ctx_len {
         // one more position is needed for the first token of the answer
         return Err(ModelError::ContextFull { needed: tokens.len() + 1, ctx_len }.into());

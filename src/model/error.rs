@@ -53,6 +53,16 @@ pub enum ModelError {
         /// Positions there are.
         ctx_len: usize,
     },
+    /// A prompt of many more tokens than the context holds; they were not all counted.
+    #[error(
+        "the context is full: the {bytes} bytes of the prompt take more than the {ctx_len} positions that the cache holds; shorten the prompt, or start with a larger --ctx where the model has room for one"
+    )]
+    PromptTooLong {
+        /// Bytes of the prompt, with what the chat template puts around it.
+        bytes: usize,
+        /// Positions there are.
+        ctx_len: usize,
+    },
     /// A rewind to where the cache cannot go.
     #[error("cannot rewind the cache to {len}: it holds {have} positions and the checkpoint is at {since}")]
     Rewind {

@@ -189,10 +189,13 @@ impl Trial {
 
 impl Bench {
     fn tokens(&self, text: &str, raw: bool) -> Result<Vec<TokenId>> {
+        let ctx_len = self.plain.target().spec().ctx_len;
         let Some(template) = self.template.as_ref().filter(|_| !raw) else {
+            self.codec.check_length(text, ctx_len)?;
             return Ok(self.codec.encode_raw(text)?);
         };
         let text = template.render(&[Message { role: Speaker::User, content: text.to_owned() }])?;
+        self.codec.check_length(&text, ctx_len)?;
         Ok(self.codec.encode(&text)?)
     }
 }

@@ -22,6 +22,9 @@ use crate::protocol::{Piece, TokenId};
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 
+/// How many times as long a text can become: composed (NFC, three times), then a letter of two bytes for a byte.
+const GROWTH: usize = 6;
+
 /// Qwen2's splits: digits one by one, words with what stands before them.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -152,7 +155,8 @@ pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> 
         eos: known("tokenizer.ggml.eos_token_id"),
         others: ["eot", "eom"].iter().filter_map(|end| known(&format!("tokenizer.ggml.{end}_token_id"))).collect(),
     };
-    Ok(TextCodec::new((tokenizer, format!("byte-level BPE ({})", clean(pre_name))), pieces.collect(), &ends))
+    let kind = format!("byte-level BPE ({})", clean(pre_name));
+    Ok(TextCodec::new((tokenizer, kind), GROWTH, pieces.collect(), &ends))
 }
 
 fn texts<'a>(gguf: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> {

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{DecoderWrapper, Tokenizer};
 
+use super::growth::Steps;
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::side_files::SideFiles;
@@ -32,39 +33,6 @@ struct TokenizerConfig {
     add_bos_token: Option<bool>,
 }
 
-/// The steps of a `tokenizer.json` that can make a text longer.
-#[derive(Deserialize)]
-struct Steps {
-    #[serde(default)]
-    normalizer: Value,
-    #[serde(default)]
-    pre_tokenizer: Value,
-    #[serde(default)]
-    decoder: Value,
-}
-
-/// How many times as long a text may become: real ones put three bytes for a space.
-const MAX_GROWTH: usize = 256;
-
-impl Steps {
-    /// The product over all replacements of what each puts for a character.
-    fn growth(&self) -> usize {
-        let steps = [&self.normalizer, &self.pre_tokenizer, &self.decoder];
-        steps.into_iter().fold(1, |growth, step| growth.saturating_mul(growth_of(step)))
-    }
-}
-
-fn growth_of(step: &Value) -> usize {
-    let parts: Box<dyn Iterator<Item = &Value>> = match step {
-        Value::Array(parts) => Box::new(parts.iter()),
-        Value::Object(fields) => Box::new(fields.values()),
-        _ => return 1,
-    };
-    let put = ["content", "prepend"].iter().filter_map(|name| step.get(name)?.as_str());
-    let own = put.map(|text| text.len().max(1)).fold(1, usize::saturating_mul);
-    parts.fold(own, |growth, part| growth.saturating_mul(growth_of(part)))
-}
-
 /// `generation_config.json`, and `config.json` where that one is not there.
 #[derive(Default, Deserialize)]
 struct Generation {
@@ -83,10 +51,7 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
     let failed = |name: &str, error: &dyn std::fmt::Display| {
         ModelError::Tokenizer(format!("{name}: {}", clean(&error.to_string())))
     };
-    let steps: Steps = serde_json::from_slice(&text).map_err(|error| failed("tokenizer.json", &error))?;
-    if steps.growth() > MAX_GROWTH {
-        return Err(ModelError::Unsupported("tokenizer.json makes a text hundreds of times as long".to_owned()));
-    }
+    let growth = Steps::of(&text).map_err(|error| failed("tokenizer.json", &error))?.checked()?;
     let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
     // both are settings of a training run that the file kept; a prompt is neither cut nor filled up
     tokenizer.with_padding(None);
@@ -112,7 +77,7 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
         Spelling::ByteLevel => "byte-level BPE (tokenizer.json)",
         Spelling::SentencePiece => "BPE with byte fallback (tokenizer.json)",
     };
-    Ok(TextCodec::new((tokenizer, kind.to_owned()), pieces, &ends))
+    Ok(TextCodec::new((tokenizer, kind.to_owned()), growth, pieces, &ends))
 }
 
 /// By the decoder, which knows how to undo it.
@@ -201,6 +166,7 @@ fn ids(value: &Value) -> Vec<TokenId> {
 mod tests {
     use serde_json::{Map, json};
 
+    use super::super::growth::MAX_GROWTH;
     use super::*;
 
     /// A tokenizer as TinyLlama's: a space before a text, `▁` for spaces, bytes for what has no token.

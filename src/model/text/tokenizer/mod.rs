@@ -5,7 +5,9 @@
 //! file holds is read in `gguf`, what a `tokenizer.json` in `json`.
 
 mod gguf;
+mod growth;
 mod json;
+mod length;
 mod sentence_piece;
 
 use std::collections::HashMap;
@@ -31,6 +33,8 @@ fn is_end_mark(name: &[u8]) -> bool {
 /// Text to tokens and back.
 pub struct TextCodec {
     tokenizer: Tokenizer,
+    /// How many times as long the tokenizer's steps can make a text.
+    growth: usize,
     pieces: Vec<Piece>, // by id
     ends: Vec<TokenId>,
     /// The end that the file names first, for templates.
@@ -75,7 +79,7 @@ impl TextCodec {
         catch_panic(broken, || json::codec(folder, begins))
     }
 
-    fn new((tokenizer, kind): (Tokenizer, String), mut pieces: Vec<Piece>, ends: &Ends) -> Self {
+    fn new((tokenizer, kind): (Tokenizer, String), growth: usize, mut pieces: Vec<Piece>, ends: &Ends) -> Self {
         pieces.iter_mut().filter(|piece| is_end_mark(&piece.bytes)).for_each(|mark| mark.special = true);
         let is_end = |name: &[u8]| is_end_mark(name) || END_NAMES.iter().any(|end| end.as_bytes() == name);
         let by_name = pieces.iter().filter(|piece| piece.special && is_end(&piece.bytes));
@@ -83,14 +87,24 @@ impl TextCodec {
         all.sort_unstable();
         all.dedup();
         let eos = ends.eos.or(all.last().copied());
-        Self { tokenizer, pieces, ends: all, eos, bos: ends.bos, begins: ends.begins && ends.bos.is_some(), kind }
+        Self {
+            tokenizer,
+            growth,
+            pieces,
+            ends: all,
+            eos,
+            bos: ends.bos,
+            begins: ends.begins && ends.bos.is_some(),
+            kind,
+        }
     }
 
     /// Tokens of a text in which the names of special tokens stand for those tokens.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] when the text cannot be split.
+    /// [`ModelError::Tokenizer`] when the text cannot be split, or is so long that splitting it takes gigabytes.
     pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
+        growth::check_text(text.len(), self.growth)?;
         catch_panic(broken, || {
             let encoding =
                 self.tokenizer.encode_fast(text, false).map_err(|error| ModelError::Tokenizer(error.to_string()))?;

@@ -22,6 +22,9 @@ const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const BYTE: u64 = 6;
 
+/// How many times as long a text can become: three bytes for a space, and as many before each part of the text.
+const GROWTH: usize = 9;
+
 /// Names of tokens that llama.cpp ends an answer with, whatever the file says of them.
 const ENDS: [&str; 2] = ["<end_of_turn>", "<eos>"];
 
@@ -139,7 +142,7 @@ pub(super) fn codec(gguf: &GgufFile, names: Vec<&str>) -> Result<TextCodec, Mode
         eos: id("tokenizer.ggml.eos_token_id", 2),
         others: ["eot", "eom"].into_iter().filter_map(other).chain(named.map(|at| at as u32)).map(TokenId).collect(),
     };
-    Ok(TextCodec::new((tokenizer, "SentencePiece (llama)".to_owned()), vocabulary.pieces(), &ends))
+    Ok(TextCodec::new((tokenizer, "SentencePiece (llama)".to_owned()), GROWTH, vocabulary.pieces(), &ends))
 }
 
 #[cfg(test)]
