@@ -13,6 +13,9 @@ pub enum RecordError {
     /// There is a file of this name.
     #[error("{} exists already; choose another name or add --force to replace it", .0.display())]
     Exists(PathBuf),
+    /// Another process writes it.
+    #[error("another draftscope is recording to {}; choose another name", .0.display())]
+    Busy(PathBuf),
     /// The file cannot be made.
     #[error("cannot write the trace {}: {source}", path.display())]
     Write {

@@ -4,6 +4,7 @@
 //! before; whatever a reader does not know survives a rewrite; older formats stay readable. Who made
 //! the events and who looks at them is unknown here.
 
+mod blank;
 mod breakpoints;
 mod digest;
 mod error;

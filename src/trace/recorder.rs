@@ -3,12 +3,12 @@
 //! Invariant: no event but `loading` is left out, and none waits for the disk: the channel to the
 //! writer is unbounded, so that a slow disk costs memory and never time. What was taken is in the
 //! file at most [`FLUSH`] later, whole lines only. An error of the disk is told with the next event.
-//! A run that fails before it has begun leaves what was there: a file to be replaced is emptied with the
-//! first event that is written, and one that was made for nothing is removed again.
+//! A run that fails before it has begun leaves what was there: a file is replaced with the first event that is
+//! written, and one that was made for nothing is removed again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use crate::protocol::{Event, EventKind};
 use crate::stream::Consumer;
 
+use super::blank::{Begun, Blank};
 use super::digest::Digester;
 use super::error::RecordError;
 
@@ -81,46 +82,6 @@ impl Recorder {
             }
             None => Ok(()),
         }
-    }
-}
-
-/// A file to which nothing was written yet.
-struct Blank {
-    file: File,
-    path: PathBuf,
-    /// Whether it was not there before.
-    is_new: bool,
-}
-
-impl Blank {
-    fn open(path: &Path, force: bool) -> Result<Self, RecordError> {
-        let made = OpenOptions::new().write(true).create_new(true).open(path);
-        let is_new = made.is_ok();
-        let opened = match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && force => {
-                OpenOptions::new().write(true).open(path)
-            }
-            made => made,
-        };
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
-            _ => RecordError::Write { path: path.to_owned(), source: error },
-        })?;
-        Ok(Self { file, path: path.to_owned(), is_new })
-    }
-
-    /// Drops what an earlier run left in it.
-    fn begin(self) -> io::Result<Sink> {
-        match self.file.set_len(0) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {} // a pipe has no length
-            emptied => emptied?,
-        }
-        Sink::new(self.file, self.path.extension().is_some_and(|e| e == "zst"))
-    }
-
-    /// Nothing came to be written.
-    fn give_up(self) -> io::Result<()> {
-        if self.is_new { std::fs::remove_file(self.path) } else { Ok(()) }
     }
 }
 
@@ -195,7 +156,9 @@ fn write(blank: Blank, mut digester: Option<Digester>, events: &Receiver<Event>)
         Ok(Event { kind: EventKind::Failed { .. }, .. }) | Err(_) => return blank.give_up(),
         Ok(first) => first,
     };
-    let mut sink = blank.begin()?;
+    let is_packed = blank.is_packed();
+    let Begun { file, replaced: _locked } = blank.begin()?;
+    let mut sink = Sink::new(file, is_packed)?;
     let mut next = Some(first);
     let mut unflushed: Option<Instant> = None;
     let mut line = Vec::new();

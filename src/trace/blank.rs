@@ -1,0 +1,159 @@
+//! The file of a recording before its first event.
+//!
+//! Invariant: of a file that is to be replaced nothing is touched. With the first event the new recording, which
+//! lies beside it, takes its name, so that other names and readers of the old file keep it whole. Two processes
+//! never write one recording: each locks its file, and the one that comes second is refused. The lock is advisory:
+//! readers need none.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::RecordError;
+
+/// A file to which nothing was written yet.
+pub(super) struct Blank {
+    file: File,
+    path: PathBuf,
+    /// Whether it was not there before.
+    is_new: bool,
+}
+
+/// A file to write to.
+pub(super) struct Begun {
+    pub(super) file: File,
+    /// The file that was replaced, which stays locked: a process that opened it before is refused still.
+    pub(super) replaced: Option<File>,
+}
+
+impl Blank {
+    /// Makes the file, or opens one that is there with `force`.
+    pub(super) fn open(path: &Path, force: bool) -> Result<Self, RecordError> {
+        let made = OpenOptions::new().write(true).create_new(true).open(path);
+        let is_new = made.is_ok();
+        let opened = match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && force => {
+                OpenOptions::new().write(true).open(path)
+            }
+            made => made,
+        };
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => RecordError::Exists(path.to_owned()),
+            _ => RecordError::Write { path: path.to_owned(), source: error },
+        })?;
+        if !lock(&file) {
+            return Err(RecordError::Busy(path.to_owned()));
+        }
+        Ok(Self { file, path: path.to_owned(), is_new })
+    }
+
+    /// Whether it is to be a zstd file.
+    pub(super) fn is_packed(&self) -> bool {
+        self.path.extension().is_some_and(|end| end == "zst")
+    }
+
+    /// The recording begins: it takes its name.
+    pub(super) fn begin(self) -> io::Result<Begun> {
+        if self.is_new || !self.file.metadata()?.is_file() {
+            return Ok(Begun { file: self.file, replaced: None });
+        }
+        match beside(&self.path, &self.file) {
+            Ok(file) => Ok(Begun { file, replaced: Some(self.file) }),
+            // the folder takes no file beside it
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.file.set_len(0)?;
+                Ok(Begun { file: self.file, replaced: None })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nothing came to be written.
+    pub(super) fn give_up(self) -> io::Result<()> {
+        if self.is_new { fs::remove_file(self.path) } else { Ok(()) }
+    }
+}
+
+/// An empty file in the place of another, with its permissions. A link stays, and what it leads to is replaced.
+fn beside(path: &Path, old: &File) -> io::Result<File> {
+    let path = path.canonicalize()?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let new = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(folder)?;
+    new.as_file().set_permissions(old.metadata()?.permissions())?;
+    lock(new.as_file());
+    new.persist(path).map_err(|error| error.error)
+}
+
+/// Locks a file; false where another process has. Not every file system knows locks, and pipes and devices need
+/// none.
+#[cfg(unix)]
+fn lock(file: &File) -> bool {
+    let is_file = file.metadata().is_ok_and(|there| there.is_file());
+    !(is_file && matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
+/// Elsewhere a lock keeps readers out, too.
+#[cfg(not(unix))]
+fn lock(_: &File) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn write(blank: Blank, text: &[u8]) -> Begun {
+        let mut begun = blank.begin().unwrap();
+        begun.file.write_all(text).unwrap();
+        begun
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_second_writer_is_refused_until_the_first_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        let is_busy = || matches!(Blank::open(&path, true), Err(RecordError::Busy(_)));
+        for text in [b"first", b"again"] {
+            let blank = Blank::open(&path, true).unwrap();
+            assert!(is_busy(), "before the first event");
+            let begun = write(blank, text);
+            assert!(is_busy(), "and after it");
+            drop(begun);
+            assert_eq!(fs::read(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_process_that_opened_the_old_file_is_refused_while_the_new_one_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        fs::write(&path, "old").unwrap();
+        let old = File::open(&path).unwrap();
+        let begun = write(Blank::open(&path, true).unwrap(), b"new");
+        assert!(!lock(&old));
+        drop(begun);
+        assert!(lock(&old));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn other_names_links_and_permissions_stay() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [path, name, link] = ["a.jsonl", "name.jsonl", "link.jsonl"].map(|name| folder.path().join(name));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::hard_link(&path, &name).unwrap();
+        symlink(&path, &link).unwrap();
+        drop(write(Blank::open(&link, true).unwrap(), b"new"));
+        assert!(link.is_symlink());
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&name).unwrap()), (b"new".to_vec(), b"old".to_vec()));
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o640);
+        assert_ne!(path.metadata().unwrap().ino(), name.metadata().unwrap().ino());
+    }
+}
