@@ -28,6 +28,7 @@ pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod export;
+pub mod fatal;
 pub mod generate;
 pub mod headless;
 pub mod identity;

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
     if let Some(code) = process::start() {
         return code; // this process was started to render one chat template
     }
+    draftscope::fatal::install();
     let parsed = commands::config::parse();
     let files = &parsed.files;
     commands::config::warn(&parsed);

@@ -16,9 +16,10 @@ use imports::{bare_code, imports_of, is_in, module_of, test_modules_of};
 /// Module, and the modules of this crate it may name.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("protocol", &[]),
+    ("fatal", &[]),
     ("stream", &["protocol"]),
     ("store", &[]),
-    ("model", &["protocol"]),
+    ("model", &["protocol", "fatal"]),
     ("speculate", &["model", "protocol"]),
     ("generate", &["speculate", "model", "protocol"]),
     ("engine", &["speculate", "model", "protocol", "stream"]),
@@ -28,7 +29,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "session",
         &["protocol", "speculate::verify", "speculate::distribution", "speculate::random", "speculate::policy"],
     ),
-    ("tui", &["protocol", "stream", "session", "config"]),
+    ("tui", &["protocol", "stream", "session", "config", "fatal"]),
     ("headless", &["protocol", "stream", "session"]),
     ("export", &["protocol", "session", "trace", "tui"]),
     ("cli", &["protocol", "export::Format", "tui::Page", "model::options"]),

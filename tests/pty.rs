@@ -228,6 +228,24 @@ fn a_signal_gives_the_terminal_back_and_the_recording_its_end() {
     assert!(kept.lines().last().unwrap().contains("\"ended\""), "{kept:.200}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_fatal_signal_gives_the_terminal_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = bundled("chat");
+    for signal in ["QUIT", "ABRT", "SEGV", "BUS", "ILL", "FPE"] {
+        let mut terminal = Terminal::start_in(folder.path(), &["replay", &recording], &[]);
+        terminal.wait("a screen", |screen| screen.alternate_screen() && screen.contents().contains("Smollm2"));
+        let pid = terminal.child.process_id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+        assert_ne!(terminal.ends(), 0, "{signal}: who sent it sees that it was obeyed");
+        let screen = terminal.screen.screen();
+        assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "{signal}");
+        let says = terminal.text().contains("the program was aborted");
+        assert_eq!(says, signal == "ABRT", "{signal}: {}", terminal.text());
+    }
+}
+
 #[test]
 fn a_dumb_terminal_gets_plain_text() {
     let files = common::tiny::Tiny::new(3);

@@ -1,7 +1,8 @@
 //! The terminal itself: taken over, given back.
 //!
 //! Invariant: however the front end ends (quit, an error, a panic on any thread, a signal that asks the
-//! process to end) the terminal is put back first. What is drawn and what keys mean is elsewhere.
+//! process to end) the terminal is put back first; [`fatal`] does the same for a signal that kills the process. What
+//! is drawn and what keys mean is elsewhere.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,8 @@ use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+
+use crate::fatal;
 
 /// Why the front end could not run.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +73,7 @@ impl Guard {
 /// Raw mode, the alternate screen, whole pastes and, if wanted, the mouse.
 fn take_over(mouse: bool) -> io::Result<()> {
     ACTIVE.store(true, Ordering::SeqCst);
+    fatal::screen_is_taken();
     enable_raw_mode()?;
     execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste)?;
     if mouse { execute!(stdout(), EnableMouseCapture) } else { Ok(()) }
@@ -122,6 +126,7 @@ fn restore() {
         // Nothing can be done about a terminal that is gone.
         let _ = execute!(stdout(), DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
+        fatal::screen_is_free();
     }
 }
 

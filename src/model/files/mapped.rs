@@ -1,7 +1,7 @@
 //! A file's bytes in memory without reading them: the system brings in pages as they are touched.
 //!
-//! Invariant: bytes are only ever read. A file that somebody cuts short while it is mapped ends the
-//! program, as with every program that maps files; its length is checked when it is opened.
+//! Invariant: bytes are only ever read. A file that somebody cuts short while it is mapped ends the program, with
+//! a sentence where [`fatal::install`](crate::fatal::install) was called; its length is checked when it is opened.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,11 +9,12 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
+use crate::fatal::Mapping;
 use crate::model::ModelError;
 
 /// A mapped file.
 #[derive(Debug)]
-pub(in crate::model) struct Mapped(Mmap);
+pub(in crate::model) struct Mapped(Mmap, #[allow(dead_code, reason = "dropped with the map")] Mapping);
 
 impl Mapped {
     /// Maps a whole file.
@@ -30,7 +31,11 @@ impl Mapped {
         // SAFETY: the map is private to this process and read-only; nobody here writes to the file, and
         // model files are replaced by rename, which leaves the mapped one as it was.
         let map = unsafe { Mmap::map(&file) };
-        map.map(Self).map_err(read_error)
+        map.map(|map| {
+            let mapping = Mapping::of(&map);
+            Self(map, mapping)
+        })
+        .map_err(read_error)
     }
 
     /// All bytes.
