@@ -7,8 +7,10 @@
 #[cfg(unix)]
 mod handler;
 mod mapped;
+mod memory;
 
 pub use self::mapped::Mapping;
+pub use self::memory::OutOfMemory;
 
 /// Puts back mouse, pastes, screen and cursor.
 #[cfg(unix)]

@@ -3,9 +3,12 @@
 
 mod commands;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
+use commands::config::Parsed;
 use draftscope::cli::Action;
+use draftscope::fatal::OutOfMemory;
 use draftscope::model::text::template::process;
 
 /// Exit status of an error; 1 says that what was compared differs.
@@ -17,9 +20,26 @@ fn main() -> ExitCode {
     }
     draftscope::fatal::install();
     let parsed = commands::config::parse();
-    let files = &parsed.files;
     commands::config::warn(&parsed);
-    let result = match &parsed.cli.command {
+    // what runs in this thread may need more memory than there is
+    let result = catch_unwind(AssertUnwindSafe(|| run(&parsed)));
+    let result = result.unwrap_or_else(|panic| match OutOfMemory::of(&*panic) {
+        Some(refused) => Err(refused.into()),
+        None => resume_unwind(panic),
+    });
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            commands::output::say(&told(&error));
+            error.downcast_ref::<commands::signals::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
+        }
+    }
+}
+
+fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
+    let files = &parsed.files;
+    match &parsed.cli.command {
         None => commands::chat::run(&parsed.cli.chat, files),
         Some(Action::Chat(args)) => commands::chat::run(args, files),
         Some(Action::Run(args)) => commands::run::run(args),
@@ -34,17 +54,9 @@ fn main() -> ExitCode {
         Some(Action::Generate(args)) => commands::generate::run(args),
         Some(Action::Train(args)) => commands::train::run(args),
         Some(Action::Models { action }) => commands::models::run(action.clone()),
-        Some(Action::Config { action }) => commands::config::run(action, &parsed),
+        Some(Action::Config { action }) => commands::config::run(action, parsed),
         Some(Action::Completions { shell }) => commands::config::completions(*shell),
         Some(Action::Man { out }) => commands::config::man(out.as_deref()),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            commands::output::say(&told(&error));
-            error.downcast_ref::<commands::signals::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
-        }
     }
 }
 

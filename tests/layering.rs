@@ -22,7 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &["protocol", "fatal"]),
     ("speculate", &["model", "protocol"]),
     ("generate", &["speculate", "model", "protocol"]),
-    ("engine", &["speculate", "model", "protocol", "stream"]),
+    ("engine", &["speculate", "model", "protocol", "stream", "fatal"]),
     ("identity", &["speculate", "model", "protocol"]),
     ("trace", &["protocol", "stream"]),
     (

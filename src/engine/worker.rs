@@ -9,6 +9,7 @@ use std::sync::mpsc::Receiver;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::fatal::OutOfMemory;
 use crate::model::load::{Loaded, load};
 use crate::model::text::template::ChatTemplate;
 use crate::model::text::tokenizer::TextCodec;
@@ -40,7 +41,10 @@ pub(super) fn run(
     let message = match outcome {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
-        Err(panic) => format!("the engine stopped on an internal error ({}); please report it", panic_text(&*panic)),
+        Err(panic) => match OutOfMemory::of(&*panic) {
+            Some(refused) => refused.to_string(),
+            None => format!("the engine stopped on an internal error ({}); please report it", panic_text(&*panic)),
+        },
     };
     outbox.send(Lane::Speculative, EventKind::Failed { message });
 }

@@ -5,13 +5,14 @@
 //! Pieces are cut from chunks large enough for huge pages; a chunk is freed with its last piece.
 
 use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    alloc::{Layout, alloc, dealloc},
     ops::{Deref, DerefMut},
     ptr::NonNull,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use super::lanes::LANES;
+use crate::fatal::OutOfMemory;
 
 /// Size and alignment of a huge page, and bytes in a chunk unless a piece is larger.
 const HUGE_PAGE: usize = 2 << 20;
@@ -64,6 +65,7 @@ impl LazyZeros {
     /// So many times [`LANES`] halves.
     pub(crate) fn new(len: usize) -> Self {
         const SIZE: usize = size_of::<[u16; LANES]>();
+        OutOfMemory::unless_there_are((len * SIZE).saturating_add(2 * HUGE_PAGE));
         if len * SIZE < HUGE_PAGE {
             return Self { memory: vec![[0; LANES]; len], first: 0, len };
         }
@@ -119,7 +121,7 @@ impl Chunk {
         let layout = Layout::from_size_align(size, HUGE_PAGE).expect("less than half of the address space");
         // SAFETY: the layout is not of size zero.
         let start = unsafe { alloc(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        let start = NonNull::new(start).unwrap_or_else(|| OutOfMemory(size).unwind());
         advise_huge_pages(start, size);
         Self { start, layout }
     }

@@ -1,0 +1,56 @@
+//! Memory that the system refuses, as a sentence instead of an abort.
+//!
+//! Weights and caches are by far the largest allocations, and functions that make them return no `Result`. They
+//! unwind with [`OutOfMemory`], which whoever runs a model turns into the sentence.
+
+use std::any::Any;
+use std::panic::resume_unwind;
+
+/// The system refused memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is not enough memory: the system refuses {} MiB more; close other programs, or choose a smaller model or --ctx",
+    .0.div_ceil(1 << 20)
+)]
+pub struct OutOfMemory(
+    /// Bytes that were asked for.
+    pub usize,
+);
+
+impl OutOfMemory {
+    /// What a panic carried, where it was this.
+    #[must_use]
+    pub fn of(panic: &(dyn Any + Send)) -> Option<Self> {
+        panic.downcast_ref().copied()
+    }
+
+    /// Unwinds up to where somebody takes the error. No panic hook hears of it.
+    pub fn unwind(self) -> ! {
+        resume_unwind(Box::new(self))
+    }
+
+    /// Unwinds if the system refuses so many bytes now.
+    pub fn unless_there_are(bytes: usize) {
+        if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+            Self(bytes).unwind();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_refuses_is_one_sentence() {
+        assert!(catch_unwind(|| OutOfMemory::unless_there_are(1 << 10)).is_ok());
+        let refused = catch_unwind(|| OutOfMemory::unless_there_are(1 << 60)).unwrap_err();
+        let error = OutOfMemory::of(&*refused).unwrap();
+        assert_eq!(error, OutOfMemory(1 << 60));
+        assert!(
+            error.to_string().starts_with("there is not enough memory: the system refuses 1099511627776 MiB more;")
+        );
+    }
+}
