@@ -417,6 +417,15 @@ fn a_recording_is_replayed_exported_and_compared_without_a_model() {
     refuses(&mut export("html", &[]), "--force");
     let itself = a.to_string_lossy().into_owned();
     refuses(&mut export("jsonl", &["--out", &itself, "--force"]), "is the recording itself");
+    #[cfg(unix)]
+    {
+        let other = files.path("other-name.jsonl").to_string_lossy().into_owned();
+        fs::hard_link(&a, &other).unwrap();
+        refuses(&mut export("jsonl", &["--out", &other, "--force"]), "is the recording itself");
+        let replay = ["replay", &itself, "--trace", &other, "--force"];
+        refuses(draftscope().args(replay), "is the recording itself");
+        fs::remove_file(&other).unwrap();
+    }
 
     let whole = fs::read_to_string(&a).unwrap();
     let cut = files.path("cut.jsonl");

@@ -7,8 +7,10 @@ mod common;
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
+use common::checkpoint;
 use common::tiny::Tiny;
 use draftscope::model::gguf::GgufFile;
 use signal_hook::consts::{SIGABRT, SIGBUS};
@@ -74,4 +76,47 @@ fn other_signals_end_the_program_as_ever() {
     let (out, errors) = ended("overflow");
     assert_eq!(out.status.signal(), Some(SIGABRT));
     assert!(errors.contains("has overflowed its stack"), "{errors}");
+}
+
+/// A run of a tiny model that may have so many KiB of address space.
+fn run_within(kib: u32, backend: &str, model: &Path) -> (Output, String) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh", &kib.to_string()]);
+    command.arg(env!("CARGO_BIN_EXE_draftscope")).args([
+        "run",
+        "--device",
+        "cpu",
+        "--threads",
+        "2",
+        "--max-tokens",
+        "2",
+    ]);
+    command.args(["--backend", backend, "--drafter", "none", "--prompt", "the inn", "--model"]).arg(model);
+    let out = command.env_remove("DRAFTSCOPE_MODEL").env("NO_COLOR", "1").output().unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    (out, errors)
+}
+
+#[cfg(target_os = "linux")] // where a limit of address space counts
+#[test]
+fn memory_that_the_system_refuses_ends_the_program_with_a_sentence() {
+    let (model, mut refused) = (checkpoint::path("qwen3"), 0);
+    for kib in (40_000..140_000).step_by(8_000) {
+        for backend in ["native", "candle"] {
+            let (out, errors) = run_within(kib, backend, &model);
+            let last = errors.lines().last().unwrap_or_default();
+            refused += usize::from(last.starts_with("draftscope: there is not enough memory: the system refuses "));
+            match (out.status.code(), out.status.signal()) {
+                (Some(0), _) => {}
+                // the system's loader or the shell cannot even start it
+                (Some(127), _) | (_, Some(signal_hook::consts::SIGKILL | signal_hook::consts::SIGSEGV))
+                    if kib < 60_000 => {}
+                (Some(2), _) | (_, Some(SIGABRT)) => {
+                    assert!(last.starts_with("draftscope: "), "{kib} {backend}: {errors}");
+                }
+                other => panic!("{kib} {backend}: {other:?} {errors}"),
+            }
+        }
+    }
+    assert!(refused > 0, "no run was refused memory for its weights or its cache");
 }

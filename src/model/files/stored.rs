@@ -6,6 +6,7 @@ use candle_core::quantized::{GgmlDType, QTensor, ggml_file::qtensor_from_ggml};
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
 
+use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
 
 /// A tensor's bytes and what they are.
@@ -64,6 +65,7 @@ impl<'a> Stored<'a> {
     /// When candle cannot decode the type.
     pub fn to_f32(&self, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let bytes = self.bytes();
+        OutOfMemory::unless_there_are(shape.iter().product::<usize>().saturating_mul(size_of::<f32>()));
         Ok(match self.dtype {
             GgmlDType::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
             GgmlDType::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
@@ -79,6 +81,7 @@ impl<'a> Stored<'a> {
     pub fn to_tensor(&self, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor, ModelError> {
         let same = matches!((self.dtype, dtype), (GgmlDType::BF16, DType::BF16) | (GgmlDType::F16, DType::F16));
         if same {
+            OutOfMemory::unless_there_are(self.bytes().len());
             return Ok(Tensor::from_raw_buffer(self.bytes(), dtype, shape, device)?);
         }
         let plain = Tensor::from_vec(self.to_f32(shape)?, shape, device)?;
@@ -92,6 +95,7 @@ impl<'a> Stored<'a> {
     pub fn quantised(&self, shape: &[usize], device: &Device) -> Result<QTensor, ModelError> {
         // blocks hold halves: bytes that begin at an odd place are copied to an even one
         let aligned = self.bytes().as_ptr().addr().is_multiple_of(align_of::<u64>());
+        OutOfMemory::unless_there_are(self.bytes().len());
         let copy = if aligned { None } else { Some(self.bytes().to_vec()) };
         Ok(qtensor_from_ggml(self.dtype, copy.as_deref().unwrap_or(self.bytes()), shape.to_vec(), device)?)
     }

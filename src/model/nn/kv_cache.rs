@@ -7,6 +7,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
+use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
 
 /// Keys and values of one transformer block.
@@ -14,6 +15,13 @@ pub struct KvCache {
     keys: Tensor, // [kv_heads, ctx, head_dim]
     values: Values,
     len: usize,
+}
+
+/// Unwinds if the system refuses memory for so many numbers; a device answers for itself.
+fn ensure_room(numbers: usize, device: &Device) {
+    if device.is_cpu() {
+        OutOfMemory::unless_there_are(numbers.saturating_mul(size_of::<f32>()));
+    }
 }
 
 /// Where the values are.
@@ -30,6 +38,7 @@ impl KvCache {
     /// # Errors
     /// When memory is short.
     pub fn new(kv_heads: usize, ctx: usize, head_dim: usize, device: &Device) -> Result<Self, ModelError> {
+        ensure_room(2 * kv_heads * ctx * head_dim, device);
         let zeros = || Tensor::zeros((kv_heads, ctx, head_dim), DType::F32, device);
         Ok(Self { keys: zeros()?, values: Values::Own(zeros()?), len: 0 })
     }
@@ -39,6 +48,7 @@ impl KvCache {
     /// # Errors
     /// When memory is short.
     pub fn latent(ctx: usize, (width, value): (usize, usize), device: &Device) -> Result<Self, ModelError> {
+        ensure_room(ctx * width, device);
         let keys = Tensor::zeros((1, ctx, width), DType::F32, device)?;
         Ok(Self { keys, values: Values::OfKeys(value), len: 0 })
     }
