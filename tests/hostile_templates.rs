@@ -214,7 +214,7 @@ fn assert_bounded(name: &str, ended: &Ended) {
 
 fn run(model: &Path, options: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
-    command.args(["run", "--device", "cpu", "--threads", "1", "--drafter", "none", "--max-tokens", "1"]);
+    command.args(["run", "--backend", "candle", "--threads", "1", "--drafter", "none", "--max-tokens", "1"]);
     command.arg("--model").arg(model).args(["--prompt", "the inn"]).args(options);
     command.env_remove("DRAFTSCOPE_MODEL").env("NO_COLOR", "1");
     watched(&mut command, b"")
