@@ -1,6 +1,6 @@
 //! What happens before a fatal signal ends the process.
 //!
-//! Invariant: the terminal is put back first, and the signal then ends the process as if nobody had listened. The
+//! Invariant: the terminal is put back first, and the signal then ends the process as if there were no handler. The
 //! handler calls nothing but system calls and reads nothing but atomics and what was set once, since it can come
 //! in the middle of anything. A mapped model file that is cut short under the program ends it with a sentence.
 

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use candle_core::quantized::gguf_file::Value;
 use common::checkpoint;
 use common::tiny::Tiny;
+use draftscope::model::text::template::ChatTemplate;
 use draftscope::model::text::template::process::ARGUMENT;
+use draftscope::protocol::{Message, Speaker};
 use serde_json::json;
 
 /// Most memory of the program and the process that renders, in bytes.
@@ -293,6 +295,19 @@ fn forty_templates_end_a_process_of_their_own() {
         assert_bounded(name, &ended);
     }
     assert!(measured > all.len() / 2, "the memory of {measured} processes was seen");
+}
+
+#[test]
+fn a_process_renders_the_templates_of_models_as_the_interpreter_does() {
+    let messages = [Message { role: Speaker::User, content: "the inn".to_owned() }];
+    for model in ["deepseek-fp8", "gemma4", "gemma4-unified", "glm4-flash", "mimo", "qwen3", "qwen3-fp8", "qwen35"] {
+        let source = fs::read_to_string(checkpoint::path(model).join("chat_template.jinja")).unwrap();
+        let here = ChatTemplate::new(&source, String::new(), String::new()).unwrap().render(&messages).unwrap();
+        assert!(here.contains("the inn"), "{model}: {here}");
+        let ended = rendered(&source);
+        assert_eq!(ended.out, format!("+{here}"), "{model}: {}", ended.errors);
+        assert_bounded(model, &ended);
+    }
 }
 
 #[test]

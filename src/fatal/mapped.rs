@@ -24,7 +24,7 @@ impl Entry {
 
 static FIRST: Entry = Entry::new();
 
-/// Held while an entry is taken.
+/// Locked while an entry is taken.
 static TAKING: Mutex<()> = Mutex::new(());
 
 /// A model file is mapped at these addresses until this is dropped.
@@ -59,7 +59,7 @@ impl Drop for Mapping {
 fn append() -> &'static Entry {
     let entry: &'static Entry = Box::leak(Box::new(Entry::new()));
     if let Some(last) = Entry::all().last() {
-        let _ = last.next.set(entry); // nobody else appends while `TAKING` is held
+        let _ = last.next.set(entry); // no other thread appends while `TAKING` is locked
     }
     entry
 }

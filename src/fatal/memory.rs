@@ -1,7 +1,7 @@
 //! Memory that the system refuses, as a sentence instead of an abort.
 //!
 //! Weights and caches are by far the largest allocations, and functions that make them return no `Result`. They
-//! unwind with [`OutOfMemory`], which whoever runs a model turns into the sentence.
+//! unwind with [`OutOfMemory`]; the engine and `main` catch it and report the sentence.
 
 use std::any::Any;
 use std::panic::resume_unwind;

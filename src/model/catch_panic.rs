@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
+use crate::fatal::OutOfMemory;
 use crate::model::error::ModelError;
 use crate::model::error::clean;
 
@@ -32,6 +33,9 @@ pub(in crate::model) fn catch_panic<T>(
     let result = catch_unwind(AssertUnwindSafe(run));
     INSIDE.set(before);
     result.unwrap_or_else(|panic| {
+        if let Some(refused) = OutOfMemory::of(&*panic) {
+            return Err(ModelError::DoesNotFit(refused.to_string()));
+        }
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(told(&clean(text.unwrap_or("no reason given"))))
     })
@@ -47,6 +51,8 @@ mod tests {
         let error = catch_panic::<()>(told, || panic!("index out of bounds:\nthe len is 3"));
         assert_eq!(error.unwrap_err().to_string(), "tokenizer: index out of bounds:\u{fffd}the len is 3");
         assert_eq!(catch_panic(told, || Ok(3)).unwrap(), 3);
+        let refused = catch_panic::<()>(told, || OutOfMemory(5 << 20).unwind()).unwrap_err();
+        assert!(refused.to_string().contains("the system refuses 5 MiB more"), "{refused}");
         assert!(!INSIDE.get());
     }
 }

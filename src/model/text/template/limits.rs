@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Bytes that a template may take beyond what the process takes before it sees the template.
+/// Bytes that a template may take on top of what the process takes before it sees the template.
 const MEMORY: u64 = 128 << 20;
 
 /// Seconds of processor time.
@@ -98,7 +98,7 @@ fn count() -> io::Result<()> {
     Ok(())
 }
 
-/// Which limit a process exceeded, told by how it ended and by what it wrote to standard error; no status: the
+/// Which limit a process exceeded, judged by how it ended and by what it wrote to standard error; no status: the
 /// program ended it.
 pub(super) fn exceeded(status: Option<ExitStatus>, complaint: &str) -> String {
     let Some(status) = status else { return slow(PATIENCE.as_secs()) };

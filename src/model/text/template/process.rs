@@ -123,7 +123,7 @@ impl Contained {
     }
 }
 
-/// Writes the request and reads both outputs, in a thread: a process that hangs holds up nobody.
+/// Writes the request and reads both outputs, in a thread: a process that hangs does not block the program.
 fn talk(child: &mut Child, request: Vec<u8>) -> mpsc::Receiver<(Vec<u8>, String)> {
     let (sender, outputs) = mpsc::channel();
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -166,7 +166,7 @@ fn can_match_nothing(step: &Value) -> bool {
 }
 
 /// The longest text that a map of characters (SentencePiece's `precompiled_charsmap`) puts for one: after its
-/// index, texts stand one behind the other with a zero after each.
+/// index, the texts follow each other, with a zero after each.
 fn longest_entry(map: &str) -> usize {
     let Ok(map) = STANDARD.decode(map) else { return 1 }; // the library refuses it
     let Some((index, rest)) = map.split_first_chunk::<4>() else { return 1 };
