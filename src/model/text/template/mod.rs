@@ -61,7 +61,7 @@ pub struct ChatTemplate(Renderer);
 /// Where a template is rendered.
 enum Renderer {
     /// In the calling thread.
-    Here(Compiled),
+    Here(Box<Compiled>),
     /// In a process of its own.
     Apart(Contained),
 }
@@ -77,7 +77,7 @@ impl ChatTemplate {
         }
         let renderer = match process::program() {
             Some(program) => Renderer::Apart(Contained::new(program, source, bos, eos)?),
-            None => Renderer::Here(Compiled::new(source, bos, eos)?),
+            None => Renderer::Here(Box::new(Compiled::new(source, bos, eos)?)),
         };
         Ok(Self(renderer))
     }
