@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use common::checkpoint;
 use common::tiny::Tiny;
-use draftscope::model::gguf::GgufFile;
+use draftscope::model::files::gguf::GgufFile;
 use signal_hook::consts::{SIGABRT, SIGBUS};
 
 /// Names what [`a_process_that_ends`] does.
