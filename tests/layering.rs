@@ -306,7 +306,22 @@ fn imports_follow_the_table() {
 
 /// The folders of `src/model`: what is plain data, what reads files, what computes, what loads.
 const MODEL: &[Layer] = &[
-    ("plain", &["error", "options", "rows", "tap", "catch_panic", "memory", "draft_tokens", "shared_kv", "mod"], &[]),
+    (
+        "plain",
+        &[
+            "error",
+            "options",
+            "rows",
+            "tap",
+            "catch_panic",
+            "memory",
+            "draft_tokens",
+            "shared_kv",
+            "module_core",
+            "mod",
+        ],
+        &[],
+    ),
     ("wrappers", &["row_by_row"], &["plain"]),
     ("files", &["files"], &["plain"]),
     ("text", &["text"], &["plain", "files"]),

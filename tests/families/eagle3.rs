@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::case::{Run, largest};
-use crate::cases::EAGLE3_NORMED;
+use crate::cases::{EAGLE3_NORMED, EAGLE3_ORIGINAL, EAGLE3_SPECULATORS};
 use crate::module::{depths, slots, tokens};
 use crate::spoil::spoiled;
 use crate::support::{
-    Backend, HeadCard, LoadOptions, MtpOverride, TokenId, bare_options, by_hand, left_out, modules_of, open, path,
+    Backend, HeadCard, LoadOptions, LogitRows, MtpOverride, TokenId, bare_options, by_hand, left_out, modules_of, open, path,
     refusal, with_draft,
 };
 
@@ -88,4 +88,33 @@ fn a_card_describes_a_head() {
     let original = HeadCard::read(&path("eagle3-original")).unwrap().unwrap().to_string();
     assert!(original.contains("in front of layers 2, the middle one and the third from the end"), "{original}");
     assert_eq!(HeadCard::read(&path("qwen3")).unwrap(), None);
+}
+
+#[test]
+fn slots_at_one_held_position_give_the_bits_of_slots_run_one_by_one() {
+    let pairs = [("llama-deep", &EAGLE3_ORIGINAL), ("qwen3", &EAGLE3_SPECULATORS), ("llama-deep", &EAGLE3_NORMED)];
+    for (target, case) in pairs {
+        let (head, tokens) = (case.fixture, tokens(case)[..12].to_vec());
+        for backend in [Backend::Candle, Backend::Native] {
+            let mut loaded = open(&with_draft(&path(target), &path(head), backend));
+            assert_eq!(loaded.notice, None, "{head}");
+            let module = &mut modules_of(&mut loaded)[0];
+            loaded.target.set_tap(&module.tap()).unwrap();
+            let hidden = loaded.target.forward(&tokens, LogitRows::Last).unwrap().hidden;
+            module.forward(&tokens[1..9], &hidden.slice(0..8)).unwrap();
+            module.hold_position(Some(7));
+            let mut alone = module.fork().unwrap();
+            let together = module.forward(&tokens[9..], &hidden.slice(8..11)).unwrap();
+            let slots = (8..11).map(|at| alone.forward(&tokens[at + 1..at + 2], &hidden.slice(at..at + 1)).unwrap());
+            let slots: Vec<_> = slots.collect();
+            let states: Vec<f32> = slots.iter().flat_map(|slot| slot.hidden.as_slice().to_vec()).collect();
+            assert!(together.hidden.as_slice() == states, "{head} on {backend:?}: other states");
+            assert!(together.logits == slots[2].logits, "{head} on {backend:?}: other logits");
+            // positions of their own would give something else
+            module.truncate(8).unwrap();
+            module.hold_position(None);
+            let own = module.forward(&tokens[9..], &hidden.slice(8..11)).unwrap();
+            assert!(largest(own.logits.row(0), together.logits.row(0)) > 1e-3, "{head} on {backend:?}");
+        }
+    }
 }

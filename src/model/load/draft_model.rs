@@ -5,10 +5,11 @@
 use std::path::Path;
 
 use crate::model::ModelError;
+use crate::model::drafters::core::Figures;
 use crate::model::load::{DraftModel, OpenModel, load as load_model, named_module};
 use crate::model::options::LoadOptions;
 use crate::model::text::tokenizer::TextCodec;
-use crate::protocol::{DrafterInfo, DrafterKind};
+use crate::protocol::DrafterKind;
 
 /// Loads the draft model that the options name, if any, for a target with this codec and context.
 pub(super) fn load(
@@ -51,15 +52,14 @@ fn checked(
     };
     let model = load_model(&own, &mut |_, _, _| {})?.target;
     let spec = model.spec();
-    let info = DrafterInfo {
+    let figures = Figures {
         kind: DrafterKind::DraftModel,
-        name: spec.info.name.clone(),
-        sha256: None,
-        dtype: spec.dtype.clone(),
+        dtype: &spec.dtype,
         weight_bytes: spec.info.weight_bytes,
         kv_bytes_per_token: spec.info.kv_bytes_per_token,
-        draft_vocab: spec.info.vocab,
+        draft_vocab: spec.info.vocab as usize,
         context_vocab: 0,
     };
+    let info = figures.info(spec.info.name.clone());
     Ok((model, info))
 }

@@ -26,6 +26,8 @@ pub(in crate::model) struct DraftHead {
     proposed: DraftTokens,
     /// Rows for which there is room behind the base.
     room: usize,
+    /// Whether the matrix is the target's.
+    shared: bool,
 }
 
 impl DraftHead {
@@ -33,7 +35,14 @@ impl DraftHead {
     pub(in crate::model) fn whole(target: &Arc<Weights>) -> Self {
         let vocab = (0..target.head.rows() as u32).map(TokenId).collect();
         let base = target.head.clone();
-        Self { target: Arc::clone(target), matrix: base.clone(), base, proposed: DraftTokens::new(vocab, 0), room: 0 }
+        Self {
+            target: Arc::clone(target),
+            matrix: base.clone(),
+            base,
+            proposed: DraftTokens::new(vocab, 0),
+            room: 0,
+            shared: true,
+        }
     }
 
     /// The rows of `vocab`, ascending, and room for as many of other tokens.
@@ -57,6 +66,7 @@ impl DraftHead {
             base,
             proposed: DraftTokens::new(vocab, room),
             room: room + rest,
+            shared: false,
         };
         head.fill();
         Ok(head)
@@ -85,8 +95,9 @@ impl DraftHead {
         self.proposed.tokens()
     }
 
-    pub(in crate::model) fn bytes(&self) -> usize {
-        self.matrix.bytes()
+    /// Bytes that it takes beside the target.
+    pub(in crate::model) fn own_bytes(&self) -> usize {
+        if self.shared { 0 } else { self.matrix.bytes() }
     }
 
     /// Slots from `first` on read these tokens.
@@ -112,6 +123,7 @@ impl Clone for DraftHead {
             matrix: self.base.clone(),
             proposed: self.proposed.clone(),
             room: self.room,
+            shared: self.shared,
         };
         copy.fill();
         copy

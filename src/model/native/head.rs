@@ -49,6 +49,19 @@ pub(in crate::model) fn logits(cpu: &Cpu, head: &Matrix, acts: &Acts, logits: &m
     stats.extend((0..acts.m()).map(|row| join(&strips, row)));
 }
 
+/// Logits of one hidden state `[d / 16]`, and what [`RowStats`] notes of them.
+pub(in crate::model) fn of_state(
+    cpu: &Cpu,
+    head: &Matrix,
+    state: &[[f32; LANES]],
+    acts: &mut Acts,
+) -> (Vec<f32>, Vec<RowStats>) {
+    let (mut row, mut stats) = (vec![0.0; head.rows()], Vec::new());
+    operand(cpu, head, state, acts);
+    logits(cpu, head, acts, &mut row, &mut stats);
+    (row, stats)
+}
+
 fn fill(cpu: &Cpu, head: &Matrix, acts: &Acts, index: usize, strip: &mut Strip<'_>, tiles: &mut Vec<[f32; LANES]>) {
     let m = acts.m();
     let first = index * STRIP / LANES;

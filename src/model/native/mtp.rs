@@ -8,20 +8,23 @@
 
 use std::sync::Arc;
 
+use half::bf16;
+
 use super::cache::{AngleTable, KvCache, KvShape};
 use super::draft_head::DraftHead;
-use super::fuse::Fuse;
 use super::head;
-use super::kernel::{Acts, LANES, MAX_ROWS, Norm, Onto, Operand};
+use super::kernel::{Acts, Encoding, LANES, MAX_ROWS, Norm, Onto, Operand};
 use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
 use super::llama::{NativeLlama, Weights};
-use super::matrix::Matrix;
+use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
 use crate::model::files::source::Source;
+use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
 use crate::model::native::transpose::{transpose, untranspose};
 use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::fusion::Fuse;
 use crate::model::nn::rope::RopeSpec;
-use crate::model::{DraftModule, Forward, ModelError, Rows, Tap};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
+use crate::model::{ModelError, RowStats};
+use crate::protocol::{MtpSpec, NormForm, Recycle, TokenId};
 
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,53 +37,55 @@ pub enum MtpStorage {
     Bf16,
 }
 
+impl MtpStorage {
+    /// Packs rows of `k` numbers; codes of blocks have so many bits.
+    pub(in crate::model) fn pack(self, cpu: &Cpu, k: usize, rows: &[f32], bits: Bits) -> Matrix {
+        match self {
+            Self::Blocks => Matrix::quantise(cpu, k, rows, bits),
+            Self::Bf16 => {
+                let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
+                let part =
+                    Part { encoding: Encoding::Bf16, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
+                Matrix::pack(cpu, k, &[part])
+            }
+        }
+    }
+}
+
 /// What a module has of its own; copies share the matrices.
 #[derive(Clone, Debug)]
 pub(in crate::model) struct MtpWeights {
     pub(in crate::model) embedding_norm: NormWeight,
     pub(in crate::model) hidden_norm: NormWeight,
     /// What else of the target is read, where it is.
-    pub(in crate::model) fuse: Option<Fuse>,
+    pub(in crate::model) fuse: Option<Fuse<Matrix, NormWeight>>,
     pub(in crate::model) from_embedding: Matrix, // [d, d], left half of eh_proj
     pub(in crate::model) from_hidden: Matrix,    // [d, d], right half
     pub(in crate::model) layer: Layer,
     pub(in crate::model) final_norm: NormWeight,
 }
 
-impl MtpWeights {
-    fn bytes(&self) -> usize {
-        let fuse = self.fuse.as_ref().map_or(0, Fuse::bytes);
-        fuse + self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
-    }
-
-    /// As they run when their norms mean this.
-    fn meant(self: &Arc<Self>, form: NormForm) -> Arc<Self> {
-        if form == NormForm::Weight {
-            return Arc::clone(self);
-        }
-        let mut meant = Self::clone(self);
-        let head_norms = meant.layer.head_norms.iter_mut().flatten();
+impl NormWeights for MtpWeights {
+    fn one_plus(&self) -> Result<Self, ModelError> {
+        let mut weights = self.clone();
+        let head_norms = weights.layer.head_norms.iter_mut().flatten();
         let norms = [
-            &mut meant.embedding_norm,
-            &mut meant.hidden_norm,
-            &mut meant.final_norm,
-            &mut meant.layer.attn_norm,
-            &mut meant.layer.ffn_norm,
+            &mut weights.embedding_norm,
+            &mut weights.hidden_norm,
+            &mut weights.final_norm,
+            &mut weights.layer.attn_norm,
+            &mut weights.layer.ffn_norm,
         ];
         norms.into_iter().chain(head_norms).flatten().flatten().for_each(|weight| *weight += 1.0);
-        Arc::new(meant)
+        Ok(weights)
     }
 }
 
-/// A module with its cache.
+/// A module's weights and cache.
 #[derive(Debug)]
-pub struct NativeMtp {
+pub struct MtpOnKernels {
     target: Arc<Weights>,
-    stored: Arc<MtpWeights>,
-    /// Norms as the conventions in force mean them.
-    weights: Arc<MtpWeights>,
-    spec: MtpSpec,
-    held: Option<usize>,
+    weights: RunningWeights<MtpWeights>,
     shape: BlockShape,
     head: DraftHead,
     cache: KvCache,
@@ -88,7 +93,11 @@ pub struct NativeMtp {
     scratch: Scratch,
     acts: [Acts; 2],
     rows: Vec<[f32; LANES]>,
+    last: Vec<[f32; LANES]>, // the last slot's normed state
 }
+
+/// An MTP module on the native kernels.
+pub type NativeMtp = ModuleCore<MtpOnKernels>;
 
 impl NativeMtp {
     /// The module of this index that comes with the target in `source`, whose head it shares.
@@ -103,23 +112,28 @@ impl NativeMtp {
     ) -> Result<Self, ModelError> {
         let shared = &target.weights;
         let stored = super::load::module(source, config, (&shared.cpu, index))?;
-        Ok(Self::new(target, stored, DraftHead::whole(shared), (shared.shape, &config.rope, spec)))
+        let backend = MtpOnKernels::new(target, stored, DraftHead::whole(shared), (shared.shape, &config.rope));
+        Self::new(backend, spec)
     }
 
-    /// A module with an empty cache, from its parts. The angles reach one position further than the cache.
+    /// How most of its weights are kept, as people write it.
+    #[must_use]
+    pub fn dtype(&self) -> &'static str {
+        self.backend.weights.layer.down.dtype()
+    }
+}
+
+impl MtpOnKernels {
+    /// An empty cache and these parts. The angles reach one position further than the cache.
     pub(in crate::model) fn new(
         target: &NativeLlama,
         stored: MtpWeights,
         head: DraftHead,
-        (shape, rope, spec): (BlockShape, &RopeSpec, MtpSpec),
+        (shape, rope): (BlockShape, &RopeSpec),
     ) -> Self {
         let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ..target.cache.shape() };
-        let stored = Arc::new(stored);
         Self {
-            weights: stored.meant(spec.norm),
-            stored,
-            spec,
-            held: None,
+            weights: RunningWeights::new(stored),
             shape,
             head,
             cache: KvCache::new(kv),
@@ -127,48 +141,17 @@ impl NativeMtp {
             scratch: Scratch::default(),
             acts: Default::default(),
             rows: Vec::new(),
+            last: Vec::new(),
             target: Arc::clone(&target.weights),
         }
     }
 
-    /// Bytes that the module's matrices take, a head that is shared with the target not counted.
-    #[must_use]
-    pub fn own_bytes(&self) -> usize {
-        self.weights.bytes()
-    }
-
-    /// How most of its weights are kept, as people write it.
-    #[must_use]
-    pub fn dtype(&self) -> &'static str {
-        self.weights.layer.down.dtype()
-    }
-
-    /// Bytes that the module's own weights take, its copy of head rows included.
-    #[must_use]
-    pub fn weight_bytes(&self) -> usize {
-        self.weights.bytes() + self.head.bytes()
-    }
-
-    /// Bytes of cache per slot.
-    #[must_use]
-    pub fn kv_bytes_per_token(&self) -> u64 {
-        self.cache.shape().bytes_per_position()
-    }
-
-    /// Rotary position of the first slot of a pass.
-    fn position(&self) -> usize {
-        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
-    }
-
-    /// Runs one pass at the end of the cache; `hidden` is `[m][width / 16]`, `out`, the normed states, `[m][d / 16]`. The
-    /// states before the last norm are left in the scratch.
-    fn pass(
-        &mut self,
-        tokens: &[TokenId],
-        hidden: &[[f32; LANES]],
-        out: &mut [[f32; LANES]],
-    ) -> Result<(), ModelError> {
-        let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
+    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
+    /// left in the scratch.
+    fn pass(&mut self, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+        let Slots { tokens, at, zeroed, .. } = slots;
+        let (base, m, hidden) = (self.cache.len(), tokens.len(), slots.hidden.as_chunks::<LANES>().0);
+        let weights = &*self.weights;
         let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Head(self.head.matrix()));
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
@@ -178,30 +161,28 @@ impl NativeMtp {
         for (token, row) in tokens.iter().zip(out.chunks_exact_mut(tiles)) {
             self.target.embed(*token, row.as_flattened_mut());
         }
-        if base == 0 && self.spec.slot0 == SlotZero::Zeroed {
+        if zeroed {
             out[..tiles].fill([0.0; LANES]);
         }
         transpose(out, m, &mut self.rows);
-        let (of_embedding, of_hidden) = match self.spec.order {
-            ConcatOrder::EmbeddingFirst => (&self.weights.from_embedding, &self.weights.from_hidden),
-            ConcatOrder::HiddenFirst => (&self.weights.from_hidden, &self.weights.from_embedding),
-        };
+        // the left half of the projection multiplies what comes first
+        let [of_embedding, of_hidden] = slots.in_order(&weights.from_embedding, &weights.from_hidden);
         let operand = of_embedding.operand();
-        let mut finite = pass.norm(&self.rows, &self.weights.embedding_norm, operand, embedded);
-        match &self.weights.fuse {
+        let mut finite = pass.norm(&self.rows, &weights.embedding_norm, operand, embedded);
+        match &weights.fuse {
             Some(fuse) if hidden.len() > m * tiles => finite &= fuse.forward(pass, hidden, handed, &mut self.rows),
             _ => transpose(hidden, m, &mut self.rows),
         }
-        finite &= pass.norm(&self.rows, &self.weights.hidden_norm, operand, handed);
+        finite &= pass.norm(&self.rows, &weights.hidden_norm, operand, handed);
         // 2. z = eh_proj [embedding ; hidden]: [m, 2 d] -> [d / 16][m]
         self.scratch.x.resize(tiles * m, [0.0; LANES]);
         pass.product(of_embedding, embedded, Onto::Nothing, &mut self.scratch.x);
         pass.product(of_hidden, handed, Onto::Present, &mut self.scratch.x);
         // 3. Block and final norm
-        finite &= self.weights.layer.enter(pass, &mut self.scratch);
-        finite &= self.weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
+        finite &= weights.layer.enter(pass, &mut self.scratch);
+        finite &= weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
         embedded.shape(m, 0, Operand::default());
-        let (x, weight) = (&self.scratch.x, &self.weights.final_norm);
+        let (x, weight) = (&self.scratch.x, &weights.final_norm);
         finite &= pass.cpu.isa.run(Norm { x, weight, eps: self.shape.eps, out: embedded, kept: out });
         if !finite {
             return Err(ModelError::NotFinite { position: base });
@@ -209,92 +190,56 @@ impl NativeMtp {
         self.cache.set_len(base + m);
         Ok(())
     }
-
-    fn drop_from(&mut self, len: usize) {
-        self.cache.set_len(len);
-        self.head.truncate(len);
-    }
-
-    fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let d = self.shape.d_model;
-        self.head.read(self.cache.len(), tokens);
-        let (tiles, given) = (d / LANES, hidden.width() / LANES);
-        let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
-        let mut residual = Vec::new();
-        // slots that stand at one position run one by one
-        let together = if self.held.is_some() { 1 } else { MAX_ROWS };
-        let parts = tokens.chunks(together).zip(hidden.as_slice().as_chunks().0.chunks(together * given));
-        for ((tokens, hidden), out) in parts.zip(out.chunks_mut(together * tiles)) {
-            self.pass(tokens, hidden, out)?;
-            if self.spec.recycle == Recycle::PreNorm {
-                let before = residual.len();
-                residual.resize(before + out.len(), [0.0; LANES]);
-                untranspose(&self.scratch.x, tokens.len(), &mut residual[before..]);
-            }
-        }
-        let mut stats = Vec::new();
-        let mut logits = Vec::new();
-        if let Some(last) = out.chunks_exact(tiles).next_back() {
-            let (head, acts) = (self.head.matrix(), &mut self.acts[0]);
-            logits.resize(head.rows(), 0.0);
-            head::operand(&self.target.cpu, head, last, acts);
-            head::logits(&self.target.cpu, head, acts, &mut logits, &mut stats);
-        }
-        let recycled = if self.spec.recycle == Recycle::PreNorm { residual } else { out };
-        let hidden = Rows::new(recycled.into_flattened(), d);
-        Ok(Forward { logits: Rows::new(logits, self.head.tokens().len()), hidden, stats })
-    }
 }
 
-impl DraftModule for NativeMtp {
-    fn len(&self) -> usize {
+impl ModuleBackend for MtpOnKernels {
+    const NAME: &'static str = "the MTP module";
+    const MAX_SLOTS: usize = MAX_ROWS;
+    type Last = ();
+
+    fn cached(&self) -> usize {
         self.cache.len()
     }
 
-    fn spec(&self) -> MtpSpec {
-        self.spec
+    fn ctx_len(&self) -> usize {
+        self.cache.shape().ctx_len
     }
 
-    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
-        if spec.feed == Feed::Layers {
-            return Err(ModelError::Unsupported(
-                "which layers a module fuses is its own: feed it post-norm or pre-norm".into(),
-            ));
+    fn width(&self) -> usize {
+        self.shape.d_model
+    }
+
+    fn blocks(&self) -> &[usize] {
+        self.weights.fuse.as_ref().map_or(&[], Fuse::blocks)
+    }
+
+    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
+        self.weights.set_norm_form(form)
+    }
+
+    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
+        self.target.check(tokens)
+    }
+
+    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+        let (m, states) = (slots.tokens.len(), recycled.as_chunks_mut::<LANES>().0);
+        self.head.read(self.cache.len(), slots.tokens);
+        self.pass(slots, states)?;
+        self.last.clear();
+        self.last.extend_from_slice(&states[states.len() / m * (m - 1)..]);
+        if slots.spec.recycle == Recycle::PreNorm {
+            untranspose(&self.scratch.x, m, states);
         }
-        self.weights = self.stored.meant(spec.norm);
-        self.spec = *spec;
-        self.truncate(0)
+        Ok(())
     }
 
-    fn tap(&self) -> Tap {
-        let own = Tap::fed(self.spec.feed);
-        self.weights.fuse.as_ref().map_or_else(|| own.clone(), |fuse| fuse.tap(&own))
+    fn logits(&mut self, (): ()) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        Ok(head::of_state(&self.target.cpu, self.head.matrix(), &self.last, &mut self.acts[0]))
     }
 
-    fn hold_position(&mut self, position: Option<usize>) {
-        self.held = position;
-    }
-
-    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let base = self.cache.room(tokens.len())?;
-        self.target.check(tokens)?;
-        let widths = [self.tap().states().len() * self.shape.d_model, self.shape.d_model];
-        if hidden.len() != tokens.len() || !widths.contains(&hidden.width()) {
-            return Err(ModelError::Shape {
-                name: "hidden states for the draft module".to_owned(),
-                got: vec![hidden.len(), hidden.width()],
-                expected: vec![tokens.len(), widths[0]],
-            });
-        }
-        self.run(tokens, hidden).inspect_err(|_| self.drop_from(base))
-    }
-
-    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
-        let have = self.len();
-        if len > have {
-            return Err(ModelError::Rewind { len, have, since: 0 });
-        }
-        self.drop_from(len);
+    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+        self.cache.set_len(len);
+        self.head.truncate(len);
         Ok(())
     }
 
@@ -302,13 +247,20 @@ impl DraftModule for NativeMtp {
         self.head.tokens()
     }
 
-    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
-        Ok(Box::new(Self {
+    fn weight_bytes(&self) -> u64 {
+        let fuse = self.weights.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
+        let projection = self.weights.from_embedding.bytes() + self.weights.from_hidden.bytes();
+        (fuse + projection + self.weights.layer.bytes() + self.head.own_bytes()) as u64
+    }
+
+    fn kv_bytes_per_slot(&self) -> u64 {
+        self.cache.shape().bytes_per_position()
+    }
+
+    fn fork(&self) -> Result<Self, ModelError> {
+        Ok(Self {
             target: Arc::clone(&self.target),
-            stored: Arc::clone(&self.stored),
-            weights: Arc::clone(&self.weights),
-            spec: self.spec,
-            held: self.held,
+            weights: self.weights.clone(),
             shape: self.shape,
             head: self.head.clone(),
             cache: self.cache.fork(),
@@ -316,6 +268,7 @@ impl DraftModule for NativeMtp {
             scratch: Scratch::default(),
             acts: Default::default(),
             rows: Vec::new(),
-        }))
+            last: Vec::new(),
+        })
     }
 }

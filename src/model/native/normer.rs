@@ -6,18 +6,7 @@ use super::kernel::{Acts, LANES, Load, Norm, Operand};
 use super::layer::{NormWeight, Pass};
 use super::matrix::{Cpu, Matrix};
 use crate::model::native::transpose::transpose;
-
-/// A norm in front of the fusion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatesNorm {
-    /// None.
-    #[default]
-    None,
-    /// One over all states together: `norm_before_fc`, `input_norm`.
-    Together,
-    /// One for each: `fc_norm`.
-    Each,
-}
+use crate::model::nn::fusion::StatesNorm;
 
 /// Rows `[m][k / 16]` as activations that a matrix reads.
 pub(in crate::model) fn load(cpu: &Cpu, rows: &[[f32; LANES]], (m, matrix): (usize, &Matrix), out: &mut Acts) {

@@ -1,10 +1,10 @@
-//! Token embeddings, and rows as tensors.
+//! Token embeddings.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 
+use crate::model::ModelError;
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::linear::Linear;
-use crate::model::{ModelError, Rows};
 use crate::protocol::TokenId;
 
 /// A target's embedding, which its modules share.
@@ -63,15 +63,4 @@ pub(in crate::model) fn ids(tokens: &[TokenId], vocab: usize, device: &Device) -
     }
     let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
     Ok(Tensor::from_vec(ids, tokens.len(), device)?)
-}
-
-/// Rows `[m, width]` with the first one zero.
-pub(in crate::model) fn without_first(rows: &Tensor) -> Result<Tensor, ModelError> {
-    let zero = rows.narrow(0, 0, 1)?.zeros_like()?;
-    Ok(Tensor::cat(&[zero, rows.narrow(0, 1, rows.dim(0)? - 1)?], 0)?)
-}
-
-/// f32 rows as a tensor `[m, width]`.
-pub(in crate::model) fn to_tensor(rows: &Rows, device: &Device) -> Result<Tensor, ModelError> {
-    Ok(Tensor::from_slice(rows.as_slice(), (rows.len(), rows.width()), device)?.to_dtype(DType::F32)?)
 }

@@ -78,6 +78,14 @@ impl Linear {
         Weight::Candle { dense: Some(weight.dtype()), weight: QMatMul::Tensor(weight) }.into()
     }
 
+    /// Takes the numbers of a dense matrix `[out, in]`, row after row.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn of_numbers(numbers: Vec<f32>, shape: [usize; 2], device: &Device) -> Result<Self, ModelError> {
+        Ok(Self::dense(Tensor::from_vec(numbers, shape.as_slice(), device)?))
+    }
+
     /// Takes a matrix that another backend multiplies.
     #[must_use]
     pub fn of(weight: Arc<dyn MatMul>) -> Self {

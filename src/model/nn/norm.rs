@@ -1,6 +1,6 @@
 //! RMSNorm on candle.
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use crate::model::ModelError;
 
@@ -18,6 +18,15 @@ impl RmsNorm {
     /// When it cannot be widened to f32.
     pub fn new(weight: &Tensor, eps: f32) -> Result<Self, ModelError> {
         Ok(Self { weight: weight.to_dtype(DType::F32)?, eps })
+    }
+
+    /// Takes the weight as numbers.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn of_numbers(weight: Vec<f32>, eps: f32, device: &Device) -> Result<Self, ModelError> {
+        let width = weight.len();
+        Self::new(&Tensor::from_vec(weight, width, device)?, eps)
     }
 
     /// The same norm with so much more weight: zero-centred files mean 1 + w.

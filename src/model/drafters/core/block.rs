@@ -25,9 +25,6 @@ pub trait MtpBlock: Send + Sync {
     /// Bytes the matrices take in memory.
     fn bytes(&self) -> u64;
 
-    /// A copy that shares the weights.
-    fn share(&self) -> Box<dyn MtpBlock>;
-
     /// An empty cache of this shape.
     ///
     /// # Errors
@@ -60,9 +57,5 @@ impl MtpBlock for LlamaBlock {
 
     fn bytes(&self) -> u64 {
         self.block.bytes()
-    }
-
-    fn share(&self) -> Box<dyn MtpBlock> {
-        Box::new(Self { block: self.block.clone(), config: self.config.clone() })
     }
 }

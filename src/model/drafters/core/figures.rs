@@ -1,18 +1,21 @@
-//! What draft modules are, in the figures that the header shows.
+//! What drafters are, in the figures that the header shows.
 
 use crate::model::DraftModule;
 use crate::model::interfaces::Modules;
+use crate::model::module_core::{ModuleBackend, ModuleCore};
 use crate::protocol::{DrafterInfo, DrafterKind};
 
-/// Figures of modules that draft together, one for each depth.
+/// Figures of a drafter.
 pub struct Figures<'a> {
-    /// Dtype of their weights.
+    /// What drafts.
+    pub kind: DrafterKind,
+    /// Dtype of its weights.
     pub dtype: &'a str,
-    /// Bytes of their own weights.
+    /// Bytes of its own weights.
     pub weight_bytes: u64,
-    /// Bytes of their KV caches per position.
+    /// Bytes of its KV caches per position.
     pub kv_bytes_per_token: u64,
-    /// Tokens that they propose.
+    /// Tokens that it proposes.
     pub draft_vocab: usize,
     /// Tokens of the text that may join those.
     pub context_vocab: usize,
@@ -23,7 +26,7 @@ impl Figures<'_> {
     #[must_use]
     pub fn info(&self, name: String) -> DrafterInfo {
         DrafterInfo {
-            kind: DrafterKind::Mtp,
+            kind: self.kind,
             name,
             sha256: None,
             dtype: self.dtype.to_owned(),
@@ -35,7 +38,18 @@ impl Figures<'_> {
     }
 }
 
-/// Modules of one type behind their trait, and what they are.
-pub fn modules<M: DraftModule + 'static>(modules: Vec<M>, info: DrafterInfo) -> Modules {
+/// Modules that draft together, one for each depth, and what they are.
+pub fn modules<B: ModuleBackend + 'static>(modules: Vec<ModuleCore<B>>, name: String, dtype: &str) -> Modules {
+    let of = |count: fn(&B) -> u64| modules.iter().map(|module| count(&module.backend)).sum();
+    let first = modules.first().map(|module| &module.backend);
+    let figures = Figures {
+        kind: DrafterKind::Mtp,
+        dtype,
+        weight_bytes: of(B::weight_bytes),
+        kv_bytes_per_token: of(B::kv_bytes_per_slot),
+        draft_vocab: first.map_or(0, |first| first.draft_vocab().len()),
+        context_vocab: first.map_or(0, B::context_vocab),
+    };
+    let info = figures.info(name);
     (modules.into_iter().map(|module| Box::new(module) as Box<dyn DraftModule>).collect(), info)
 }

@@ -12,7 +12,7 @@ use crate::model::drafters::eagle3::file::EagleFile;
 use crate::model::drafters::eagle3::plan;
 use crate::model::error::{clean, name_of};
 use crate::model::files::side_files::SideFiles;
-use crate::model::native::normer::StatesNorm;
+use crate::model::nn::fusion::StatesNorm;
 use crate::model::options::DEFAULT_CTX;
 
 /// A head in figures.

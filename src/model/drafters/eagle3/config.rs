@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::config_json::ConfigJson;
-use crate::model::native::normer::StatesNorm;
 use crate::model::nn::config::LLAMA_LAYOUT;
 use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::fusion::StatesNorm;
 use crate::model::nn::hf_keys::{Ends, Extras, HfKeys};
 use crate::protocol::{Feed, MtpSpec, Recycle};
 
@@ -34,6 +34,17 @@ pub struct EagleConfig {
     pub norm_output: bool,
     /// The model the head was made for, as the file names it.
     pub verifier: Option<String>,
+}
+
+/// Whether a head can run under these conventions.
+///
+/// # Errors
+/// [`ModelError::Unsupported`] when it is to read other states than those of its layers.
+pub(super) fn check_feed(spec: &MtpSpec) -> Result<(), ModelError> {
+    if spec.feed != Feed::Layers {
+        return Err(ModelError::Unsupported("an EAGLE-3 head reads the layers it was made for".into()));
+    }
+    Ok(())
 }
 
 /// What both layouts have at the top.

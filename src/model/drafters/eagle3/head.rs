@@ -1,25 +1,25 @@
 //! An EAGLE-3 head on candle: any device, weights in f32.
 
-use crate::model::nn::embedding::SharedTarget;
 use std::sync::Arc;
 
 use candle_core::Tensor;
 
+use crate::model::drafters::core::{copy_to, numbers};
+use crate::model::drafters::eagle3::config::check_feed;
 use crate::model::drafters::eagle3::plan::CheckedHead;
-use crate::model::native::normer::StatesNorm;
+use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
 use crate::model::nn::block::{Block, Place, Rope};
 use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::{Embedding, OwnEmbedding};
-use crate::model::nn::embedding::{to_tensor, without_first};
+use crate::model::nn::embedding::{Embedding, OwnEmbedding, SharedTarget};
+use crate::model::nn::fusion::{StatesNorm, norm_states};
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::nn::rope::PairOrder;
-use crate::model::{DraftModule, Forward, ModelError, Rows, Tap};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
+use crate::model::{ModelError, RowStats, Tap};
+use crate::protocol::{Feed, MtpSpec, NormForm, TokenId};
 
-/// The norms, which the conventions may mean otherwise.
-#[derive(Clone)]
+/// The norms, and the block that has some of them.
 struct Norms {
     states: Vec<RmsNorm>,
     embedding: RmsNorm,
@@ -28,22 +28,18 @@ struct Norms {
     block: Block,
 }
 
-impl Norms {
-    fn meant(&self, form: NormForm) -> Result<Self, ModelError> {
-        let by = match form {
-            NormForm::Weight => return Ok(self.clone()),
-            NormForm::OnePlus => 1.0,
-        };
+impl NormWeights for Norms {
+    fn one_plus(&self) -> Result<Self, ModelError> {
         let mut block = self.block.clone();
-        block.ffn_norm = block.ffn_norm.shifted(by)?;
+        block.ffn_norm = block.ffn_norm.shifted(1.0)?;
         if let Some([of_q, of_k]) = block.head_norms {
-            block.head_norms = Some([of_q.shifted(by)?, of_k.shifted(by)?]);
+            block.head_norms = Some([of_q.shifted(1.0)?, of_k.shifted(1.0)?]);
         }
         Ok(Self {
-            states: self.states.iter().map(|norm| norm.shifted(by)).collect::<Result<_, _>>()?,
-            embedding: self.embedding.shifted(by)?,
-            hidden: self.hidden.shifted(by)?,
-            last: self.last.shifted(by)?,
+            states: self.states.iter().map(|norm| norm.shifted(1.0)).collect::<Result<_, _>>()?,
+            embedding: self.embedding.shifted(1.0)?,
+            hidden: self.hidden.shifted(1.0)?,
+            last: self.last.shifted(1.0)?,
             block,
         })
     }
@@ -59,21 +55,21 @@ struct Shared {
     norm_before_residual: bool,
     head: Linear, // [draft vocabulary, d]
     vocab: Vec<TokenId>,
-    stored: Norms,
     rope: Rope, // one position more than slots
     tap: Tap,
+    ctx_len: usize,
     bytes: u64,
 }
 
-/// A head with its cache.
-pub struct CandleEagle {
+/// A head's weights and cache.
+pub struct EagleOnCandle {
     shared: Arc<Shared>,
-    /// Norms as the conventions in force mean them.
-    norms: Norms,
-    spec: MtpSpec,
+    norms: RunningWeights<Norms>,
     cache: KvCache,
-    held: Option<usize>,
 }
+
+/// An EAGLE-3 head on candle.
+pub type CandleEagle = ModuleCore<EagleOnCandle>;
 
 impl CandleEagle {
     /// Reads a head for a target with this embedding.
@@ -85,12 +81,9 @@ impl CandleEagle {
         let c = &plan.config.block;
         let (d, device) = (c.d_model, target.device().clone());
         let linear = |part: &str, out: usize, input: usize| -> Result<Linear, ModelError> {
-            Ok(Linear::dense(Tensor::from_vec(plan.matrix(part, [out, input])?, (out, input), &device)?))
+            Linear::of_numbers(plan.matrix(part, [out, input])?, [out, input], &device)
         };
-        let to_norm = |weight: Vec<f32>| -> Result<RmsNorm, ModelError> {
-            let width = weight.len();
-            RmsNorm::new(&Tensor::from_vec(weight, width, &device)?, c.norm_eps)
-        };
+        let to_norm = |weight: Vec<f32>| RmsNorm::of_numbers(weight, c.norm_eps, &device);
         let norm = |part: &str, width: usize| to_norm(plan.norm(part, width)?);
         let head_norms = match c.conventions.qk_norm {
             true => {
@@ -135,135 +128,78 @@ impl CandleEagle {
             norm_before_residual: plan.config.norm_before_residual,
             vocab: plan.vocab.clone(),
             tap: plan.tap.clone(),
+            ctx_len,
             config: c.clone(),
             embedding,
             fc,
             head,
-            stored,
             rope,
             bytes,
         };
-        let norms = shared.stored.clone();
-        Ok(Self { shared: Arc::new(shared), norms, spec: plan.config.spec(), cache, held: None })
-    }
-
-    /// Bytes of the head's own matrices.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.shared.bytes
-    }
-
-    /// Bytes of KV cache per slot.
-    #[must_use]
-    pub fn kv_bytes_per_slot(&self) -> u64 {
-        KvCache::bytes_per_position(self.shared.config.kv_heads, self.shared.config.head_dim)
-    }
-
-    /// The target's states as one: `[m, states · d] -> [m, d]`.
-    fn fuse(&self, states: &Tensor) -> Result<Tensor, ModelError> {
-        let norms = &self.norms.states;
-        let states = match self.shared.states_norm {
-            StatesNorm::None => states.clone(),
-            StatesNorm::Together => norms[0].forward(states)?,
-            StatesNorm::Each => {
-                let width = self.shared.fused / norms.len();
-                let normed = norms.iter().enumerate();
-                let normed = normed.map(|(i, norm)| norm.forward(&states.narrow(1, i * width, width)?));
-                Tensor::cat(&normed.collect::<Result<Vec<_>, _>>()?, 1)?
-            }
-        };
-        self.shared.fc.forward(&states)
-    }
-
-    /// Embeddings of the tokens, `[m, d]`; with [`SlotZero::Zeroed`] that of slot 0 is zero.
-    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        let embedded = self.shared.embedding.embed(tokens)?;
-        let zeroes = self.spec.slot0 == SlotZero::Zeroed && self.cache.is_empty();
-        if zeroes { without_first(&embedded) } else { Ok(embedded) }
-    }
-
-    /// Rotary position of the first slot of a pass.
-    fn position(&self) -> usize {
-        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
-    }
-
-    fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let shared = Arc::clone(&self.shared);
-        let states = to_tensor(hidden, shared.embedding.device())?;
-        // 1. g: the target's states fused, or what the slot before made
-        let g = if hidden.width() == shared.fused { self.fuse(&states)? } else { states };
-        let (embedded, normed) = (self.norms.embedding.forward(&self.embed(tokens)?)?, self.norms.hidden.forward(&g)?);
-        let residual = if shared.norm_before_residual { normed.clone() } else { g };
-        // 2. the block reads both halves: [m, 2d] -> [m, d]
-        let both = match self.spec.order {
-            ConcatOrder::EmbeddingFirst => [embedded, normed],
-            ConcatOrder::HiddenFirst => [normed, embedded],
-        };
-        let place = Place { rope: &shared.rope, tree: None, at: Some(self.position()) };
-        let read = Tensor::cat(&both, 1)?;
-        let y = self.norms.block.forward_read((&residual, &read), &shared.config, place, &mut self.cache)?;
-        // 3. norm and head: [m, d] -> [1, draft vocabulary]
-        let normed = self.norms.last.forward(&y)?;
-        let last = normed.narrow(0, tokens.len() - 1, 1)?.contiguous()?;
-        let logits = shared.head.forward(&last)?.flatten_all()?.to_vec1::<f32>()?;
-        let recycled = if self.spec.recycle == Recycle::PreNorm { &y } else { &normed };
-        Ok(Forward {
-            logits: Rows::new(logits, shared.vocab.len()),
-            hidden: Rows::new(recycled.flatten_all()?.to_vec1::<f32>()?, shared.config.d_model),
-            stats: Vec::new(),
-        })
+        let backend = EagleOnCandle { shared: Arc::new(shared), norms: RunningWeights::new(stored), cache };
+        Self::new(backend, plan.config.spec())
     }
 }
 
-impl DraftModule for CandleEagle {
-    fn len(&self) -> usize {
+impl ModuleBackend for EagleOnCandle {
+    const NAME: &'static str = "the EAGLE-3 head";
+    const MAX_SLOTS: usize = usize::MAX;
+    type Last = Tensor; // [1, d]
+
+    fn cached(&self) -> usize {
         self.cache.len()
     }
 
-    fn spec(&self) -> MtpSpec {
-        self.spec
+    fn ctx_len(&self) -> usize {
+        self.shared.ctx_len
     }
 
-    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
-        if spec.feed != Feed::Layers {
-            return Err(ModelError::Unsupported("an EAGLE-3 head reads the layers it was made for".into()));
-        }
-        self.norms = self.shared.stored.meant(spec.norm)?;
-        self.spec = *spec;
-        self.truncate(0)
+    fn width(&self) -> usize {
+        self.shared.config.d_model
     }
 
-    fn tap(&self) -> Tap {
+    fn tap(&self, _feed: Feed) -> Tap {
         self.shared.tap.clone()
     }
 
-    fn hold_position(&mut self, position: Option<usize>) {
-        self.held = position;
+    fn target_width(&self) -> usize {
+        self.shared.fused
     }
 
-    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let (fused, d) = (self.shared.fused, self.shared.config.d_model);
-        if tokens.is_empty() || tokens.len() != hidden.len() || ![fused, d].contains(&hidden.width()) {
-            return Err(ModelError::Unsupported(format!(
-                "an EAGLE-3 pass needs one row of {fused} or {d} values per token, got {} rows of {} for {} tokens",
-                hidden.len(),
-                hidden.width(),
-                tokens.len()
-            )));
-        }
-        let before = self.cache.len();
-        let result = self.run(tokens, hidden);
-        if result.is_err() {
-            self.cache.truncate(before);
-        }
-        result
+    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
+        check_feed(spec)
     }
 
-    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
-        let have = self.cache.len();
-        if len > have {
-            return Err(ModelError::Rewind { len, have, since: 0 });
-        }
+    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
+        self.norms.set_norm_form(form)
+    }
+
+    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
+        let (shared, norms) = (self.shared.as_ref(), &*self.norms);
+        let states = slots.states(shared.embedding.device())?;
+        // 1. g, [m, d]: the target's states fused, or what the slot before made
+        let g = match slots.width() == shared.fused {
+            true => shared.fc.forward(&norm_states(&states, &norms.states, shared.states_norm)?)?,
+            false => states,
+        };
+        let embedded = norms.embedding.forward(&slots.embed(shared.embedding.as_ref())?)?;
+        let normed = norms.hidden.forward(&g)?;
+        let residual = if shared.norm_before_residual { normed.clone() } else { g };
+        // 2. the block reads both halves: [m, 2d] -> [m, d]
+        let place = Place { rope: &shared.rope, tree: None, at: Some(slots.at) };
+        let read = slots.join(embedded, normed)?;
+        let y = norms.block.forward_read((&residual, &read), &shared.config, place, &mut self.cache)?;
+        // 3. norm
+        let normed = norms.last.forward(&y)?;
+        copy_to(slots.recycle(&y, &normed), recycled)?;
+        slots.last(&normed)
+    }
+
+    fn logits(&mut self, last: Tensor) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        Ok((numbers(&self.shared.head.forward(&last)?)?, Vec::new()))
+    }
+
+    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
         self.cache.truncate(len);
         Ok(())
     }
@@ -272,13 +208,15 @@ impl DraftModule for CandleEagle {
         &self.shared.vocab
     }
 
-    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
-        Ok(Box::new(Self {
-            shared: Arc::clone(&self.shared),
-            norms: self.norms.clone(),
-            spec: self.spec,
-            cache: self.cache.copy()?,
-            held: self.held,
-        }))
+    fn weight_bytes(&self) -> u64 {
+        self.shared.bytes
+    }
+
+    fn kv_bytes_per_slot(&self) -> u64 {
+        self.cache.position_bytes()
+    }
+
+    fn fork(&self) -> Result<Self, ModelError> {
+        Ok(Self { shared: Arc::clone(&self.shared), norms: self.norms.clone(), cache: self.cache.copy()? })
     }
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::model::drafters::core::{self, Figures};
+use crate::model::drafters::core;
 use crate::model::drafters::eagle3::{CandleEagle, CheckedHead, EagleConfig, HeadCard, NativeEagle};
 use crate::model::interfaces::{
     CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, Modules, NoSharing, SharedWeights,
 };
+use crate::model::module_core::{ModuleBackend, ModuleCore};
 use crate::model::native::MtpStorage;
-use crate::model::nn::embedding::Embedding;
-use crate::model::{DraftModule, Model, ModelError, memory};
+use crate::model::{Model, ModelError, memory};
 
 /// EAGLE-3 heads.
 pub struct Eagle3;
@@ -61,26 +61,20 @@ impl CheckedModule for CheckedHead {
         match shared {
             SharedWeights::Native(target) => {
                 self.need((9, "q8_0"), 2, target.spec().ctx_len).check(memory::available())?;
-                let head = NativeEagle::load(self, target, MtpStorage::default())?;
-                let figures = ("q8_0", head.weight_bytes() as u64, head.kv_bytes_per_token());
-                Ok(self.modules(head, figures))
+                Ok(self.modules(NativeEagle::load(self, target, MtpStorage::default())?, "q8_0"))
             }
             SharedWeights::Candle(target, ctx_len) => {
                 if target.device().is_cpu() {
                     self.need((32, "f32"), 4, ctx_len).check(memory::available())?;
                 }
-                let head = CandleEagle::load(self, target, ctx_len)?;
-                let figures = ("f32", head.bytes(), head.kv_bytes_per_slot());
-                Ok(self.modules(head, figures))
+                Ok(self.modules(CandleEagle::load(self, target, ctx_len)?, "f32"))
             }
         }
     }
 }
 
 impl CheckedHead {
-    fn modules<M: DraftModule + 'static>(&self, head: M, (dtype, weight_bytes, kv): (&str, u64, u64)) -> Modules {
-        let figures =
-            Figures { dtype, weight_bytes, kv_bytes_per_token: kv, draft_vocab: self.vocab.len(), context_vocab: 0 };
-        core::modules(vec![head], figures.info(format!("{} (EAGLE-3)", self.name)))
+    fn modules<B: ModuleBackend + 'static>(&self, head: ModuleCore<B>, dtype: &str) -> Modules {
+        core::modules(vec![head], format!("{} (EAGLE-3)", self.name), dtype)
     }
 }

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use crate::model::drafters::eagle3::CheckedHead;
+use crate::model::drafters::eagle3::config::check_feed;
 use crate::model::drafters::eagle3::native_weights::{EagleWeights, Packer};
+use crate::model::module_core::{ModuleBackend, ModuleCore, RunningWeights, Slots};
 use crate::model::native::cache::{AngleTable, KvCache, KvShape};
 use crate::model::native::head;
 use crate::model::native::kernel::{Acts, BLOCK, LANES, MAX_ROWS, Onto};
@@ -16,21 +18,17 @@ use crate::model::native::llama::{NativeLlama, Weights};
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Matrix};
 use crate::model::native::mtp::MtpStorage;
-use crate::model::native::normer::StatesNorm;
 use crate::model::native::normer::{Normer, load};
 use crate::model::native::transpose::{transpose, untranspose};
-use crate::model::{DraftModule, Forward, ModelError, Rows, Tap};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, Recycle, SlotZero, TokenId};
+use crate::model::nn::fusion::StatesNorm;
+use crate::model::{ModelError, RowStats, Tap};
+use crate::protocol::{Feed, MtpSpec, NormForm, Recycle, TokenId};
 
-/// A head with its cache.
+/// A head's weights and cache.
 #[derive(Debug)]
-pub struct NativeEagle {
+pub struct EagleOnKernels {
     target: Arc<Weights>,
-    stored: Arc<EagleWeights>,
-    /// Norms as the conventions in force mean them.
-    weights: Arc<EagleWeights>,
-    spec: MtpSpec,
-    held: Option<usize>,
+    weights: RunningWeights<EagleWeights>,
     shape: BlockShape,
     states_norm: StatesNorm,
     norm_before_residual: bool,
@@ -43,7 +41,11 @@ pub struct NativeEagle {
     acts: Acts,
     /// Rows and tiles on their way: normed halves, states.
     rows: [Vec<[f32; LANES]>; 3],
+    last: Vec<[f32; LANES]>, // the last slot's normed state
 }
+
+/// An EAGLE-3 head on the native kernels.
+pub type NativeEagle = ModuleCore<EagleOnKernels>;
 
 impl NativeEagle {
     /// Reads a head for `target`, its matrices kept as `storage`.
@@ -68,16 +70,13 @@ impl NativeEagle {
         }
         let shared = Arc::clone(&target.weights);
         let packer = Packer { plan, cpu: &shared.cpu, storage };
-        let stored = Arc::new(packer.weights(&shape)?);
+        let weights = RunningWeights::new(packer.weights(&shape)?);
         let head = packer.plan.matrix("lm_head", [plan.vocab.len(), c.d_model])?;
-        let head = packer.pack(c.d_model, &head, Bits::Four);
+        let head = storage.pack(&shared.cpu, c.d_model, &head, Bits::Four);
         let ctx_len = target.cache.shape().ctx_len;
         let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
-        Ok(Self {
-            weights: Arc::clone(&stored),
-            stored,
-            spec: plan.config.spec(),
-            held: None,
+        let backend = EagleOnKernels {
+            weights,
             shape,
             states_norm: plan.config.states_norm,
             norm_before_residual: plan.config.norm_before_residual,
@@ -89,37 +88,20 @@ impl NativeEagle {
             scratch: Scratch::default(),
             acts: Acts::default(),
             rows: Default::default(),
+            last: Vec::new(),
             target: shared,
-        })
+        };
+        Self::new(backend, plan.config.spec())
     }
+}
 
-    /// Bytes that the head's own weights take.
-    #[must_use]
-    pub fn weight_bytes(&self) -> usize {
-        self.weights.bytes() + self.head.bytes()
-    }
-
-    /// Bytes of cache per slot.
-    #[must_use]
-    pub fn kv_bytes_per_token(&self) -> u64 {
-        self.cache.shape().bytes_per_position()
-    }
-
-    /// Rotary position of the first slot of a pass.
-    fn position(&self) -> usize {
-        self.held.unwrap_or(self.cache.len()) + self.spec.ahead()
-    }
-
-    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before
-    /// the last norm are left in the scratch.
-    fn pass(
-        &mut self,
-        tokens: &[TokenId],
-        hidden: &[[f32; LANES]],
-        out: &mut [[f32; LANES]],
-    ) -> Result<(), ModelError> {
-        let (base, m, at) = (self.cache.len(), tokens.len(), self.position());
-        let weights = Arc::clone(&self.weights);
+impl EagleOnKernels {
+    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
+    /// left in the scratch.
+    fn pass(&mut self, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+        let Slots { tokens, at, zeroed, .. } = slots;
+        let (base, m, hidden) = (self.cache.len(), tokens.len(), slots.hidden.as_chunks::<LANES>().0);
+        let weights = &*self.weights;
         let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Else);
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
@@ -143,7 +125,7 @@ impl NativeEagle {
                 None => self.target.embed(*token, row.as_flattened_mut()),
             }
         }
-        if base == 0 && self.spec.slot0 == SlotZero::Zeroed {
+        if zeroed {
             embedded[..tiles].fill([0.0; LANES]);
         }
         finite &= normer.rows(embedded, &weights.embedding_norm);
@@ -153,10 +135,7 @@ impl NativeEagle {
             transpose(normed, m, &mut self.scratch.x);
         }
         // 3. the block reads both
-        let (first, second) = match self.spec.order {
-            ConcatOrder::EmbeddingFirst => (&*embedded, &*normed),
-            ConcatOrder::HiddenFirst => (&*normed, &*embedded),
-        };
+        let [first, second] = slots.in_order(&*embedded, &*normed);
         states.clear();
         for (first, second) in first.chunks_exact(tiles).zip(second.chunks_exact(tiles)) {
             states.extend_from_slice(first);
@@ -171,80 +150,61 @@ impl NativeEagle {
         self.cache.set_len(base + m);
         Ok(())
     }
-
-    fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let d = self.shape.d_model;
-        let (tiles, given) = (d / LANES, hidden.width() / LANES);
-        let mut out = vec![[0.0; LANES]; tokens.len() * tiles];
-        let mut residual = Vec::new();
-        // slots that stand at one position run one by one
-        let together = if self.held.is_some() { 1 } else { MAX_ROWS };
-        let parts = tokens.chunks(together).zip(hidden.as_slice().as_chunks().0.chunks(together * given));
-        for ((tokens, hidden), out) in parts.zip(out.chunks_mut(together * tiles)) {
-            self.pass(tokens, hidden, out)?;
-            if self.spec.recycle == Recycle::PreNorm {
-                let before = residual.len();
-                residual.resize(before + out.len(), [0.0; LANES]);
-                untranspose(&self.scratch.x, tokens.len(), &mut residual[before..]);
-            }
-        }
-        let (mut stats, mut logits) = (Vec::new(), Vec::new());
-        if let Some(last) = out.chunks_exact(tiles).next_back() {
-            logits.resize(self.head.rows(), 0.0);
-            head::operand(&self.target.cpu, &self.head, last, &mut self.acts);
-            head::logits(&self.target.cpu, &self.head, &self.acts, &mut logits, &mut stats);
-        }
-        let recycled = if self.spec.recycle == Recycle::PreNorm { residual } else { out };
-        let hidden = Rows::new(recycled.into_flattened(), d);
-        Ok(Forward { logits: Rows::new(logits, self.head.rows()), hidden, stats })
-    }
 }
 
-impl DraftModule for NativeEagle {
-    fn len(&self) -> usize {
+impl ModuleBackend for EagleOnKernels {
+    const NAME: &'static str = "the EAGLE-3 head";
+    const MAX_SLOTS: usize = MAX_ROWS;
+    type Last = ();
+
+    fn cached(&self) -> usize {
         self.cache.len()
     }
 
-    fn spec(&self) -> MtpSpec {
-        self.spec
+    fn ctx_len(&self) -> usize {
+        self.cache.shape().ctx_len
     }
 
-    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
-        if spec.feed != Feed::Layers {
-            return Err(ModelError::Unsupported("an EAGLE-3 head reads the layers it was made for".into()));
-        }
-        self.weights = self.stored.meant(spec.norm);
-        self.spec = *spec;
-        self.truncate(0)
+    fn width(&self) -> usize {
+        self.shape.d_model
     }
 
-    fn tap(&self) -> Tap {
+    fn tap(&self, _feed: Feed) -> Tap {
         self.tap.clone()
     }
 
-    fn hold_position(&mut self, position: Option<usize>) {
-        self.held = position;
+    fn target_width(&self) -> usize {
+        self.weights.fc.k()
     }
 
-    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let base = self.cache.room(tokens.len())?;
-        self.target.check(tokens)?;
-        let widths = [self.weights.fc.k(), self.shape.d_model];
-        if hidden.len() != tokens.len() || !widths.contains(&hidden.width()) {
-            return Err(ModelError::Shape {
-                name: "hidden states for the EAGLE-3 head".to_owned(),
-                got: vec![hidden.len(), hidden.width()],
-                expected: vec![tokens.len(), widths[0]],
-            });
-        }
-        self.run(tokens, hidden).inspect_err(|_| self.cache.set_len(base))
+    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
+        check_feed(spec)
     }
 
-    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
-        let have = self.len();
-        if len > have {
-            return Err(ModelError::Rewind { len, have, since: 0 });
+    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
+        self.weights.set_norm_form(form)
+    }
+
+    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
+        self.target.check(tokens)
+    }
+
+    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+        let (m, states) = (slots.tokens.len(), recycled.as_chunks_mut::<LANES>().0);
+        self.pass(slots, states)?;
+        self.last.clear();
+        self.last.extend_from_slice(&states[states.len() / m * (m - 1)..]);
+        if slots.spec.recycle == Recycle::PreNorm {
+            untranspose(&self.scratch.x, m, states);
         }
+        Ok(())
+    }
+
+    fn logits(&mut self, (): ()) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        Ok(head::of_state(&self.target.cpu, &self.head, &self.last, &mut self.acts))
+    }
+
+    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
         self.cache.set_len(len);
         Ok(())
     }
@@ -253,11 +213,18 @@ impl DraftModule for NativeEagle {
         &self.vocab
     }
 
-    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
-        Ok(Box::new(Self {
+    fn weight_bytes(&self) -> u64 {
+        (self.weights.bytes() + self.head.bytes()) as u64
+    }
+
+    fn kv_bytes_per_slot(&self) -> u64 {
+        self.cache.shape().bytes_per_position()
+    }
+
+    fn fork(&self) -> Result<Self, ModelError> {
+        Ok(Self {
             target: Arc::clone(&self.target),
-            stored: Arc::clone(&self.stored),
-            weights: Arc::clone(&self.weights),
+            weights: self.weights.clone(),
             head: Arc::clone(&self.head),
             vocab: self.vocab.clone(),
             tap: self.tap.clone(),
@@ -266,7 +233,8 @@ impl DraftModule for NativeEagle {
             scratch: Scratch::default(),
             acts: Acts::default(),
             rows: Default::default(),
+            last: Vec::new(),
             ..*self
-        }))
+        })
     }
 }

@@ -1,17 +1,13 @@
 //! An EAGLE-3 head's tensors, packed for the native kernels.
 
-use std::sync::Arc;
-
-use half::bf16;
-
 use crate::model::ModelError;
 use crate::model::drafters::eagle3::CheckedHead;
+use crate::model::module_core::NormWeights;
 use crate::model::native::gate_up::GateUp;
-use crate::model::native::kernel::{Encoding, LANES};
+use crate::model::native::kernel::LANES;
 use crate::model::native::layer::{BlockShape, Layer, NormWeight};
-use crate::model::native::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use crate::model::native::matrix::{Bits, Cpu, Matrix};
 use crate::model::native::mtp::MtpStorage;
-use crate::protocol::NormForm;
 
 /// What a head has of its own; copies share the matrices.
 #[derive(Clone, Debug)]
@@ -30,18 +26,20 @@ impl EagleWeights {
     pub(super) fn bytes(&self) -> usize {
         self.fc.bytes() + self.layer.bytes() + self.embedding.as_ref().map_or(0, Matrix::bytes)
     }
+}
 
-    /// As they run when their norms mean this.
-    pub(super) fn meant(self: &Arc<Self>, form: NormForm) -> Arc<Self> {
-        if form == NormForm::Weight {
-            return Arc::clone(self);
-        }
-        let mut meant = Self::clone(self);
-        let others = meant.layer.head_norms.iter_mut().flatten().chain(&mut meant.states_norms);
-        let norms =
-            [&mut meant.embedding_norm, &mut meant.hidden_norm, &mut meant.final_norm, &mut meant.layer.ffn_norm];
+impl NormWeights for EagleWeights {
+    fn one_plus(&self) -> Result<Self, ModelError> {
+        let mut weights = self.clone();
+        let others = weights.layer.head_norms.iter_mut().flatten().chain(&mut weights.states_norms);
+        let norms = [
+            &mut weights.embedding_norm,
+            &mut weights.hidden_norm,
+            &mut weights.final_norm,
+            &mut weights.layer.ffn_norm,
+        ];
         norms.into_iter().chain(others).flatten().flatten().for_each(|weight| *weight += 1.0);
-        Arc::new(meant)
+        Ok(weights)
     }
 }
 
@@ -53,20 +51,12 @@ pub(super) struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    pub(super) fn pack(&self, k: usize, rows: &[f32], bits: Bits) -> Matrix {
-        match self.storage {
-            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, bits),
-            MtpStorage::Bf16 => {
-                let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
-                let part =
-                    Part { encoding: Encoding::Bf16, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
-                Matrix::pack(self.cpu, k, &[part])
-            }
-        }
+    fn pack(&self, k: usize, rows: &[f32]) -> Matrix {
+        self.storage.pack(self.cpu, k, rows, Bits::Eight)
     }
 
     fn matrix(&self, part: &str, rows: usize, k: usize) -> Result<Matrix, ModelError> {
-        Ok(self.pack(k, &self.plan.matrix(part, [rows, k])?, Bits::Eight))
+        Ok(self.pack(k, &self.plan.matrix(part, [rows, k])?))
     }
 
     fn norm(&self, part: &str, width: usize) -> Result<NormWeight, ModelError> {
@@ -88,7 +78,7 @@ impl Packer<'_> {
         };
         Ok(Layer {
             attn_norm: Vec::new(), // both halves are normed before
-            qkv: self.pack(2 * d, &qkv, Bits::Eight),
+            qkv: self.pack(2 * d, &qkv),
             head_norms,
             out: self.matrix(&part("self_attn.o_proj"), d, heads * head_dim)?,
             ffn_norm: self.norm(&part("post_attention_layernorm"), d)?,
@@ -98,7 +88,7 @@ impl Packer<'_> {
                     &self.plan.matrix(&part("mlp.gate_proj"), [d_ff, d])?,
                     &self.plan.matrix(&part("mlp.up_proj"), [d_ff, d])?,
                 ],
-                |rows| self.pack(d, rows, Bits::Eight),
+                |rows| self.pack(d, rows),
             ),
             down: self.matrix(&part("mlp.down_proj"), d, d_ff)?,
         })

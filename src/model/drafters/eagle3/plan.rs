@@ -10,8 +10,8 @@ use crate::model::drafters::eagle3::file::EagleFile;
 use crate::model::error::name_of;
 use crate::model::files::side_files::SideFiles;
 use crate::model::memory::MemoryNeed;
-use crate::model::native::normer::StatesNorm;
 use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::fusion::StatesNorm;
 use crate::model::{ModelError, State, Tap};
 use crate::protocol::TokenId;
 

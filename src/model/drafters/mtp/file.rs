@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::MAX_CONTEXT_VOCAB;
-use crate::model::drafters::core::{CandleMtp, LlamaBlock, MtpParts, MtpShape, MtpShared};
+use crate::model::drafters::core::{CandleMtp, LlamaBlock, MtpOnCandle, MtpParts, MtpShape, MtpShared};
 use crate::model::files::config_json;
 use crate::model::nn::block::{Block, Rope};
 use crate::model::nn::config::{self, Conventions, TransformerConfig};
@@ -229,7 +229,10 @@ impl CandleMtp {
         let layers = config.layers_of(depth);
         let fuse = match layers.len() {
             0 => None,
-            count => Some(Fuse::new(layers, file.linear("fuse", d, count * d)?, (d, c.norm_eps), &device)?),
+            count => {
+                let unit = RmsNorm::of_numbers(vec![1.0; d], c.norm_eps, &device)?;
+                Some(Fuse::new(layers, file.linear("fuse", d, count * d)?, unit))
+            }
         };
         let parts = MtpParts {
             fuse,
@@ -244,7 +247,7 @@ impl CandleMtp {
         let head = Linear::dense(target.head_rows(&vocab)?);
         let whole = Some((target.head(), config.context_vocab_size));
         let shared = MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole };
-        Self::new(shared, parts, config.spec(), (shape, rope))
+        MtpOnCandle::module(shared, parts, config.spec(), (shape, rope))
     }
 }
 

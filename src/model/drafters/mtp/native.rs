@@ -6,6 +6,7 @@ use crate::model::drafters::mtp::native_file::MtpFile;
 use crate::model::native::draft_head::DraftHead;
 use crate::model::native::layer::BlockShape;
 use crate::model::native::load::check_shape;
+use crate::model::native::mtp::MtpOnKernels;
 use crate::model::native::{MtpStorage, NativeLlama, NativeMtp};
 use crate::model::nn::rope::RopeSpec;
 
@@ -75,7 +76,7 @@ impl NativeMtp {
         let head = DraftHead::trimmed(shared, vocab, (config.context_vocab_size, storage))?;
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
         let stored = file.weights(config.layers_of(depth))?;
-        Ok(Self::new(target, stored, head, (shape, &rope, config.spec())))
+        Self::new(MtpOnKernels::new(target, stored, head, (shape, &rope)), config.spec())
     }
 }
 

@@ -9,13 +9,13 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use crate::model::ModelError;
 use crate::model::files::fp8::from_e4m3;
 use crate::model::native::{
-    fuse::Fuse,
     gate_up::GateUp,
-    kernel::{Encoding, LANES},
+    kernel::LANES,
     layer::{BlockShape, Layer, NormWeight},
-    matrix::{Bits, Cpu, Matrix, Part, RowOrder},
+    matrix::{Bits, Cpu, Matrix},
     mtp::{MtpStorage, MtpWeights},
 };
+use crate::model::nn::fusion::Fuse;
 use crate::protocol::TokenId;
 
 /// An open file, and what its matrices are to become.
@@ -68,7 +68,10 @@ impl<'a> MtpFile<'a> {
         let d = self.shape.d_model;
         let fuse = match layers.len() {
             0 => None,
-            count => Some(Fuse::new(layers, self.pack(count * d, &self.matrix("fuse", d, count * d)?))),
+            count => {
+                let matrix = self.pack(count * d, &self.matrix("fuse", d, count * d)?);
+                Some(Fuse::new(layers, matrix, vec![[1.0; LANES]; d / LANES]))
+            }
         };
         let joined = self.matrix("eh_proj", d, 2 * d)?;
         let (embedding, hidden): (Vec<_>, Vec<_>) = joined.chunks_exact(2 * d).map(|row| row.split_at(d)).unzip();
@@ -104,15 +107,7 @@ impl<'a> MtpFile<'a> {
     }
 
     fn pack(&self, k: usize, rows: &[f32]) -> Matrix {
-        match self.storage {
-            MtpStorage::Blocks => Matrix::quantise(self.cpu, k, rows, Bits::Four),
-            MtpStorage::Bf16 => {
-                let bytes: Vec<u8> = rows.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
-                let part =
-                    Part { encoding: Encoding::Bf16, rows: rows.len() / k, bytes: &bytes, order: RowOrder::Stored };
-                Matrix::pack(self.cpu, k, &[part])
-            }
-        }
+        self.storage.pack(self.cpu, k, rows, Bits::Four)
     }
 
     fn tensor(&self, name: &str) -> Result<TensorView<'_>, ModelError> {

@@ -58,10 +58,6 @@ impl MtpBlock for Layer {
         Self::bytes(self)
     }
 
-    fn share(&self) -> Box<dyn MtpBlock> {
-        Box::new(self.clone())
-    }
-
     fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {
         Self::cache(self, shape.ctx_len, device)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::drafters::core::{self, CandleMtp, Figures};
+use crate::model::drafters::core::{self, CandleMtp};
 use crate::model::families::deepseek::config::DeepSeekConfig;
 use crate::model::families::deepseek::module::{check_modules, load_modules, own_tables};
 use crate::model::families::deepseek::{DeepSeek, DeepSeekWeights};
@@ -69,18 +69,13 @@ impl Target {
         let vocab = context.draft_vocab()?;
         let from = (context.source, &self.config);
         let modules = load_modules(from, &self.matmul, (&self.weights, context.ctx_len), vocab.as_deref())?;
-        let figures = Figures {
-            dtype: &self.spec.dtype,
-            weight_bytes: modules.iter().map(|(module, own)| module.bytes() + own).sum(),
-            kv_bytes_per_token: modules.iter().map(|(module, _)| module.kv_bytes_per_slot()).sum(),
-            draft_vocab: vocab.map_or(self.config.transformer.vocab, |vocab| vocab.len()),
-            context_vocab: modules.first().map_or(0, |(module, _)| module.context_vocab()),
-        };
+        let (modules, tables): (Vec<CandleMtp>, Vec<u64>) = modules.into_iter().unzip();
         let what =
             if modules.len() == 1 { "its own module".to_owned() } else { format!("its own {} modules", modules.len()) };
-        let info = figures.info(format!("{} ({what})", context.source.name()));
-        let modules: Vec<CandleMtp> = modules.into_iter().map(|(module, _)| module).collect();
-        Ok(core::modules(modules, info))
+        let name = format!("{} ({what})", context.source.name());
+        let (modules, mut info) = core::modules(modules, name, &self.spec.dtype);
+        info.weight_bytes += tables.iter().sum::<u64>();
+        Ok((modules, info))
     }
 }
 

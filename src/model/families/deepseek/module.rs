@@ -10,7 +10,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
-use crate::model::drafters::core::{CandleMtp, MtpParts, MtpShape, MtpShared};
+use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpParts, MtpShape, MtpShared};
 use crate::model::families::deepseek::DeepSeekWeights;
 use crate::model::families::deepseek::config::DeepSeekConfig;
 use crate::model::families::deepseek::reader::Reader;
@@ -161,7 +161,7 @@ fn load(
     let (head, head_bytes) = heads.head(head)?;
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
     let shared = MtpShared { embedding, head, vocab: heads.tokens(), whole };
-    let module = CandleMtp::new(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
+    let module = MtpOnCandle::module(shared, parts, MtpSpec::default(), (shape, target.rope.clone()))?;
     Ok((module, rows_bytes + head_bytes))
 }
 

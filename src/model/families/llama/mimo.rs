@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::model::drafters::core::{self, CandleMtp, Figures, LlamaBlock, MtpParts, MtpShape, MtpShared};
+use crate::model::drafters::core::{self, CandleMtp, LlamaBlock, MtpOnCandle, MtpParts, MtpShape, MtpShared};
 use crate::model::families::llama::{LlamaWeights, Reader};
 use crate::model::files::source::Source;
 use crate::model::interfaces::{LoadContext, Modules};
@@ -103,17 +103,10 @@ pub(super) fn candle(
         let vocab = (0..c.vocab as u32).map(TokenId).collect();
         let shared =
             MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head: target.head(), vocab, whole: None };
-        CandleMtp::new(shared, parts, SPEC, (shape, rope))
+        MtpOnCandle::module(shared, parts, SPEC, (shape, rope))
     };
     let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;
-    let figures = Figures {
-        dtype,
-        weight_bytes: modules.iter().map(CandleMtp::bytes).sum(),
-        kv_bytes_per_token: modules.iter().map(CandleMtp::kv_bytes_per_slot).sum(),
-        draft_vocab: c.vocab,
-        context_vocab: 0,
-    };
-    Ok(core::modules(modules, figures.info(name(source))))
+    Ok(core::modules(modules, name(source), dtype))
 }
 
 /// The modules beside a native target.
@@ -122,14 +115,7 @@ pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLla
     check(source, config, count)?;
     let modules = (0..count).map(|index| NativeMtp::own(source, (config, SPEC), target, index));
     let modules = modules.collect::<Result<Vec<_>, _>>()?;
-    let figures = Figures {
-        dtype: &target.spec().dtype,
-        weight_bytes: modules.iter().map(|module| module.own_bytes() as u64).sum(),
-        kv_bytes_per_token: modules.iter().map(NativeMtp::kv_bytes_per_token).sum(),
-        draft_vocab: config.vocab,
-        context_vocab: 0,
-    };
-    Ok(core::modules(modules, figures.info(name(source))))
+    Ok(core::modules(modules, name(source), &target.spec().dtype))
 }
 
 fn name(source: &Source) -> String {

@@ -226,8 +226,4 @@ impl MtpBlock for Layer {
     fn bytes(&self) -> u64 {
         Self::bytes(self)
     }
-
-    fn share(&self) -> Box<dyn MtpBlock> {
-        Box::new(self.clone())
-    }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::model::drafters::core::{self, Figures};
+use crate::model::drafters::core;
 use crate::model::families::qwen35::config::Qwen35Config;
 use crate::model::families::qwen35::module::load_module;
 use crate::model::families::qwen35::{Qwen35, Qwen35Weights};
 use crate::model::interfaces::{Backend, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights};
 use crate::model::nn::matmul_backend::MatmulBackend;
 use crate::model::options::Rollback;
-use crate::model::{DraftModule, Model, ModelError, ModelSpec};
+use crate::model::{Model, ModelError, ModelSpec};
 
 /// Loads the target.
 pub(super) fn target(
@@ -45,15 +45,7 @@ impl Target {
                 false => format!("{} brings no MTP module", source.file_name()),
             }));
         };
-        let figures = Figures {
-            dtype: &self.spec.dtype,
-            weight_bytes: module.bytes(),
-            kv_bytes_per_token: module.kv_bytes_per_slot(),
-            draft_vocab: module.draft_vocab().len(),
-            context_vocab: module.context_vocab(),
-        };
-        let info = figures.info(format!("{} (own module)", source.name()));
-        Ok(core::modules(vec![module], info))
+        Ok(core::modules(vec![module], format!("{} (own module)", source.name()), &self.spec.dtype))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
-use crate::model::drafters::core::{CandleMtp, MtpParts, MtpShape, MtpShared};
+use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpParts, MtpShape, MtpShared};
 use crate::model::families::qwen35::Qwen35Weights;
 use crate::model::families::qwen35::reader::Reader;
 use crate::model::files::source::Source;
@@ -57,7 +57,7 @@ pub(super) fn load_module(
     let shape = MtpShape { d_model: d, kv_heads: config.kv_heads, head_dim: config.head_dim, ctx_len };
     let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, target.device()))?;
     let shared = MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head, vocab, whole };
-    CandleMtp::new(shared, parts, MtpSpec { norm, ..MtpSpec::default() }, (shape, rope)).map(Some)
+    MtpOnCandle::module(shared, parts, MtpSpec { norm, ..MtpSpec::default() }, (shape, rope)).map(Some)
 }
 
 /// The head's rows of these tokens.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use indicatif::DecimalBytes;
 
-use crate::model::drafters::core::{self, Figures};
+use crate::model::ModelError;
+use crate::model::drafters::core;
 use crate::model::error::name_of;
 use crate::model::families::gemma4::assistant::config::AssistantConfig;
 use crate::model::families::gemma4::assistant::file::AssistantFile;
 use crate::model::families::gemma4::assistant::head::{Choice, Head};
-use crate::model::families::gemma4::assistant::{Assistant, Norms, Shared};
+use crate::model::families::gemma4::assistant::{AssistantOnCandle, Norms, Shared};
 use crate::model::families::gemma4::layer::Layer;
 use crate::model::families::gemma4::load::Target;
 use crate::model::families::gemma4::{Gemma4Config, Gemma4Weights, part};
@@ -23,7 +24,6 @@ use crate::model::nn::embedding::Embedding;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::options::{DraftVocab, WeightType};
-use crate::model::{DraftModule, ModelError};
 use crate::protocol::TokenId;
 
 /// An assistant that fits its target, before anything large is read.
@@ -153,7 +153,7 @@ fn load(
         check_fit(4 * c.matrix_weights(), memory::available())?;
     }
     let reader = Reader { plan, device: &device };
-    let stored = Norms {
+    let norms = Norms {
         layers: (0..c.gemma.layers.len()).map(|layer| reader.layer(layer)).collect::<Result<_, _>>()?,
         last: reader.norm("model.norm.weight", c.d_model)?,
     };
@@ -163,19 +163,10 @@ fn load(
         pre: reader.linear("pre_projection.weight", [c.d_model, 2 * c.backbone], WeightType::F32)?,
         post: reader.linear("post_projection.weight", [c.backbone, c.d_model], WeightType::F32)?,
         head: reader.head(wanted, ends)?,
-        stored,
         target: Arc::clone(target),
     };
-    let assistant = Assistant::new(shared);
-    let figures = Figures {
-        dtype: "f32",
-        weight_bytes: assistant.bytes(),
-        kv_bytes_per_token: 0, // it reads the target's
-        draft_vocab: assistant.draft_vocab().len(),
-        context_vocab: 0,
-    };
-    let info = figures.info(format!("{} (assistant)", plan.name));
-    Ok(core::modules(vec![assistant], info))
+    let assistant = AssistantOnCandle::module(shared, norms)?;
+    Ok(core::modules(vec![assistant], format!("{} (assistant)", plan.name), "f32"))
 }
 
 #[cfg(test)]

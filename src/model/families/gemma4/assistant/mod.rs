@@ -17,39 +17,34 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
+use crate::model::drafters::core::copy_to;
 use crate::model::families::gemma4::Gemma4Weights;
 use crate::model::families::gemma4::assistant::head::Head;
 use crate::model::families::gemma4::layer::Layer;
+use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
 use crate::model::nn::attention::{Scores, attend};
 use crate::model::nn::embedding::Embedding;
-use crate::model::nn::embedding::to_tensor;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::shared_kv::Reach;
 use crate::model::shared_kv::{SharedKv, SharedLayer};
-use crate::model::{DraftModule, Forward, Model, ModelError, Rows};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Recycle, SlotZero, TokenId};
+use crate::model::{Model, ModelError, RowStats};
+use crate::protocol::{Feed, MtpSpec, NormForm, SlotZero, TokenId};
 
 pub use crate::model::families::gemma4::assistant::card::AssistantCard;
 pub use crate::model::families::gemma4::assistant::config::{AssistantConfig, Clusters};
 pub use crate::model::families::gemma4::assistant::kind::AssistantKind;
 
-/// What the conventions may mean otherwise.
-#[derive(Clone)]
+/// The layers, and the other norm.
 struct Norms {
     layers: Vec<Layer>,
     last: RmsNorm,
 }
 
-impl Norms {
-    fn meant(&self, form: NormForm) -> Result<Self, ModelError> {
-        match form {
-            NormForm::Weight => Ok(self.clone()),
-            NormForm::OnePlus => Ok(Self {
-                layers: self.layers.iter().map(|layer| layer.shifted(1.0)).collect::<Result<_, _>>()?,
-                last: self.last.shifted(1.0)?,
-            }),
-        }
+impl NormWeights for Norms {
+    fn one_plus(&self) -> Result<Self, ModelError> {
+        let layers = self.layers.iter().map(|layer| layer.shifted(1.0)).collect::<Result<_, _>>()?;
+        Ok(Self { layers, last: self.last.shifted(1.0)? })
     }
 }
 
@@ -61,32 +56,24 @@ struct Shared {
     pre: Linear,  // [d, 2 · backbone]
     post: Linear, // [backbone, d]
     head: Head,
-    stored: Norms,
 }
 
-/// An assistant.
-pub struct Assistant {
+/// An assistant's weights and what the target lends.
+pub struct AssistantOnCandle {
     shared: Arc<Shared>,
-    /// Norms as the conventions in force mean them.
-    norms: Norms,
-    spec: MtpSpec,
+    norms: RunningWeights<Norms>,
     lent: Option<SharedKv>,
     /// Slots before the next one: positions of the target's cache but the last, and drafts.
     len: usize,
-    held: Option<usize>,
 }
 
-impl Assistant {
-    fn new(shared: Shared) -> Self {
-        let norms = shared.stored.clone();
-        Self { shared: Arc::new(shared), norms, spec: AssistantConfig::spec(), lent: None, len: 0, held: None }
-    }
+/// An assistant.
+pub type Assistant = ModuleCore<AssistantOnCandle>;
 
-    /// Bytes of its matrices.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        let Shared { pre, post, head, stored, .. } = self.shared.as_ref();
-        pre.bytes() + post.bytes() + head.bytes() + stored.layers.iter().map(Layer::bytes).sum::<u64>()
+impl AssistantOnCandle {
+    fn module(shared: Shared, norms: Norms) -> Result<Assistant, ModelError> {
+        let (shared, norms) = (Arc::new(shared), RunningWeights::new(norms));
+        ModuleCore::new(Self { shared, norms, lent: None, len: 0 }, AssistantConfig::spec())
     }
 
     /// What a slot at `position` sees of a layer that is lent: all, or what lies within the window as a token of the
@@ -103,43 +90,26 @@ impl Assistant {
         };
         Ok((lent.keys.narrow(1, from, n - from)?, lent.values.narrow(1, from, n - from)?))
     }
-
-    /// Runs one slot.
-    fn run(&self, token: TokenId, hidden: &Rows) -> Result<(Vec<f32>, Vec<f32>), ModelError> {
-        let shared = self.shared.as_ref();
-        let nothing =
-            || ModelError::Unsupported("an assistant drafts behind at least one position of the target".into());
-        let lent = self.lent.as_ref().filter(|lent| !lent.is_empty()).ok_or_else(nothing)?;
-        let position = self.held.unwrap_or(self.len) + self.spec.ahead();
-        let embedded = shared.target.embed(&[token])?;
-        let state = to_tensor(hidden, shared.target.device())?;
-        let both = match self.spec.order {
-            ConcatOrder::EmbeddingFirst => [embedded, state],
-            ConcatOrder::HiddenFirst => [state, embedded],
-        };
-        let mut x = shared.pre.forward(&Tensor::cat(&both, 1)?)?; // [1, 2 · backbone] -> [1, d]
-        for layer in &self.norms.layers {
-            let reach = layer.shape.reach;
-            let q = layer.queries(&layer.attn_norm.forward(&x)?, shared.target.rope(reach), position, None)?;
-            let kv = self.seen(lent.layer(reach)?, reach, position)?;
-            x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
-        }
-        let u = self.norms.last.forward(&x)?;
-        let recycled = shared.post.forward(if self.spec.recycle == Recycle::PreNorm { &x } else { &u })?;
-        Ok((shared.head.logits(&u)?, recycled.flatten_all()?.to_vec1()?))
-    }
 }
 
-impl DraftModule for Assistant {
-    fn len(&self) -> usize {
+impl ModuleBackend for AssistantOnCandle {
+    const NAME: &'static str = "the assistant";
+    const MAX_SLOTS: usize = 1;
+    type Last = Tensor; // [1, d]
+
+    fn cached(&self) -> usize {
         self.len
     }
 
-    fn spec(&self) -> MtpSpec {
-        self.spec
+    fn ctx_len(&self) -> usize {
+        usize::MAX // the target's cache ends before
     }
 
-    fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
+    fn width(&self) -> usize {
+        self.shared.backbone
+    }
+
+    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
         if spec.feed == Feed::Layers {
             return Err(ModelError::Unsupported("an assistant fuses no layers; it reads one hidden state".into()));
         }
@@ -147,9 +117,11 @@ impl DraftModule for Assistant {
             let what = "an assistant reads the target's keys and values and has no slot 0 of its own";
             return Err(ModelError::Unsupported(what.into()));
         }
-        self.norms = self.shared.stored.meant(spec.norm)?;
-        self.spec = *spec;
-        self.truncate(0)
+        Ok(())
+    }
+
+    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
+        self.norms.set_norm_form(form)
     }
 
     fn shares_target_kv(&self) -> bool {
@@ -167,40 +139,30 @@ impl DraftModule for Assistant {
         Ok(())
     }
 
-    fn hold_position(&mut self, position: Option<usize>) {
-        self.held = position;
+    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
+        let shared = self.shared.as_ref();
+        let nothing =
+            || ModelError::Unsupported("an assistant drafts behind at least one position of the target".into());
+        let lent = self.lent.as_ref().filter(|lent| !lent.is_empty()).ok_or_else(nothing)?;
+        let (embedded, state) = (slots.embed(shared.target.as_ref())?, slots.states(shared.target.device())?);
+        let mut x = shared.pre.forward(&slots.join(embedded, state)?)?; // [1, 2 · backbone] -> [1, d]
+        for layer in &self.norms.layers {
+            let reach = layer.shape.reach;
+            let q = layer.queries(&layer.attn_norm.forward(&x)?, shared.target.rope(reach), slots.at, None)?;
+            let kv = self.seen(lent.layer(reach)?, reach, slots.at)?;
+            x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
+        }
+        let u = self.norms.last.forward(&x)?;
+        copy_to(&shared.post.forward(slots.recycle(&x, &u))?, recycled)?;
+        self.len += 1;
+        Ok(u)
     }
 
-    fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        if tokens.is_empty() || tokens.len() != hidden.len() || hidden.width() != self.shared.backbone {
-            return Err(ModelError::Unsupported(format!(
-                "an assistant's pass needs one hidden row of {} values per token, got {} rows of {} for {} tokens",
-                self.shared.backbone,
-                hidden.len(),
-                hidden.width(),
-                tokens.len()
-            )));
-        }
-        let before = self.len;
-        let (mut logits, mut recycled) = (Vec::new(), Vec::new());
-        for (index, token) in tokens.iter().enumerate() {
-            let out = self.run(*token, &hidden.slice(index..index + 1)).inspect_err(|_| self.len = before)?;
-            logits = out.0;
-            recycled.extend(out.1);
-            self.len += 1;
-        }
-        let width = logits.len();
-        Ok(Forward {
-            logits: Rows::new(logits, width),
-            hidden: Rows::new(recycled, self.shared.backbone),
-            stats: Vec::new(),
-        })
+    fn logits(&mut self, last: Tensor) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        Ok((self.shared.head.logits(&last)?, Vec::new()))
     }
 
-    fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
-        if len > self.len {
-            return Err(ModelError::Rewind { len, have: self.len, since: 0 });
-        }
+    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
         self.len = len;
         Ok(())
     }
@@ -209,15 +171,18 @@ impl DraftModule for Assistant {
         &self.shared.head.vocab
     }
 
-    /// Weights are shared; nothing is lent to the copy yet.
-    fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
-        Ok(Box::new(Self {
-            shared: Arc::clone(&self.shared),
-            norms: self.norms.clone(),
-            spec: self.spec,
-            lent: None,
-            len: self.len,
-            held: self.held,
-        }))
+    fn weight_bytes(&self) -> u64 {
+        let Shared { pre, post, head, .. } = self.shared.as_ref();
+        pre.bytes() + post.bytes() + head.bytes() + self.norms.layers.iter().map(Layer::bytes).sum::<u64>()
+    }
+
+    fn kv_bytes_per_slot(&self) -> u64 {
+        0 // it reads the target's
+    }
+
+    /// The target lends nothing to the copy yet.
+    fn fork(&self) -> Result<Self, ModelError> {
+        let (shared, norms) = (Arc::clone(&self.shared), self.norms.clone());
+        Ok(Self { shared, norms, lent: None, len: self.len })
     }
 }
