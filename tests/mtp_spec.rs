@@ -35,6 +35,11 @@ fn numbers(random: &mut ChaCha8Rng, shape: &[usize], spread: f64, middle: f64) -
 
 /// Random modules for the fixture, one for each depth.
 fn modules(depths: usize) -> ModuleFile {
+    modules_for(depths, (0..VOCAB as i64).step_by(2).collect())
+}
+
+/// The same with this draft vocabulary.
+fn modules_for(depths: usize, vocab: Vec<i64>) -> ModuleFile {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let (q, kv) = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM);
     let mut tensors = HashMap::new();
@@ -56,7 +61,6 @@ fn modules(depths: usize) -> ModuleFile {
             tensors.insert(format!("mtp.layers.{depth}.{name}.weight"), numbers(&mut random, &[D], 0.5, 1.0));
         }
     }
-    let vocab: Vec<i64> = (0..VOCAB as i64).step_by(2).collect();
     let config = serde_json::json!({
         "hidden_size": D, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM,
         "intermediate_size": FFN, "vocab_size": VOCAB, "draft_vocab_size": vocab.len(),
@@ -207,5 +211,20 @@ fn a_change_taken_back_is_as_if_it_had_never_been() {
         assert_eq!(steady.committed(), changing.committed());
         let (a, b) = (drafts(&mut steady), drafts(&mut changing));
         assert!(a.iter().zip(&b).all(|(a, b)| apart(a, b) < 1e-5), "{backend:?}");
+    }
+}
+
+#[test]
+fn a_draft_vocabulary_out_of_order_is_rejected_on_both_backends() {
+    for (vocab, says) in [
+        (vec![0, 4, 2, 6], "names token 4 and then token 2: it must name each token once, in ascending order"),
+        (vec![0, 2, 2, 4], "names token 2 and then token 2: it must name each token once, in ascending order"),
+        (vec![0, 2, 4, VOCAB as i64], "names token 320, and the target has 320 tokens"),
+    ] {
+        for backend in [Backend::Candle, Backend::Native] {
+            let recipe = LoadOptions { mtp: Some(modules_for(1, vocab.clone())), ..recipe(path("llama"), backend) };
+            let error = load(&recipe, &mut |_, _, _| {}).err().unwrap().to_string();
+            assert!(error.contains(&format!("'mtp.draft_vocab' {says}")), "{backend:?}: {error}");
+        }
     }
 }

@@ -7,6 +7,7 @@ pub mod folder;
 pub(in crate::model) mod fp8;
 pub mod gguf;
 pub(in crate::model) mod mapped;
+pub(in crate::model) mod numbers;
 pub(in crate::model) mod shard;
 pub mod side_files;
 pub mod source;

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use candle_core::DType;
 use candle_core::pickle::{Object, Stack, TensorInfo};
-use half::{bf16, f16};
 use safetensors::Dtype;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::error::clean;
+use crate::model::files::numbers;
 use crate::model::files::shard;
 use crate::model::files::shard::Shard;
 
@@ -113,12 +113,7 @@ impl EagleFile {
     /// Plain numbers.
     pub(in crate::model) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let (bytes, dtype) = self.raw(name, shape)?;
-        Ok(match dtype {
-            Dtype::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-            Dtype::F16 => bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).collect(),
-            Dtype::BF16 => bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes).to_f32()).collect(),
-            other => return Err(unsupported(name, &other)),
-        })
+        numbers::widened(dtype, &bytes).ok_or_else(|| unsupported(name, &dtype))
     }
 
     /// Whole numbers.

@@ -1,8 +1,9 @@
 //! An MTP module that comes in a file of its own, for targets of the Llama kind.
 
-pub mod file;
+mod candle;
+pub mod config;
+mod file;
 mod native;
-mod native_file;
 
 use crate::model::drafters::core::{self, CandleMtp};
 use crate::model::interfaces::{Modules, SharedWeights};
@@ -10,7 +11,7 @@ use crate::model::native::NativeMtp;
 use crate::model::options::ModuleFile;
 use crate::model::{Model, ModelError};
 
-use self::file::MtpConfig;
+use self::config::MtpConfig;
 
 /// Loads the module, or the stack of them, beside its target.
 ///

@@ -1,13 +1,17 @@
 //! An MTP module from its own file, on the native kernels.
 
 use crate::model::ModelError;
-use crate::model::drafters::mtp::file::MtpConfig;
-use crate::model::drafters::mtp::native_file::MtpFile;
+use crate::model::drafters::mtp::config::MtpConfig;
+use crate::model::drafters::mtp::file::MtpFile;
 use crate::model::native::draft_head::DraftHead;
-use crate::model::native::layer::BlockShape;
+use crate::model::native::gate_up::GateUp;
+use crate::model::native::kernel::LANES;
+use crate::model::native::layer::{BlockShape, Layer, NormWeight};
 use crate::model::native::load::check_shape;
-use crate::model::native::mtp::MtpOnKernels;
+use crate::model::native::matrix::{Bits, Cpu, Matrix};
+use crate::model::native::mtp::{MtpOnKernels, MtpWeights};
 use crate::model::native::{MtpStorage, NativeLlama, NativeMtp};
+use crate::model::nn::fusion::Fuse;
 use crate::model::nn::rope::RopeSpec;
 
 fn block_shape(config: &MtpConfig) -> BlockShape {
@@ -70,13 +74,78 @@ impl NativeMtp {
             let what = format!("a draft module of width {ours} does not fit a target of width {theirs}");
             return Err(ModelError::Unsupported(what));
         }
-        let mut file = MtpFile::new(safetensors, &shape, &shared.cpu, storage)?;
-        file.depth = depth;
-        let vocab = file.draft_vocab(shared.head.rows())?;
+        let file = MtpFile::parse(safetensors, depth)?;
+        let vocab = file.draft_vocab(config.draft_vocab_size, shared.head.rows())?;
         let head = DraftHead::trimmed(shared, vocab, (config.context_vocab_size, storage))?;
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
-        let stored = file.weights(config.layers_of(depth))?;
+        let packer = Packer { file, shape: &shape, cpu: &shared.cpu, storage };
+        let stored = packer.weights(config.layers_of(depth))?;
         Self::new(MtpOnKernels::new(target, stored, head, (shape, &rope)), config.spec())
+    }
+}
+
+/// Packs a module's tensors.
+struct Packer<'a> {
+    file: MtpFile<'a>,
+    shape: &'a BlockShape,
+    cpu: &'a Cpu,
+    storage: MtpStorage,
+}
+
+impl Packer<'_> {
+    /// The module's own, `layers` being the blocks of the target behind which it reads.
+    fn weights(&self, layers: &[usize]) -> Result<MtpWeights, ModelError> {
+        let d = self.shape.d_model;
+        let fuse = match layers.len() {
+            0 => None,
+            count => {
+                let matrix = self.pack(count * d, &self.matrix("fuse", d, count * d)?);
+                Some(Fuse::new(layers, matrix, vec![[1.0; LANES]; d / LANES]))
+            }
+        };
+        let joined = self.matrix("eh_proj", d, 2 * d)?;
+        let (embedding, hidden): (Vec<_>, Vec<_>) = joined.chunks_exact(2 * d).map(|row| row.split_at(d)).unzip();
+        Ok(MtpWeights {
+            embedding_norm: self.norm("enorm")?,
+            hidden_norm: self.norm("hnorm")?,
+            fuse,
+            from_embedding: self.pack(d, &embedding.concat()),
+            from_hidden: self.pack(d, &hidden.concat()),
+            layer: self.layer()?,
+            final_norm: self.norm("shared_head.norm")?,
+        })
+    }
+
+    fn layer(&self) -> Result<Layer, ModelError> {
+        let BlockShape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = *self.shape;
+        let mut qkv = self.matrix("self_attn.q_proj", heads * head_dim, d)?;
+        qkv.extend(self.matrix("self_attn.k_proj", kv_heads * head_dim, d)?);
+        qkv.extend(self.matrix("self_attn.v_proj", kv_heads * head_dim, d)?);
+        Ok(Layer {
+            attn_norm: self.norm("input_layernorm")?,
+            qkv: self.pack(d, &qkv),
+            head_norms: None,
+            out: self.pack(heads * head_dim, &self.matrix("self_attn.o_proj", d, heads * head_dim)?),
+            ffn_norm: self.norm("post_attention_layernorm")?,
+            gate_up: GateUp::of_rows(
+                d,
+                [&self.matrix("mlp.gate_proj", d_ff, d)?, &self.matrix("mlp.up_proj", d_ff, d)?],
+                |rows| self.pack(d, rows),
+            ),
+            down: self.pack(d_ff, &self.matrix("mlp.down_proj", d, d_ff)?),
+        })
+    }
+
+    fn pack(&self, k: usize, rows: &[f32]) -> Matrix {
+        self.storage.pack(self.cpu, k, rows, Bits::Four)
+    }
+
+    fn norm(&self, part: &str) -> Result<NormWeight, ModelError> {
+        Ok(self.file.norm(part, self.shape.d_model)?.as_chunks::<LANES>().0.to_vec())
+    }
+
+    fn matrix(&self, part: &str, rows: usize, k: usize) -> Result<Vec<f32>, ModelError> {
+        self.file.matrix(part, [rows, k])
     }
 }
 
@@ -89,14 +158,12 @@ mod tests {
 
     use super::*;
     use crate::model::load::OpenModel;
-    use crate::model::native::matrix::Matrix;
     use crate::model::nn::embedding::SharedTarget;
     use crate::model::{DraftModule, Rows, Tap};
     use crate::protocol::TokenId;
 
     use crate::model::drafters::core::CandleMtp;
     use crate::model::families::llama::LlamaWeights;
-    use crate::model::native::matrix::{Bits, Cpu};
     use crate::model::native::testing::{Noise, Parity, ParityPrompt, gguf_path, mtp_path, token_ids};
     use crate::model::options::WeightType;
     use crate::model::tap::State;

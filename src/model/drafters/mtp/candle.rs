@@ -1,0 +1,84 @@
+//! An MTP module from its own file, on candle: weights in f32.
+
+use std::sync::Arc;
+
+use crate::model::ModelError;
+use crate::model::drafters::core::{CandleMtp, LlamaBlock, MtpOnCandle, MtpParts, MtpShape, MtpShared};
+use crate::model::drafters::mtp::config::MtpConfig;
+use crate::model::drafters::mtp::file::MtpFile;
+use crate::model::nn::block::{Block, Rope};
+use crate::model::nn::embedding::{Embedding, SharedTarget};
+use crate::model::nn::fusion::Fuse;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::PairOrder;
+
+impl CandleMtp {
+    /// Builds the module from the bytes of a safetensors file and its `config.json`.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged, or the module is another target's.
+    pub fn load(
+        weights: &[u8],
+        config: &MtpConfig,
+        target: &Arc<dyn SharedTarget>,
+        ctx_len: usize,
+    ) -> Result<Self, ModelError> {
+        Self::load_depth((weights, 0), config, target, ctx_len)
+    }
+
+    /// The same for the module of one depth of a stack, counted from 0.
+    ///
+    /// # Errors
+    /// As [`CandleMtp::load`].
+    pub fn load_depth(
+        (weights, depth): (&[u8], usize),
+        config: &MtpConfig,
+        target: &Arc<dyn SharedTarget>,
+        ctx_len: usize,
+    ) -> Result<Self, ModelError> {
+        let device = target.device().clone();
+        let c = config.block_config(target.config())?;
+        let file = MtpFile::parse(weights, depth)?;
+        let vocab = file.draft_vocab(config.draft_vocab_size, config.vocab_size)?;
+        let d = c.d_model;
+        let norm = |part: &str| RmsNorm::of_numbers(file.norm(part, d)?, c.norm_eps, &device);
+        let linear = |part: &str, out: usize, input: usize| {
+            Linear::of_numbers(file.matrix(part, [out, input])?, [out, input], &device)
+        };
+        let block = Block {
+            attn_norm: norm("input_layernorm")?,
+            q: linear("self_attn.q_proj", c.q_width(), d)?,
+            k: linear("self_attn.k_proj", c.kv_width(), d)?,
+            v: linear("self_attn.v_proj", c.kv_width(), d)?,
+            o: linear("self_attn.o_proj", d, c.q_width())?,
+            head_norms: None,
+            ffn_norm: norm("post_attention_layernorm")?,
+            gate: linear("mlp.gate_proj", c.ffn, d)?,
+            up: linear("mlp.up_proj", c.ffn, d)?,
+            down: linear("mlp.down_proj", d, c.ffn)?,
+        };
+        let layers = config.layers_of(depth);
+        let fuse = match layers.len() {
+            0 => None,
+            count => {
+                let unit = RmsNorm::of_numbers(vec![1.0; d], c.norm_eps, &device)?;
+                Some(Fuse::new(layers, linear("fuse", d, count * d)?, unit))
+            }
+        };
+        let parts = MtpParts {
+            fuse,
+            embedding_norm: norm("enorm")?,
+            hidden_norm: norm("hnorm")?,
+            project: linear("eh_proj", d, 2 * d)?,
+            norm: norm("shared_head.norm")?,
+            block: Box::new(LlamaBlock { block, config: c.clone() }),
+        };
+        let shape = MtpShape { d_model: d, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len };
+        let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
+        let head = Linear::dense(target.head_rows(&vocab)?);
+        let whole = Some((target.head(), config.context_vocab_size));
+        let shared = MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole };
+        MtpOnCandle::module(shared, parts, config.spec(), (shape, rope))
+    }
+}
