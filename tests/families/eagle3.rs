@@ -7,8 +7,8 @@ use crate::cases::{EAGLE3_NORMED, EAGLE3_ORIGINAL, EAGLE3_SPECULATORS};
 use crate::module::{depths, slots, tokens};
 use crate::spoil::spoiled;
 use crate::support::{
-    Backend, HeadCard, LoadOptions, LogitRows, MtpOverride, TokenId, bare_options, by_hand, left_out, modules_of, open, path,
-    refusal, with_draft,
+    Backend, HeadCard, LoadOptions, LogitRows, MtpOverride, TokenId, bare_options, by_hand, left_out, modules_of, open,
+    path, refusal, with_draft,
 };
 
 /// Logits of all slots and at depths 1 to 3, of a head in this folder.

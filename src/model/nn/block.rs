@@ -8,7 +8,7 @@
 
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
-use candle_core::{Device, Module, Tensor};
+use candle_core::{Device, Tensor};
 
 use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
 use crate::model::nn::config::TransformerConfig;
