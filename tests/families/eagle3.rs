@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::case::{Run, largest};
+use crate::case::{Opened, Run, largest};
 use crate::cases::{EAGLE3_NORMED, EAGLE3_ORIGINAL, EAGLE3_SPECULATORS};
 use crate::module::{depths, slots, tokens};
 use crate::spoil::spoiled;
@@ -92,15 +92,13 @@ fn a_card_describes_a_head() {
 
 #[test]
 fn slots_at_one_held_position_give_the_bits_of_slots_run_one_by_one() {
-    let pairs = [("llama-deep", &EAGLE3_ORIGINAL), ("qwen3", &EAGLE3_SPECULATORS), ("llama-deep", &EAGLE3_NORMED)];
-    for (target, case) in pairs {
-        let (head, tokens) = (case.fixture, tokens(case)[..12].to_vec());
-        for backend in [Backend::Candle, Backend::Native] {
-            let mut loaded = open(&with_draft(&path(target), &path(head), backend));
-            assert_eq!(loaded.notice, None, "{head}");
-            let module = &mut modules_of(&mut loaded)[0];
-            loaded.target.set_tap(&module.tap()).unwrap();
-            let hidden = loaded.target.forward(&tokens, LogitRows::Last).unwrap().hidden;
+    for case in [EAGLE3_ORIGINAL, EAGLE3_NORMED, EAGLE3_SPECULATORS] {
+        let tokens = tokens(&case)[..12].to_vec();
+        for run in case.runs {
+            let Opened { mut target, mut modules, .. } = case.open(run);
+            let (module, what) = (&mut modules[0], format!("{} on {:?}", case.fixture, run.backend));
+            target.set_tap(&module.tap()).unwrap();
+            let hidden = target.forward(&tokens, LogitRows::Last).unwrap().hidden;
             module.forward(&tokens[1..9], &hidden.slice(0..8)).unwrap();
             module.hold_position(Some(7));
             let mut alone = module.fork().unwrap();
@@ -108,13 +106,13 @@ fn slots_at_one_held_position_give_the_bits_of_slots_run_one_by_one() {
             let slots = (8..11).map(|at| alone.forward(&tokens[at + 1..at + 2], &hidden.slice(at..at + 1)).unwrap());
             let slots: Vec<_> = slots.collect();
             let states: Vec<f32> = slots.iter().flat_map(|slot| slot.hidden.as_slice().to_vec()).collect();
-            assert!(together.hidden.as_slice() == states, "{head} on {backend:?}: other states");
-            assert!(together.logits == slots[2].logits, "{head} on {backend:?}: other logits");
+            assert!(together.hidden.as_slice() == states, "{what}: other states");
+            assert!(together.logits == slots[2].logits, "{what}: other logits");
             // positions of their own would give something else
             module.truncate(8).unwrap();
             module.hold_position(None);
             let own = module.forward(&tokens[9..], &hidden.slice(8..11)).unwrap();
-            assert!(largest(own.logits.row(0), together.logits.row(0)) > 1e-3, "{head} on {backend:?}");
+            assert!(largest(own.logits.row(0), together.logits.row(0)) > 1e-3, "{what}");
         }
     }
 }

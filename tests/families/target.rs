@@ -37,7 +37,7 @@ pub fn compare_with_oracle(case: &Case, run: &Run, target: &mut dyn Model, golde
     let tokens = golden.tokens(&format!("{prefix}tokens"));
     let numbers = |name: &str| golden.numbers(&format!("{prefix}{name}"));
     let (logits, mut states) = (numbers("logits"), numbers("hidden"));
-    if let Some(residual) = golden.find("residual") {
+    if let Some(residual) = golden.find(&format!("{prefix}residual")) {
         target.set_tap(&Tap::new(vec![State::Normed, State::Residual])).unwrap();
         let width = states.len() / tokens.len();
         let both = states.chunks(width).zip(residual.chunks(width)).flat_map(|(a, b)| [a, b].concat());
@@ -87,10 +87,12 @@ pub fn rows(case: &Case) {
 /// After a rollback to any row of a verify pass, a target continues as one that ran the kept tokens alone.
 pub fn rollback(case: &Case) {
     let tokens = case.golden().tokens("tokens");
-    let around_window = case.window.map_or(vec![], |window| vec![window - 1, window, window + 20]);
+    let mut bases = vec![0, 1, 5, 9];
+    bases.extend(case.recurrent.then_some([2, 3]).into_iter().flatten()); // within the width of the convolution
+    bases.extend(case.window.map(|window| [2, window - 1, window, window + 20]).into_iter().flatten());
     for run in case.runs {
         let target = case.open(run).target;
-        for base in [0, 1, 2, 3, 5, 9].into_iter().chain(around_window.clone()) {
+        for base in bases.iter().copied() {
             for rows in 1..=7 {
                 let (mut verified, mut plain) = (target.fork().unwrap(), target.fork().unwrap());
                 if base > 0 {
@@ -174,19 +176,22 @@ pub fn speculation(case: &Case) {
             assert_eq!((info.kind, info.draft_vocab), (DrafterKind::DraftModel, target.spec().info.vocab));
             (name, model)
         });
+        // its own weights draft once
+        let models = if case.draft_model == Some(case.fixture) { 1 } else { 2 };
         for k in case.drafts.iter().copied() {
-            let mut drafters: Vec<(&str, Box<dyn Drafter>)> = vec![
-                ("ngram", Box::new(NgramDrafter)),
-                ("random", Box::new(RandomDrafter)),
-                ("early exit", Box::new(EarlyExitDrafter)),
-                (case.fixture, Box::new(ModelDrafter::new(target.fork().unwrap()))),
-            ];
-            let draft_model = draft_model.iter().map(|(name, model)| (*name, model.fork().unwrap()));
-            drafters.extend(draft_model.map(|(name, model)| (name, Box::new(ModelDrafter::new(model)) as _)));
+            let mut drafters: Vec<(&str, Box<dyn Drafter>)> =
+                vec![("ngram", Box::new(NgramDrafter)), ("random", Box::new(RandomDrafter))];
+            // recurrent targets cannot stop after the first layers
+            if !case.recurrent || k == 3 {
+                drafters.push(("early exit", Box::new(EarlyExitDrafter)));
+            }
+            let own = (case.fixture, &target);
+            for (name, model) in draft_model.iter().map(|(name, model)| (*name, model)).chain([own]).take(models) {
+                drafters.push((name, Box::new(ModelDrafter::new(model.fork().unwrap()))));
+            }
             for (name, drafter) in drafters {
                 let answer = decode(target.as_ref(), drafter, &settings(k), prompt, LEN);
                 assert_eq!(answer.text, plain, "{:?}: {name}, k = {k}", run.backend);
-                // recurrent targets cannot stop after the first layers
                 let refused = case.recurrent && name == "early exit";
                 assert_eq!(answer.notices.len(), usize::from(refused), "{name}: {:?}", answer.notices);
                 // its own drafts are always right

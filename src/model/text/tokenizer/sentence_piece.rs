@@ -28,6 +28,9 @@ const GROWTH: usize = 9;
 /// Names of tokens that llama.cpp ends an answer with, whatever the file says of them.
 const ENDS: [&str; 2] = ["<end_of_turn>", "<eos>"];
 
+/// Longest name, in bytes, that merges put together: real ones are far shorter, and every split of it is looked up.
+const MAX_NAME: usize = 256;
+
 /// `▁` is a space.
 pub(super) fn spaces(name: &str) -> Vec<u8> {
     name.replace('▁', " ").into_bytes()
@@ -74,7 +77,9 @@ impl<'a> Vocabulary<'a> {
     /// Every way in which two tokens make a third, the third's highest score first.
     fn merges(&self, ids: &AHashMap<String, u32>) -> Vec<(String, String)> {
         let mut merges: Vec<(usize, u32, u32)> = Vec::new();
-        for (index, name) in self.names.iter().enumerate().filter(|(index, _)| self.types[*index] == 1) {
+        for (index, name) in
+            self.names.iter().enumerate().filter(|(index, name)| self.types[*index] == 1 && name.len() <= MAX_NAME)
+        {
             for (at, _) in name.char_indices().skip(1) {
                 let (left, right) = name.split_at(at);
                 if let (Some(left), Some(right)) = (ids.get(left), ids.get(right)) {
