@@ -244,6 +244,27 @@ const ASSISTANT: Draft = Draft {
     spoiled: include_str!("spoiled/gemma4-assistant.txt"),
 };
 
+pub const GEMMA3: Case = Case {
+    fixture: "gemma3",
+    golden: "gemma3",
+    ends: &["<eos>", "<end_of_turn>"],
+    window: Some(8),
+    kv_bytes: 2 * 4 * 6 * 32,
+    draft_model: Some("gemma3"),
+    spoiled: include_str!("spoiled/gemma3.txt"),
+    ..LLAMA
+};
+
+pub const GEMMA3_GGUF: Case = Case {
+    fixture: "gemma3.gguf",
+    golden: "gemma3.gguf",
+    runs: GGUF_RUNS,
+    kv_bytes: 2 * 4 * 7 * 32,
+    draft_model: Some("gemma3.gguf"),
+    spoiled: "",
+    ..GEMMA3
+};
+
 pub const GEMMA4: Case = Case {
     fixture: "gemma4",
     golden: "gemma4",

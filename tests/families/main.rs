@@ -15,6 +15,7 @@ mod clusters;
 mod decode;
 mod deepseek;
 mod eagle3;
+mod gemma3;
 mod gemma4;
 mod gguf;
 mod llama;
@@ -63,6 +64,8 @@ mod conformance {
         deepseek: DEEPSEEK is target & module;
         deepseek_fp8: DEEPSEEK_FP8 is target & module;
         glm4_flash: GLM4_FLASH is target & module;
+        gemma3: GEMMA3 is target;
+        gemma3_gguf: GEMMA3_GGUF is target;
         gemma4: GEMMA4 is target & module;
         gemma4_unified: GEMMA4_UNIFIED is target & module;
         eagle3_original: EAGLE3_ORIGINAL is target & module;

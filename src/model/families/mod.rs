@@ -4,6 +4,7 @@
 //! line and a row of [`FAMILIES`].
 
 pub mod deepseek;
+pub mod gemma3;
 pub mod gemma4;
 pub mod llama;
 pub mod qwen35;
@@ -23,6 +24,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &llama::QWEN3,
     &qwen35::Qwen35Family,
     &llama::MIMO,
+    &gemma3::Gemma3Family,
     &gemma4::Gemma4Family,
     &deepseek::DEEPSEEK_V3,
     &deepseek::GLM4_MOE_LITE,
