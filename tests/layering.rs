@@ -343,7 +343,7 @@ fn parts_of_model_follow_their_layers() {
 fn a_family_names_no_other() {
     let family = |path: &str| path.strip_prefix("model::families::")?.split("::").next().map(str::to_owned);
     for Source { file, imports, .. } in sources() {
-        let Some(own) = family(&module_of(&file)) else { continue };
+        let Some(own) = family(&module_of(file)) else { continue };
         for other in imports.iter().filter_map(|path| family(path)).filter(|other| *other != own) {
             let is_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/model/families").join(&other).is_dir();
             assert!(!is_folder, "{file} names the family {other}; what two need stands in nn");

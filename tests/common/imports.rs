@@ -20,7 +20,7 @@ pub(crate) fn is_in(path: &str, module: &str) -> bool {
 /// Absolute paths of what a file's code names in this crate, in order: `tui::app::App` for
 /// `use super::app::App` in `tui/search.rs`. Each leaf of a group is a path of its own.
 pub(crate) fn imports_of(file: &str, code: &str) -> Vec<String> {
-    let (tokens, _) = without_tests(tokens(code));
+    let (tokens, _) = without_tests(&tokens(code));
     let children: Vec<_> = tokens.windows(2).filter(|pair| pair[0] == "mod").map(|pair| pair[1]).collect();
     let mut module: Vec<_> = segments(&module_of(file));
     let mut blocks = Vec::new(); // true: the block of an inline module
@@ -33,7 +33,7 @@ pub(crate) fn imports_of(file: &str, code: &str) -> Vec<String> {
             }
             "}" if blocks.pop() == Some(true) => drop(module.pop()),
             _ if begins_path(&tokens, at, &children) => {
-                at = read_tree(&tokens, at, &module, &module, &mut paths);
+                at = read_tree(&tokens, at, &module, &mut paths);
                 continue;
             }
             _ => {}
@@ -46,14 +46,14 @@ pub(crate) fn imports_of(file: &str, code: &str) -> Vec<String> {
 /// Modules that a file declares under `#[cfg(test)]`.
 pub(crate) fn test_modules_of(file: &str, code: &str) -> Vec<String> {
     let module = module_of(file);
-    let (_, names) = without_tests(tokens(code));
+    let (_, names) = without_tests(&tokens(code));
     names.iter().map(|name| if module.is_empty() { (*name).to_owned() } else { format!("{module}::{name}") }).collect()
 }
 
 /// The code without comments, literals and items under `#[cfg(test)]`, one blank between tokens that are not
 /// part of one path.
 pub(crate) fn bare_code(code: &str) -> String {
-    without_tests(tokens(code)).0.join(" ").replace(" :: ", "::")
+    without_tests(&tokens(code)).0.join(" ").replace(" :: ", "::")
 }
 
 fn segments(path: &str) -> Vec<String> {
@@ -68,12 +68,12 @@ fn begins_path(tokens: &[&str], at: usize, children: &[&str]) -> bool {
 }
 
 /// Reads the path or group at a token, which continues `base`; returns the index of the token after it.
-fn read_tree(tokens: &[&str], at: usize, base: &[String], module: &[String], into: &mut Vec<String>) -> usize {
+fn read_tree(tokens: &[&str], at: usize, base: &[String], into: &mut Vec<String>) -> usize {
     let token = tokens.get(at).copied().unwrap_or("");
     if token == "{" {
         let mut at = at + 1;
         while at < tokens.len() && tokens[at] != "}" {
-            at = if tokens[at] == "," { at + 1 } else { read_tree(tokens, at, base, module, into) };
+            at = if tokens[at] == "," { at + 1 } else { read_tree(tokens, at, base, into) };
         }
         return at + 1;
     }
@@ -86,14 +86,14 @@ fn read_tree(tokens: &[&str], at: usize, base: &[String], module: &[String], int
     }
     let continues = |next: &&str| *next == "{" || *next == "*" || is_word(next);
     if tokens.get(at + 1) == Some(&"::") && tokens.get(at + 2).is_some_and(continues) {
-        return read_tree(tokens, at + 2, &path, module, into);
+        return read_tree(tokens, at + 2, &path, into);
     }
     into.push(path.join("::"));
     if tokens.get(at + 1) == Some(&"as") { at + 3 } else { at + 1 }
 }
 
 /// Tokens outside `#[cfg(test)]` items, and the names of the modules declared by those items.
-fn without_tests(tokens: Vec<&str>) -> (Vec<&str>, Vec<&str>) {
+fn without_tests<'a>(tokens: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let (mut kept, mut modules, mut at) = (Vec::new(), Vec::new(), 0);
     while at < tokens.len() {

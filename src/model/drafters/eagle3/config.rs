@@ -309,7 +309,7 @@ mod tests {
             ("num_hidden_layers", json!(2), "2 layers ('num_hidden_layers')"),
             ("hidden_act", json!("gelu"), "'hidden_act' is 'gelu'"),
             ("attention_bias", json!(true), "'attention_bias' is true"),
-            ("model_type", json!("gemma3"), "is Gemma 3"),
+            ("model_type", json!("gemma3"), "the family 'gemma3' ('model_type')"),
             ("model_type", json!("gemma4"), "the family 'gemma4' ('model_type')"),
             ("model_type", json!("qwen3_5"), "the family 'qwen3_5' ('model_type')"),
             ("eagle_aux_hidden_state_layer_ids", json!([5]), "names 1 layers"),

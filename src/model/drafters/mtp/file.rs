@@ -147,7 +147,7 @@ mod tests {
         };
         assert_eq!(read(&[codes(), scales(2)], 2).unwrap(), [0.5, -1.0, 2.0, 896.0]);
         let plain = (name, Dtype::BF16, vec![2, 2], vec![0x80, 0x3f, 0, 0, 0, 0xc0, 0, 0]); // 1, 0; -2, 0
-        assert_eq!(read(&[plain.clone()], 2).unwrap(), [1.0, 0.0, -2.0, 0.0]);
+        assert_eq!(read(std::slice::from_ref(&plain), 2).unwrap(), [1.0, 0.0, -2.0, 0.0]);
         assert_eq!(read(&[plain.clone(), scales(2)], 2).unwrap(), [0.5, 0.0, -4.0, 0.0]);
         for (tensors, depth, says) in [
             (vec![codes()], 2, "no tensor 'mtp.layers.2.eh_proj.weight_scale'"),

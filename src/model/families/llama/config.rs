@@ -100,6 +100,6 @@ impl FamilyConfig for LlamaConfig {
         backend: Backend<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<Box<dyn LoadedTarget>, ModelError> {
-        load::target(self, context, backend, progress)
+        load::target(self, context, &backend, progress)
     }
 }

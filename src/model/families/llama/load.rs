@@ -12,18 +12,18 @@ use crate::model::{Model, ModelError, ModelSpec};
 pub(super) fn target(
     config: &LlamaConfig,
     context: &LoadContext<'_>,
-    backend: Backend<'_>,
+    backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> Result<Box<dyn LoadedTarget>, ModelError> {
     let LoadContext { options, source, ctx_len, .. } = *context;
     let announced = config.announced;
-    let Backend::Candle(weight_type, ..) = &backend else {
+    let Backend::Candle(weight_type, ..) = backend else {
         progress("target", 0, 1);
         let mut target = NativeLlama::load((source, &config.transformer), ctx_len, options.threads)?;
         target.set_sha256(options.sha256.clone());
         return Ok(Box::new(OnNative { target, announced }));
     };
-    let (matmul, dtype, device) = context.matmul(&backend);
+    let (matmul, dtype, device) = context.matmul(backend);
     let spec = context.spec(&matmul, &dtype, device);
     let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
     let weights = LlamaWeights::load(source, &config.transformer, ctx_len, *weight_type, device, &mut on_block)?;
