@@ -9,6 +9,7 @@ mod common;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::process::Command;
 
 use common::checkpoint::{self, recipe};
 use draftscope::model::load::load;
@@ -77,27 +78,43 @@ fn status(key: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-#[test]
-fn loading_takes_less_than_a_fifth_more_than_the_weights() {
+/// Names the case that a child process measures: memory that one model gave back would be there for the next.
+const CASE: &str = "DRAFTSCOPE_TEST_LOAD_MEMORY";
+
+const CASES: [(Backend, Dtype, &str); 3] = [
+    (Backend::Native, Dtype::Stored, "bf16"),
+    (Backend::Candle, Dtype::F32, "f32"),
+    (Backend::Candle, Dtype::Bf16, "bf16"),
+];
+
+fn measure((backend, dtype, name): (Backend, Dtype, &str)) {
     let folder = checkpoint::copy("qwen3");
     write_model(folder.path());
-    for (backend, dtype, name) in [
-        (Backend::Native, Dtype::Stored, "bf16"),
-        (Backend::Candle, Dtype::F32, "f32"),
-        (Backend::Candle, Dtype::Bf16, "bf16"),
-    ] {
-        std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts anew
-        let before = status("VmRSS");
-        let recipe = LoadOptions { dtype, ctx_len: Some(64), ..recipe(folder.path().into(), backend) };
-        let loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
-        let spec = loaded.target.spec();
-        let (took, weights) = (status("VmHWM") - before, spec.info.weight_bytes);
-        println!(
-            "{} {name}: peak {took} for {weights} bytes of weights, {:.3}",
-            spec.backend,
-            took as f64 / weights as f64
-        );
-        assert_eq!(spec.dtype, name);
-        assert!(took as f64 <= 1.2 * weights as f64, "{} {name}: peak {took} for {weights}", spec.backend);
+    std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts anew
+    let before = status("VmRSS");
+    let recipe = LoadOptions { dtype, ctx_len: Some(64), ..recipe(folder.path().into(), backend) };
+    let loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
+    let spec = loaded.target.spec();
+    let (took, weights) = (status("VmHWM") - before, spec.info.weight_bytes);
+    println!(
+        "{} {name}: peak {took} for {weights} bytes of weights, {:.3}",
+        spec.backend,
+        took as f64 / weights as f64
+    );
+    assert_eq!(spec.dtype, name);
+    assert!(took >= weights / 2, "{} {name}: a peak of {took} is not that of {weights} bytes", spec.backend);
+    assert!(took as f64 <= 1.2 * weights as f64, "{} {name}: peak {took} for {weights}", spec.backend);
+}
+
+#[test]
+fn loading_takes_less_than_a_fifth_more_than_the_weights() {
+    if let Ok(case) = std::env::var(CASE) {
+        return measure(CASES[case.parse::<usize>().unwrap()]);
+    }
+    for case in 0..CASES.len() {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let out = child.args(["--nocapture"]).env(CASE, case.to_string()).output().unwrap();
+        print!("{}", String::from_utf8_lossy(&out.stdout));
+        assert!(out.status.success(), "case {case}: {}", String::from_utf8_lossy(&out.stderr));
     }
 }

@@ -304,7 +304,7 @@ pub trait DraftModule {
     fn truncate(&mut self, len: usize) -> Result<(), ModelError>;
 
     /// Token of each logit that the last pass gave: the draft vocabulary, ascending, and behind it the tokens of the text
-    /// that [joined](proposed::DraftTokens) it.
+    /// that [joined](draft_tokens::DraftTokens) it.
     fn draft_vocab(&self) -> &[TokenId];
 
     /// The same module, weights shared, with a copy of the cache.

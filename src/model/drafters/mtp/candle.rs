@@ -30,7 +30,7 @@ impl CandleMtp {
     /// The same for the module of one depth of a stack, counted from 0.
     ///
     /// # Errors
-    /// As [`CandleMtp::load`].
+    /// When the file is damaged, lacks a tensor, or does not fit the target.
     pub fn load_depth(
         (weights, depth): (&[u8], usize),
         config: &MtpConfig,

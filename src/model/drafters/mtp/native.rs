@@ -37,7 +37,7 @@ impl NativeMtp {
     /// The same with matrices kept as `storage`.
     ///
     /// # Errors
-    /// As [`NativeMtp::load`].
+    /// When the file is damaged, lacks a tensor, or does not fit the target.
     pub fn load_as(
         safetensors: &[u8],
         config: &MtpConfig,
@@ -50,7 +50,7 @@ impl NativeMtp {
     /// The module of one depth of a stack, counted from 0.
     ///
     /// # Errors
-    /// As [`NativeMtp::load`].
+    /// When the file is damaged, lacks a tensor, or does not fit the target.
     pub fn load_depth(
         safetensors: &[u8],
         config: &MtpConfig,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever a template does (overflows the stack, takes memory without end, never ends), the program
 //! goes on and gets one sentence. The process is this program again, started with [`ARGUMENT`]: it reads a
-//! request, puts itself under the limits of [`limits`](super::limits), compiles the template, renders it if there
+//! request, puts itself under the limits of `limits`, compiles the template, renders it if there
 //! are messages, and writes the answer. Each request gets a new process, so nothing that a template left remains.
 
 use std::borrow::Cow;
