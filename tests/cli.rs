@@ -410,7 +410,7 @@ fn a_recording_is_replayed_exported_and_compared_without_a_model() {
         command.arg("export").arg(&a).args(["--to", format]).args(extra);
         command
     };
-    for (format, name) in [("html", "a.html"), ("cast", "a.cast"), ("specspecs", "a.specspecs"), ("md", "a.md")] {
+    for (format, name) in [("html", "a.html"), ("cast", "a.cast"), ("csv", "a.csv"), ("md", "a.md")] {
         export(format, &[]).assert().success().stdout(predicate::str::contains(name));
         assert!(files.path(name).exists(), "beside the recording");
     }

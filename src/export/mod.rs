@@ -13,6 +13,7 @@ mod jsonl;
 mod markdown;
 mod perfetto;
 mod screen;
+#[cfg(feature = "specspecs")]
 mod specspecs;
 mod svg;
 #[cfg(test)]
@@ -75,7 +76,7 @@ pub enum Format {
     Markdown,
     /// vLLM's per-request speculative-decoding summary.
     VllmJson,
-    /// Two Parquet tables as the Python package specspecs reads them.
+    /// Two Parquet tables as the Python package specspecs reads them; in builds with the feature `specspecs`.
     Specspecs,
     /// The recording again, line by line: what was cut off is left out; compressed to a .zst name.
     Jsonl,
@@ -158,6 +159,9 @@ pub enum ExportError {
     /// There is nothing in the recording that the format shows.
     #[error("the recording holds no {0}, so there is nothing to export")]
     Nothing(&'static str),
+    /// The format needs a feature that this program was built without.
+    #[error("this program was built without {0}; build it with `cargo install --path . --features {0}`")]
+    NotBuilt(&'static str),
 }
 
 /// Why writing stopped: the disk, or the recording.
@@ -182,9 +186,12 @@ pub fn export(recording: &Recording, format: Format, to: &Path, options: &Export
         Format::GifFrames => {
             atomic_file::folder(to, options.force, frames::is_own, |folder| frames::write(recording, options, folder))
         }
+        #[cfg(feature = "specspecs")]
         Format::Specspecs => atomic_file::folder(to, options.force, specspecs::is_own, |folder| {
             specspecs::write(recording, &fold(recording)?, folder)
         }),
+        #[cfg(not(feature = "specspecs"))]
+        Format::Specspecs => return Err(ExportError::NotBuilt("specspecs")),
         _ => atomic_file::file(to, options.force, |out| write(recording, format, options, out)),
     }
     .map_err(|stop| told(stop, to))

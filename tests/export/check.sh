@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Holds exports against their real consumers: Chromium (page), asciinema-player (cast), pyarrow
 # (Parquet), xml and json parsers, a JSON-schema validator. Run by hand:
-#   tests/export/check.sh PATH-TO-draftscope [RECORDING]
+#   tests/export/check.sh PATH-TO-draftscope [RECORDING]     (built with --features specspecs)
 # needs Debian's chromium, npm, and Python with pyarrow and jsonschema (pip install pyarrow==26.0.1
 # jsonschema). The Rust tests do not need any of it.
 set -euo pipefail
