@@ -7,10 +7,9 @@
 #[cfg(unix)]
 mod handler;
 mod mapped;
-mod memory;
 
 pub use self::mapped::Mapping;
-pub use self::memory::OutOfMemory;
+pub use draftscope_kernels::OutOfMemory;
 
 /// Puts back mouse, pastes, screen and cursor.
 #[cfg(unix)]

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::model::load::{Loaded, load};
-use crate::model::native::kernel::Stream;
 use crate::model::options::LoadOptions;
 use crate::model::{Checkpoint, DraftModule, LogitRows, Model, ModelError, Rows};
 use crate::protocol::{DrafterInfo, TokenId};
+use draftscope_kernels::Stream;
 
 /// Bytes that the bandwidth test reads: far more than any cache holds.
 const MEMORY_BYTES: usize = 512 << 20;

@@ -9,16 +9,16 @@ use std::{ops::Range, sync::Arc};
 
 use super::cache::{AngleTable, KvCache, LayerCache, Slabs};
 use super::head;
-use super::kernel::{
-    Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
-    StoreValues, attend,
-};
 use super::layer::{Layer, Next, NormWeight, Pass, Scratch};
 use super::llama::{NativeLlama, Weights};
 use crate::model::native::hidden_tap::States;
 use crate::{
     model::{ModelError, RowStats, Rows, Tap},
     protocol::TokenId,
+};
+use draftscope_kernels::{
+    Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
+    StoreValues, attend,
 };
 
 /// Rows that a pass can hold.
@@ -184,13 +184,14 @@ impl NativeBatch {
             states.keep(index + 1, &self.scratch.x);
         }
         self.head_acts.shape(m, 0, Operand::default());
-        finite &= weights.cpu.isa.run(Norm {
+        finite &= Norm {
             x: &self.scratch.x,
             weight: &weights.final_norm,
             eps: weights.shape.eps,
             out: &mut self.head_acts,
             kept: hidden,
-        });
+        }
+        .run_on(weights.cpu.isa);
         states.keep_normed(hidden);
         let position = places.iter().map(|place| place.position).max().unwrap_or(0);
         if finite { Ok(()) } else { Err(ModelError::NotFinite { position }) }
@@ -268,20 +269,20 @@ impl Placed<'_> {
                 Kind::Query => {
                     pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[0]));
                     let scale = 1.0 / (pass.shape.head_dim as f32).sqrt();
-                    isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale });
+                    Rotate { tiles: &mut *own, m: 1, angles, scale }.run_on(isa);
                     for (to, tile) in tiles[row..].iter_mut().step_by(m).zip(&*own) {
                         *to = *tile;
                     }
                 }
                 Kind::Key(slabs) => {
                     pass.norm_head(&mut *own, 1, norms.map(|norms| &norms[1]));
-                    isa.run(Rotate { tiles: &mut *own, m: 1, angles, scale: 1.0 });
+                    Rotate { tiles: &mut *own, m: 1, angles, scale: 1.0 }.run_on(isa);
                     let Slabs { start, slabs } = &mut slabs[slot];
-                    isa.run(StoreKeys { tiles: own, m: 1, position: position - *start, slabs });
+                    StoreKeys { tiles: own, m: 1, position: position - *start, slabs }.run_on(isa);
                 }
                 Kind::Value(slabs) => {
                     let Slabs { start, slabs } = &mut slabs[slot];
-                    isa.run(StoreValues { tiles: own, m: 1, position: position - *start, slabs });
+                    StoreValues { tiles: own, m: 1, position: position - *start, slabs }.run_on(isa);
                 }
             }
         }

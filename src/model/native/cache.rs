@@ -8,10 +8,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::kernel::{Angles, LANES, LazyZeros, SEGMENT, SLAB};
 use super::tree::{put_row, take_row};
 use crate::model::ModelError;
 use crate::model::nn::rope::RopeSpec;
+use draftscope_kernels::{Angles, LANES, LazyZeros, SEGMENT, SLAB};
 
 /// Sizes that cache and attention share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

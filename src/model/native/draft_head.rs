@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use super::{
-    kernel::LANES,
     llama::Weights,
     matrix::{Bits, Matrix},
     mtp::MtpStorage,
@@ -15,6 +14,7 @@ use super::{
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
 use crate::protocol::TokenId;
+use draftscope_kernels::LANES;
 
 /// A head and what its logits stand for.
 #[derive(Debug)]

@@ -2,12 +2,12 @@
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
-use super::kernel::{Acts, LANES, Onto};
 use super::layer::{NormWeight, Pass};
 use super::matrix::Matrix;
 use super::normer::{Normer, load};
 use crate::model::native::transpose::transpose;
 use crate::model::nn::fusion::{Fuse, StatesNorm};
+use draftscope_kernels::{Acts, LANES, Onto};
 
 impl Fuse<Matrix, NormWeight> {
     /// `[m][(1 + blocks) d / 16] -> [d / 16][m]`; gives back whether all was finite.

@@ -5,8 +5,8 @@
 //! so its outputs, are those that it has alone. Where a file stores the two in different encodings, which no tile can
 //! mix, one lies behind the other.
 
-use super::kernel::{Acts, BLOCK, LANES, Onto, Operand};
 use super::matrix::{Cpu, Matrix, Part};
+use draftscope_kernels::{Acts, BLOCK, LANES, Onto, Operand};
 
 /// Tiles of a block, of one matrix.
 const TILES: usize = BLOCK / LANES;
@@ -78,11 +78,8 @@ fn blocks(part: Part<'_>) -> impl Iterator<Item = Part<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::native::{
-        kernel::{Encoding, Isa, Load, Pool},
-        matrix::RowOrder,
-        testing::Noise,
-    };
+    use crate::model::native::{matrix::RowOrder, testing::Noise};
+    use draftscope_kernels::{Encoding, Isa, Load, Pool};
 
     fn part(encoding: Encoding, rows: usize, bytes: &[u8]) -> Part<'_> {
         Part { encoding, rows, bytes, order: RowOrder::Stored }
@@ -115,7 +112,7 @@ mod tests {
             assert_eq!(both.bytes(), alone[0].bytes() + alone[1].bytes());
             let mut acts = Acts::default();
             acts.shape(m, k, both.operand());
-            cpu.isa.run(Load { rows: rows.as_chunks().0, out: &mut acts });
+            Load { rows: rows.as_chunks().0, out: &mut acts }.run_on(cpu.isa);
             for block in 0..d_ff / BLOCK {
                 let mut got = vec![[0.0; LANES]; 2 * TILES * m];
                 both.multiply(&cpu, block, &acts, &mut got);

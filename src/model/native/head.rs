@@ -6,11 +6,9 @@
 
 use std::cell::RefCell;
 
-use super::{
-    kernel::{Acts, LANES, Load, MAX_ROWS, Onto, Survey},
-    matrix::{Cpu, Matrix},
-};
+use super::matrix::{Cpu, Matrix};
 use crate::model::{RowStats, STRETCH};
+use draftscope_kernels::{Acts, LANES, Load, MAX_ROWS, Onto, Survey};
 
 /// Tokens in a strip.
 const STRIP: usize = STRETCH;
@@ -31,7 +29,7 @@ thread_local! {
 /// Rows of hidden states `[m][d / 16]` as activations that `head` reads.
 pub(in crate::model) fn operand(cpu: &Cpu, head: &Matrix, hidden: &[[f32; LANES]], out: &mut Acts) {
     out.shape(hidden.len() * LANES / head.k(), head.k(), head.operand());
-    cpu.isa.run(Load { rows: hidden, out });
+    Load { rows: hidden, out }.run_on(cpu.isa);
 }
 
 /// `logits = head · acts`, `[m, rows of head]`, appending to `stats`.
@@ -74,7 +72,7 @@ fn fill(cpu: &Cpu, head: &Matrix, acts: &Acts, index: usize, strip: &mut Strip<'
         for (to, tile) in logits.chunks_mut(LANES).zip(tiles[row..].iter().step_by(m)) {
             to.copy_from_slice(&tile[..to.len()]);
         }
-        strip.parts[row] = cpu.isa.run(Survey { logits });
+        strip.parts[row] = Survey { logits }.run_on(cpu.isa);
     }
 }
 

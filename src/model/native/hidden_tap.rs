@@ -3,8 +3,8 @@
 //! Invariant: a row's states lie side by side in the order of the [`Tap`](crate::model::Tap); with the normed state alone
 //! asked for, nothing is copied.
 
-use crate::model::native::kernel::LANES;
 use crate::model::{ModelError, Tap};
+use draftscope_kernels::LANES;
 
 /// The states of one pass.
 pub(in crate::model) struct States<'a> {

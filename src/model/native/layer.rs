@@ -1,4 +1,4 @@
-//! One transformer block of the Llama kind, over at most [`MAX_ROWS`](super::kernel::MAX_ROWS) rows.
+//! One transformer block of the Llama kind, over at most [`MAX_ROWS`](draftscope_kernels::MAX_ROWS) rows.
 //!
 //! Five regions of parallel work: q|k|v with rotation and cache; attention with joining; output projection with
 //! the residual; gate and up with SiLU; down with the residual. Whoever works out some columns of the residual stream
@@ -8,12 +8,12 @@
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
     gate_up::GateUp,
-    kernel::{
-        Acts, BLOCK, Column, Join, LANES, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate,
-        SEGMENT, SiluMul, StoreKeys, StoreValues, Stretch, attend, divisors, rows_at_once,
-    },
     matrix::{Cpu, Matrix},
     tree::{Tree, attend_tree},
+};
+use draftscope_kernels::{
+    Acts, BLOCK, Column, Join, LANES, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
+    SiluMul, StoreKeys, StoreValues, Stretch, attend, divisors, rows_at_once,
 };
 
 /// Sizes of a block.
@@ -215,7 +215,7 @@ impl Layer {
         pass.cpu.pool.each(&mut jobs, |at, (column, out)| {
             self.gate_up.multiply(pass.cpu, at, acts, out);
             let (gate, up) = out.split_at(2 * m);
-            pass.cpu.isa.run(SiluMul { gate, up, out: column });
+            SiluMul { gate, up, out: column }.run_on(pass.cpu.isa);
         });
     }
 }
@@ -231,7 +231,7 @@ impl Pass<'_> {
     ) -> bool {
         out.shape(self.m, weight.len() * LANES, operand);
         let (eps, kept) = (self.shape.eps, &mut [][..]);
-        self.cpu.isa.run(Norm { x, weight, eps, out, kept })
+        Norm { x, weight, eps, out, kept }.run_on(self.cpu.isa)
     }
 
     /// `x += matrix · acts`, and `out` the normed rows; gives back whether all were finite.
@@ -253,7 +253,7 @@ impl Pass<'_> {
             |tile, x| matrix.multiply(self.cpu, tile, acts, Onto::Present, x),
             |_, x, part| {
                 for ((squares, out), weight) in part {
-                    self.cpu.isa.run(NormPart { x, weight, out, squares });
+                    NormPart { x, weight, out, squares }.run_on(self.cpu.isa);
                 }
             },
         );
@@ -280,15 +280,15 @@ impl Pass<'_> {
             Place::Query => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[0]));
                 let scale = 1.0 / (self.shape.head_dim as f32).sqrt();
-                isa.run(Rotate { tiles, m, angles, scale });
+                Rotate { tiles, m, angles, scale }.run_on(isa);
             }
             Place::Key(Slabs { start, slabs }) => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[1]));
-                isa.run(Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 });
-                isa.run(StoreKeys { tiles, m, position: self.base - *start, slabs });
+                Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 }.run_on(isa);
+                StoreKeys { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
             Place::Value(Slabs { start, slabs }) => {
-                isa.run(StoreValues { tiles, m, position: self.base - *start, slabs });
+                StoreValues { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
         }
     }
@@ -296,7 +296,7 @@ impl Pass<'_> {
     /// Norms the rows of one head in place, where the block has such a norm.
     pub(in crate::model) fn norm_head(&self, tiles: &mut [[f32; LANES]], m: usize, weight: Option<&NormWeight>) {
         if let Some(weight) = weight {
-            self.cpu.isa.run(NormHead { tiles, m, weight, eps: self.shape.eps });
+            NormHead { tiles, m, weight, eps: self.shape.eps }.run_on(self.cpu.isa);
         }
     }
 
@@ -356,7 +356,7 @@ impl Pass<'_> {
         for (head, out) in heads.enumerate() {
             let partials = &partials[head * (head_dim + PARTIAL_EXTRA)..];
             let segments = seen.div_ceil(SEGMENT);
-            self.cpu.isa.run(Join { partials, stride, segments, head_dim, out, row });
+            Join { partials, stride, segments, head_dim, out, row }.run_on(self.cpu.isa);
         }
     }
 }

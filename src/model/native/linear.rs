@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     head,
-    kernel::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool},
     matrix::{Cpu, Matrix, RowOrder},
     tensors::Tensors,
     threads,
@@ -16,6 +15,7 @@ use crate::model::ModelError;
 use crate::model::files::source::Source;
 use crate::model::nn::linear::MatMul;
 use crate::model::nn::matmul_backend::Kernels;
+use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool};
 
 /// Threads and memory that matrices of one model share.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl NativeLinear {
     /// # Errors
     /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
     pub fn load(source: &Source, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
-        if !k.is_multiple_of(super::kernel::BLOCK) {
+        if !k.is_multiple_of(draftscope_kernels::BLOCK) {
             return Err(ModelError::Unsupported(format!(
                 "the native backend needs rows of whole blocks of 32, and those of '{name}' are {k} wide"
             )));

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use super::cache::{AngleTable, KvCache};
-use super::kernel::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool};
 use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
 use super::matrix::{Cpu, Matrix};
 use super::tree::Tree;
@@ -20,6 +19,7 @@ use crate::model::{
     Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
 use crate::protocol::TokenId;
+use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Norm, Operand, Pool};
 
 /// What forks share.
 #[derive(Debug)]
@@ -163,13 +163,14 @@ impl NativeLlama {
         }
         // 3. Final norm: [d / 16][m] -> [m, d]
         self.head_acts.shape(m, 0, Operand::default());
-        finite &= weights.cpu.isa.run(Norm {
+        finite &= Norm {
             x: &self.scratch.x,
             weight: &weights.final_norm,
             eps: weights.shape.eps,
             out: &mut self.head_acts,
             kept: hidden,
-        });
+        }
+        .run_on(weights.cpu.isa);
         if !finite {
             return Err(ModelError::NotFinite { position: base });
         }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::{
     cache::{AngleTable, KvCache, KvShape},
     gate_up::GateUp,
-    kernel::{BLOCK, Encoding, LANES, MAX_HEAD_DIM},
     layer::{BlockShape, Layer, NormWeight},
     llama::{NativeLlama, Weights},
     matrix::{Cpu, Matrix, Part, RowOrder},
@@ -19,6 +18,7 @@ use crate::model::files::source::Source;
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::rope::PairOrder;
 use crate::model::{ModelError, ModelSpec};
+use draftscope_kernels::{BLOCK, Encoding, LANES, MAX_HEAD_DIM};
 
 /// Reads the model in `source`.
 pub(in crate::model) fn llama(
@@ -208,13 +208,11 @@ mod tests {
         model::{
             LogitRows, Model,
             load::OpenModel,
-            native::{
-                kernel::{Isa, Pool},
-                testing::{Noise, tiny_gguf},
-            },
+            native::testing::{Noise, tiny_gguf},
         },
         protocol::TokenId,
     };
+    use draftscope_kernels::{Isa, Pool};
 
     fn load(bytes: &[u8], isa: Isa, threads: usize) -> Result<NativeLlama, ModelError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();

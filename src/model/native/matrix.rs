@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::kernel::{
+use draftscope_kernels::{
     self, Acts, Arena, BLOCK, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, Unit, copy_row, read_unit,
     write_unit,
 };
@@ -224,7 +224,7 @@ impl Matrix {
     /// `out[m] (+)= tile · acts`, 16 outputs a row.
     pub(in crate::model) fn multiply(&self, cpu: &Cpu, tile: usize, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
         let weights = Tile { alone: cpu.pool.threads() == 1, ..self.tile(tile) };
-        kernel::multiply(cpu.isa, weights, acts, onto, out);
+        draftscope_kernels::multiply(cpu.isa, weights, acts, onto, out);
         if let Some(bias) = &self.bias {
             let bias = &bias[tile];
             out.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias));
@@ -283,7 +283,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::native::{kernel::Load, testing::Noise};
+    use crate::model::native::testing::Noise;
+    use draftscope_kernels::Load;
 
     fn cpu(isa: Isa, threads: usize) -> Cpu {
         Cpu::new(Pool::new(threads), isa)
@@ -322,7 +323,7 @@ mod tests {
     fn acts(cpu: &Cpu, matrix: &Matrix, rows: &[f32]) -> Acts {
         let mut acts = Acts::default();
         acts.shape(rows.len() / matrix.k(), matrix.k(), matrix.operand());
-        cpu.isa.run(Load { rows: rows.as_chunks().0, out: &mut acts });
+        Load { rows: rows.as_chunks().0, out: &mut acts }.run_on(cpu.isa);
         acts
     }
 

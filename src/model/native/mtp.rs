@@ -13,7 +13,6 @@ use half::bf16;
 use super::cache::{AngleTable, KvCache, KvShape};
 use super::draft_head::DraftHead;
 use super::head;
-use super::kernel::{Acts, Encoding, LANES, MAX_ROWS, Norm, Onto, Operand};
 use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
 use super::llama::{NativeLlama, Weights};
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
@@ -25,6 +24,7 @@ use crate::model::nn::fusion::Fuse;
 use crate::model::nn::rope::RopeSpec;
 use crate::model::{ModelError, RowStats};
 use crate::protocol::{MtpSpec, NormForm, Recycle, TokenId};
+use draftscope_kernels::{Acts, Encoding, LANES, MAX_ROWS, Norm, Onto, Operand};
 
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl MtpOnKernels {
         finite &= weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
         embedded.shape(m, 0, Operand::default());
         let (x, weight) = (&self.scratch.x, &weights.final_norm);
-        finite &= pass.cpu.isa.run(Norm { x, weight, eps: self.shape.eps, out: embedded, kept: out });
+        finite &= Norm { x, weight, eps: self.shape.eps, out: embedded, kept: out }.run_on(pass.cpu.isa);
         if !finite {
             return Err(ModelError::NotFinite { position: base });
         }

@@ -2,16 +2,16 @@
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
-use super::kernel::{Acts, LANES, Load, Norm, Operand};
 use super::layer::{NormWeight, Pass};
 use super::matrix::{Cpu, Matrix};
 use crate::model::native::transpose::transpose;
 use crate::model::nn::fusion::StatesNorm;
+use draftscope_kernels::{Acts, LANES, Load, Norm, Operand};
 
 /// Rows `[m][k / 16]` as activations that a matrix reads.
 pub(in crate::model) fn load(cpu: &Cpu, rows: &[[f32; LANES]], (m, matrix): (usize, &Matrix), out: &mut Acts) {
     out.shape(m, matrix.k(), matrix.operand());
-    cpu.isa.run(Load { rows, out });
+    Load { rows, out }.run_on(cpu.isa);
 }
 
 /// Norms rows to rows.
@@ -30,7 +30,7 @@ impl Normer<'_> {
         kept: &mut [[f32; LANES]],
     ) -> bool {
         self.acts.shape(self.pass.m, 0, Operand::default());
-        self.pass.cpu.isa.run(Norm { x, weight, eps: self.pass.shape.eps, out: &mut *self.acts, kept })
+        Norm { x, weight, eps: self.pass.shape.eps, out: &mut *self.acts, kept }.run_on(self.pass.cpu.isa)
     }
 
     /// In place, `[m][width / 16]`.

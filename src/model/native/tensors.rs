@@ -5,11 +5,11 @@
 
 use candle_core::quantized::GgmlDType;
 
-use super::kernel::Encoding;
 use super::matrix::{Part, RowOrder};
 use crate::model::ModelError;
 use crate::model::files::source::Source;
 use crate::model::files::stored::Stored;
+use draftscope_kernels::Encoding;
 
 /// A model as this backend sees it.
 #[derive(Clone, Copy)]

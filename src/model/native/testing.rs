@@ -11,6 +11,8 @@ use candle_core::{
 };
 use safetensors::{SafeTensors, tensor::TensorView};
 
+pub(in crate::model) use draftscope_kernels::testing::Noise;
+
 use crate::protocol::TokenId;
 
 /// The default target; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
@@ -30,30 +32,6 @@ pub(in crate::model) fn mtp_path(file: &str) -> PathBuf {
 /// Tokens without meaning.
 pub(in crate::model) fn token_ids(count: u32) -> Vec<TokenId> {
     (0..count).map(|i| TokenId((i * 7919 + 13) % 49152)).collect()
-}
-
-/// Numbers in −1…1, the same for the same seed (SplitMix64, Steele et al., OOPSLA 2014).
-pub(in crate::model) struct Noise(pub(in crate::model) u64);
-
-impl Noise {
-    pub(in crate::model) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(in crate::model) fn number(&mut self) -> f32 {
-        (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-
-    pub(in crate::model) fn numbers(&mut self, count: usize) -> Vec<f32> {
-        (0..count).map(|_| self.number()).collect()
-    }
-
-    pub(in crate::model) fn lanes(&mut self, count: usize) -> Vec<[f32; 16]> {
-        self.numbers(16 * count).as_chunks().0.to_vec()
-    }
 }
 
 /// A random Llama of two blocks with most encodings in it, as the bytes of a GGUF file.

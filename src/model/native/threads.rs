@@ -9,11 +9,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{kernel::Pool, llama::NativeLlama};
+use super::llama::NativeLlama;
 use crate::{
     model::{Checkpoint, LogitRows, Model, ModelError},
     protocol::TokenId,
 };
+use draftscope_kernels::Pool;
 
 /// Timed turns of each candidate; one more runs first to warm up.
 const TURNS: usize = 7;
@@ -135,8 +136,8 @@ mod tests {
     use super::*;
     use crate::model::load::OpenModel;
 
-    use crate::model::native::kernel::Isa;
     use crate::model::native::testing::tiny_gguf;
+    use draftscope_kernels::Isa;
 
     #[test]
     fn threads_are_halved_until_they_pay() {

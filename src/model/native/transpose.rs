@@ -1,6 +1,6 @@
 //! Rows to tiles and back: rows lie one behind the other, tiles hold the same lanes of all rows.
 
-use crate::model::native::kernel::LANES;
+use draftscope_kernels::LANES;
 
 /// `[m][d / 16] -> [d / 16][m]`
 pub(in crate::model) fn transpose(rows: &[[f32; LANES]], m: usize, tiles: &mut [[f32; LANES]]) {

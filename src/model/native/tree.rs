@@ -8,10 +8,10 @@
 
 use super::{
     cache::{AngleTable, LayerCache, Slabs},
-    kernel::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend},
     layer::Pass,
 };
 use crate::model::{ModelError, tree_depths};
+use draftscope_kernels::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend};
 
 /// Who stands behind whom, and where.
 #[derive(Debug)]

@@ -12,7 +12,6 @@ use crate::model::drafters::eagle3::native_weights::{EagleWeights, Packer};
 use crate::model::module_core::{ModuleBackend, ModuleCore, RunningWeights, Slots};
 use crate::model::native::cache::{AngleTable, KvCache, KvShape};
 use crate::model::native::head;
-use crate::model::native::kernel::{Acts, BLOCK, LANES, MAX_ROWS, Onto};
 use crate::model::native::layer::{BlockShape, Next, Pass, Scratch};
 use crate::model::native::llama::{NativeLlama, Weights};
 use crate::model::native::load::check_shape;
@@ -23,6 +22,7 @@ use crate::model::native::transpose::{transpose, untranspose};
 use crate::model::nn::fusion::StatesNorm;
 use crate::model::{ModelError, RowStats, Tap};
 use crate::protocol::{Feed, MtpSpec, NormForm, Recycle, TokenId};
+use draftscope_kernels::{Acts, BLOCK, LANES, MAX_ROWS, Onto};
 
 /// A head's weights and cache.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use crate::model::ModelError;
 use crate::model::drafters::eagle3::CheckedHead;
 use crate::model::module_core::NormWeights;
 use crate::model::native::gate_up::GateUp;
-use crate::model::native::kernel::LANES;
 use crate::model::native::layer::{BlockShape, Layer, NormWeight};
 use crate::model::native::matrix::{Bits, Cpu, Matrix};
 use crate::model::native::mtp::MtpStorage;
+use draftscope_kernels::LANES;
 
 /// What a head has of its own; copies share the matrices.
 #[derive(Clone, Debug)]

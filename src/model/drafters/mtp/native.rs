@@ -5,7 +5,6 @@ use crate::model::drafters::mtp::config::MtpConfig;
 use crate::model::drafters::mtp::file::MtpFile;
 use crate::model::native::draft_head::DraftHead;
 use crate::model::native::gate_up::GateUp;
-use crate::model::native::kernel::LANES;
 use crate::model::native::layer::{BlockShape, Layer, NormWeight};
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Cpu, Matrix};
@@ -13,6 +12,7 @@ use crate::model::native::mtp::{MtpOnKernels, MtpWeights};
 use crate::model::native::{MtpStorage, NativeLlama, NativeMtp};
 use crate::model::nn::fusion::Fuse;
 use crate::model::nn::rope::RopeSpec;
+use draftscope_kernels::LANES;
 
 fn block_shape(config: &MtpConfig) -> BlockShape {
     BlockShape {

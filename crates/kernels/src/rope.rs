@@ -4,25 +4,31 @@
 //! arXiv:2104.09864). Files with interleaved pairs have their query and key rows reordered when
 //! they are packed, which leaves every product of a query and a key as it was.
 
-use super::{
+use crate::{
     attention::SLAB,
     isa::Kernel,
-    lanes::{LANES, Lanes},
+    simd::{LANES, Lanes},
 };
 
 /// Cosines and sines of some positions, `[positions][head_dim / 32]` lanes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Angles<'a> {
-    pub(crate) cos: &'a [[f32; LANES]],
-    pub(crate) sin: &'a [[f32; LANES]],
+pub struct Angles<'a> {
+    /// Cosines `[m][head_dim / 32]`.
+    pub cos: &'a [[f32; LANES]],
+    /// Sines, as many.
+    pub sin: &'a [[f32; LANES]],
 }
 
 /// Rotates all rows of a head in place and multiplies them with `scale`.
-pub(crate) struct Rotate<'a> {
-    pub(crate) tiles: &'a mut [[f32; LANES]], // [head_dim / 16][m]
-    pub(crate) m: usize,
-    pub(crate) angles: Angles<'a>, // of the m rows
-    pub(crate) scale: f32,
+pub struct Rotate<'a> {
+    /// `[head_dim / 16][m]`.
+    pub tiles: &'a mut [[f32; LANES]],
+    /// Rows.
+    pub m: usize,
+    /// Of the m rows.
+    pub angles: Angles<'a>,
+    /// Multiplies the result.
+    pub scale: f32,
 }
 
 impl Kernel for Rotate<'_> {
@@ -47,12 +53,15 @@ impl Kernel for Rotate<'_> {
 
 /// Writes rows of a head, as halves, at `position…` of neighbouring slabs of keys, [`SLAB`] positions each,
 /// `[position / 16][head_dim]`.
-pub(crate) struct StoreKeys<'a, 'b> {
-    pub(crate) tiles: &'a [[f32; LANES]], // [head_dim / 16][m]
-    pub(crate) m: usize,
+pub struct StoreKeys<'a, 'b> {
+    /// `[head_dim / 16][m]`.
+    pub tiles: &'a [[f32; LANES]],
+    /// Rows.
+    pub m: usize,
     /// Counted from the first slab on.
-    pub(crate) position: usize,
-    pub(crate) slabs: &'a mut [&'b mut [[u16; LANES]]],
+    pub position: usize,
+    /// The cache's slabs from the first one that is written on.
+    pub slabs: &'a mut [&'b mut [[u16; LANES]]],
 }
 
 impl Kernel for StoreKeys<'_, '_> {
@@ -75,12 +84,15 @@ impl Kernel for StoreKeys<'_, '_> {
 }
 
 /// The same for values, `[position][head_dim / 16]`.
-pub(crate) struct StoreValues<'a, 'b> {
-    pub(crate) tiles: &'a [[f32; LANES]], // [head_dim / 16][m]
-    pub(crate) m: usize,
+pub struct StoreValues<'a, 'b> {
+    /// `[head_dim / 16][m]`.
+    pub tiles: &'a [[f32; LANES]],
+    /// Rows.
+    pub m: usize,
     /// Counted from the first slab on.
-    pub(crate) position: usize,
-    pub(crate) slabs: &'a mut [&'b mut [[u16; LANES]]],
+    pub position: usize,
+    /// The cache's slabs from the first one that is written on.
+    pub slabs: &'a mut [&'b mut [[u16; LANES]]],
 }
 
 impl Kernel for StoreValues<'_, '_> {

@@ -7,21 +7,21 @@
 //! what they read. Invariant: cuts depend on positions alone and every row adds up in the order it
 //! has alone, so neither the number of rows nor of threads changes a bit.
 
-use super::{
-    acts::Column,
+use crate::{
+    activations::Column,
     form::BLOCK,
     isa::{Isa, Kernel},
-    lanes::{self, LANES, Lanes},
+    simd::{self, LANES, Lanes},
 };
 
 /// Positions in a segment.
-pub(crate) const SEGMENT: usize = 256;
+pub const SEGMENT: usize = 256;
 
 /// Positions whose keys, or values, of one head lie together in a cache: whole segments.
-pub(crate) const SLAB: usize = 4 * SEGMENT;
+pub const SLAB: usize = 4 * SEGMENT;
 
 /// Widest head.
-pub(crate) const MAX_HEAD_DIM: usize = 256;
+pub const MAX_HEAD_DIM: usize = 256;
 
 /// Query heads that share a pass over keys and values.
 const HEADS: usize = 4;
@@ -37,17 +37,20 @@ const AHEAD: usize = 4096;
 const LINE: usize = 64;
 
 /// Numbers that a head's partial takes beside its `head_dim` sums: the maximum and the total weight.
-pub(crate) const PARTIAL_EXTRA: usize = LANES;
+pub const PARTIAL_EXTRA: usize = LANES;
 
 /// A stretch of the cache of one KV head, from the start of a segment on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch<'a> {
-    pub(crate) keys: &'a [[u16; LANES]],   // [positions / 16][head_dim]
-    pub(crate) values: &'a [[u16; LANES]], // [positions][head_dim / 16]
+pub struct Stretch<'a> {
+    /// `[positions / 16][head_dim][16]`, f16 bits.
+    pub keys: &'a [[u16; LANES]],
+    /// `[positions][head_dim / 16][16]`, f16 bits.
+    pub values: &'a [[u16; LANES]],
     /// Positions from the start on that the last of the rows sees, at least 1; the row before it
     /// sees one less. What lies behind the segment is left to other calls.
-    pub(crate) seen: usize,
-    pub(crate) head_dim: usize,
+    pub seen: usize,
+    /// Numbers in a head, at most [`MAX_HEAD_DIM`].
+    pub head_dim: usize,
 }
 
 impl Stretch<'_> {
@@ -60,20 +63,24 @@ impl Stretch<'_> {
 /// The query heads that share a KV head, rotated and scaled, `[heads][head_dim / 16][m]`; of the m
 /// rows, `rows` from `first` on are meant.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Queries<'a> {
-    pub(crate) tiles: &'a [[f32; LANES]],
-    pub(crate) m: usize,
-    pub(crate) first: usize,
-    pub(crate) rows: usize,
+pub struct Queries<'a> {
+    /// `[heads][head_dim / 16][m][16]`.
+    pub tiles: &'a [[f32; LANES]],
+    /// Rows in `tiles`.
+    pub m: usize,
+    /// First row that attends.
+    pub first: usize,
+    /// Rows that attend.
+    pub rows: usize,
 }
 
 /// Most rows that one call of [`attend`] takes for `heads` query heads.
-pub(crate) fn rows_at_once(isa: Isa, heads: usize) -> usize {
+pub fn rows_at_once(isa: Isa, heads: usize) -> usize {
     if isa.rows() < 2 * ROWS { 1 } else { (QUERIES / heads.clamp(1, HEADS)).min(ROWS) }
 }
 
 /// Partial softmax of each row and query head; `out` is `[rows][heads][head_dim + PARTIAL_EXTRA]`.
-pub(crate) fn attend(isa: Isa, queries: Queries<'_>, stretch: Stretch<'_>, out: &mut [f32]) {
+pub fn attend(isa: Isa, queries: Queries<'_>, stretch: Stretch<'_>, out: &mut [f32]) {
     let each = stretch.head_dim + PARTIAL_EXTRA;
     let of_row = out.len() / queries.rows;
     let tiles = queries.tiles.chunks(HEADS * stretch.head_dim / LANES * queries.m);
@@ -192,10 +199,10 @@ fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
     for block in &scores[..blocks] {
         largest = s.max(largest, s.load(block));
     }
-    let max = lanes::max(s, largest);
+    let max = simd::max(s, largest);
     let shift = s.splat(max);
     for block in &mut scores[..blocks] {
-        let weight = lanes::exp(s, s.sub(s.load(block), shift));
+        let weight = simd::exp(s, s.sub(s.load(block), shift));
         s.store(weight, block);
     }
     if rest > 0 {
@@ -205,7 +212,7 @@ fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
     for block in &scores[..blocks] {
         total = s.add(total, s.load(block));
     }
-    [max, lanes::sum(s, total)]
+    [max, simd::sum(s, total)]
 }
 
 /// `out[g] = Σ_p weight[g][p] · v_p`, as many lanes' widths of the head at a time as registers hold.
@@ -274,14 +281,19 @@ impl<const G: usize> Mix<'_, G> {
 
 /// Joins the partials of one row and head, in order, and puts the outcome into columns of `out`,
 /// one for each 32 dimensions of the head.
-pub(crate) struct Join<'a, 'b> {
+pub struct Join<'a, 'b> {
     /// Partials `[segments]`, `stride` numbers apart.
-    pub(crate) partials: &'a [f32],
-    pub(crate) stride: usize,
-    pub(crate) segments: usize,
-    pub(crate) head_dim: usize,
-    pub(crate) out: &'a mut [Column<'b>],
-    pub(crate) row: usize,
+    pub partials: &'a [f32],
+    /// Numbers from one segment to the next.
+    pub stride: usize,
+    /// Segments to join.
+    pub segments: usize,
+    /// Numbers in a head, at most [`MAX_HEAD_DIM`].
+    pub head_dim: usize,
+    /// Columns of the head, 32 numbers each.
+    pub out: &'a mut [Column<'b>],
+    /// Row of `out` to write.
+    pub row: usize,
 }
 
 impl Kernel for Join<'_, '_> {
@@ -334,7 +346,7 @@ impl Join<'_, '_> {
 
 #[inline(always)]
 fn weight<S: Lanes>(s: S, below: f32) -> f32 {
-    lanes::to_array(s, lanes::exp(s, s.splat(below)))[0]
+    simd::to_array(s, simd::exp(s, s.splat(below)))[0]
 }
 
 #[cfg(test)]
@@ -342,10 +354,7 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::model::native::{
-        kernel::{Acts, Operand},
-        testing::Noise,
-    };
+    use crate::{Acts, Operand, testing::Noise};
 
     struct Case {
         head_dim: usize,

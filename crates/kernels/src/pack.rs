@@ -5,14 +5,14 @@
 
 use half::{bf16, f16};
 
-use super::{
+use crate::{
     encoding::Unit,
     form::{BLOCK, Form},
-    lanes::LANES,
+    simd::LANES,
 };
 
 /// Writes 32 weights as row `row` of a block.
-pub(crate) fn write_unit(form: Form, block: &mut [u8], row: usize, unit: &Unit) {
+pub fn write_unit(form: Form, block: &mut [u8], row: usize, unit: &Unit) {
     match unit {
         Unit::Values(values) => write_values(form, block, row, values),
         Unit::Codes { codes, scales, min } => {
@@ -65,7 +65,7 @@ fn write_scale(form: Form, rest: &mut [u8], index: usize, scale: f32) {
 }
 
 /// Reads row `row` of a block as numbers.
-pub(crate) fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
+pub fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
     if form.is_dense() {
         return std::array::from_fn(|k| read_number(form == Form::F32, form == Form::Bf16, block, k * LANES + row));
     }

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::lanes::{LANES, Lanes};
+use crate::simd::{LANES, Lanes};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy, Debug)]

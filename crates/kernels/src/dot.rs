@@ -5,11 +5,11 @@
 //! Invariant: for each row the operations and their order are fixed by the tile's form alone, so a
 //! row's result does not depend on the rows beside it, nor on the instruction set.
 
-use super::{
-    acts::{Acts, Block},
+use crate::{
+    activations::{Acts, Block},
     form::{self, BLOCK, Form, Layout},
     isa::{Isa, Kernel},
-    lanes::{LANES, Lanes},
+    simd::{LANES, Lanes},
 };
 
 /// Bytes between what is used and what is asked for, of the first-level cache and of the second.
@@ -18,16 +18,18 @@ const FAR_AHEAD: usize = 16_384;
 
 /// Sixteen rows of weights.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tile<'a> {
-    pub(crate) form: Form,
-    pub(crate) bytes: &'a [u8], // [k / 32] blocks
+pub struct Tile<'a> {
+    /// How the weights are stored.
+    pub form: Form,
+    /// `[k / 32]` blocks.
+    pub bytes: &'a [u8],
     /// No other thread reads weights meanwhile.
-    pub(crate) alone: bool,
+    pub alone: bool,
 }
 
 /// What becomes of the outputs that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Onto {
+pub enum Onto {
     /// They are overwritten.
     Nothing,
     /// They are added to: a residual.
@@ -35,7 +37,7 @@ pub(crate) enum Onto {
 }
 
 /// Multiplies all rows of `acts`, factors included, with a tile; `out[row]` are the tile's 16 outputs.
-pub(crate) fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
+pub fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
     let work = (isa, tile, acts, onto, out);
     match tile.form {
         Form::Nibble => int_rows::<form::Nibble>(work),

@@ -5,14 +5,14 @@
 //! then scales, then minima. A form is exact for the encodings that map to it: no rounding happens
 //! on the way in. Tiles follow each other, each `k / 32` blocks long; missing rows are zero.
 
-use super::lanes::LANES;
+use crate::simd::LANES;
 
 /// Weights along k in one block.
-pub(crate) const BLOCK: usize = 32;
+pub const BLOCK: usize = 32;
 
 /// Layout and meaning of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// `scale · (nibble − 8)`: Q4_0.
     Nibble,
     /// `scale · nibble + min`: Q4_1.
@@ -37,9 +37,9 @@ pub(crate) enum Form {
 
 /// `count` strips of `width` bytes a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Strips {
-    pub(crate) count: usize,
-    pub(crate) width: usize,
+pub struct Strips {
+    pub count: usize,
+    pub width: usize,
 }
 
 impl Strips {
@@ -50,7 +50,7 @@ impl Strips {
 
 impl Form {
     /// Codes (or plain values), then scales and minima.
-    pub(crate) const fn strips(self) -> [Strips; 2] {
+    pub const fn strips(self) -> [Strips; 2] {
         let (codes, rest) = match self {
             Self::Nibble => ((4, 4), (1, 2)),
             Self::NibbleMin => ((4, 4), (2, 2)),
@@ -65,34 +65,37 @@ impl Form {
     }
 
     /// Where scales begin in a block.
-    pub(crate) const fn codes_bytes(self) -> usize {
+    pub const fn codes_bytes(self) -> usize {
         self.strips()[0].bytes()
     }
 
     /// Bytes of a block of 16 rows × 32.
-    pub(crate) const fn block_bytes(self) -> usize {
+    pub const fn block_bytes(self) -> usize {
         self.strips()[0].bytes() + self.strips()[1].bytes()
     }
 
     /// Whether activations meet it as `f32` rather than as 8-bit integers.
-    pub(crate) const fn is_dense(self) -> bool {
+    pub const fn is_dense(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32)
     }
 
-    pub(crate) const fn has_nibbles(self) -> bool {
+    /// Two codes share a byte.
+    pub const fn has_nibbles(self) -> bool {
         matches!(self, Self::Nibble | Self::NibbleMin | Self::NibbleMinWide)
     }
 
-    pub(crate) const fn has_min(self) -> bool {
+    /// Each block has a minimum beside its scale.
+    pub const fn has_min(self) -> bool {
         matches!(self, Self::NibbleMin | Self::NibbleMinWide | Self::ByteMin | Self::ByteMinWide)
     }
 
-    pub(crate) const fn has_wide_scales(self) -> bool {
+    /// Scales are f32, not f16.
+    pub const fn has_wide_scales(self) -> bool {
         matches!(self, Self::NibbleMinWide | Self::ByteMinWide | Self::ByteHalves)
     }
 
     /// Name as people write it.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Nibble => "q4_0",
             Self::NibbleMin => "q4_1",
@@ -128,7 +131,7 @@ macro_rules! layouts {
 layouts!(Nibble, NibbleMin, NibbleMinWide, Byte, ByteMin, ByteMinWide, ByteHalves, F16, Bf16, F32);
 
 /// Copies one row of a block into another of the same form.
-pub(crate) fn copy_row(form: Form, from: &[u8], from_row: usize, to: &mut [u8], to_row: usize) {
+pub fn copy_row(form: Form, from: &[u8], from_row: usize, to: &mut [u8], to_row: usize) {
     let mut start = 0;
     for strips in form.strips() {
         for _ in 0..strips.count {

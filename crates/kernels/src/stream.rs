@@ -4,11 +4,11 @@
 //! and with no arithmetic but a sum. How many is the caller's choice: as many as the weights take, so
 //! that caches keep the same part of them, or far more than caches hold.
 
-use super::{
+use crate::{
     isa::{Isa, Kernel},
-    lanes::{self, LANES, Lanes},
     memory::{Arena, Bytes},
     pool::Pool,
+    simd::{self, LANES, Lanes},
 };
 
 /// Bytes of one vector, and of one item of work.
@@ -68,7 +68,7 @@ impl Kernel for Read<'_> {
             }
         }
         let sum = sums.into_iter().reduce(|a, b| s.add(a, b)).unwrap_or(s.splat(0.0));
-        lanes::sum(s, sum)
+        simd::sum(s, sum)
     }
 }
 

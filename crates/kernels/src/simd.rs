@@ -9,10 +9,10 @@
 //! [`Isa::run`](super::Isa::run) provides; called elsewhere they are right, only slow.
 
 /// Lanes in a vector.
-pub(crate) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
 /// Vectors of sixteen lanes on one instruction set.
-pub(crate) trait Lanes: Copy {
+pub trait Lanes: Copy {
     /// Sixteen `f32`.
     type F: Copy;
     /// Sixteen `i32`.
@@ -134,7 +134,7 @@ pub(crate) fn exp<S: Lanes>(s: S, x: S::F) -> S::F {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::native::kernel::isa::{Isa, Kernel};
+    use crate::isa::{Isa, Kernel};
 
     struct Exp([f32; LANES]);
 

@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::lanes::LANES;
-use crate::fatal::OutOfMemory;
+use crate::OutOfMemory;
+use crate::simd::LANES;
 
 /// Size and alignment of a huge page, and bytes in a chunk unless a piece is larger.
 const HUGE_PAGE: usize = 2 << 20;
@@ -23,7 +23,7 @@ const LINE: usize = 64;
 
 /// Where pieces come from.
 #[derive(Debug, Default)]
-pub(crate) struct Arena {
+pub struct Arena {
     /// The chunk being cut up, and how much of it is given away.
     current: Mutex<Option<(Arc<Chunk>, usize)>>,
 }
@@ -37,7 +37,7 @@ struct Chunk {
 
 /// A piece of a chunk, owned alone.
 #[derive(Debug)]
-pub(crate) struct Bytes {
+pub struct Bytes {
     start: NonNull<u8>,
     len: usize,
     /// Keeps the memory.
@@ -55,7 +55,7 @@ unsafe impl Sync for Bytes {}
 
 /// Zeros that take memory when they are first written, in huge pages from the first one on.
 #[derive(Debug)]
-pub(crate) struct LazyZeros {
+pub struct LazyZeros {
     memory: Vec<[u16; LANES]>, // the system gives large zeros as pages that it has not filled yet
     first: usize,
     len: usize,
@@ -63,7 +63,7 @@ pub(crate) struct LazyZeros {
 
 impl LazyZeros {
     /// So many times [`LANES`] halves.
-    pub(crate) fn new(len: usize) -> Self {
+    pub fn new(len: usize) -> Self {
         const SIZE: usize = size_of::<[u16; LANES]>();
         OutOfMemory::unless_there_are((len * SIZE).saturating_add(2 * HUGE_PAGE));
         if len * SIZE < HUGE_PAGE {
@@ -96,7 +96,7 @@ impl DerefMut for LazyZeros {
 
 impl Arena {
     /// `len` zeros that start on a cache line.
-    pub(crate) fn zeroed(&self, len: usize) -> Bytes {
+    pub fn zeroed(&self, len: usize) -> Bytes {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let room = len.next_multiple_of(LINE);
         let (chunk, used) = match current.take() {

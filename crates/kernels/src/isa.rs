@@ -3,15 +3,15 @@
 //! [`Isa::run`] is the one door between ordinary code and vector code: it enters a function compiled
 //! for the instruction set, into which the generic kernel is inlined whole.
 
-use super::lanes::Lanes;
 #[cfg(target_arch = "aarch64")]
-use super::neon::Neon;
-use super::portable::Portable;
+use crate::neon::Neon;
+use crate::portable::Portable;
+use crate::simd::Lanes;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2::Avx2, avx512::Avx512};
+use crate::{avx2::Avx2, avx512::Avx512};
 
 /// A computation written over [`Lanes`]; `run` must be `#[inline(always)]`.
-pub(crate) trait Kernel {
+pub trait Kernel {
     /// What it gives back.
     type Output;
 
@@ -34,6 +34,20 @@ enum Set {
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
+
+/// Gives kernels a method that this crate compiles for every instruction set, so that callers contain none of it.
+macro_rules! kernels {
+    ($($kernel:ty => $output:ty),* $(,)?) => {
+        $(impl $kernel {
+            /// Runs it with the instructions of `isa`.
+            pub fn run_on(self, isa: $crate::Isa) -> $output {
+                isa.run(self)
+            }
+        })*
+    };
+}
+
+pub(crate) use kernels;
 
 impl Isa {
     /// Plain code for any processor.
@@ -68,7 +82,7 @@ impl Isa {
     }
 
     /// Rows whose sums fit into the registers of an integer kernel.
-    pub(crate) fn rows(self) -> usize {
+    pub fn rows(self) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => 8,
@@ -78,7 +92,7 @@ impl Isa {
 
     /// Runs `kernel` with these instructions.
     #[inline]
-    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Set::Portable => kernel.run(Portable),
             // SAFETY (all four): an `Isa` is only made by `available`, after asking the processor.

@@ -8,7 +8,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{LANES, Lanes};
+use crate::simd::{LANES, Lanes};
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI when `VNNI`.
 #[derive(Clone, Copy, Debug)]

@@ -6,17 +6,17 @@
 
 use std::arch::{aarch64::*, asm};
 
-use super::lanes::{LANES, Lanes};
+use crate::simd::{LANES, Lanes};
 
 /// Proof of NEON with the dot product extension.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Neon(());
+pub struct Neon(());
 
 impl Neon {
     /// # Safety
     /// The processor must have NEON and dotprod, in little-endian mode.
     #[inline(always)]
-    pub(crate) unsafe fn new() -> Self {
+    pub unsafe fn new() -> Self {
         Self(())
     }
 }

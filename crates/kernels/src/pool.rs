@@ -17,8 +17,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{
-    ahead::{Next, Walk},
+use crate::{
+    prefetch::{Next, Walk},
     span::{self, Span},
 };
 
@@ -128,7 +128,7 @@ impl Pool {
     }
 
     /// Calls `work` once for each of `0..items`, on any thread, and waits.
-    pub(crate) fn run<F: Fn(usize) + Sync>(&self, items: usize, work: F) {
+    pub fn run<F: Fn(usize) + Sync>(&self, items: usize, work: F) {
         let shared = &*self.shared;
         assert!(items <= span::MAX_ITEMS, "{items} items of work");
         if items <= 1 || self.workers.is_empty() || shared.taken.swap(true, Ordering::Acquire) {
@@ -158,19 +158,19 @@ impl Pool {
 
     /// Weights that the region after the next one will read: threads that wait for that region ask for the beginning of
     /// their share. A hint.
-    pub(crate) fn soon(&self, weights: &[u8]) {
+    pub fn soon(&self, weights: &[u8]) {
         *self.shared.soon.lock().unwrap_or_else(PoisonError::into_inner) = Next::new(weights);
     }
 
     /// Calls `work` once for each item.
-    pub(crate) fn each<T: Send>(&self, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
+    pub fn each<T: Send>(&self, items: &mut [T], work: impl Fn(usize, &mut T) + Sync) {
         self.chunks(items, 1, |index, items| {
             items.iter_mut().for_each(|item| work(index, item));
         });
     }
 
     /// Calls `work` once for each chunk of `len` items; the last may be shorter.
-    pub(crate) fn chunks<T: Send>(&self, items: &mut [T], len: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    pub fn chunks<T: Send>(&self, items: &mut [T], len: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         let total = items.len();
         let base = Base(items.as_mut_ptr());
         self.run(total.div_ceil(len), |index| {
@@ -188,7 +188,7 @@ impl Pool {
     ///
     /// # Panics
     /// When items or ends are not so many whole chunks.
-    pub(crate) fn chunks_then<T: Send, U: Send>(
+    pub fn chunks_then<T: Send, U: Send>(
         &self,
         (items, len): (&mut [T], usize),
         (ends, each): (&mut [U], usize),

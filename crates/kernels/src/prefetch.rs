@@ -15,17 +15,17 @@ const LINE: usize = 64;
 
 /// Address and length of what comes next.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::model) struct Next(usize, usize);
+pub(crate) struct Next(usize, usize);
 
 impl Next {
-    pub(in crate::model) fn new(weights: &[u8]) -> Self {
+    pub(crate) fn new(weights: &[u8]) -> Self {
         Self(weights.as_ptr().addr(), weights.len())
     }
 }
 
 /// The share of one thread, and how far it got.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::model) struct Walk {
+pub(crate) struct Walk {
     from: usize,
     len: usize,
     done: usize,
@@ -33,12 +33,12 @@ pub(in crate::model) struct Walk {
 
 impl Walk {
     /// The share that begins where the items of `thread` of `threads` begin.
-    pub(in crate::model) fn new(Next(start, len): Next, thread: usize, threads: usize) -> Self {
+    pub(crate) fn new(Next(start, len): Next, thread: usize, threads: usize) -> Self {
         Self { from: start.wrapping_add(len / threads * thread), len: (len / threads).min(MOST), done: 0 }
     }
 
     /// Asks for a little more; whether it did.
-    pub(in crate::model) fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         if self.done >= self.len {
             return false;
         }

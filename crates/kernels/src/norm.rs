@@ -1,26 +1,30 @@
 //! What happens between matrices, row by row: root-mean-square norm and gated SiLU.
 //!
 //! Rows come as tiles `[d / 16][m]` of 16 lanes, the shape in which matrices leave them, and go out
-//! as [`Acts`](super::acts::Acts) columns. Invariant: every row is computed by the same operations
+//! as [`Acts`](super::activations::Acts) columns. Invariant: every row is computed by the same operations
 //! in the same order whatever `m` is.
 
-use super::{
+use crate::{
     MAX_ROWS,
-    acts::{Acts, Column},
+    activations::{Acts, Column},
     isa::Kernel,
-    lanes::{self, LANES, Lanes},
+    simd::{self, LANES, Lanes},
 };
 
 /// `x / sqrt(mean(x²) + eps) · weight`. Source: Zhang and Sennrich, arXiv:1910.07467.
 ///
 /// Gives back whether all rows are finite.
-pub(crate) struct Norm<'a> {
-    pub(crate) x: &'a [[f32; LANES]],      // [d / 16][m]
-    pub(crate) weight: &'a [[f32; LANES]], // [d / 16]
-    pub(crate) eps: f32,
-    pub(crate) out: &'a mut Acts,
+pub struct Norm<'a> {
+    /// Rows `[d / 16][m]`.
+    pub x: &'a [[f32; LANES]],
+    /// `[d / 16]`.
+    pub weight: &'a [[f32; LANES]],
+    /// Added to the mean of squares.
+    pub eps: f32,
+    /// Where the activations go.
+    pub out: &'a mut Acts,
     /// Where to keep the rows as plain numbers too, `[m][d / 16]`; may be empty.
-    pub(crate) kept: &'a mut [[f32; LANES]],
+    pub kept: &'a mut [[f32; LANES]],
 }
 
 impl Kernel for Norm<'_> {
@@ -58,11 +62,15 @@ impl Kernel for Norm<'_> {
 /// What of a norm 32 columns of all rows have to say: `x · weight` goes out as activations, and the sum of their squares is
 /// noted. [`divisors`] knows the rest when all columns have been seen. So whoever has just worked out the columns does it,
 /// and no thread has to fetch what the others wrote.
-pub(crate) struct NormPart<'a, 'b> {
-    pub(crate) x: &'a [[f32; LANES]],      // [2][m]
-    pub(crate) weight: &'a [[f32; LANES]], // [2]
-    pub(crate) out: &'a mut Column<'b>,
-    pub(crate) squares: &'a mut [f32], // [m]
+pub struct NormPart<'a, 'b> {
+    /// Two tiles of the rows, `[2][m]`.
+    pub x: &'a [[f32; LANES]],
+    /// `[2]`.
+    pub weight: &'a [[f32; LANES]],
+    /// Where the 32 activations of each row go.
+    pub out: &'a mut Column<'b>,
+    /// Sums of squares, `[m]`.
+    pub squares: &'a mut [f32],
 }
 
 impl Kernel for NormPart<'_, '_> {
@@ -74,7 +82,7 @@ impl Kernel for NormPart<'_, '_> {
         let weights = [s.load(&self.weight[0]), s.load(&self.weight[1])];
         for (row, (low, high)) in low.iter().zip(high).enumerate() {
             let x = [s.load(low), s.load(high)];
-            self.squares[row] = lanes::sum(s, s.fma(x[1], x[1], s.mul(x[0], x[0])));
+            self.squares[row] = simd::sum(s, s.fma(x[1], x[1], s.mul(x[0], x[0])));
             self.out.put(s, row, [s.mul(x[0], weights[0]), s.mul(x[1], weights[1])]);
         }
     }
@@ -82,7 +90,7 @@ impl Kernel for NormPart<'_, '_> {
 
 /// `1 / sqrt(mean(x²) + eps)` of each of `m` rows, from the sums of squares of its parts, `[parts][m]`, of 32 columns each; and
 /// whether all are finite.
-pub(crate) fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; MAX_ROWS], bool) {
+pub fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; MAX_ROWS], bool) {
     let mut sums = [0.0; MAX_ROWS];
     for part in squares.chunks_exact(m) {
         sums.iter_mut().zip(part).for_each(|(sum, square)| *sum += square);
@@ -102,15 +110,19 @@ fn inverse_size<S: Lanes>(s: S, x: &[[f32; LANES]], m: usize, eps: f32) -> f32 {
         squares = s.fma(x, x, squares);
         tiles += 1;
     }
-    1.0 / (lanes::sum(s, squares) / (tiles * LANES) as f32 + eps).sqrt()
+    1.0 / (simd::sum(s, squares) / (tiles * LANES) as f32 + eps).sqrt()
 }
 
 /// The same over rows of one head, in place: what follows is not a matrix.
-pub(crate) struct NormHead<'a> {
-    pub(crate) tiles: &'a mut [[f32; LANES]], // [head_dim / 16][m]
-    pub(crate) m: usize,
-    pub(crate) weight: &'a [[f32; LANES]], // [head_dim / 16]
-    pub(crate) eps: f32,
+pub struct NormHead<'a> {
+    /// `[head_dim / 16][m]`.
+    pub tiles: &'a mut [[f32; LANES]],
+    /// Rows.
+    pub m: usize,
+    /// `[head_dim / 16]`.
+    pub weight: &'a [[f32; LANES]],
+    /// Added to the mean of squares.
+    pub eps: f32,
 }
 
 impl Kernel for NormHead<'_> {
@@ -129,10 +141,13 @@ impl Kernel for NormHead<'_> {
 
 /// `silu(gate) · up` for 32 columns of all rows, `silu(x) = x / (1 + e^−x)`.
 /// Source: Shazeer, arXiv:2002.05202.
-pub(crate) struct SiluMul<'a, 'b> {
-    pub(crate) gate: &'a [[f32; LANES]], // [2][m]
-    pub(crate) up: &'a [[f32; LANES]],   // [2][m]
-    pub(crate) out: &'a mut Column<'b>,
+pub struct SiluMul<'a, 'b> {
+    /// `[2][m]`.
+    pub gate: &'a [[f32; LANES]],
+    /// `[2][m]`.
+    pub up: &'a [[f32; LANES]],
+    /// Where the 32 activations of each row go.
+    pub out: &'a mut Column<'b>,
 }
 
 impl Kernel for SiluMul<'_, '_> {
@@ -145,7 +160,7 @@ impl Kernel for SiluMul<'_, '_> {
             let mut y = [s.splat(0.0); 2];
             for i in 0..2 {
                 let gate = s.load(&self.gate[i * m + row]);
-                let below = s.add(lanes::exp(s, s.sub(s.splat(0.0), gate)), s.splat(1.0));
+                let below = s.add(simd::exp(s, s.sub(s.splat(0.0), gate)), s.splat(1.0));
                 y[i] = s.mul(s.div(gate, below), s.load(&self.up[i * m + row]));
             }
             self.out.put(s, row, y);
@@ -154,9 +169,11 @@ impl Kernel for SiluMul<'_, '_> {
 }
 
 /// Rows of plain numbers as activations.
-pub(crate) struct Load<'a> {
-    pub(crate) rows: &'a [[f32; LANES]], // [m][d / 16]
-    pub(crate) out: &'a mut Acts,
+pub struct Load<'a> {
+    /// `[m][d / 16]`.
+    pub rows: &'a [[f32; LANES]],
+    /// Where the activations go.
+    pub out: &'a mut Acts,
 }
 
 impl Kernel for Load<'_> {
@@ -176,8 +193,9 @@ impl Kernel for Load<'_> {
 }
 
 /// Largest of some logits, and `Σ e^(logit − largest)`.
-pub(crate) struct Survey<'a> {
-    pub(crate) logits: &'a [f32],
+pub struct Survey<'a> {
+    /// One row, its length any number.
+    pub logits: &'a [f32],
 }
 
 impl Kernel for Survey<'_> {
@@ -192,25 +210,22 @@ impl Kernel for Survey<'_> {
         for logits in whole {
             largest = s.max(largest, s.load(logits));
         }
-        let max = lanes::max(s, largest);
+        let max = simd::max(s, largest);
         let shift = s.splat(max);
         let mut total = s.splat(0.0);
         for logits in whole {
-            total = s.add(total, lanes::exp(s, s.sub(s.load(logits), shift)));
+            total = s.add(total, simd::exp(s, s.sub(s.load(logits), shift)));
         }
-        let tail = lanes::to_array(s, lanes::exp(s, s.sub(s.load(&last), shift)));
+        let tail = simd::to_array(s, simd::exp(s, s.sub(s.load(&last), shift)));
         let tail: f32 = tail[..rest.len()].iter().sum();
-        (max, lanes::sum(s, total) + tail)
+        (max, simd::sum(s, total) + tail)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::native::{
-        kernel::{Isa, Operand},
-        testing::Noise,
-    };
+    use crate::{Isa, Operand, testing::Noise};
 
     const BOTH: Operand = Operand { blocks: true, values: true };
 

@@ -11,10 +11,10 @@ use std::{
 
 /// The end above, the next item below, 32 bits each.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Span(AtomicU64);
+pub(crate) struct Span(AtomicU64);
 
 /// Most items that a span can number; its owner's looks beyond the end stay below 2³².
-pub(in crate::model) const MAX_ITEMS: usize = 1 << 31;
+pub(crate) const MAX_ITEMS: usize = 1 << 31;
 
 fn pack(items: &Range<usize>) -> u64 {
     (items.end as u64) << 32 | items.start as u64
@@ -28,18 +28,18 @@ fn unpack(packed: u64) -> Range<usize> {
 impl Span {
     /// Holds `items` from now on. Whatever it held must have been handed out; nobody but its owner, or who knows that no
     /// other is about, may do this.
-    pub(in crate::model) fn set(&self, items: &Range<usize>) {
+    pub(crate) fn set(&self, items: &Range<usize>) {
         self.0.store(pack(items), Ordering::Relaxed);
     }
 
     /// The owner's next item.
-    pub(in crate::model) fn take(&self) -> Option<usize> {
+    pub(crate) fn take(&self) -> Option<usize> {
         let items = unpack(self.0.fetch_add(1, Ordering::Relaxed));
         (!items.is_empty()).then_some(items.start)
     }
 
     /// The latter half of what is left, for another thread; the larger one.
-    pub(in crate::model) fn steal(&self) -> Option<Range<usize>> {
+    pub(crate) fn steal(&self) -> Option<Range<usize>> {
         let mut packed = self.0.load(Ordering::Relaxed);
         loop {
             let items = unpack(packed);

@@ -5,44 +5,46 @@
 //! What a row as a whole is to be multiplied by, which a norm knows last, may stand beside it: [`multiply`](super::multiply)
 //! multiplies what comes out. Invariant: a block depends on its own 32 values only, so rows never touch each other.
 
-use super::{
+use crate::{
     MAX_ROWS,
     form::BLOCK,
-    lanes::{LANES, Lanes},
+    simd::{LANES, Lanes},
 };
 
 /// Thirty-two activations as integers: `scale · code`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Block {
+pub struct Block {
     /// Four codes of −127…127 in each, lowest k in the lowest byte.
-    pub(crate) words: [i32; BLOCK / 4],
-    pub(crate) scale: f32,
+    pub words: [i32; BLOCK / 4],
+    pub scale: f32,
     /// Sum of all codes, for minima.
-    pub(crate) total: f32,
+    pub total: f32,
     /// The same times −8, for codes with an offset.
-    pub(crate) total_down: i32,
+    pub total_down: i32,
     /// Sums of the first and of the last 16 codes.
-    pub(crate) halves: [i16; 2],
+    pub halves: [i16; 2],
 }
 
 /// Which kinds of activations some matrices read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Operand {
-    pub(crate) blocks: bool,
-    pub(crate) values: bool,
+pub struct Operand {
+    /// Blocks of 8-bit codes with their scale.
+    pub blocks: bool,
+    /// The values in f32.
+    pub values: bool,
 }
 
 impl Operand {
     /// Both needs together.
-    pub(crate) const fn and(self, other: Self) -> Self {
+    pub const fn and(self, other: Self) -> Self {
         Self { blocks: self.blocks || other.blocks, values: self.values || other.values }
     }
 }
 
 /// `m` rows of activations.
 #[derive(Debug, Default)]
-pub(crate) struct Acts {
+pub struct Acts {
     m: usize,
     blocks: Vec<Block>,        // [k / 32][m]
     values: Vec<[f32; BLOCK]>, // [k / 32][m]
@@ -51,37 +53,40 @@ pub(crate) struct Acts {
 
 impl Acts {
     /// Makes room for `m` rows of `k` values that are to be multiplied by nothing; the content is to be overwritten.
-    pub(crate) fn shape(&mut self, m: usize, k: usize, operand: Operand) {
+    pub fn shape(&mut self, m: usize, k: usize, operand: Operand) {
         (self.m, self.factors) = (m, None);
         let len = k / BLOCK * m;
         self.blocks.resize(if operand.blocks { len } else { 0 }, Block::default());
         self.values.resize(if operand.values { len } else { 0 }, [0.0; BLOCK]);
     }
 
-    pub(crate) fn m(&self) -> usize {
+    /// Rows.
+    pub fn m(&self) -> usize {
         self.m
     }
 
-    pub(crate) fn blocks(&self) -> &[Block] {
+    /// Quantised blocks `[k / 32][m]`; empty if not asked for.
+    pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    pub(crate) fn values(&self) -> &[[f32; BLOCK]] {
+    /// Values `[k / 32][m][32]`; empty if not asked for.
+    pub fn values(&self) -> &[[f32; BLOCK]] {
         &self.values
     }
 
     /// What each row is to be multiplied by; none where that is nothing.
-    pub(crate) fn factors(&self) -> &[f32] {
+    pub fn factors(&self) -> &[f32] {
         self.factors.as_ref().map_or(&[], |factors| &factors[..self.m])
     }
 
     /// From now on each row stands for itself times its factor.
-    pub(crate) fn set_factors(&mut self, factors: [f32; MAX_ROWS]) {
+    pub fn set_factors(&mut self, factors: [f32; MAX_ROWS]) {
         self.factors = Some(factors);
     }
 
     /// One step along k, all rows, ready to be written.
-    pub(crate) fn columns(&mut self) -> impl Iterator<Item = Column<'_>> {
+    pub fn columns(&mut self) -> impl Iterator<Item = Column<'_>> {
         let count = self.blocks.len().max(self.values.len()) / self.m.max(1);
         let (mut blocks, mut values) = (self.blocks.chunks_mut(self.m), self.values.chunks_mut(self.m));
         (0..count).map(move |_| Column {
@@ -93,14 +98,14 @@ impl Acts {
 
 /// The `k…k + 32` part of all rows.
 #[derive(Debug, Default)]
-pub(crate) struct Column<'a> {
+pub struct Column<'a> {
     blocks: &'a mut [Block],
     values: &'a mut [[f32; BLOCK]],
 }
 
 impl Column<'_> {
     /// Takes its first rows off.
-    pub(crate) fn split_off_rows(&mut self, rows: usize) -> Self {
+    pub fn split_off_rows(&mut self, rows: usize) -> Self {
         fn split<'a, T>(all: &mut &'a mut [T], rows: usize) -> &'a mut [T] {
             let (first, rest) = std::mem::take(all).split_at_mut_checked(rows).unwrap_or_default();
             *all = rest;
@@ -111,7 +116,7 @@ impl Column<'_> {
 
     /// Puts the values of one row.
     #[inline(always)]
-    pub(crate) fn put<S: Lanes>(&mut self, s: S, row: usize, x: [S::F; 2]) {
+    pub fn put<S: Lanes>(&mut self, s: S, row: usize, x: [S::F; 2]) {
         if let Some(block) = self.blocks.get_mut(row) {
             *block = quantise(s, x);
         }

@@ -5,29 +5,47 @@
 
 use half::{bf16, f16};
 
-use super::form::{BLOCK, Form};
+use crate::form::{BLOCK, Form};
 
 /// How a tensor is stored in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub enum Encoding {
+    /// 32-bit floats.
     F32,
+    /// IEEE half precision.
     F16,
+    /// bfloat16.
     Bf16,
+    /// 4 bits, one scale for 32 weights.
     Q4_0,
+    /// 4 bits, scale and minimum for 32 weights.
     Q4_1,
+    /// 5 bits, one scale for 32 weights.
     Q5_0,
+    /// 5 bits, scale and minimum for 32 weights.
     Q5_1,
+    /// 8 bits, one scale for 32 weights.
     Q8_0,
+    /// 4 bits, 6-bit scales and minimums for 32 weights each.
     Q4K,
+    /// 5 bits, 6-bit scales and minimums for 32 weights each.
     Q5K,
+    /// 6 bits, 8-bit scales for 16 weights each.
     Q6K,
 }
 
 /// Thirty-two consecutive weights of one row.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// `scales[i / 16] · (code − offset) + min`, the offset being the form's.
-    Codes { codes: [u8; BLOCK], scales: [f32; 2], min: f32 },
+    Codes {
+        /// One byte a weight.
+        codes: [u8; BLOCK],
+        /// Of the first and the last 16 weights.
+        scales: [f32; 2],
+        /// Added to each weight.
+        min: f32,
+    },
     /// Plain values.
     Values([f32; BLOCK]),
 }
@@ -92,8 +110,8 @@ fn nearest_code(x: f32) -> f32 {
 
 impl Encoding {
     /// All, for tests.
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 11] = [
+    /// Every encoding.
+    pub const ALL: [Self; 11] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -108,7 +126,7 @@ impl Encoding {
     ];
 
     /// The tile form that holds it exactly.
-    pub(crate) const fn form(self) -> Form {
+    pub const fn form(self) -> Form {
         match self {
             Self::F32 => Form::F32,
             Self::F16 => Form::F16,
@@ -124,7 +142,7 @@ impl Encoding {
     }
 
     /// Weights and bytes of one block in the file.
-    pub(crate) const fn block(self) -> (usize, usize) {
+    pub const fn block(self) -> (usize, usize) {
         match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
@@ -140,13 +158,13 @@ impl Encoding {
     }
 
     /// Bytes of a row of `k` weights; none when `k` is no whole number of blocks.
-    pub(crate) const fn row_bytes(self, k: usize) -> Option<usize> {
+    pub const fn row_bytes(self, k: usize) -> Option<usize> {
         let (weights, bytes) = self.block();
         if k.is_multiple_of(weights) { Some(k / weights * bytes) } else { None }
     }
 
     /// Weights `32 · index…` of a row.
-    pub(crate) fn unit(self, row: &[u8], index: usize) -> Unit {
+    pub fn unit(self, row: &[u8], index: usize) -> Unit {
         let (weights, bytes) = self.block();
         if weights == 1 {
             return Unit::Values(self.values(&row[index * BLOCK * bytes..(index + 1) * BLOCK * bytes]));
@@ -162,7 +180,7 @@ impl Encoding {
     }
 
     /// Nearest Q8_0 block, as ggml's `quantize_row_q8_0_ref` rounds it.
-    pub(crate) fn to_q8_0(values: &[f32; BLOCK]) -> [u8; 34] {
+    pub fn to_q8_0(values: &[f32; BLOCK]) -> [u8; 34] {
         let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
         let scale = largest / 127.0;
         let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
@@ -176,7 +194,7 @@ impl Encoding {
 
     /// The nearest `Q4_1` block: of several spreads of the sixteen codes, the one whose best straight
     /// line through `(code, value)` has the least square error.
-    pub(crate) fn to_q4_1(values: &[f32; BLOCK]) -> [u8; 20] {
+    pub fn to_q4_1(values: &[f32; BLOCK]) -> [u8; 20] {
         let [low, high] =
             values.iter().fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], &x| [low.min(x), high.max(x)]);
         let inverses = each(|s| (14.0 + 2.0 * s as f32 / (SPREADS - 1) as f32) / (high - low));

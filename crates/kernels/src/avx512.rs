@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{LANES, Lanes};
+use crate::simd::{LANES, Lanes};
 
 /// Proof of AVX-512 F, BW, VL and VNNI.
 #[derive(Clone, Copy, Debug)]
