@@ -31,6 +31,12 @@ impl DraftTokens {
         Self { fixed: draft_vocab.len(), tokens: draft_vocab, room, brought_by: Vec::new() }
     }
 
+    /// Tokens of the text that may join, at most.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
     /// Token of each logit.
     #[must_use]
     pub fn tokens(&self) -> &[TokenId] {

@@ -16,7 +16,7 @@ pub mod files;
 pub mod interfaces;
 pub mod load;
 pub mod memory;
-pub mod module_core;
+mod module_core;
 pub mod native;
 pub mod nn;
 pub mod options;

@@ -7,33 +7,33 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::model::draft_tokens::DraftTokens;
 use crate::model::{DraftModule, Forward, Model, ModelError, RowStats, Rows, Tap};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, SlotZero, TokenId};
 
 /// Slots that run in one pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Slots<'a> {
+pub(in crate::model) struct Slots<'a> {
     /// One token for each slot.
-    pub tokens: &'a [TokenId],
+    pub(in crate::model) tokens: &'a [TokenId],
     /// The target's states, or what the module made of the slots before: `[m, width]`.
-    pub hidden: &'a [f32],
+    pub(in crate::model) hidden: &'a [f32],
     /// Rotary position of the first slot.
-    pub at: usize,
+    pub(in crate::model) at: usize,
     /// Whether the embedding of the first slot is zero.
-    pub zeroed: bool,
+    pub(in crate::model) zeroed: bool,
     /// The conventions in force.
-    pub spec: MtpSpec,
+    pub(in crate::model) spec: MtpSpec,
 }
 
 impl Slots<'_> {
     /// Values in a row of hidden states.
-    #[must_use]
-    pub fn width(&self) -> usize {
+    pub(in crate::model) fn width(&self) -> usize {
         self.hidden.len() / self.tokens.len().max(1)
     }
 
     /// What belongs to the embedding and to the hidden state, in the order in which the module reads them.
-    pub fn in_order<T>(&self, embedding: T, hidden: T) -> [T; 2] {
+    pub(in crate::model) fn in_order<T>(&self, embedding: T, hidden: T) -> [T; 2] {
         match self.spec.order {
             ConcatOrder::EmbeddingFirst => [embedding, hidden],
             ConcatOrder::HiddenFirst => [hidden, embedding],
@@ -41,147 +41,137 @@ impl Slots<'_> {
     }
 }
 
-/// What computes a draft module: its weights, its cache and its draft vocabulary.
-pub trait ModuleBackend: Sized {
+/// What computes a draft module.
+pub(in crate::model) trait ModuleBackend: Sized {
     /// What it is, for messages.
     const NAME: &'static str;
 
     /// Slots of a pass, at most.
     const MAX_SLOTS: usize;
 
+    /// The module's weights, those of norms among them.
+    type Weights: NormWeights;
+
     /// What logits are computed from: the normed state of a pass's last slot.
     type Last;
 
-    /// Slots in the cache.
-    fn cached(&self) -> usize;
-
-    /// Slots that the cache can hold.
-    fn ctx_len(&self) -> usize;
-
-    /// Values of a state that the module computes.
-    fn width(&self) -> usize;
-
-    /// Blocks of the target whose outputs it reads besides the one state.
-    fn blocks(&self) -> &[usize] {
-        &[]
-    }
-
-    /// What settled slots read of the target.
-    fn tap(&self, feed: Feed) -> Tap {
-        Tap::fed(feed).and_behind(self.blocks())
-    }
-
-    /// Values of the target's states that a settled slot reads.
-    fn target_width(&self) -> usize {
-        (1 + self.blocks().len()) * self.width()
-    }
-
-    /// Whether it can run under these conventions.
-    ///
-    /// # Errors
-    /// [`ModelError::Unsupported`] when it cannot.
-    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
-        if spec.feed == Feed::Layers {
-            return Err(ModelError::Unsupported(
-                "which layers a module fuses is its own: feed it post-norm or pre-norm".into(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Has the weights of its norms mean this from now on.
-    ///
-    /// # Errors
-    /// When memory is short.
-    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError>;
-
-    /// Checks tokens, where [`ModuleBackend::run`] does not.
-    ///
-    /// # Errors
-    /// [`ModelError::Vocabulary`] for one that is outside the vocabulary.
-    fn check_tokens(&self, _tokens: &[TokenId]) -> Result<(), ModelError> {
-        Ok(())
-    }
-
     /// Runs slots at the end of the cache, where there is room for them, and writes what the next depth reads, `[m, width]`.
-    ///
-    /// # Errors
-    /// What the backend reports; [`ModuleBackend::drop_from`] then cleans up.
-    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Self::Last, ModelError>;
+    /// After an error slots may be left in the cache.
+    fn run(
+        &mut self,
+        weights: &Self::Weights,
+        slots: Slots<'_>,
+        recycled: &mut [f32],
+    ) -> Result<Self::Last, ModelError>;
 
     /// Logits of the slot that ran last, one for each token of the draft vocabulary.
-    ///
-    /// # Errors
-    /// What the backend reports.
     fn logits(&mut self, last: Self::Last) -> Result<(Vec<f32>, Vec<RowStats>), ModelError>;
 
-    /// Drops slots `len..`, of which there may be none.
-    ///
-    /// # Errors
-    /// What the backend reports.
-    fn drop_from(&mut self, len: usize) -> Result<(), ModelError>;
+    /// Drops slots `len..` of the cache.
+    fn truncate(&mut self, len: usize);
 
-    /// See [`DraftModule::draft_vocab`].
-    fn draft_vocab(&self) -> &[TokenId];
-
-    /// Tokens of the text that may join the draft vocabulary, at most.
-    fn context_vocab(&self) -> usize {
-        0
-    }
-
-    /// Bytes of its weights, those that it shares with the target not counted.
-    fn weight_bytes(&self) -> u64;
-
-    /// Bytes of cache per slot.
-    fn kv_bytes_per_slot(&self) -> u64;
-
-    /// See [`DraftModule::shares_target_kv`].
-    fn shares_target_kv(&self) -> bool {
-        false
-    }
-
-    /// See [`DraftModule::attach_kv`].
-    ///
-    /// # Errors
-    /// See there.
-    fn attach_kv(&mut self, _target: &dyn Model) -> Result<(), ModelError> {
+    /// Has the head give logits of these tokens, whose first ones never change.
+    fn set_tokens(&mut self, _tokens: &DraftTokens) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// A copy with a cache of its own; weights are shared.
-    ///
-    /// # Errors
-    /// When the cache cannot be copied.
+    /// See [`DraftModule::attach_kv`]; gives the slots that count as run.
+    fn attach_kv(&mut self, _target: &dyn Model) -> Result<usize, ModelError> {
+        Ok(0)
+    }
+
+    /// A copy with a cache of its own.
     fn fork(&self) -> Result<Self, ModelError>;
 }
 
+/// What settled slots read of the target.
+#[derive(Clone, Debug)]
+pub(in crate::model) enum Reads {
+    /// The state that the conventions name, and those after so many blocks each.
+    State(Vec<usize>),
+    /// These states.
+    Layers(Tap),
+    /// The state that the conventions name, and the target's keys and values instead of a cache.
+    StateAndKv,
+}
+
+/// What a module is, fixed at load but for the conventions and the tokens that joined.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct ModuleFacts {
+    /// The conventions in force.
+    pub(in crate::model) spec: MtpSpec,
+    /// What settled slots read.
+    pub(in crate::model) reads: Reads,
+    /// Values of that, and of a state that the module computes.
+    pub(in crate::model) widths: [usize; 2],
+    /// Slots that the cache can hold.
+    pub(in crate::model) ctx_len: usize,
+    /// Token of each logit.
+    pub(in crate::model) tokens: DraftTokens,
+    /// Bytes of weights that it does not share with the target.
+    pub(in crate::model) weight_bytes: u64,
+    /// Bytes of cache per slot.
+    pub(in crate::model) kv_bytes_per_slot: u64,
+}
+
+impl ModuleFacts {
+    fn tap(&self) -> Tap {
+        match &self.reads {
+            Reads::State(blocks) => Tap::fed(self.spec.feed).and_behind(blocks),
+            Reads::Layers(tap) => tap.clone(),
+            Reads::StateAndKv => Tap::fed(self.spec.feed),
+        }
+    }
+
+    /// Whether the module can run under these conventions.
+    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
+        let is_layers = spec.feed == Feed::Layers;
+        Err(ModelError::Unsupported(String::from(match self.reads {
+            Reads::State(_) if is_layers => "which layers a module fuses is its own: feed it post-norm or pre-norm",
+            Reads::Layers(_) if !is_layers => "an EAGLE-3 head reads the layers it was made for",
+            Reads::StateAndKv if is_layers => "an assistant fuses no layers; it reads one hidden state",
+            Reads::StateAndKv if spec.slot0 != SlotZero::Plain => {
+                "an assistant reads the target's keys and values and has no slot 0 of its own"
+            }
+            Reads::State(_) | Reads::Layers(_) | Reads::StateAndKv => return Ok(()),
+        })))
+    }
+}
+
 /// A draft module on a backend.
-#[derive(Debug)]
-pub struct ModuleCore<B> {
-    pub(in crate::model) backend: B,
-    spec: MtpSpec,
+pub(in crate::model) struct ModuleCore<B: ModuleBackend> {
+    backend: B,
+    facts: ModuleFacts,
+    pub(in crate::model) weights: RunningWeights<B::Weights>,
+    /// Slots in the cache.
+    len: usize,
     /// Rotary position of every slot that follows; none: each stands at its own.
     position: Option<usize>,
 }
 
 impl<B: ModuleBackend> ModuleCore<B> {
-    /// A module that was trained with these conventions.
+    /// A module with an empty cache, from its weights as they are stored.
     ///
     /// # Errors
     /// When memory is short.
-    pub(in crate::model) fn new(mut backend: B, spec: MtpSpec) -> Result<Self, ModelError> {
-        backend.set_norm_form(spec.norm)?;
-        Ok(Self { backend, spec, position: None })
+    pub(in crate::model) fn new(backend: B, weights: B::Weights, facts: ModuleFacts) -> Result<Self, ModelError> {
+        let mut weights = RunningWeights::new(weights);
+        weights.set_norm_form(facts.spec.norm)?;
+        Ok(Self { backend, facts, weights, len: 0, position: None })
+    }
+
+    /// What it is.
+    pub(in crate::model) fn facts(&self) -> &ModuleFacts {
+        &self.facts
     }
 
     /// Whether the cache has room for a slot per token, and rows have a width that the module reads.
     fn check(&self, tokens: &[TokenId], hidden: &Rows) -> Result<(), ModelError> {
-        let (needed, ctx_len) = (self.backend.cached().saturating_add(tokens.len()), self.backend.ctx_len());
+        let (needed, ctx_len) = (self.len.saturating_add(tokens.len()), self.facts.ctx_len);
         if needed > ctx_len {
             return Err(ModelError::ContextFull { needed, ctx_len });
         }
-        self.backend.check_tokens(tokens)?;
-        let widths = [self.backend.target_width(), self.backend.width()];
+        let widths = self.facts.widths;
         if tokens.is_empty() || tokens.len() != hidden.len() || !widths.contains(&hidden.width()) {
             return Err(ModelError::Shape {
                 name: format!("hidden states for {}", B::NAME),
@@ -193,51 +183,69 @@ impl<B: ModuleBackend> ModuleCore<B> {
     }
 
     fn run(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-        let (given, width) = (hidden.width(), self.backend.width());
+        let (spec, before, [_, width]) = (self.facts.spec, self.len, self.facts.widths);
         let most = if self.position.is_some() { 1 } else { B::MAX_SLOTS.min(tokens.len()) };
         let mut recycled = vec![0.0; tokens.len() * width];
         let mut last = None;
-        let passes = tokens.chunks(most).zip(hidden.as_slice().chunks(most * given));
+        let passes = tokens.chunks(most).zip(hidden.as_slice().chunks(most * hidden.width()));
         for ((tokens, hidden), recycled) in passes.zip(recycled.chunks_mut(most * width)) {
-            let len = self.backend.cached();
-            let at = self.position.unwrap_or(len) + self.spec.ahead();
-            let zeroed = len == 0 && self.spec.slot0 == SlotZero::Zeroed;
-            let slots = Slots { tokens, hidden, at, zeroed, spec: self.spec };
-            last = Some(self.backend.run(slots, recycled)?);
+            let at = self.position.unwrap_or(self.len) + spec.ahead();
+            let zeroed = self.len == 0 && spec.slot0 == SlotZero::Zeroed;
+            let slots = Slots { tokens, hidden, at, zeroed, spec };
+            last = Some(self.backend.run(&self.weights, slots, recycled)?);
+            self.len += tokens.len();
+        }
+        if self.facts.tokens.read(before, tokens) > 0 {
+            self.backend.set_tokens(&self.facts.tokens)?;
         }
         let last = last.ok_or_else(|| ModelError::Unsupported(format!("a pass of {} over no token", B::NAME)))?;
         let (logits, stats) = self.backend.logits(last)?;
-        let logits = Rows::new(logits, self.backend.draft_vocab().len());
+        let logits = Rows::new(logits, self.facts.tokens.tokens().len());
         Ok(Forward { logits, hidden: Rows::new(recycled, width), stats })
+    }
+
+    /// Drops slots `len..`, and the tokens that they brought.
+    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+        self.len = len;
+        self.backend.truncate(len);
+        let before = self.facts.tokens.joined().len();
+        match self.facts.tokens.truncate(len) < before {
+            true => self.backend.set_tokens(&self.facts.tokens),
+            false => Ok(()),
+        }
     }
 }
 
 impl<B: ModuleBackend + 'static> DraftModule for ModuleCore<B> {
     fn len(&self) -> usize {
-        self.backend.cached()
+        self.len
     }
 
     fn spec(&self) -> MtpSpec {
-        self.spec
+        self.facts.spec
     }
 
     fn set_spec(&mut self, spec: &MtpSpec) -> Result<(), ModelError> {
-        self.backend.check_spec(spec)?;
-        self.backend.set_norm_form(spec.norm)?;
-        self.spec = *spec;
-        self.backend.drop_from(0)
+        self.facts.check_spec(spec)?;
+        self.weights.set_norm_form(spec.norm)?;
+        self.facts.spec = *spec;
+        self.drop_from(0)
     }
 
     fn tap(&self) -> Tap {
-        self.backend.tap(self.spec.feed)
+        self.facts.tap()
     }
 
     fn shares_target_kv(&self) -> bool {
-        self.backend.shares_target_kv()
+        matches!(self.facts.reads, Reads::StateAndKv)
     }
 
     fn attach_kv(&mut self, target: &dyn Model) -> Result<(), ModelError> {
-        self.backend.attach_kv(target)
+        if self.shares_target_kv() {
+            self.len = 0;
+            self.len = self.backend.attach_kv(target)?;
+        }
+        Ok(())
     }
 
     fn hold_position(&mut self, position: Option<usize>) {
@@ -246,24 +254,25 @@ impl<B: ModuleBackend + 'static> DraftModule for ModuleCore<B> {
 
     fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
         self.check(tokens, hidden)?;
-        let before = self.backend.cached();
-        self.run(tokens, hidden).or_else(|error| self.backend.drop_from(before).and(Err(error)))
+        let before = self.len;
+        self.run(tokens, hidden).or_else(|error| self.drop_from(before).and(Err(error)))
     }
 
     fn truncate(&mut self, len: usize) -> Result<(), ModelError> {
-        let have = self.backend.cached();
-        if len > have {
-            return Err(ModelError::Rewind { len, have, since: 0 });
+        if len > self.len {
+            return Err(ModelError::Rewind { len, have: self.len, since: 0 });
         }
-        self.backend.drop_from(len)
+        self.drop_from(len)
     }
 
     fn draft_vocab(&self) -> &[TokenId] {
-        self.backend.draft_vocab()
+        self.facts.tokens.tokens()
     }
 
     fn fork(&self) -> Result<Box<dyn DraftModule>, ModelError> {
-        Ok(Box::new(Self { backend: self.backend.fork()?, spec: self.spec, position: self.position }))
+        let (mut backend, facts, weights) = (self.backend.fork()?, self.facts.clone(), self.weights.clone());
+        backend.set_tokens(&facts.tokens)?;
+        Ok(Box::new(Self { backend, facts, weights, len: self.len, position: self.position }))
     }
 }
 
@@ -324,31 +333,26 @@ mod tests {
     struct Fake {
         passes: Vec<(usize, usize, bool)>,
         len: usize,
-        form: NormForm,
+        logits: usize,
+    }
+
+    /// The form that norms have.
+    #[derive(Debug, PartialEq)]
+    struct Norms(NormForm);
+
+    impl NormWeights for Norms {
+        fn one_plus(&self) -> Result<Self, ModelError> {
+            Ok(Self(NormForm::OnePlus))
+        }
     }
 
     impl ModuleBackend for Fake {
         const NAME: &'static str = "a fake";
         const MAX_SLOTS: usize = 3;
+        type Weights = Norms;
         type Last = u32;
 
-        fn cached(&self) -> usize {
-            self.len
-        }
-        fn ctx_len(&self) -> usize {
-            8
-        }
-        fn width(&self) -> usize {
-            1
-        }
-        fn blocks(&self) -> &[usize] {
-            &[4]
-        }
-        fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
-            self.form = form;
-            Ok(())
-        }
-        fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<u32, ModelError> {
+        fn run(&mut self, _: &Norms, slots: Slots<'_>, recycled: &mut [f32]) -> Result<u32, ModelError> {
             self.len += slots.tokens.len();
             if slots.tokens.contains(&TokenId(9)) {
                 return Err(ModelError::NotFinite { position: self.len });
@@ -358,20 +362,14 @@ mod tests {
             Ok(slots.tokens[slots.tokens.len() - 1].0)
         }
         fn logits(&mut self, last: u32) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
-            Ok((vec![last as f32], Vec::new()))
+            Ok((vec![last as f32; self.logits], Vec::new()))
         }
-        fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+        fn truncate(&mut self, len: usize) {
             self.len = len;
+        }
+        fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
+            self.logits = tokens.tokens().len();
             Ok(())
-        }
-        fn draft_vocab(&self) -> &[TokenId] {
-            &[TokenId(0)]
-        }
-        fn weight_bytes(&self) -> u64 {
-            0
-        }
-        fn kv_bytes_per_slot(&self) -> u64 {
-            0
         }
         fn fork(&self) -> Result<Self, ModelError> {
             Ok(self.clone())
@@ -387,29 +385,39 @@ mod tests {
     }
 
     fn core(spec: MtpSpec) -> ModuleCore<Fake> {
-        ModuleCore::new(Fake::default(), spec).unwrap()
+        let facts = ModuleFacts {
+            spec,
+            reads: Reads::State(vec![4]),
+            widths: [2, 1],
+            ctx_len: 8,
+            tokens: DraftTokens::new(ids(&[1, 2]), 2),
+            weight_bytes: 0,
+            kv_bytes_per_slot: 0,
+        };
+        ModuleCore::new(Fake { logits: 2, ..Fake::default() }, Norms(NormForm::Weight), facts).unwrap()
     }
 
     #[test]
-    fn slots_run_in_passes_and_one_by_one_at_a_held_position() {
+    fn slots_run_in_passes_and_one_by_one_where_they_share_a_position() {
         let spec = MtpSpec { slot0: SlotZero::Zeroed, position: SlotPosition::Next, ..MtpSpec::default() };
         let mut module = core(spec);
-        let out = module.forward(&ids(&[1, 2, 3, 4, 5]), &rows(5)).unwrap();
+        let out = module.forward(&ids(&[1, 2, 1, 2, 1]), &rows(5)).unwrap();
         assert_eq!(module.backend.passes, [(1, 3, true), (4, 2, false)]);
-        assert_eq!((out.hidden.as_slice(), out.logits.as_slice()), (&[0.0, -1.0, -2.0, -3.0, -4.0][..], &[5.0][..]));
+        assert_eq!((out.hidden.as_slice(), out.logits.row(0)), (&[0.0, -1.0, -2.0, -3.0, -4.0][..], &[1.0, 1.0][..]));
         module.hold_position(Some(4));
-        let out = module.forward(&ids(&[6, 7]), &rows(2)).unwrap();
+        let out = module.forward(&ids(&[1, 2]), &rows(2)).unwrap();
         assert_eq!(module.backend.passes[2..], [(5, 1, false), (5, 1, false)]);
-        assert_eq!((out.hidden.len(), out.logits.as_slice(), module.len()), (2, &[7.0][..], 7));
+        assert_eq!((out.hidden.len(), out.logits.row(0), module.len()), (2, &[2.0, 2.0][..], 7));
         module.hold_position(None);
         module.fork().unwrap().forward(&ids(&[8]), &Rows::new(vec![1.0, 2.0], 2)).unwrap();
-        assert_eq!(module.len(), 7, "a fork has a cache of its own");
+        assert_eq!((module.len(), module.draft_vocab().len()), (7, 2), "a fork has a cache of its own");
     }
 
     #[test]
     fn a_pass_that_fails_leaves_the_cache_as_it_was() {
         let mut module = core(MtpSpec::default());
-        module.forward(&ids(&[1, 2]), &rows(2)).unwrap();
+        let out = module.forward(&ids(&[1, 5]), &rows(2)).unwrap();
+        assert_eq!((out.logits.width(), module.draft_vocab()), (3, &ids(&[1, 2, 5])[..]));
         let failed = module.forward(&ids(&[1, 2, 3, 9]), &rows(4));
         assert!(matches!(failed, Err(ModelError::NotFinite { .. })));
         let full = module.forward(&ids(&[1; 7]), &rows(7));
@@ -419,21 +427,22 @@ mod tests {
             assert!(matches!(error, ModelError::Shape { .. }), "{error}");
         }
         assert!(matches!(module.truncate(3), Err(ModelError::Rewind { len: 3, have: 2, since: 0 })));
-        assert_eq!(module.len(), 2);
+        assert_eq!((module.len(), module.backend.len, module.draft_vocab().len()), (2, 2, 3));
         module.truncate(1).unwrap();
-        assert_eq!(module.len(), 1);
+        assert_eq!((module.len(), module.backend.len, module.backend.logits), (1, 1, 2));
+        assert_eq!(module.draft_vocab(), ids(&[1, 2]));
     }
 
     #[test]
     fn other_conventions_empty_the_cache_and_those_that_do_not_fit_change_nothing() {
         let mut module = core(MtpSpec { norm: NormForm::OnePlus, ..MtpSpec::default() });
-        assert_eq!(module.backend.form, NormForm::OnePlus);
+        assert_eq!(*module.weights, Norms(NormForm::OnePlus));
         module.forward(&ids(&[1]), &rows(1)).unwrap();
         module.set_spec(&MtpSpec { feed: Feed::Layers, ..MtpSpec::default() }).unwrap_err();
         assert_eq!((module.len(), module.spec().norm), (1, NormForm::OnePlus));
         let spec = MtpSpec { feed: Feed::PreNorm, ..MtpSpec::default() };
         module.set_spec(&spec).unwrap();
-        assert_eq!((module.len(), module.spec(), module.backend.form), (0, spec, NormForm::Weight));
+        assert_eq!((module.len(), module.spec(), &*module.weights), (0, spec, &Norms(NormForm::Weight)));
         assert_eq!(module.tap(), Tap::fed(Feed::PreNorm).and_behind(&[4]));
     }
 }

@@ -16,14 +16,15 @@ use super::head;
 use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
 use super::llama::{NativeLlama, Weights};
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use crate::model::draft_tokens::DraftTokens;
 use crate::model::files::source::Source;
-use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
+use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::native::transpose::{transpose, untranspose};
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::fusion::Fuse;
 use crate::model::nn::rope::RopeSpec;
 use crate::model::{ModelError, RowStats};
-use crate::protocol::{MtpSpec, NormForm, Recycle, TokenId};
+use crate::protocol::{MtpSpec, Recycle};
 use draftscope_kernels::{Acts, Encoding, LANES, MAX_ROWS, Norm, Onto, Operand};
 
 /// How a module's matrices are kept in memory.
@@ -65,6 +66,13 @@ pub(in crate::model) struct MtpWeights {
     pub(in crate::model) final_norm: NormWeight,
 }
 
+impl MtpWeights {
+    pub(in crate::model) fn bytes(&self) -> usize {
+        let fuse = self.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
+        fuse + self.from_embedding.bytes() + self.from_hidden.bytes() + self.layer.bytes()
+    }
+}
+
 impl NormWeights for MtpWeights {
     fn one_plus(&self) -> Result<Self, ModelError> {
         let mut weights = self.clone();
@@ -81,11 +89,10 @@ impl NormWeights for MtpWeights {
     }
 }
 
-/// A module's weights and cache.
+/// The cache of a module on the native kernels, and what it shares.
 #[derive(Debug)]
-pub struct MtpOnKernels {
+pub(in crate::model) struct MtpOnKernels {
     target: Arc<Weights>,
-    weights: RunningWeights<MtpWeights>,
     shape: BlockShape,
     head: DraftHead,
     cache: KvCache,
@@ -97,43 +104,53 @@ pub struct MtpOnKernels {
 }
 
 /// An MTP module on the native kernels.
-pub type NativeMtp = ModuleCore<MtpOnKernels>;
+pub(in crate::model) type NativeMtp = ModuleCore<MtpOnKernels>;
 
 impl NativeMtp {
     /// The module of this index that comes with the target in `source`, whose head it shares.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
-    pub fn own(
+    pub(in crate::model) fn own(
         source: &Source,
         (config, spec): (&TransformerConfig, MtpSpec),
         target: &NativeLlama,
         index: usize,
     ) -> Result<Self, ModelError> {
         let shared = &target.weights;
-        let stored = super::load::module(source, config, (&shared.cpu, index))?;
-        let backend = MtpOnKernels::new(target, stored, DraftHead::whole(shared), (shared.shape, &config.rope));
-        Self::new(backend, spec)
+        let weights = super::load::module(source, config, (&shared.cpu, index))?;
+        let bytes = weights.bytes();
+        let head = DraftHead::whole(shared);
+        MtpOnKernels::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
     }
 
     /// How most of its weights are kept, as people write it.
-    #[must_use]
-    pub fn dtype(&self) -> &'static str {
-        self.backend.weights.layer.down.dtype()
+    pub(in crate::model) fn dtype(&self) -> &'static str {
+        self.weights.layer.down.dtype()
     }
 }
 
 impl MtpOnKernels {
-    /// An empty cache and these parts. The angles reach one position further than the cache.
-    pub(in crate::model) fn new(
+    /// A module with an empty cache, from its parts; so many bytes of weights are its own. The angles reach one position
+    /// further than the cache.
+    pub(in crate::model) fn module(
         target: &NativeLlama,
-        stored: MtpWeights,
-        head: DraftHead,
-        (shape, rope): (BlockShape, &RopeSpec),
-    ) -> Self {
+        (weights, bytes): (MtpWeights, usize),
+        (head, tokens): (DraftHead, DraftTokens),
+        (shape, rope, spec): (BlockShape, &RopeSpec, MtpSpec),
+    ) -> Result<NativeMtp, ModelError> {
         let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ..target.cache.shape() };
-        Self {
-            weights: RunningWeights::new(stored),
+        let blocks = weights.fuse.as_ref().map_or(&[][..], Fuse::blocks);
+        let facts = ModuleFacts {
+            spec,
+            reads: Reads::State(blocks.to_vec()),
+            widths: [(1 + blocks.len()) * shape.d_model, shape.d_model],
+            ctx_len: kv.ctx_len,
+            tokens,
+            weight_bytes: bytes as u64,
+            kv_bytes_per_slot: kv.bytes_per_position(),
+        };
+        let backend = Self {
             shape,
             head,
             cache: KvCache::new(kv),
@@ -143,15 +160,15 @@ impl MtpOnKernels {
             rows: Vec::new(),
             last: Vec::new(),
             target: Arc::clone(&target.weights),
-        }
+        };
+        ModuleCore::new(backend, weights, facts)
     }
 
     /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
     /// left in the scratch.
-    fn pass(&mut self, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+    fn pass(&mut self, weights: &MtpWeights, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
         let Slots { tokens, at, zeroed, .. } = slots;
         let (base, m, hidden) = (self.cache.len(), tokens.len(), slots.hidden.as_chunks::<LANES>().0);
-        let weights = &*self.weights;
         let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Head(self.head.matrix()));
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
@@ -195,36 +212,13 @@ impl MtpOnKernels {
 impl ModuleBackend for MtpOnKernels {
     const NAME: &'static str = "the MTP module";
     const MAX_SLOTS: usize = MAX_ROWS;
+    type Weights = MtpWeights;
     type Last = ();
 
-    fn cached(&self) -> usize {
-        self.cache.len()
-    }
-
-    fn ctx_len(&self) -> usize {
-        self.cache.shape().ctx_len
-    }
-
-    fn width(&self) -> usize {
-        self.shape.d_model
-    }
-
-    fn blocks(&self) -> &[usize] {
-        self.weights.fuse.as_ref().map_or(&[], Fuse::blocks)
-    }
-
-    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
-        self.weights.set_norm_form(form)
-    }
-
-    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
-        self.target.check(tokens)
-    }
-
-    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+    fn run(&mut self, weights: &MtpWeights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+        self.target.check(slots.tokens)?;
         let (m, states) = (slots.tokens.len(), recycled.as_chunks_mut::<LANES>().0);
-        self.head.read(self.cache.len(), slots.tokens);
-        self.pass(slots, states)?;
+        self.pass(weights, slots, states)?;
         self.last.clear();
         self.last.extend_from_slice(&states[states.len() / m * (m - 1)..]);
         if slots.spec.recycle == Recycle::PreNorm {
@@ -237,30 +231,18 @@ impl ModuleBackend for MtpOnKernels {
         Ok(head::of_state(&self.target.cpu, self.head.matrix(), &self.last, &mut self.acts[0]))
     }
 
-    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+    fn truncate(&mut self, len: usize) {
         self.cache.set_len(len);
-        self.head.truncate(len);
+    }
+
+    fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
+        self.head.set_tokens(tokens);
         Ok(())
-    }
-
-    fn draft_vocab(&self) -> &[TokenId] {
-        self.head.tokens()
-    }
-
-    fn weight_bytes(&self) -> u64 {
-        let fuse = self.weights.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
-        let projection = self.weights.from_embedding.bytes() + self.weights.from_hidden.bytes();
-        (fuse + projection + self.weights.layer.bytes() + self.head.own_bytes()) as u64
-    }
-
-    fn kv_bytes_per_slot(&self) -> u64 {
-        self.cache.shape().bytes_per_position()
     }
 
     fn fork(&self) -> Result<Self, ModelError> {
         Ok(Self {
             target: Arc::clone(&self.target),
-            weights: self.weights.clone(),
             shape: self.shape,
             head: self.head.clone(),
             cache: self.cache.fork(),

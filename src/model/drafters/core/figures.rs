@@ -1,6 +1,7 @@
 //! What drafters are, in the figures that the header shows.
 
 use crate::model::DraftModule;
+use crate::model::draft_tokens::DraftTokens;
 use crate::model::interfaces::Modules;
 use crate::model::module_core::{ModuleBackend, ModuleCore};
 use crate::protocol::{DrafterInfo, DrafterKind};
@@ -39,16 +40,19 @@ impl Figures<'_> {
 }
 
 /// Modules that draft together, one for each depth, and what they are.
-pub fn modules<B: ModuleBackend + 'static>(modules: Vec<ModuleCore<B>>, name: String, dtype: &str) -> Modules {
-    let of = |count: fn(&B) -> u64| modules.iter().map(|module| count(&module.backend)).sum();
-    let first = modules.first().map(|module| &module.backend);
+pub(in crate::model) fn modules<B: ModuleBackend + 'static>(
+    modules: Vec<ModuleCore<B>>,
+    name: String,
+    dtype: &str,
+) -> Modules {
+    let tokens = modules.first().map(|module| &module.facts().tokens);
     let figures = Figures {
         kind: DrafterKind::Mtp,
         dtype,
-        weight_bytes: of(B::weight_bytes),
-        kv_bytes_per_token: of(B::kv_bytes_per_slot),
-        draft_vocab: first.map_or(0, |first| first.draft_vocab().len()),
-        context_vocab: first.map_or(0, B::context_vocab),
+        weight_bytes: modules.iter().map(|module| module.facts().weight_bytes).sum(),
+        kv_bytes_per_token: modules.iter().map(|module| module.facts().kv_bytes_per_slot).sum(),
+        draft_vocab: tokens.map_or(0, |tokens| tokens.tokens().len()),
+        context_vocab: tokens.map_or(0, DraftTokens::room),
     };
     let info = figures.info(name);
     (modules.into_iter().map(|module| Box::new(module) as Box<dyn DraftModule>).collect(), info)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
+use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::nn::block::{Place, Rope};
 use crate::model::nn::embedding::Embedding;
 use crate::model::nn::fusion::Fuse;
@@ -21,10 +21,11 @@ use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::{ModelError, RowStats};
-use crate::protocol::{MtpSpec, NormForm, TokenId};
+use crate::protocol::{MtpSpec, TokenId};
 
 pub use self::block::{LlamaBlock, MtpBlock};
-pub use self::figures::{Figures, modules};
+pub use self::figures::Figures;
+pub(in crate::model) use self::figures::modules;
 pub(in crate::model) use self::slots::{copy_to, numbers};
 
 /// What a module has of its own, norms as they are stored.
@@ -81,85 +82,57 @@ pub struct MtpShape {
     pub ctx_len: usize,
 }
 
-/// A module's weights, cache and place in the draft vocabulary.
-pub struct MtpOnCandle {
+/// The cache of a module on candle, and what it shares.
+pub(in crate::model) struct MtpOnCandle {
     shared: Arc<MtpShared>,
-    parts: RunningWeights<MtpParts>,
-    shape: MtpShape,
     rope: Rope, // one position more than slots
     cache: KvCache,
-    proposed: DraftTokens,
-    /// Of the tokens that joined; none when there are none.
+    /// Rows of the tokens that joined; none when there are none.
     joined: Option<Linear>, // [n, d]
 }
 
 /// An MTP module on candle.
-pub type CandleMtp = ModuleCore<MtpOnCandle>;
+pub(in crate::model) type CandleMtp = ModuleCore<MtpOnCandle>;
 
 impl MtpOnCandle {
     /// A module with an empty cache, from its parts. The angles reach one position further than the cache.
     ///
     /// # Errors
     /// When memory is short.
-    pub fn module(
+    pub(in crate::model) fn module(
         shared: MtpShared,
-        stored: MtpParts,
+        parts: MtpParts,
         spec: MtpSpec,
         (shape, rope): (MtpShape, Rope),
     ) -> Result<CandleMtp, ModelError> {
-        let cache = stored.block.cache(&shape, shared.embedding.device())?;
-        let room = shared.whole.as_ref().map_or(0, |(_, room)| *room);
-        let proposed = DraftTokens::new(shared.vocab.clone(), room);
-        let (shared, parts) = (Arc::new(shared), RunningWeights::new(stored));
-        ModuleCore::new(Self { shared, parts, shape, rope, cache, proposed, joined: None }, spec)
-    }
-
-    /// Brings the head's rows in line with the tokens that have joined.
-    fn join(&mut self) -> Result<(), ModelError> {
-        self.joined = None;
-        let tokens: Vec<u32> = self.proposed.joined().iter().map(|token| token.0).collect();
-        if let (Some((whole, _)), false) = (&self.shared.whole, tokens.is_empty()) {
-            let tokens = Tensor::new(tokens, self.shared.embedding.device())?;
-            self.joined = Some(Linear::dense(whole.rows(&tokens)?));
-        }
-        Ok(())
+        let cache = parts.block.cache(&shape, shared.embedding.device())?;
+        let blocks = parts.fuse.as_ref().map_or(&[][..], Fuse::blocks);
+        let fuse = parts.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
+        let facts = ModuleFacts {
+            spec,
+            reads: Reads::State(blocks.to_vec()),
+            widths: [(1 + blocks.len()) * shape.d_model, shape.d_model],
+            ctx_len: shape.ctx_len,
+            tokens: DraftTokens::new(shared.vocab.clone(), shared.whole.as_ref().map_or(0, |(_, room)| *room)),
+            weight_bytes: fuse + parts.project.bytes() + parts.block.bytes(),
+            kv_bytes_per_slot: cache.position_bytes(),
+        };
+        ModuleCore::new(Self { shared: Arc::new(shared), rope, cache, joined: None }, parts, facts)
     }
 }
 
 impl ModuleBackend for MtpOnCandle {
     const NAME: &'static str = "the MTP module";
     const MAX_SLOTS: usize = usize::MAX;
+    type Weights = MtpParts;
     type Last = Tensor; // [1, d]
 
-    fn cached(&self) -> usize {
-        self.cache.len()
-    }
-
-    fn ctx_len(&self) -> usize {
-        self.shape.ctx_len
-    }
-
-    fn width(&self) -> usize {
-        self.shape.d_model
-    }
-
-    fn blocks(&self) -> &[usize] {
-        self.parts.fuse.as_ref().map_or(&[], Fuse::blocks)
-    }
-
-    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
-        self.parts.set_norm_form(form)
-    }
-
-    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
-        if self.proposed.read(self.cache.len(), slots.tokens) > 0 {
-            self.join()?;
-        }
-        let (parts, embedding) = (&*self.parts, self.shared.embedding.as_ref());
+    fn run(&mut self, parts: &MtpParts, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
+        let embedding = self.shared.embedding.as_ref();
         let embedded = parts.embedding_norm.forward(&slots.embed(embedding)?)?;
         let states = slots.states(embedding.device())?;
         let states = match &parts.fuse {
-            Some(fuse) if slots.width() > self.shape.d_model => fuse.forward(&states)?,
+            Some(fuse) if slots.width() > embedded.dim(1)? => fuse.forward(&states)?,
             _ => states,
         };
         let states = parts.hidden_norm.forward(&states)?;
@@ -179,38 +152,22 @@ impl ModuleBackend for MtpOnCandle {
         Ok((logits, Vec::new()))
     }
 
-    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+    fn truncate(&mut self, len: usize) {
         self.cache.truncate(len);
-        let before = self.proposed.joined().len();
-        if self.proposed.truncate(len) < before { self.join() } else { Ok(()) }
     }
 
-    fn draft_vocab(&self) -> &[TokenId] {
-        self.proposed.tokens()
-    }
-
-    fn context_vocab(&self) -> usize {
-        self.shared.whole.as_ref().map_or(0, |(_, room)| *room)
-    }
-
-    fn weight_bytes(&self) -> u64 {
-        let fuse = self.parts.fuse.as_ref().map_or(0, |fuse| fuse.matrix.bytes());
-        fuse + self.parts.project.bytes() + self.parts.block.bytes()
-    }
-
-    fn kv_bytes_per_slot(&self) -> u64 {
-        self.cache.position_bytes()
+    fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
+        self.joined = None;
+        let tokens: Vec<u32> = tokens.joined().iter().map(|token| token.0).collect();
+        if let (Some((whole, _)), false) = (&self.shared.whole, tokens.is_empty()) {
+            let tokens = Tensor::new(tokens, self.shared.embedding.device())?;
+            self.joined = Some(Linear::dense(whole.rows(&tokens)?));
+        }
+        Ok(())
     }
 
     fn fork(&self) -> Result<Self, ModelError> {
-        Ok(Self {
-            shared: Arc::clone(&self.shared),
-            parts: self.parts.clone(),
-            shape: self.shape,
-            rope: self.rope.clone(),
-            cache: self.cache.copy()?,
-            proposed: self.proposed.clone(),
-            joined: self.joined.clone(),
-        })
+        let (shared, rope, cache) = (Arc::clone(&self.shared), self.rope.clone(), self.cache.copy()?);
+        Ok(Self { shared, rope, cache, joined: None })
     }
 }

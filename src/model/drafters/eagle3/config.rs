@@ -36,17 +36,6 @@ pub struct EagleConfig {
     pub verifier: Option<String>,
 }
 
-/// Whether a head can run under these conventions.
-///
-/// # Errors
-/// [`ModelError::Unsupported`] when it is to read other states than those of its layers.
-pub(super) fn check_feed(spec: &MtpSpec) -> Result<(), ModelError> {
-    if spec.feed != Feed::Layers {
-        return Err(ModelError::Unsupported("an EAGLE-3 head reads the layers it was made for".into()));
-    }
-    Ok(())
-}
-
 /// What both layouts have at the top.
 #[derive(Deserialize)]
 struct Head {

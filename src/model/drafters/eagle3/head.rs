@@ -5,9 +5,8 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::model::drafters::core::{copy_to, numbers};
-use crate::model::drafters::eagle3::config::check_feed;
 use crate::model::drafters::eagle3::plan::CheckedHead;
-use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
+use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, Slots};
 use crate::model::nn::block::{Block, Place, Rope};
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::embedding::{Embedding, OwnEmbedding, SharedTarget};
@@ -16,11 +15,10 @@ use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::nn::rope::PairOrder;
-use crate::model::{ModelError, RowStats, Tap};
-use crate::protocol::{Feed, MtpSpec, NormForm, TokenId};
+use crate::model::{ModelError, RowStats};
 
 /// The norms, and the block that has some of them.
-struct Norms {
+pub(in crate::model) struct Norms {
     states: Vec<RmsNorm>,
     embedding: RmsNorm,
     hidden: RmsNorm,
@@ -54,22 +52,17 @@ struct Shared {
     states_norm: StatesNorm,
     norm_before_residual: bool,
     head: Linear, // [draft vocabulary, d]
-    vocab: Vec<TokenId>,
-    rope: Rope, // one position more than slots
-    tap: Tap,
-    ctx_len: usize,
-    bytes: u64,
+    rope: Rope,   // one position more than slots
 }
 
-/// A head's weights and cache.
-pub struct EagleOnCandle {
+/// The cache of a head on candle, and what it shares.
+pub(in crate::model) struct EagleOnCandle {
     shared: Arc<Shared>,
-    norms: RunningWeights<Norms>,
     cache: KvCache,
 }
 
 /// An EAGLE-3 head on candle.
-pub type CandleEagle = ModuleCore<EagleOnCandle>;
+pub(in crate::model) type CandleEagle = ModuleCore<EagleOnCandle>;
 
 impl CandleEagle {
     /// Reads a head for a target with this embedding.
@@ -126,56 +119,25 @@ impl CandleEagle {
             fused: plan.fused(),
             states_norm: plan.config.states_norm,
             norm_before_residual: plan.config.norm_before_residual,
-            vocab: plan.vocab.clone(),
-            tap: plan.tap.clone(),
-            ctx_len,
             config: c.clone(),
             embedding,
             fc,
             head,
             rope,
-            bytes,
         };
-        let backend = EagleOnCandle { shared: Arc::new(shared), norms: RunningWeights::new(stored), cache };
-        Self::new(backend, plan.config.spec())
+        let facts = plan.facts(ctx_len, bytes, cache.position_bytes());
+        Self::new(EagleOnCandle { shared: Arc::new(shared), cache }, stored, facts)
     }
 }
 
 impl ModuleBackend for EagleOnCandle {
     const NAME: &'static str = "the EAGLE-3 head";
     const MAX_SLOTS: usize = usize::MAX;
+    type Weights = Norms;
     type Last = Tensor; // [1, d]
 
-    fn cached(&self) -> usize {
-        self.cache.len()
-    }
-
-    fn ctx_len(&self) -> usize {
-        self.shared.ctx_len
-    }
-
-    fn width(&self) -> usize {
-        self.shared.config.d_model
-    }
-
-    fn tap(&self, _feed: Feed) -> Tap {
-        self.shared.tap.clone()
-    }
-
-    fn target_width(&self) -> usize {
-        self.shared.fused
-    }
-
-    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
-        check_feed(spec)
-    }
-
-    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
-        self.norms.set_norm_form(form)
-    }
-
-    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
-        let (shared, norms) = (self.shared.as_ref(), &*self.norms);
+    fn run(&mut self, norms: &Norms, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
+        let shared = self.shared.as_ref();
         let states = slots.states(shared.embedding.device())?;
         // 1. g, [m, d]: the target's states fused, or what the slot before made
         let g = match slots.width() == shared.fused {
@@ -199,24 +161,11 @@ impl ModuleBackend for EagleOnCandle {
         Ok((numbers(&self.shared.head.forward(&last)?)?, Vec::new()))
     }
 
-    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+    fn truncate(&mut self, len: usize) {
         self.cache.truncate(len);
-        Ok(())
-    }
-
-    fn draft_vocab(&self) -> &[TokenId] {
-        &self.shared.vocab
-    }
-
-    fn weight_bytes(&self) -> u64 {
-        self.shared.bytes
-    }
-
-    fn kv_bytes_per_slot(&self) -> u64 {
-        self.cache.position_bytes()
     }
 
     fn fork(&self) -> Result<Self, ModelError> {
-        Ok(Self { shared: Arc::clone(&self.shared), norms: self.norms.clone(), cache: self.cache.copy()? })
+        Ok(Self { shared: Arc::clone(&self.shared), cache: self.cache.copy()? })
     }
 }

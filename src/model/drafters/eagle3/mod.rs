@@ -17,7 +17,7 @@ mod plan;
 
 pub use card::HeadCard;
 pub use config::EagleConfig;
-pub use head::CandleEagle;
+pub(in crate::model) use head::CandleEagle;
 pub use load::Eagle3;
-pub use native::NativeEagle;
+pub(in crate::model) use native::NativeEagle;
 pub(in crate::model) use plan::CheckedHead;

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use crate::model::drafters::eagle3::CheckedHead;
-use crate::model::drafters::eagle3::config::check_feed;
 use crate::model::drafters::eagle3::native_weights::{EagleWeights, Packer};
-use crate::model::module_core::{ModuleBackend, ModuleCore, RunningWeights, Slots};
+use crate::model::module_core::{ModuleBackend, ModuleCore, Slots};
 use crate::model::native::cache::{AngleTable, KvCache, KvShape};
 use crate::model::native::head;
 use crate::model::native::layer::{BlockShape, Next, Pass, Scratch};
@@ -20,21 +19,18 @@ use crate::model::native::mtp::MtpStorage;
 use crate::model::native::normer::{Normer, load};
 use crate::model::native::transpose::{transpose, untranspose};
 use crate::model::nn::fusion::StatesNorm;
-use crate::model::{ModelError, RowStats, Tap};
-use crate::protocol::{Feed, MtpSpec, NormForm, Recycle, TokenId};
+use crate::model::{ModelError, RowStats};
+use crate::protocol::Recycle;
 use draftscope_kernels::{Acts, BLOCK, LANES, MAX_ROWS, Onto};
 
-/// A head's weights and cache.
+/// The cache of a head on the native kernels, and what it shares.
 #[derive(Debug)]
-pub struct EagleOnKernels {
+pub(in crate::model) struct EagleOnKernels {
     target: Arc<Weights>,
-    weights: RunningWeights<EagleWeights>,
     shape: BlockShape,
     states_norm: StatesNorm,
     norm_before_residual: bool,
     head: Arc<Matrix>, // [draft vocabulary, d]
-    vocab: Vec<TokenId>,
-    tap: Tap,
     cache: KvCache,
     angles: AngleTable,
     scratch: Scratch,
@@ -45,7 +41,7 @@ pub struct EagleOnKernels {
 }
 
 /// An EAGLE-3 head on the native kernels.
-pub type NativeEagle = ModuleCore<EagleOnKernels>;
+pub(in crate::model) type NativeEagle = ModuleCore<EagleOnKernels>;
 
 impl NativeEagle {
     /// Reads a head for `target`, its matrices kept as `storage`.
@@ -70,19 +66,17 @@ impl NativeEagle {
         }
         let shared = Arc::clone(&target.weights);
         let packer = Packer { plan, cpu: &shared.cpu, storage };
-        let weights = RunningWeights::new(packer.weights(&shape)?);
+        let weights = packer.weights(&shape)?;
         let head = packer.plan.matrix("lm_head", [plan.vocab.len(), c.d_model])?;
         let head = storage.pack(&shared.cpu, c.d_model, &head, Bits::Four);
         let ctx_len = target.cache.shape().ctx_len;
         let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
+        let facts = plan.facts(ctx_len, (weights.bytes() + head.bytes()) as u64, kv.bytes_per_position());
         let backend = EagleOnKernels {
-            weights,
             shape,
             states_norm: plan.config.states_norm,
             norm_before_residual: plan.config.norm_before_residual,
             head: Arc::new(head),
-            vocab: plan.vocab.clone(),
-            tap: plan.tap.clone(),
             cache: KvCache::new(kv),
             angles: AngleTable::new(&c.rope, shape.head_dim, ctx_len + 1),
             scratch: Scratch::default(),
@@ -91,17 +85,16 @@ impl NativeEagle {
             last: Vec::new(),
             target: shared,
         };
-        Self::new(backend, plan.config.spec())
+        Self::new(backend, weights, facts)
     }
 }
 
 impl EagleOnKernels {
     /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
     /// left in the scratch.
-    fn pass(&mut self, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+    fn pass(&mut self, weights: &EagleWeights, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
         let Slots { tokens, at, zeroed, .. } = slots;
         let (base, m, hidden) = (self.cache.len(), tokens.len(), slots.hidden.as_chunks::<LANES>().0);
-        let weights = &*self.weights;
         let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Else);
         let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
         let tiles = self.shape.d_model / LANES;
@@ -155,43 +148,13 @@ impl EagleOnKernels {
 impl ModuleBackend for EagleOnKernels {
     const NAME: &'static str = "the EAGLE-3 head";
     const MAX_SLOTS: usize = MAX_ROWS;
+    type Weights = EagleWeights;
     type Last = ();
 
-    fn cached(&self) -> usize {
-        self.cache.len()
-    }
-
-    fn ctx_len(&self) -> usize {
-        self.cache.shape().ctx_len
-    }
-
-    fn width(&self) -> usize {
-        self.shape.d_model
-    }
-
-    fn tap(&self, _feed: Feed) -> Tap {
-        self.tap.clone()
-    }
-
-    fn target_width(&self) -> usize {
-        self.weights.fc.k()
-    }
-
-    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
-        check_feed(spec)
-    }
-
-    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
-        self.weights.set_norm_form(form)
-    }
-
-    fn check_tokens(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
-        self.target.check(tokens)
-    }
-
-    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+    fn run(&mut self, weights: &EagleWeights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+        self.target.check(slots.tokens)?;
         let (m, states) = (slots.tokens.len(), recycled.as_chunks_mut::<LANES>().0);
-        self.pass(slots, states)?;
+        self.pass(weights, slots, states)?;
         self.last.clear();
         self.last.extend_from_slice(&states[states.len() / m * (m - 1)..]);
         if slots.spec.recycle == Recycle::PreNorm {
@@ -204,30 +167,14 @@ impl ModuleBackend for EagleOnKernels {
         Ok(head::of_state(&self.target.cpu, &self.head, &self.last, &mut self.acts))
     }
 
-    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
+    fn truncate(&mut self, len: usize) {
         self.cache.set_len(len);
-        Ok(())
-    }
-
-    fn draft_vocab(&self) -> &[TokenId] {
-        &self.vocab
-    }
-
-    fn weight_bytes(&self) -> u64 {
-        (self.weights.bytes() + self.head.bytes()) as u64
-    }
-
-    fn kv_bytes_per_slot(&self) -> u64 {
-        self.cache.shape().bytes_per_position()
     }
 
     fn fork(&self) -> Result<Self, ModelError> {
         Ok(Self {
             target: Arc::clone(&self.target),
-            weights: self.weights.clone(),
             head: Arc::clone(&self.head),
-            vocab: self.vocab.clone(),
-            tap: self.tap.clone(),
             cache: self.cache.fork(),
             angles: self.angles.clone(),
             scratch: Scratch::default(),

@@ -11,7 +11,7 @@ use draftscope_kernels::LANES;
 
 /// What a head has of its own; copies share the matrices.
 #[derive(Clone, Debug)]
-pub(super) struct EagleWeights {
+pub(in crate::model) struct EagleWeights {
     pub(super) fc: Matrix, // [d, states · target's d]
     pub(super) states_norms: Vec<NormWeight>,
     pub(super) embedding_norm: NormWeight,

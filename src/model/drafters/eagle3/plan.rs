@@ -5,11 +5,13 @@
 
 use std::path::Path;
 
+use crate::model::draft_tokens::DraftTokens;
 use crate::model::drafters::eagle3::config::EagleConfig;
 use crate::model::drafters::eagle3::file::EagleFile;
 use crate::model::error::name_of;
 use crate::model::files::side_files::SideFiles;
 use crate::model::memory::MemoryNeed;
+use crate::model::module_core::{ModuleFacts, Reads};
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::fusion::StatesNorm;
 use crate::model::{ModelError, State, Tap};
@@ -93,6 +95,19 @@ impl CheckedHead {
     pub(in crate::model) fn matrix_weights(&self) -> u64 {
         let own = self.file.has("embed_tokens.weight");
         self.config.matrix_weights(self.fused()) + if own { self.config.embedding_weights() } else { 0 }
+    }
+
+    /// What the head is once it is loaded.
+    pub(in crate::model) fn facts(&self, ctx_len: usize, weight_bytes: u64, kv_bytes_per_slot: u64) -> ModuleFacts {
+        ModuleFacts {
+            spec: self.config.spec(),
+            reads: Reads::Layers(self.tap.clone()),
+            widths: [self.fused(), self.config.block.d_model],
+            ctx_len,
+            tokens: DraftTokens::new(self.vocab.clone(), 0),
+            weight_bytes,
+            kv_bytes_per_slot,
+        }
     }
 
     /// What the head takes; a weight takes `bits`, a number in the cache `kv_size` bytes.

@@ -14,24 +14,11 @@ use crate::model::nn::norm::RmsNorm;
 use crate::model::nn::rope::PairOrder;
 
 impl CandleMtp {
-    /// Builds the module from the bytes of a safetensors file and its `config.json`.
+    /// Builds the module of one depth of a stack, counted from 0, from the bytes of the safetensors file.
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged, or the module is another target's.
-    pub fn load(
-        weights: &[u8],
-        config: &MtpConfig,
-        target: &Arc<dyn SharedTarget>,
-        ctx_len: usize,
-    ) -> Result<Self, ModelError> {
-        Self::load_depth((weights, 0), config, target, ctx_len)
-    }
-
-    /// The same for the module of one depth of a stack, counted from 0.
-    ///
-    /// # Errors
-    /// When the file is damaged, lacks a tensor, or does not fit the target.
-    pub fn load_depth(
+    pub(in crate::model) fn load(
         (weights, depth): (&[u8], usize),
         config: &MtpConfig,
         target: &Arc<dyn SharedTarget>,

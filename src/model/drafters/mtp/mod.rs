@@ -7,7 +7,7 @@ mod native;
 
 use crate::model::drafters::core::{self, CandleMtp};
 use crate::model::interfaces::{Modules, SharedWeights};
-use crate::model::native::NativeMtp;
+use crate::model::native::{MtpStorage, NativeMtp};
 use crate::model::options::ModuleFile;
 use crate::model::{Model, ModelError};
 
@@ -24,14 +24,14 @@ pub fn load(module: &ModuleFile, target: &SharedWeights<'_>) -> Result<Modules, 
     let (modules, mut info) = match target {
         SharedWeights::Native(target) => {
             config.check_target(&target.spec().info)?;
-            let modules = depths.map(|depth| NativeMtp::load_depth(&module.weights, &config, target, depth));
+            let modules =
+                depths.map(|depth| NativeMtp::load((&module.weights, depth), &config, target, MtpStorage::default()));
             let modules = modules.collect::<Result<Vec<_>, _>>()?;
             let dtype = modules.first().map_or("none", NativeMtp::dtype);
             core::modules(modules, name, dtype)
         }
         SharedWeights::Candle(target, ctx_len) => {
-            let modules =
-                depths.map(|depth| CandleMtp::load_depth((&module.weights, depth), &config, target, *ctx_len));
+            let modules = depths.map(|depth| CandleMtp::load((&module.weights, depth), &config, target, *ctx_len));
             core::modules(modules.collect::<Result<Vec<_>, _>>()?, name, "f32")
         }
     };

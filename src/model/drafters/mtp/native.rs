@@ -26,41 +26,12 @@ fn block_shape(config: &MtpConfig) -> BlockShape {
 }
 
 impl NativeMtp {
-    /// Builds a module from the bytes of its safetensors file, for `target`.
+    /// Builds the module of one depth of a stack, counted from 0, from the bytes of the safetensors file, its matrices kept
+    /// as `storage`.
     ///
     /// # Errors
     /// When the file is damaged, lacks a tensor, or does not fit the target.
-    pub fn load(safetensors: &[u8], config: &MtpConfig, target: &NativeLlama) -> Result<Self, ModelError> {
-        Self::load_as(safetensors, config, target, MtpStorage::default())
-    }
-
-    /// The same with matrices kept as `storage`.
-    ///
-    /// # Errors
-    /// When the file is damaged, lacks a tensor, or does not fit the target.
-    pub fn load_as(
-        safetensors: &[u8],
-        config: &MtpConfig,
-        target: &NativeLlama,
-        storage: MtpStorage,
-    ) -> Result<Self, ModelError> {
-        Self::build((safetensors, 0), config, target, storage)
-    }
-
-    /// The module of one depth of a stack, counted from 0.
-    ///
-    /// # Errors
-    /// When the file is damaged, lacks a tensor, or does not fit the target.
-    pub fn load_depth(
-        safetensors: &[u8],
-        config: &MtpConfig,
-        target: &NativeLlama,
-        depth: usize,
-    ) -> Result<Self, ModelError> {
-        Self::build((safetensors, depth), config, target, MtpStorage::default())
-    }
-
-    fn build(
+    pub(in crate::model) fn load(
         (safetensors, depth): (&[u8], usize),
         config: &MtpConfig,
         target: &NativeLlama,
@@ -79,8 +50,9 @@ impl NativeMtp {
         let head = DraftHead::trimmed(shared, vocab, (config.context_vocab_size, storage))?;
         let rope = RopeSpec::plain(f64::from(config.rope_theta));
         let packer = Packer { file, shape: &shape, cpu: &shared.cpu, storage };
-        let stored = packer.weights(config.layers_of(depth))?;
-        Self::new(MtpOnKernels::new(target, stored, head, (shape, &rope)), config.spec())
+        let weights = packer.weights(config.layers_of(depth))?;
+        let bytes = weights.bytes() + head.0.bytes();
+        MtpOnKernels::module(target, (weights, bytes), head, (shape, &rope, config.spec()))
     }
 }
 
@@ -173,7 +145,7 @@ mod tests {
         let (gguf, module, config) = (gguf_path()?, mtp_path(file), mtp_path("config.json"));
         let target = NativeLlama::load(OpenModel::open(&gguf).unwrap().parts(), 256, Some(2)).unwrap();
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
-        let module = NativeMtp::load_as(&std::fs::read(module).unwrap(), &config, &target, storage).unwrap();
+        let module = NativeMtp::load((&std::fs::read(module).unwrap(), 0), &config, &target, storage).unwrap();
         Some((target, module))
     }
 
@@ -247,7 +219,7 @@ mod tests {
         };
         let config = serde_json::from_slice(&std::fs::read(mtp_path("config.json")).unwrap()).unwrap();
         let file = rounded(&std::fs::read(mtp_path("mtp.safetensors")).unwrap(), &target.weights.cpu);
-        let mut plain = NativeMtp::load_as(&file, &config, &target, MtpStorage::Bf16).unwrap();
+        let mut plain = NativeMtp::load((&file, 0), &config, &target, MtpStorage::Bf16).unwrap();
         for prompt in Parity::open().prompts() {
             let states = [&mut module, &mut plain].map(|module| {
                 module.truncate(0).unwrap();
@@ -309,7 +281,7 @@ mod tests {
         };
         let ((bytes, config), source) = (fused(), OpenModel::open(&path).unwrap());
         let mut target = NativeLlama::load(source.parts(), 256, Some(2)).unwrap();
-        let mut module = NativeMtp::load_as(&bytes, &config, &target, MtpStorage::Bf16).unwrap();
+        let mut module = NativeMtp::load((&bytes, 0), &config, &target, MtpStorage::Bf16).unwrap();
         let weights = LlamaWeights::load(
             &source.source,
             source.transformer(),
@@ -320,7 +292,7 @@ mod tests {
         )
         .unwrap();
         let mut on_candle =
-            CandleMtp::load(&bytes, &config, &(Arc::new(weights) as Arc<dyn SharedTarget>), 256).unwrap();
+            CandleMtp::load((&bytes, 0), &config, &(Arc::new(weights) as Arc<dyn SharedTarget>), 256).unwrap();
         assert_eq!(module.tap(), Tap::new(vec![State::Normed, State::Behind(7), State::Behind(25)]));
         assert_eq!(on_candle.tap(), module.tap());
         target.set_tap(&module.tap()).unwrap();
@@ -371,7 +343,7 @@ mod tests {
         };
         let ((bytes, config), source) = (joined(1000, 100), OpenModel::open(&path).unwrap());
         let mut target = NativeLlama::load(source.parts(), 256, Some(2)).unwrap();
-        let mut module = NativeMtp::load_as(&bytes, &config, &target, MtpStorage::Bf16).unwrap();
+        let mut module = NativeMtp::load((&bytes, 0), &config, &target, MtpStorage::Bf16).unwrap();
         let weights = LlamaWeights::load(
             &source.source,
             source.transformer(),
@@ -382,7 +354,7 @@ mod tests {
         )
         .unwrap();
         let mut on_candle =
-            CandleMtp::load(&bytes, &config, &(Arc::new(weights) as Arc<dyn SharedTarget>), 256).unwrap();
+            CandleMtp::load((&bytes, 0), &config, &(Arc::new(weights) as Arc<dyn SharedTarget>), 256).unwrap();
         let tokens = token_ids(41);
         let hidden = target.forward(&tokens[..40], LogitRows::Last).unwrap().hidden;
         let fixed = module.draft_vocab().to_vec();

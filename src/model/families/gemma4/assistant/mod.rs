@@ -17,11 +17,12 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
+use crate::model::draft_tokens::DraftTokens;
 use crate::model::drafters::core::copy_to;
 use crate::model::families::gemma4::Gemma4Weights;
 use crate::model::families::gemma4::assistant::head::Head;
 use crate::model::families::gemma4::layer::Layer;
-use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, RunningWeights, Slots};
+use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::nn::attention::{Scores, attend};
 use crate::model::nn::embedding::Embedding;
 use crate::model::nn::linear::Linear;
@@ -29,14 +30,13 @@ use crate::model::nn::norm::RmsNorm;
 use crate::model::shared_kv::Reach;
 use crate::model::shared_kv::{SharedKv, SharedLayer};
 use crate::model::{Model, ModelError, RowStats};
-use crate::protocol::{Feed, MtpSpec, NormForm, SlotZero, TokenId};
 
 pub use crate::model::families::gemma4::assistant::card::AssistantCard;
 pub use crate::model::families::gemma4::assistant::config::{AssistantConfig, Clusters};
 pub use crate::model::families::gemma4::assistant::kind::AssistantKind;
 
 /// The layers, and the other norm.
-struct Norms {
+pub(in crate::model) struct Norms {
     layers: Vec<Layer>,
     last: RmsNorm,
 }
@@ -58,22 +58,29 @@ struct Shared {
     head: Head,
 }
 
-/// An assistant's weights and what the target lends.
-pub struct AssistantOnCandle {
+/// What an assistant shares with its copies, and what the target lends it.
+pub(in crate::model) struct AssistantOnCandle {
     shared: Arc<Shared>,
-    norms: RunningWeights<Norms>,
     lent: Option<SharedKv>,
-    /// Slots before the next one: positions of the target's cache but the last, and drafts.
-    len: usize,
 }
 
 /// An assistant.
-pub type Assistant = ModuleCore<AssistantOnCandle>;
+pub(in crate::model) type Assistant = ModuleCore<AssistantOnCandle>;
 
 impl AssistantOnCandle {
     fn module(shared: Shared, norms: Norms) -> Result<Assistant, ModelError> {
-        let (shared, norms) = (Arc::new(shared), RunningWeights::new(norms));
-        ModuleCore::new(Self { shared, norms, lent: None, len: 0 }, AssistantConfig::spec())
+        let Shared { pre, post, head, backbone, .. } = &shared;
+        let layers = norms.layers.iter().map(Layer::bytes).sum::<u64>();
+        let facts = ModuleFacts {
+            spec: AssistantConfig::spec(),
+            reads: Reads::StateAndKv,
+            widths: [*backbone; 2],
+            ctx_len: usize::MAX, // the target's cache ends before
+            tokens: DraftTokens::new(head.vocab.clone(), 0),
+            weight_bytes: pre.bytes() + post.bytes() + head.bytes() + layers,
+            kv_bytes_per_slot: 0, // it reads the target's
+        };
+        ModuleCore::new(Self { shared: Arc::new(shared), lent: None }, norms, facts)
     }
 
     /// What a slot at `position` sees of a layer that is lent: all, or what lies within the window as a token of the
@@ -95,66 +102,33 @@ impl AssistantOnCandle {
 impl ModuleBackend for AssistantOnCandle {
     const NAME: &'static str = "the assistant";
     const MAX_SLOTS: usize = 1;
+    type Weights = Norms;
     type Last = Tensor; // [1, d]
 
-    fn cached(&self) -> usize {
-        self.len
-    }
-
-    fn ctx_len(&self) -> usize {
-        usize::MAX // the target's cache ends before
-    }
-
-    fn width(&self) -> usize {
-        self.shared.backbone
-    }
-
-    fn check_spec(&self, spec: &MtpSpec) -> Result<(), ModelError> {
-        if spec.feed == Feed::Layers {
-            return Err(ModelError::Unsupported("an assistant fuses no layers; it reads one hidden state".into()));
-        }
-        if spec.slot0 != SlotZero::Plain {
-            let what = "an assistant reads the target's keys and values and has no slot 0 of its own";
-            return Err(ModelError::Unsupported(what.into()));
-        }
-        Ok(())
-    }
-
-    fn set_norm_form(&mut self, form: NormForm) -> Result<(), ModelError> {
-        self.norms.set_norm_form(form)
-    }
-
-    fn shares_target_kv(&self) -> bool {
-        true
-    }
-
-    fn attach_kv(&mut self, target: &dyn Model) -> Result<(), ModelError> {
+    /// Slots count from the target's last position but one: the anchor's slot comes next.
+    fn attach_kv(&mut self, target: &dyn Model) -> Result<usize, ModelError> {
         self.lent = None;
-        self.len = 0;
         let lent = target.shared_kv()?.ok_or_else(|| {
             ModelError::Unsupported("this target lends no keys and values, and an assistant drafts from those".into())
         })?;
-        self.len = lent.len().saturating_sub(1);
-        self.lent = Some(lent);
-        Ok(())
+        Ok(self.lent.insert(lent).len().saturating_sub(1))
     }
 
-    fn run(&mut self, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
+    fn run(&mut self, norms: &Norms, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
         let shared = self.shared.as_ref();
         let nothing =
             || ModelError::Unsupported("an assistant drafts behind at least one position of the target".into());
         let lent = self.lent.as_ref().filter(|lent| !lent.is_empty()).ok_or_else(nothing)?;
         let (embedded, state) = (slots.embed(shared.target.as_ref())?, slots.states(shared.target.device())?);
         let mut x = shared.pre.forward(&slots.join(embedded, state)?)?; // [1, 2 · backbone] -> [1, d]
-        for layer in &self.norms.layers {
+        for layer in &norms.layers {
             let reach = layer.shape.reach;
             let q = layer.queries(&layer.attn_norm.forward(&x)?, shared.target.rope(reach), slots.at, None)?;
             let kv = self.seen(lent.layer(reach)?, reach, slots.at)?;
             x = layer.rest(&x, &attend(&q, (&kv.0, &kv.1), None, Scores::plain())?, None)?;
         }
-        let u = self.norms.last.forward(&x)?;
+        let u = norms.last.forward(&x)?;
         copy_to(&shared.post.forward(slots.recycle(&x, &u))?, recycled)?;
-        self.len += 1;
         Ok(u)
     }
 
@@ -162,27 +136,10 @@ impl ModuleBackend for AssistantOnCandle {
         Ok((self.shared.head.logits(&last)?, Vec::new()))
     }
 
-    fn drop_from(&mut self, len: usize) -> Result<(), ModelError> {
-        self.len = len;
-        Ok(())
-    }
-
-    fn draft_vocab(&self) -> &[TokenId] {
-        &self.shared.head.vocab
-    }
-
-    fn weight_bytes(&self) -> u64 {
-        let Shared { pre, post, head, .. } = self.shared.as_ref();
-        pre.bytes() + post.bytes() + head.bytes() + self.norms.layers.iter().map(Layer::bytes).sum::<u64>()
-    }
-
-    fn kv_bytes_per_slot(&self) -> u64 {
-        0 // it reads the target's
-    }
+    fn truncate(&mut self, _len: usize) {} // nothing is left of a slot
 
     /// The target lends nothing to the copy yet.
     fn fork(&self) -> Result<Self, ModelError> {
-        let (shared, norms) = (Arc::clone(&self.shared), self.norms.clone());
-        Ok(Self { shared, norms, lent: None, len: self.len })
+        Ok(Self { shared: Arc::clone(&self.shared), lent: None })
     }
 }
