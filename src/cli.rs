@@ -401,14 +401,14 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_a_value_and_told_by_its_range() {
-        let told = |args: &[&str]| Cli::try_parse_from(args).map_err(|error| error.to_string());
+    fn a_negative_number_is_a_value_and_reported_with_its_range() {
+        let parse = |args: &[&str]| Cli::try_parse_from(args).map_err(|error| error.to_string());
         for option in ["--seed", "--top-k", "-k", "--tree", "--ngram-max", "--exit-layers"] {
-            let error = told(&["draftscope", "run", "a", option, "-1"]).unwrap_err();
+            let error = parse(&["draftscope", "run", "a", option, "-1"]).unwrap_err();
             assert!(error.contains("invalid value '-1'"), "{option}: {error}");
         }
-        let error = told(&["draftscope", "export", "a", "--to", "svg", "--at", "-1"]).unwrap_err();
+        let error = parse(&["draftscope", "export", "a", "--to", "svg", "--at", "-1"]).unwrap_err();
         assert!(error.contains("0 or more"), "{error}");
-        assert_eq!(told(&["draftscope", "--temperature", "-1"]).unwrap().chat.decode.temperature, -1.0);
+        assert_eq!(parse(&["draftscope", "--temperature", "-1"]).unwrap().chat.decode.temperature, -1.0);
     }
 }

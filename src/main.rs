@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            commands::output::say(&told(&error));
+            commands::output::say(&format_error(&error));
             error.downcast_ref::<commands::signals::Stopped>().map_or(ExitCode::from(ERROR), |stopped| stopped.status())
         }
     }
@@ -61,7 +61,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
 }
 
 /// The error and its causes, each once: most errors name their cause themselves.
-fn told(error: &anyhow::Error) -> String {
+fn format_error(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
         "" => cause,
         before if before.contains(&cause) => text,

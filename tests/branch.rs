@@ -96,7 +96,7 @@ fn a_sampled_branch_uses_the_draws_of_its_positions() {
 }
 
 #[test]
-fn a_forced_token_is_kept_and_told() {
+fn a_forced_token_is_kept_and_reported() {
     let files = Tiny::new(3);
     let mut driver = driver(&files, settings());
     assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);

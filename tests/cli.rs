@@ -192,7 +192,7 @@ fn digests_stand_in_place_of_text_in_the_event_stream_too() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_recording_that_is_not_whole_is_told_and_takes_no_result() {
+fn a_recording_that_is_not_whole_is_reported_and_takes_no_result() {
     let files = Files::new();
     let full = ["--trace", "/dev/full", "--force"];
     let told = predicate::str::contains("the recording is not complete");
@@ -339,7 +339,7 @@ fn damaged_and_foreign_files_get_one_line() {
 }
 
 #[test]
-fn weights_that_overflow_are_told() {
+fn weights_that_overflow_are_reported() {
     let broken = Tiny::with(3, |parts| {
         let norm = parts.tensors.iter_mut().find(|(name, _)| name == "output_norm.weight").unwrap();
         let bad = candle_core::Tensor::full(f32::NAN, tiny::D, &candle_core::Device::Cpu).unwrap();
@@ -512,7 +512,7 @@ fn a_bench_measures_every_case_and_compares_with_its_baseline() {
 }
 
 #[test]
-fn a_rival_races_beside_and_is_told() {
+fn a_rival_races_beside_and_is_reported() {
     let files = Files::new();
     let run = |options: &[&str]| {
         let mut command = files.run();
@@ -553,7 +553,7 @@ fn a_tree_is_accounted_for_or_declined() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_told() {
+fn options_that_make_no_sense_are_reported() {
     let files = Files::new();
     refuses(files.run().args(["--ngram-min", "6", "--ngram-max", "3"]), "--ngram-min is 6 and --ngram-max 3");
     files.run().args(["--ngram-min", "6"]).assert().success();
@@ -612,7 +612,7 @@ fn an_export_goes_to_standard_output_and_spares_folders() {
 }
 
 #[test]
-fn warnings_about_the_configuration_are_told_once() {
+fn warnings_about_the_configuration_are_reported_once() {
     let files = Files::new();
     let path = files.path("config.toml");
     fs::write(&path, "draft-len = 99\nseed = 7\n").unwrap();

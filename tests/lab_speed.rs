@@ -201,7 +201,7 @@ fn automatic(drafter: DrafterKind, memory: Arc<OneMemory>) -> (Vec<EventKind>, A
 }
 
 /// Every round ran with the k that was told last.
-fn assert_told(events: &[EventKind]) {
+fn assert_reported(events: &[EventKind]) {
     let mut k = None;
     for kind in events {
         match kind {
@@ -234,7 +234,7 @@ fn the_engine_measures_chooses_and_says_why() {
         let EventKind::DraftLenChosen { from, draft_len, reason, expected, .. } = change else { unreachable!() };
         assert!(reason.starts_with(&format!("k {from} → {draft_len}")) && expected.len() == 9, "{change:?}");
     }
-    assert_told(&events);
+    assert_reported(&events);
     // the tiny model's text is the plain one whatever is chosen
     let plain = answer(
         &mut driver(tiny::Tiny::new(3).recipe(), Settings { draft_len: 0, ..settings(DrafterKind::Random, 120) }),
@@ -269,7 +269,7 @@ fn drafts_that_the_engine_ends_change_no_text() {
     let costs = Costs { verify_us, draft_us: 1e4, settle_us: 0.0, overhead_us: 0.0 };
     memory.remember(&CostKey::of(header.unwrap()), &costs);
     let (events, auto) = automatic(DrafterKind::EarlyExit, memory);
-    assert_told(&events);
+    assert_reported(&events);
     let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len));
     assert!(are_ended, "no draft was ended");
     for kind in &events {
@@ -306,5 +306,5 @@ fn automatic_and_fixed_change_live_and_hopeless_drafts_end_in_plain_decoding() {
     assert!(driver.session().chosen().is_none());
     driver.send(Command::SetAutoDraftLen);
     answer(&mut driver, "in the thin inn");
-    assert_told(&kinds(&tape));
+    assert_reported(&kinds(&tape));
 }

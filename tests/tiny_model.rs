@@ -439,7 +439,7 @@ fn exact_at_a_temperature_gives_the_text_of_the_seed_for_every_k() {
 }
 
 #[test]
-fn a_failing_drafter_is_told_and_decoding_goes_on() {
+fn a_failing_drafter_is_reported_and_decoding_goes_on() {
     let files = Tiny::new(1);
     let settings = Settings { draft_len: 3, ..Settings::default() };
     let (_, events) = decode(files.load().target, Box::new(FailingDrafter(0)), &settings, &tokens(1, 5), 12);

@@ -58,7 +58,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn all_steps_run_and_their_progress_is_told() {
+fn all_steps_run_and_their_progress_is_reported() {
     let place = Place::new(
         r#"echo "$2 $3" >> "$MTP_ROOT/steps"
 case "$2" in mtp_training.train) echo '{"event":"train","step":9,"tokens":700,"tokens_per_s":10,"lr":0.001,"ce":[2.5],"agree":[0.4]}';; esac"#,

@@ -63,11 +63,11 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
             Prompt::Chat(messages.clone())
         };
         let outcome = driver.answer(prompt);
-        super::output::tell_new_notices(&driver, &mut told);
+        super::output::report_new_notices(&driver, &mut told);
         if let Outcome::Failed(message) = outcome {
             bail!(message);
         }
-        super::output::tell_rival(&driver);
+        super::output::report_rival(&driver);
         let own = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
         own.as_ref().and_then(super::output::departures).iter().for_each(|told| super::output::say(told));
         let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());

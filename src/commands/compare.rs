@@ -30,7 +30,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     }
     let outcomes = (0..=args.repeat).map(|_| driver.answer(prompt.clone()));
     let outcome = outcomes.into_iter().find(|o| *o != Outcome::Answered).unwrap_or(Outcome::Answered);
-    super::output::tell_notices(&driver, &outcome);
+    super::output::report_notices(&driver, &outcome);
     let summary = measured(driver.session().turns())
         .map(|figures| Described { header: driver.session().header().cloned(), figures });
     let whole = super::output::complete(driver.finish());

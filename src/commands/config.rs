@@ -30,14 +30,14 @@ pub(crate) fn parse() -> Parsed {
 /// Says what of the files was not understood, where neither the screen nor the command itself does.
 pub(crate) fn warn(parsed: &Parsed) {
     let on_screen = super::terminal::can_draw();
-    let is_told = match &parsed.cli.command {
+    let is_reported = match &parsed.cli.command {
         None | Some(Action::Chat(_) | Action::Replay(_)) => on_screen,
         Some(Action::Demo(args)) => on_screen && !args.list,
         Some(Action::Diff(args)) => on_screen && args.tui,
         Some(Action::Config { action: ConfigAction::Show }) => true,
         Some(_) => false,
     };
-    if !is_told {
+    if !is_reported {
         parsed.files.warnings.iter().for_each(|warning| super::output::say(warning));
     }
 }

@@ -66,14 +66,14 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         let event = if progress.wrote.is_some() { "shard" } else { "progress" };
         if progress.wrote.is_some() || told.elapsed() >= EVERY {
             told = Instant::now();
-            tell(event, started, progress);
+            report(event, started, progress);
         }
     })?;
-    tell("done", started, &last);
+    report("done", started, &last);
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(event: &'static str, started: Instant, progress: &Progress) {
+fn report(event: &'static str, started: Instant, progress: &Progress) {
     let elapsed_s = started.elapsed().as_secs_f64();
     let Progress { shards, conversations, kept, tokens, answer_tokens, .. } = *progress;
     let answer_tokens_per_s = answer_tokens as f64 / elapsed_s.max(1e-9);

@@ -12,7 +12,7 @@ use draftscope::session::text::printable;
 use draftscope::stream::Dropped;
 
 /// Says on standard error how the newest race went.
-pub(crate) fn tell_rival(driver: &Driver) {
+pub(crate) fn report_rival(driver: &Driver) {
     let Some(turn) = driver.session().turn().filter(|turn| !turn.answer(Lane::Rival).tokens.is_empty()) else {
         return;
     };
@@ -33,19 +33,19 @@ pub(crate) fn tell_rival(driver: &Driver) {
 }
 
 /// Says on standard error what the user should know, but for what is told as the outcome.
-pub(crate) fn tell_notices(driver: &Driver, outcome: &Outcome) {
+pub(crate) fn report_notices(driver: &Driver, outcome: &Outcome) {
     for notice in driver.session().notices() {
         if !matches!(outcome, Outcome::Failed(message) if message == notice) {
             say(notice);
         }
     }
-    tell_idle(driver);
-    tell_idle_draft_model(driver);
-    tell_seed(driver.session().settings());
+    report_idle(driver);
+    report_idle_draft_model(driver);
+    report_seed(driver.session().settings());
 }
 
 /// Says what was asked for and has no effect with this drafter.
-pub(crate) fn tell_idle(driver: &Driver) {
+pub(crate) fn report_idle(driver: &Driver) {
     let settings = driver.session().settings();
     let Some(header) = driver.session().header() else {
         return;
@@ -66,7 +66,7 @@ pub(crate) fn tell_idle(driver: &Driver) {
 
 /// Says that a seed does not fix the text where measured times decide what is drafted and a rule's draws follow the
 /// drafts.
-fn tell_seed(settings: &Settings) {
+fn report_seed(settings: &Settings) {
     let is_auto = settings.draft_len_mode == DraftLenMode::Auto;
     if is_auto && !settings.sampling.is_greedy() && settings.rule != VerifyRule::Exact {
         say(&format!(
@@ -78,7 +78,7 @@ fn tell_seed(settings: &Settings) {
 }
 
 /// Says that a second model was loaded and nobody drafts with it.
-fn tell_idle_draft_model(driver: &Driver) {
+fn report_idle_draft_model(driver: &Driver) {
     let (settings, kind) = (driver.session().settings(), DrafterKind::DraftModel);
     let is_loaded = driver.session().header().is_some_and(|h| h.drafters.iter().any(|info| info.kind == kind));
     let rival = settings.rival.map_or(DrafterKind::None, |rival| rival.drafter);
@@ -91,7 +91,7 @@ fn tell_idle_draft_model(driver: &Driver) {
 }
 
 /// Says those notices that are new since `told` were seen.
-pub(crate) fn tell_new_notices(driver: &Driver, told: &mut u64) {
+pub(crate) fn report_new_notices(driver: &Driver, told: &mut u64) {
     let session = driver.session();
     let new = session.notices_seen().saturating_sub(*told);
     let kept: Vec<_> = session.notices().collect();

@@ -36,14 +36,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         OutputArg::Summary => {}
     }
     let outcome = driver.answer(prompt);
-    super::output::tell_notices(&driver, &outcome);
+    super::output::report_notices(&driver, &outcome);
     let summary = driver.session().turn().map(|turn| Raced {
         own: Summary::of(turn, Lane::Speculative),
         rival: Some(Summary::of(turn, Lane::Rival)).filter(|rival| rival.output_tokens > 0),
     });
     let summary = summary.map(|figures| Described { header: driver.session().header().cloned(), figures });
     if args.output == OutputArg::Text {
-        super::output::tell_rival(&driver);
+        super::output::report_rival(&driver);
     }
     let whole = super::output::complete(driver.finish());
     if let Outcome::Failed(message) = outcome {

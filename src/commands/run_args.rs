@@ -45,7 +45,7 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
 pub(crate) const ANSWER_TOKENS: u32 = 128;
 
 /// Says that answers to a suite are short, where longer ones were asked for.
-pub(crate) fn tell_short_answers(decode: &DecodeArgs) {
+pub(crate) fn report_short_answers(decode: &DecodeArgs) {
     let asked = decode.max_tokens;
     if asked > ANSWER_TOKENS && asked != Settings::default().max_tokens {
         super::output::say(&format!("answers are at most {ANSWER_TOKENS} tokens long here, not {asked}"));

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_or_shown_is_said_in_one_line() {
-        let told = |text: &str| format!("{:#}", parse_suite(text).unwrap_err());
+        let error_of = |text: &str| format!("{:#}", parse_suite(text).unwrap_err());
         for (text, why) in [
             ("x = 1", "line 1"),
             ("[a]\nprompts = [\"x\"]\n\n[b]\nprompts = 3", "line 5"),
@@ -75,8 +75,8 @@ mod tests {
             ("[a]\nprompts = [\"x\", \" \"]", "prompt 2 of the category 'a'"),
             ("[a]\nprompts = []", "no prompts"),
         ] {
-            let told = told(text);
-            assert!(told.contains(why) && !told.contains(char::is_control), "{told:?}");
+            let error = error_of(text);
+            assert!(error.contains(why) && !error.contains(char::is_control), "{error:?}");
         }
         assert_eq!(parse_suite("[a]\nprompts = [\"x\", \"y\"]").unwrap().len(), 2);
     }

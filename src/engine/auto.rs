@@ -37,7 +37,7 @@ pub(super) struct Auto {
     active: bool,
     /// Whether it has been told why the engine does not.
     told_idle: bool,
-    untold: Option<EventKind>,
+    unreported: Option<EventKind>,
     seen: Observation,
     clock_us: u64,
 }
@@ -53,7 +53,7 @@ impl Auto {
             learnt_of: None,
             active: false,
             told_idle: false,
-            untold: None,
+            unreported: None,
             seen: Observation::default(),
             clock_us: 0,
         }
@@ -69,7 +69,7 @@ impl Auto {
         let in_rounds = decoder.committed().is_empty();
         let recalled = recalled.filter(|costs| !in_rounds || still_hold(decoder, costs));
         let remembered = recalled.is_some();
-        self.untold = Some(match recalled.or_else(|| self.measure(decoder, in_rounds)) {
+        self.unreported = Some(match recalled.or_else(|| self.measure(decoder, in_rounds)) {
             Some(costs) => {
                 self.policy = Some(Policy::new(costs.clone(), from.into()));
                 self.is_narrow = costs.verify_us.len() < TIMED_ROWS;
@@ -90,9 +90,9 @@ impl Auto {
         costs.is_usable().then_some(costs)
     }
 
-    /// Tells what [`Auto::prepare`] found.
-    pub(super) fn tell(&mut self, outbox: &mut Outbox) {
-        if let Some(kind) = self.untold.take() {
+    /// Reports what [`Auto::prepare`] found.
+    pub(super) fn report(&mut self, outbox: &mut Outbox) {
+        if let Some(kind) = self.unreported.take() {
             outbox.send(Lane::Speculative, kind);
         }
     }
@@ -119,7 +119,7 @@ impl Auto {
         }
         self.notice_change(&settings);
         self.prepare(decoder, settings.draft_len);
-        self.tell(outbox);
+        self.report(outbox);
         let Some(policy) = &mut self.policy else {
             return;
         };
@@ -170,7 +170,7 @@ impl Auto {
     }
 
     /// Takes note of what a round showed.
-    pub(super) fn hear(&mut self, lane: Lane, kind: &EventKind) {
+    pub(super) fn on_event(&mut self, lane: Lane, kind: &EventKind) {
         if let (Lane::Speculative, false, EventKind::Committed { clock_us, .. }) = (lane, self.active, kind) {
             self.clock_us = *clock_us;
         }
@@ -189,7 +189,7 @@ impl Auto {
                 self.clock_us = *clock_us;
                 policy.observe(&self.seen);
             }
-            _ => self.seen.hear(kind),
+            _ => self.seen.on_event(kind),
         }
     }
 }

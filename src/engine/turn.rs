@@ -264,7 +264,7 @@ impl Turn<'_> {
                 }
                 _ => (true, false),
             };
-            auto.hear(name, &kind);
+            auto.on_event(name, &kind);
             outbox.send(name, kind);
             if pause_here { control.between_phases(leads, end, outbox) } else { Duration::ZERO }
         })?;

@@ -74,7 +74,7 @@ fn serve(
         auto.prepare(&mut decoder, config.settings.draft_len);
     }
     outbox.send(Lane::Speculative, EventKind::Started { header: Box::new(header) });
-    auto.tell(outbox);
+    auto.report(outbox);
     for message in backend_notice.into_iter().chain(warnings).chain(decoder.take_notices()) {
         outbox.send(Lane::Speculative, EventKind::Notice { message });
     }
@@ -148,7 +148,7 @@ fn tokens_of(
             codec.check_length(text, ctx_len)?;
             codec.encode_raw(text)?
         }
-        (Prompt::Branch(from), _) => known(&from.tokens, decoder.target().spec().info.vocab)?,
+        (Prompt::Branch(from), _) => check_tokens(&from.tokens, decoder.target().spec().info.vocab)?,
         (Prompt::Chat(messages), Some(template)) => {
             let text = template.render(messages)?;
             codec.check_length(&text, ctx_len)?;
@@ -179,7 +179,7 @@ fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &
     let Some(again) = again else {
         return Ok(Task { prompt: tokens, anchor: None, drafts: None });
     };
-    let mut drafts = known(&again.drafts, decoder.target().spec().info.vocab)?;
+    let mut drafts = check_tokens(&again.drafts, decoder.target().spec().info.vocab)?;
     if !again.text.is_empty() {
         drafts.extend(codec.encode(&again.text)?);
     }
@@ -187,8 +187,8 @@ fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &
     Ok(Task { prompt: tokens, anchor, drafts: Some(drafts).filter(|drafts| !drafts.is_empty()) })
 }
 
-/// Tokens of a continuation, which come from outside: the target must have them all.
-fn known(tokens: &[TokenId], vocab: u32) -> Result<Vec<TokenId>, SpecError> {
+/// Rejects tokens of a continuation that the target does not have: they come from outside.
+fn check_tokens(tokens: &[TokenId], vocab: u32) -> Result<Vec<TokenId>, SpecError> {
     match tokens.iter().find(|token| token.0 >= vocab) {
         Some(token) => Err(SpecError::UnknownToken { token: *token, vocab }),
         None => Ok(tokens.to_vec()),

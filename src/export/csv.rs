@@ -42,13 +42,13 @@ const COLUMNS: [&str; 25] = [
 
 pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
     let mut table = csv::Writer::from_writer(out);
-    table.write_record(COLUMNS).map_err(told)?;
+    table.write_record(COLUMNS).map_err(io_error)?;
     for turn in session.turns() {
         // plain decoding drafts nothing
         for lane in [Lane::Speculative, Lane::Rival] {
             for round in &turn.answer(lane).rounds {
                 for index in 0..round.drafts.len() {
-                    table.write_record(row((turn, lane), round, index)).map_err(told)?;
+                    table.write_record(row((turn, lane), round, index)).map_err(io_error)?;
                 }
             }
         }
@@ -58,7 +58,7 @@ pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
 }
 
 /// As the file or pipe told it: `csv` would hide its kind.
-fn told(error: csv::Error) -> std::io::Error {
+fn io_error(error: csv::Error) -> std::io::Error {
     let said = error.to_string();
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

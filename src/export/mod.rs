@@ -194,7 +194,7 @@ pub fn export(recording: &Recording, format: Format, to: &Path, options: &Export
         Format::Specspecs => return Err(ExportError::NotBuilt("specspecs")),
         _ => atomic_file::file(to, options.force, |out| write(recording, format, options, out)),
     }
-    .map_err(|stop| told(stop, to))
+    .map_err(|stop| export_error(stop, to))
 }
 
 /// Writes a recording in another format to where it is wanted at once, such as standard output.
@@ -211,7 +211,7 @@ pub fn export_to(
         return Err(ExportError::Folder);
     }
     let done = write(recording, format, options, out).and_then(|()| Ok(out.flush()?));
-    done.map_err(|stop| told(stop, Path::new("standard output")))
+    done.map_err(|stop| export_error(stop, Path::new("standard output")))
 }
 
 /// Writes a file that appears whole or not at all.
@@ -219,7 +219,7 @@ pub fn export_to(
 /// # Errors
 /// When there is one (unless replaced by `force`) or it cannot be written.
 pub fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<(), ExportError> {
-    atomic_file::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| told(stop, path))
+    atomic_file::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| export_error(stop, path))
 }
 
 /// Whether [`write_file`] could write there now, for whoever measures long before there is something to write.
@@ -239,7 +239,7 @@ pub fn try_file(path: &Path, force: bool) -> Result<(), ExportError> {
     tempfile::tempfile_in(folder).map(drop).map_err(failed)
 }
 
-fn told(stop: Stop, to: &Path) -> ExportError {
+fn export_error(stop: Stop, to: &Path) -> ExportError {
     match stop {
         Stop::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),
         Stop::Io(source) => ExportError::Write { path: to.to_owned(), source },

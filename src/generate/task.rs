@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_task_is_told_by_line() {
+    fn lines_that_are_no_tasks_are_reported() {
         let good = "{\"turns\":[\"Hi\"],\"seed\":3}\n";
         for bad in ["{}", "{\"turns\":[],\"seed\":1}", "{\"turns\":[\"a\"],\"seed\":1,\"temperature\":-1}", "", "x"] {
             let text = format!("{good}{bad}\n");

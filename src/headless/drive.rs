@@ -80,7 +80,7 @@ impl Driver {
         // a source that is gone says why in its last event
         let _ = self.source.commands.send(Command::Generate { prompt });
         let mut open = vec![Lane::Speculative];
-        let (mut has_begun, mut is_told) = (false, false);
+        let (mut has_begun, mut is_reported) = (false, false);
         while !open.is_empty() {
             let Some(event) = self.source.events.blocking_recv() else {
                 return Outcome::Failed("the engine ended without a word; please report this".into());
@@ -92,8 +92,8 @@ impl Driver {
             }
             // earlier it would take the prompt back, and nothing would say that it ended
             has_begun |= matches!(event.kind, EventKind::Prompted { .. });
-            if has_begun && !is_told && self.is_to_stop() {
-                is_told = true;
+            if has_begun && !is_reported && self.is_to_stop() {
+                is_reported = true;
                 self.send(Command::Stop);
             }
             match event.kind {
@@ -144,13 +144,13 @@ mod tests {
         let flag = Arc::new(AtomicBool::new(false));
         let signal = Arc::clone(&flag);
         let source = std::thread::spawn(move || {
-            let tell = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
+            let send = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
             assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
-            tell(EventKind::Started { header: Box::new(header()) });
+            send(EventKind::Started { header: Box::new(header()) });
             signal.store(true, Ordering::Relaxed);
-            tell(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
+            send(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
             assert_eq!(inbox.recv().unwrap(), Command::Stop);
-            tell(EventKind::Finished { reason: StopReason::Stopped });
+            send(EventKind::Finished { reason: StopReason::Stopped });
             inbox
         });
         let mut driver = Driver::new(Source { commands, events: feed.into() });
@@ -185,12 +185,12 @@ mod tests {
         let (commands, inbox) = mpsc::channel();
         let (events, feed) = tokio::sync::mpsc::unbounded_channel();
         let source = std::thread::spawn(move || {
-            let tell = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
+            let send = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
             assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
-            tell(EventKind::Started { header: Box::new(header()) });
-            tell(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
+            send(EventKind::Started { header: Box::new(header()) });
+            send(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
             assert_eq!(inbox.recv().unwrap(), Command::Stop);
-            tell(EventKind::Finished { reason: StopReason::Stopped });
+            send(EventKind::Finished { reason: StopReason::Stopped });
         });
         let mut driver = Driver::new(Source { commands, events: feed.into() });
         driver.add(Box::new(Gone));

@@ -131,11 +131,11 @@ pub fn answer(
         let mut seen = Observation::default();
         choose(decoder, policy.as_deref_mut());
         let committed = decoder.round(&mut |event| {
-            seen.hear(&event);
+            seen.on_event(&event);
             if let EventKind::Committed { clock_us, .. } = event {
                 seen.round_us = clock_us.saturating_sub(std::mem::replace(&mut clock, clock_us)) as f64;
             }
-            hear(&mut round, event);
+            on_event(&mut round, event);
             Duration::ZERO
         })?;
         policy.iter_mut().for_each(|policy| policy.observe(&seen));
@@ -169,7 +169,7 @@ fn offer_plain(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> Result<
     Ok(())
 }
 
-fn hear(round: &mut RoundRecord, event: EventKind) {
+fn on_event(round: &mut RoundRecord, event: EventKind) {
     match event {
         EventKind::Drafted { token, .. } => round.drafts.push(token.id),
         EventKind::Scored { rows, .. } => round.rows = rows,

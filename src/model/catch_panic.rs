@@ -16,9 +16,9 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs something that may panic; `told` makes an error of what it panicked with.
+/// Runs something that may panic; `to_error` makes an error of what it panicked with.
 pub(in crate::model) fn catch_panic<T>(
-    told: impl FnOnce(&str) -> ModelError,
+    to_error: impl FnOnce(&str) -> ModelError,
     run: impl FnOnce() -> Result<T, ModelError>,
 ) -> Result<T, ModelError> {
     HOOK.call_once(|| {
@@ -37,7 +37,7 @@ pub(in crate::model) fn catch_panic<T>(
             return Err(ModelError::DoesNotFit(refused.to_string()));
         }
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(told(&clean(text.unwrap_or("no reason given"))))
+        Err(to_error(&clean(text.unwrap_or("no reason given"))))
     })
 }
 
@@ -47,11 +47,11 @@ mod tests {
 
     #[test]
     fn a_panic_is_one_sentence() {
-        let told = |why: &str| ModelError::Tokenizer(why.to_owned());
-        let error = catch_panic::<()>(told, || panic!("index out of bounds:\nthe len is 3"));
+        let to_error = |why: &str| ModelError::Tokenizer(why.to_owned());
+        let error = catch_panic::<()>(to_error, || panic!("index out of bounds:\nthe len is 3"));
         assert_eq!(error.unwrap_err().to_string(), "tokenizer: index out of bounds:\u{fffd}the len is 3");
-        assert_eq!(catch_panic(told, || Ok(3)).unwrap(), 3);
-        let refused = catch_panic::<()>(told, || OutOfMemory(5 << 20).unwind()).unwrap_err();
+        assert_eq!(catch_panic(to_error, || Ok(3)).unwrap(), 3);
+        let refused = catch_panic::<()>(to_error, || OutOfMemory(5 << 20).unwind()).unwrap_err();
         assert!(refused.to_string().contains("the system refuses 5 MiB more"), "{refused}");
         assert!(!INSIDE.get());
     }

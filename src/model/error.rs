@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_file_is_told_with_the_command_that_gets_it_again() {
+    fn a_damaged_file_is_reported_with_the_command_that_fetches_it_again() {
         let says = |path: &str| ModelError::Corrupt { path: path.into(), what: "x".into() }.to_string();
         let hub = "/c/hub/models--owner--a--b/snapshots/0123abc";
         assert!(says(&format!("{hub}/m-1.safetensors")).ends_with("pull --force owner/a--b@0123abc`"));

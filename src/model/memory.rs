@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_beyond_all_memory_are_told_with_what_helps() {
+    fn weights_beyond_all_memory_are_reported_with_what_helps() {
         check_weights(8, "bf16", None).unwrap();
         check_weights(8, "bf16", Some(8)).unwrap();
         assert_eq!(

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_are_told_with_those_there_are() {
+    fn names_that_are_none_are_reported_with_those_there_are() {
         let error = |text: &str| text.parse::<MtpOverride>().unwrap_err().to_string();
         assert!(error("fed=pre-norm").contains("feed, recycle, order"), "{}", error("fed=pre-norm"));
         assert!(error("order=x").contains("embedding-first, hidden-first"));

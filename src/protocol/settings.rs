@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_is_told_by_what_it_has_of_its_own() {
+    fn a_rival_is_named_by_its_own_settings() {
         let run = Settings { draft_len: 2, ..Settings::default() };
         let parse = |text| Rival::parse(text, &run);
         assert_eq!(parse("").unwrap(), Rival::like(&run));

@@ -88,7 +88,7 @@ pub fn acceptance(reach: &[f64]) -> Vec<f64> {
     reach.iter().zip(before).map(|(now, before)| if before > 0.0 { (now / before).min(1.0) } else { 0.0 }).collect()
 }
 
-/// `a_j` as they are told: none behind a position at which nothing was accepted, where nothing was tested.
+/// `a_j` as it is reported: none after a position at which nothing was accepted, where nothing was tested.
 pub fn tested(acceptance: &[f64]) -> impl Iterator<Item = Option<f64>> {
     let last = acceptance.iter().position(|a| *a <= 0.0).unwrap_or(acceptance.len());
     acceptance.iter().enumerate().map(move |(i, a)| (i <= last).then_some(*a))
@@ -279,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tested_is_not_told_as_zero() {
-        let told = |reach: &[f64]| tested(&acceptance(reach)).collect::<Vec<_>>();
-        assert_eq!(told(&[0.5, 0.0, 0.0, 0.0]), [Some(0.5), Some(0.0), None, None]);
-        assert_eq!(told(&[0.5, 0.25]), [Some(0.5), Some(0.5)]);
+    fn what_was_not_tested_is_not_reported_as_zero() {
+        let reported = |reach: &[f64]| tested(&acceptance(reach)).collect::<Vec<_>>();
+        assert_eq!(reported(&[0.5, 0.0, 0.0, 0.0]), [Some(0.5), Some(0.0), None, None]);
+        assert_eq!(reported(&[0.5, 0.25]), [Some(0.5), Some(0.5)]);
         let account = Account::new(costs(), acceptance(&[0.5, 0.0, 0.0]));
         let written = serde_json::to_string(&account).unwrap();
         assert!(written.contains(r#""acceptance":[0.5,0.0,null]"#), "{written}");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_told_as_they_were_set() {
+    fn values_are_reported_as_they_were_set() {
         let told = between(|header| {
             header.settings.sampling.temperature = 0.7;
             header.settings.draft_len_mode = DraftLenMode::Auto;

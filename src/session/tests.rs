@@ -152,7 +152,7 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
 }
 
 #[test]
-fn a_draft_that_p_min_left_out_is_told_and_its_time_counts() {
+fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
     let mut script = Script::started();
     script.prompt("hi", "Look");
     let round = 1;

@@ -407,7 +407,7 @@ mod tests {
     }
 
     /// Everything a screen can tell of a session.
-    fn told(session: &Session) -> String {
+    fn shown_facts(session: &Session) -> String {
         format!("{session:?}")
     }
 
@@ -428,8 +428,8 @@ mod tests {
         timeline.go(stop);
         assert!(timeline.is_past());
         events[60..].iter().cloned().for_each(|event| timeline.apply(event));
-        assert_eq!(told(timeline.shown()), told(&fold(&events[..stop as usize])));
-        assert_eq!(told(timeline.live()), told(&fold(&events)));
+        assert_eq!(shown_facts(timeline.shown()), shown_facts(&fold(&events[..stop as usize])));
+        assert_eq!(shown_facts(timeline.live()), shown_facts(&fold(&events)));
         timeline.go(timeline.end());
         assert!(!timeline.is_past());
     }
@@ -465,9 +465,9 @@ mod tests {
         assert!(timeline.events().count() < events.len());
         timeline.go(0);
         assert_eq!(timeline.at(), timeline.first());
-        assert_eq!(told(timeline.shown()), told(&fold(&events[..timeline.first() as usize])));
+        assert_eq!(shown_facts(timeline.shown()), shown_facts(&fold(&events[..timeline.first() as usize])));
         timeline.go(timeline.end() - 3);
-        assert_eq!(told(timeline.shown()), told(&fold(&events[..events.len() - 3])));
+        assert_eq!(shown_facts(timeline.shown()), shown_facts(&fold(&events[..events.len() - 3])));
     }
 
     proptest! {
@@ -483,7 +483,7 @@ mod tests {
                 let first = timeline.first(); // where the newest run begins
                 prop_assert_eq!(timeline.at(), at.clamp(first, timeline.end().max(first)));
                 let run = &kept[first as usize..timeline.at() as usize];
-                prop_assert_eq!(told(timeline.shown()), told(&fold(run)));
+                prop_assert_eq!(shown_facts(timeline.shown()), shown_facts(&fold(run)));
             }
         }
     }

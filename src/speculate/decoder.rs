@@ -164,7 +164,7 @@ impl Decoder {
         let wanted = proposal.as_ref().map_or(usize::from(self.settings.draft_len), Vec::len);
         let draft_len = if is_probe { 0 } else { wanted.min(MAX_DRAFT_LEN.into()).min(room) };
         self.notice_shortness(wanted, room);
-        self.tell_notices(&mut watch, emit);
+        self.report_notices(&mut watch, emit);
         watch.held(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
         self.probe(room, &mut watch, emit);
@@ -198,7 +198,7 @@ impl Decoder {
         self.learn(&committed, &out, &kept);
         self.committed.extend_from_slice(&committed);
         let rollback_us = watch.lap();
-        self.tell_notices(&mut watch, emit);
+        self.report_notices(&mut watch, emit);
         self.clock += watch.total();
         let tokens = committed.iter().map(|id| bare(*id)).collect();
         emit(EventKind::Committed { round, tokens, rollback_us, clock_us: micros(self.clock) });

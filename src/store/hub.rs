@@ -78,7 +78,7 @@ impl Hub {
         let (signs, heard) = mpsc::channel();
         let endpoint = self.endpoint.clone();
         let ask = move || {
-            let done = load(what, endpoint, Teller(signs.clone()));
+            let done = load(what, endpoint, ProgressSender(signs.clone()));
             let _ = signs.send(Sign::Done(done));
         };
         let spawned = thread::Builder::new().name("hub".to_owned()).spawn(ask);
@@ -144,7 +144,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn known(place: &HubPlace, dir: &Path) -> Self {
+    fn of_known_model(place: &HubPlace, dir: &Path) -> Self {
         Self {
             repo: Repo::with_revision(place.repo.to_owned(), RepoType::Model, place.revision.to_owned()),
             file: place.file.to_owned(),
@@ -182,7 +182,7 @@ impl Source for Hub {
     fn fetch(&self, model: &KnownModel, to: &mut Delivery<'_>) -> Result<(), SourceError> {
         self.ready()?;
         let dir = to.scratch.join(RESUMABLE);
-        let file = self.download(Wanted::known(&model.hub, &dir), to.progress).map_err(SourceError::Failed)?;
+        let file = self.download(Wanted::of_known_model(&model.hub, &dir), to.progress).map_err(SourceError::Failed)?;
         let opened = File::open(&file).map_err(|error| SourceError::Failed(error.to_string()));
         let taken = opened.and_then(|mut file| to.take(&mut file));
         let _ = fs::remove_dir_all(&dir); // taken or refused: not to be resumed
@@ -200,12 +200,12 @@ enum Sign {
 }
 
 /// Passes `hf-hub`'s progress on.
-struct Teller(Sender<Sign>);
+struct ProgressSender(Sender<Sign>);
 
-impl Teller {
+impl ProgressSender {
     /// `hf-hub` cannot be cancelled: once nobody listens, its thread is put to sleep for good
     /// rather than left to load in the background.
-    fn tell(&self, sign: Sign) {
+    fn report(&self, sign: Sign) {
         if self.0.send(sign).is_err() {
             loop {
                 thread::park();
@@ -214,12 +214,12 @@ impl Teller {
     }
 }
 
-impl hf_hub::api::Progress for Teller {
+impl hf_hub::api::Progress for ProgressSender {
     fn init(&mut self, size: usize, _filename: &str) {
-        self.tell(Sign::Size(size as u64));
+        self.report(Sign::Size(size as u64));
     }
     fn update(&mut self, size: usize) {
-        self.tell(Sign::More(size as u64));
+        self.report(Sign::More(size as u64));
     }
     fn finish(&mut self) {}
 }
@@ -229,13 +229,13 @@ const MAX_SIDE_FILE: u64 = 256 << 20;
 
 /// Asks what the file is before anything is written: `hf-hub` makes paths of what a server calls a file
 /// and a commit, takes what lies under a name for that file, and cannot go on behind a part's end.
-fn load(what: Wanted, endpoint: String, teller: Teller) -> Result<PathBuf, String> {
+fn load(what: Wanted, endpoint: String, teller: ProgressSender) -> Result<PathBuf, String> {
     let Wanted { repo, file, cache, token } = what;
     let builder = ApiBuilder::from_cache(cache.clone()).with_token(token).with_endpoint(endpoint);
     let api = builder.build().map_err(|error| error.to_string())?;
-    let beats = Teller(teller.0.clone());
+    let beats = ProgressSender(teller.0.clone());
     let is_digest = |path: &Path, sha256: &str| {
-        let got = check::sha256_hearing(path, &mut || beats.tell(Sign::More(0)));
+        let got = check::sha256_hearing(path, &mut || beats.report(Sign::More(0)));
         got.is_ok_and(|got| got == sha256)
     };
     let meta = described(&api, &repo, &file)?;

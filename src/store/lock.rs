@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_second_is_told_and_waits() {
+    fn the_second_process_is_notified_and_waits() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = Lock::wait(&path, "x", &mut ()).unwrap();

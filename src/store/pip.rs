@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_pip_is_told_for_each_python() {
+    fn a_missing_pip_is_reported_for_each_python() {
         let dir = tempfile::tempdir().unwrap();
         let bare = python(dir.path(), "echo 'python3: No module named pip' >&2; exit 1");
         let error = pull(dir.path(), vec![vec!["no-such-python-here".into()], bare]).unwrap_err();

@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_repositories_are_told_from_paths() {
+    fn names_of_repositories_are_reported_from_paths() {
         let repo = |text: &str| RepoName::parse(text).map(|name| (name.id, name.revision, name.file));
         let some = |id: &str, revision: Option<&str>, file: Option<&str>| {
             Some((id.to_owned(), revision.map(str::to_owned), file.map(str::to_owned)))

@@ -163,7 +163,7 @@ fn whatever_a_source_does_wrong_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_wrong_digest_is_told_with_both_digests() {
+fn a_wrong_digest_is_reported_with_both_digests() {
     let dir = tempfile::tempdir().unwrap();
     let error = pull(&store(dir.path(), Fake::new(&[Act::Wrong]))).unwrap_err().to_string();
     assert!(error.contains(&format!("expected {}", tiny().sha256)), "{error}");

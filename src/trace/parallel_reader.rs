@@ -189,13 +189,13 @@ mod tests {
 
     /// Both ways to read, as text.
     fn both(bytes: &[u8]) -> [(Vec<String>, Option<Cut>); 2] {
-        let told = |item: Result<Event, TraceError>| item.map_or_else(|e| e.to_string(), |e| format!("{e:?}"));
+        let written = |item: Result<Event, TraceError>| item.map_or_else(|e| e.to_string(), |e| format!("{e:?}"));
         let open = || Reader::of_bytes("t", bytes.to_vec()).unwrap();
         let mut reader = open();
         let mut by_line = Vec::new();
         for item in reader.by_ref() {
             let is_last = item.is_err();
-            by_line.push(told(item));
+            by_line.push(written(item));
             if is_last {
                 break;
             }
@@ -205,7 +205,7 @@ mod tests {
         let mut early = Vec::new();
         for item in ahead.by_ref() {
             let is_last = item.is_err();
-            early.push(told(item));
+            early.push(written(item));
             if is_last {
                 break;
             }

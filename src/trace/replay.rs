@@ -170,11 +170,11 @@ impl Player {
             let told = self.told;
             let is_due = |mark: &mut Made| mark.after <= told || (place.is_some() && place_of(&mark.kind) == place);
             for mark in marks.extract_if(.., is_due) {
-                self.tell_again(mark)?;
+                self.send_again(mark)?;
             }
         }
         for mark in marks {
-            self.tell_again(mark)?;
+            self.send_again(mark)?;
         }
         match events.cut() {
             Some(cut) => self.send(Lane::Speculative, EventKind::Notice { message: cut.to_string() }),
@@ -197,7 +197,7 @@ impl Player {
     }
 
     /// A mark of before, behind what it is about; it may be what is looked for.
-    fn tell_again(&mut self, mark: Made) -> Flow {
+    fn send_again(&mut self, mark: Made) -> Flow {
         self.forward(Event { seq: self.seq, at_us: self.at_us, lane: Lane::Speculative, kind: mark.kind })
     }
 
@@ -415,7 +415,7 @@ mod tests {
         std::iter::from_fn(|| source.events.try_recv().ok()).collect()
     }
 
-    fn tell(source: &Source, command: Command) {
+    fn send(source: &Source, command: Command) {
         source.commands.send(command).unwrap();
     }
 
@@ -458,22 +458,22 @@ mod tests {
             held[..],
             [Event { kind: EventKind::Started { .. }, .. }, Event { kind: EventKind::Paused, .. }]
         ));
-        tell(&source, Command::StepPhase);
+        send(&source, Command::StepPhase);
         let step = until_held(&mut source);
         assert!(matches!(step.last().unwrap().kind, EventKind::Prefilled { .. }), "{step:?}");
-        tell(&source, Command::StepRound);
+        send(&source, Command::StepRound);
         let round = until_held(&mut source);
         let last = round.last().unwrap();
         assert!(matches!(last.kind, EventKind::Committed { round: 1, .. }) && last.lane == Lane::Speculative);
-        tell(&source, Command::StepPhase);
-        tell(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
+        send(&source, Command::StepPhase);
+        send(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
         let step = until_held(&mut source);
         assert!(events.iter().any(|event| event.lane == Lane::Plain), "another lane runs beside");
         let phases: Vec<_> = step.iter().filter(|event| ends_phase(event)).collect();
         assert!(matches!(phases[..], [Event { kind: EventKind::Drafted { round: 2, .. }, .. }]), "{step:?}");
         assert!(step.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { round: Some(1), .. })));
-        tell(&source, Command::StepRound);
-        tell(&source, Command::StepRound);
+        send(&source, Command::StepRound);
+        send(&source, Command::StepRound);
         let two = until_held(&mut source);
         let ends = two.iter().filter_map(|event| match event.kind {
             EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some(round),
@@ -481,12 +481,12 @@ mod tests {
         });
         assert_eq!(ends.collect::<Vec<_>>(), [2, 3], "two steps at once are two steps");
         let target = events[events.len() - 6].at_us;
-        tell(&source, Command::SkipTo { at_us: target });
+        send(&source, Command::SkipTo { at_us: target });
         let skipped = until_held(&mut source);
         assert_eq!(skipped.last().unwrap().at_us, events[events.len() - 7].at_us, "still held behind it");
-        tell(&source, Command::Resume);
-        tell(&source, Command::SetSpeed { speed: 1e9 });
-        tell(&source, Command::SetSpeed { speed: f32::NAN });
+        send(&source, Command::Resume);
+        send(&source, Command::SetSpeed { speed: 1e9 });
+        send(&source, Command::SetSpeed { speed: f32::NAN });
         let rest = drain(&mut source);
         assert!(matches!(rest[0].kind, EventKind::Resumed));
         let seqs: Vec<u64> = [held, step, two, skipped, rest].concat().iter().map(|e| e.seq).collect();
@@ -514,20 +514,20 @@ mod tests {
         let held = until_held(&mut source);
         assert_eq!(number(&held), Some((1, 3)));
         for asked in [3, 2, 2] {
-            tell(&source, Command::PlayListed { number: asked });
+            send(&source, Command::PlayListed { number: asked });
             let told = until_held(&mut source);
             assert_eq!((number(&told), told.len()), (Some((asked, 3)), 2), "from its start, held as before");
         }
         for none in [0, 4, u32::MAX] {
-            tell(&source, Command::PlayListed { number: none });
+            send(&source, Command::PlayListed { number: none });
             assert_eq!(until_held(&mut source), []);
         }
-        tell(&source, Command::PlayListed { number: 3 });
-        tell(&source, Command::SkipTo { at_us: u64::MAX });
-        tell(&source, Command::Resume);
+        send(&source, Command::PlayListed { number: 3 });
+        send(&source, Command::SkipTo { at_us: u64::MAX });
+        send(&source, Command::Resume);
         let told = until_held(&mut source);
         assert!(told.len() > events.len() && matches!(told.last().unwrap().kind, EventKind::Paused), "the end");
-        tell(&source, Command::PlayListed { number: 1 });
+        send(&source, Command::PlayListed { number: 1 });
         let told = until_held(&mut source);
         assert_eq!(number(&told), Some((1, 3)));
         assert!(!told.iter().any(|event| matches!(event.kind, EventKind::Paused)), "from the end it plays");
@@ -543,7 +543,7 @@ mod tests {
         let (mut source, events) = staying(1_000_000);
         let found: Vec<u32> = (0..2)
             .map(|_| {
-                tell(&source, Command::SkipToNext { landmark: Landmark::Reject });
+                send(&source, Command::SkipToNext { landmark: Landmark::Reject });
                 let told = until_held(&mut source);
                 let Some(EventKind::Committed { round, .. }) = told.last().map(|event| &event.kind) else {
                     panic!("{told:?}")
@@ -559,10 +559,10 @@ mod tests {
             })
             .collect();
         assert_eq!(found, expected[..2]);
-        tell(&source, Command::SkipToNext { landmark: Landmark::Round(5) });
+        send(&source, Command::SkipToNext { landmark: Landmark::Round(5) });
         let told = until_held(&mut source);
         assert!(matches!(told.last().unwrap().kind, EventKind::Committed { round: 5, .. }), "{told:?}");
-        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
         let told = until_held(&mut source);
         let notice = |e: &Event| matches!(&e.kind, EventKind::Notice { message } if message.contains("no further one"));
         assert!(told.iter().any(notice), "there is none: it is at its end, and says so");
@@ -571,15 +571,15 @@ mod tests {
     #[test]
     fn the_end_stays_takes_marks_and_plays_again_with_them() {
         let (mut source, events) = staying(1_000);
-        tell(&source, Command::StepRound);
+        send(&source, Command::StepRound);
         until_held(&mut source);
-        tell(&source, Command::Note { text: "here".into(), round: None, turn: None });
-        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        send(&source, Command::Note { text: "here".into(), round: None, turn: None });
+        send(&source, Command::SkipTo { at_us: u64::MAX });
         let end = until_held(&mut source);
         assert!(end.iter().all(|event| !matches!(event.kind, EventKind::Ended { .. })), "it may go on");
-        tell(&source, Command::Bookmark { round: Some(2), turn: None, label: "b".into() });
+        send(&source, Command::Bookmark { round: Some(2), turn: None, label: "b".into() });
         assert!(matches!(until_held(&mut source)[..], [Event { kind: EventKind::Bookmarked { .. }, .. }]));
-        tell(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
+        send(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
         let again = until_held(&mut source);
         assert!(matches!(again[0].kind, EventKind::Started { .. }), "{:?}", again[0]);
         assert!(matches!(again[1].kind, EventKind::Paused), "still held");
@@ -589,24 +589,24 @@ mod tests {
         let bookmark = again.iter().position(|e| matches!(e.kind, EventKind::Bookmarked { .. })).unwrap();
         let about = &again[bookmark - 1];
         assert!(matches!(about.kind, EventKind::Committed { round: 2, .. }), "behind its round, made at the end");
-        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        send(&source, Command::SkipTo { at_us: u64::MAX });
         let rest = until_held(&mut source);
         assert!(!rest.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { .. })), "once: {rest:?}");
-        tell(&source, Command::SkipTo { at_us: 0 });
+        send(&source, Command::SkipTo { at_us: 0 });
         until_held(&mut source);
-        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
         let found = until_held(&mut source);
         assert!(matches!(found.last().unwrap().kind, EventKind::Noted { .. }), "found and held at: {found:?}");
-        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
         let found = until_held(&mut source);
         assert!(matches!(found.last().unwrap().kind, EventKind::Bookmarked { .. }), "and the next: {found:?}");
-        tell(&source, Command::SkipTo { at_us: u64::MAX });
+        send(&source, Command::SkipTo { at_us: u64::MAX });
         until_held(&mut source);
-        tell(&source, Command::Resume);
+        send(&source, Command::Resume);
         let start = Instant::now();
         while !matches!(source.events.blocking_recv().map(|e| e.kind), Some(EventKind::Started { .. })) {}
         assert!(start.elapsed() < Duration::from_secs(2), "again means at once");
-        tell(&source, Command::Shutdown);
+        send(&source, Command::Shutdown);
         drain(&mut source);
     }
 
@@ -622,13 +622,13 @@ mod tests {
             for (command, phases) in [(Command::Pause, 0), (Command::StepPhase, 1), (Command::StepRound, 5)] {
                 let options = ReplayOptions { is_held: true, stays: true, ..options(Some(1.0)) };
                 let mut source = spawn(vec![recording.clone()], options).unwrap();
-                tell(&source, skip.clone());
+                send(&source, skip.clone());
                 std::thread::sleep(Duration::from_millis(100)); // the source is full now, and waits
-                tell(&source, command);
+                send(&source, command);
                 let told = until_held(&mut source);
                 let more = told[AHEAD.min(told.len())..].iter().filter(|e| ends_phase(e)).count();
                 assert!(told.len() >= AHEAD && more <= phases + 1, "{skip:?}: {} {more}", told.len());
-                tell(&source, Command::Resume);
+                send(&source, Command::Resume);
                 assert!(until_held(&mut source).len() < script.events.len() / 2, "it plays, and searches no more");
             }
         }
@@ -639,7 +639,7 @@ mod tests {
         let (recording, events) = recording(100);
         let options = ReplayOptions { loops: true, ..options(Some(16.0)) };
         let mut source = spawn(vec![recording], options).unwrap();
-        tell(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
         let told = until_held(&mut source);
         let [.., Event { kind: EventKind::Notice { message }, .. }, Event { kind: EventKind::Paused, .. }] = &told[..]
         else {
@@ -647,7 +647,7 @@ mod tests {
         };
         assert!(message.contains("no further one; it begins again"), "{message}");
         assert_eq!(told.len(), events.len() + 3, "once, that it is cut, that there is none, that it holds");
-        tell(&source, Command::StepPhase);
+        send(&source, Command::StepPhase);
         let again = until_held(&mut source);
         assert!(matches!(again[0].kind, EventKind::Started { .. }), "{again:?}");
         assert!(matches!(again.last().unwrap().kind, EventKind::Prefilled { .. }), "{again:?}");

@@ -200,9 +200,9 @@ fn a_refused_prompt_has_no_digest_of_an_answer() {
     });
     events.extend(refused);
     let path = place.record("digest.jsonl", &events, TextPolicy::Digest);
-    let told = |events: &[Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TextDigest { .. })).count();
+    let count = |events: &[Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TextDigest { .. })).count();
     let answers = events.iter().filter(|e| matches!(e.kind, EventKind::Finished { .. })).count() - 1;
-    assert_eq!(told(&read(&path).unwrap()), answers);
+    assert_eq!(count(&read(&path).unwrap()), answers);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn cut_of(name: &str, lines: u64) -> Cut {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_does_not_stall() {
+fn a_full_disk_is_reported_and_does_not_stall() {
     let mut recorder =
         Recorder::create(std::path::Path::new("/dev/full"), RecordOptions { force: true, ..RecordOptions::default() })
             .unwrap();
@@ -360,10 +360,10 @@ fn a_slow_disk_costs_no_time_and_no_event() {
     let path = place.path("slow.jsonl");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let (open, go) = (path.clone(), std::sync::mpsc::channel::<()>());
-    let (tell, told) = go;
+    let (sender, receiver) = go;
     let disk = std::thread::spawn(move || {
         let mut pipe = fs::File::open(open).unwrap();
-        told.recv().unwrap();
+        receiver.recv().unwrap();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut pipe, &mut text).unwrap();
         text
@@ -376,7 +376,7 @@ fn a_slow_disk_costs_no_time_and_no_event() {
     }
     std::thread::sleep(FLUSH * 2);
     assert!(!disk.is_finished());
-    tell.send(()).unwrap();
+    sender.send(()).unwrap();
     recorder.finish().unwrap();
     let text = disk.join().unwrap();
     let read: Vec<Event> = text.lines().map(|line| Event::of_line(line.as_bytes()).unwrap()).collect();
@@ -411,7 +411,7 @@ fn refused(place: &Place, bytes: &[u8], what: &str) {
 }
 
 #[test]
-fn damage_is_told_with_its_line() {
+fn damage_is_reported_with_its_line() {
     let place = Place::new();
     let path = place.record("a.jsonl", &run(), TextPolicy::Full);
     let text = fs::read_to_string(&path).unwrap();

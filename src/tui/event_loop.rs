@@ -184,7 +184,7 @@ impl EventLoop {
     async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
         let holds = self.own().live().is_generating() && !self.app.pending.is_held(self.own().live());
         if holds {
-            self.tell(Command::Pause);
+            self.send_one(Command::Pause);
         }
         let deadline = Instant::now() + PATIENCE;
         while self.is_open && self.is_in_phase() {
@@ -195,7 +195,7 @@ impl EventLoop {
         }
         stage.suspend()?;
         if holds {
-            self.tell(Command::Resume);
+            self.send_one(Command::Resume);
         }
         Ok(())
     }
@@ -286,12 +286,12 @@ impl EventLoop {
         for command in commands {
             // what a lesson's recording is asked is not for the source
             if self.app.aside.is_none() || command == Command::Shutdown {
-                self.tell(command);
+                self.send_one(command);
             }
         }
     }
 
-    fn tell(&mut self, command: Command) {
+    fn send_one(&mut self, command: Command) {
         self.app.pending.note(&command);
         // A source that is gone says so by closing its events.
         let _ = self.source.commands.send(command);

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told() {
+    fn what_is_no_number_is_reported() {
         let weight = [[1.0; LANES]; 2];
         for bad in [f32::NAN, f32::INFINITY, f32::MAX] {
             let mut x = Noise(1).lanes(4);

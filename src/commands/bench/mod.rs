@@ -23,7 +23,7 @@ use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let suite = suite(args)?;
-    super::run_args::tell_short_answers(&args.decode);
+    super::run_args::report_short_answers(&args.decode);
     if args.screen {
         return screen::run(args, &suite);
     }
@@ -161,7 +161,7 @@ fn measure(
     stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
     answer(&mut driver, (args, stop), warm_up)?;
-    super::output::tell_idle(&driver);
+    super::output::report_idle(&driver);
     is_there(plan.settings.drafter, driver.session().header())?;
     for repeat in 0..args.repeat {
         for case in &plan.cases {
@@ -174,7 +174,7 @@ fn measure(
             });
             for (category, prompt) in suite {
                 answer(&mut driver, (args, stop), prompt)?;
-                super::output::tell_new_notices(&driver, &mut told);
+                super::output::report_new_notices(&driver, &mut told);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn);
                 let case =

@@ -168,7 +168,7 @@ pub(super) fn race(
         time()?;
         taken.push(around);
     }
-    super::super::output::tell_notices(&driver, &Outcome::Answered);
+    super::super::output::report_notices(&driver, &Outcome::Answered);
     let turns = &driver.session().turns()[1..];
     let mut predicted = Some(Predicted::default());
     for (turn, taken) in turns.iter().zip(&taken) {

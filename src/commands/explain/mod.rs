@@ -105,7 +105,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let suite = suite(args.suite.as_deref())?;
     let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
-    super::run_args::tell_short_answers(&args.decode);
+    super::run_args::report_short_answers(&args.decode);
     ignored_options::ignored(args).iter().for_each(|told| super::output::say(told));
     if let Some(choices) = &args.race {
         return race::run(args, choices, recipe, settings, &suite);
@@ -185,7 +185,7 @@ fn answer(recipe: &LoadOptions, settings: Settings, args: &ExplainArgs, suite: &
     for (_, text) in suite.iter().take(1).chain(suite) {
         ask(&mut driver, args, text)?;
     }
-    super::output::tell_notices(&driver, &Outcome::Answered);
+    super::output::report_notices(&driver, &Outcome::Answered);
     let turns = driver.session().turns().iter().skip(1).cloned();
     let turns = suite.iter().map(|(category, _)| category.clone()).zip(turns).collect();
     Ok((driver.session().header().cloned(), turns))

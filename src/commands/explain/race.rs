@@ -74,7 +74,7 @@ pub(super) fn run(
             race.prompt(index, text, repeat * suite.len() + index)?;
         }
     }
-    super::super::output::tell_notices(&race.driver, &Outcome::Answered);
+    super::super::output::report_notices(&race.driver, &Outcome::Answered);
     let header = race.driver.session().header().cloned();
     write(args.output, &Described { header, figures: race.report() }, |told| text(&told.figures))
 }

@@ -147,10 +147,10 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
     let lines = lines(&mut child);
     let mut progress = StepProgress::new(step.title, step.goal);
     let shown = (!json && std::io::stderr().is_terminal()).then(display);
-    let (mut last, mut is_told) = (String::new(), false);
+    let (mut last, mut is_reported) = (String::new(), false);
     loop {
-        if stop.flag().load(Ordering::Relaxed) && !is_told {
-            is_told = true;
+        if stop.flag().load(Ordering::Relaxed) && !is_reported {
+            is_reported = true;
             end(&mut child);
         }
         let line = match lines.recv_timeout(LOOK) {
@@ -169,7 +169,7 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
         bar.abandon();
     }
     let status = child.wait().context("the step cannot be waited for")?;
-    if is_told {
+    if is_reported {
         let goes_on = format!("the step \"{}\" was stopped, and the same command goes on from there", step.title);
         return Err(anyhow::Error::from(stop.stopped()).context(goes_on));
     }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_in_minutes_or_hours() {
+    fn what_is_left_is_reported_in_minutes_or_hours() {
         let progress = StepProgress::new("training", Some(1_000_000));
         assert_eq!(progress.share(400_000, 1000.0), " of 1000000 (40 %, 10 min left)");
         assert_eq!(progress.share(0, 50.0), " of 1000000 (0 %, 6 h left)");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn generation_is_told_in_one_line_and_other_output_is_none() {
+    fn generation_is_reported_in_one_line_and_other_output_is_none() {
         let mut progress = StepProgress::new("conversations", Some(88));
         assert!(progress.take(r#"{"event":"progress","elapsed_s":9.8,"shards":2,"conversations":44,"kept":43,"tokens":10236,"answer_tokens":7387,"answer_tokens_per_s":751.49}"#));
         assert_eq!(progress.text(), "conversations: 44 of 88 (50 %) by one process, 7387 answer tokens, 751/s");

@@ -99,17 +99,17 @@ mod tests {
         let work = tempfile::tempdir().unwrap();
         note().claim(work.path()).unwrap();
         note().claim(work.path()).unwrap();
-        let told = |other: WorkNote| other.claim(work.path()).unwrap_err().to_string();
-        assert!(told(WorkNote { model_bytes: 6, ..note() }).contains("another model, a of 5 bytes"));
-        assert!(told(WorkNote { conversations: 200, ..note() }).contains("--conversations 100"));
+        let refusal = |other: WorkNote| other.claim(work.path()).unwrap_err().to_string();
+        assert!(refusal(WorkNote { model_bytes: 6, ..note() }).contains("another model, a of 5 bytes"));
+        assert!(refusal(WorkNote { conversations: 200, ..note() }).contains("--conversations 100"));
         WorkNote { tokens: 2000, ..note() }.claim(work.path()).unwrap(); // nothing is trained yet
         let checkpoint = checkpoint(work.path());
         std::fs::create_dir_all(checkpoint.parent().unwrap()).unwrap();
         std::fs::write(checkpoint, "").unwrap();
         WorkNote { tokens: 2000, ..note() }.claim(work.path()).unwrap();
-        assert!(told(note()).contains("--tokens 2000"));
+        assert!(refusal(note()).contains("--tokens 2000"));
         std::fs::write(work.path().join(NOTE), "{").unwrap();
-        assert!(told(note()).contains("is damaged"));
+        assert!(refusal(note()).contains("is damaged"));
     }
 
     #[test]

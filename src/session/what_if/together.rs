@@ -28,7 +28,7 @@ pub(super) fn together(case: &Case) -> Reply {
         reply.open = Some("the text does not lead to that draft: overrule the one before it first".to_owned());
         return reply;
     }
-    tell(case, &verdict, &mut reply);
+    add_judged(case, &verdict, &mut reply);
     reply
 }
 
@@ -150,7 +150,7 @@ fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification
     (below, true)
 }
 
-fn tell(case: &Case, verdict: &Verification, reply: &mut Reply) {
+fn add_judged(case: &Case, verdict: &Verification, reply: &mut Reply) {
     let drafts = &case.round.drafts;
     let mut rows = vec![0];
     for (index, (cell, judgement)) in drafts.iter().zip(&verdict.judgements).enumerate() {

@@ -50,7 +50,7 @@ impl Decoder {
         self.notices.extend(std::iter::from_fn(|| self.drafter.notice()));
     }
 
-    pub(super) fn tell_notices(&mut self, watch: &mut Stopwatch, emit: &mut Emit<'_>) {
+    pub(super) fn report_notices(&mut self, watch: &mut Stopwatch, emit: &mut Emit<'_>) {
         for message in self.notices.drain(..) {
             watch.held(emit(EventKind::Notice { message }));
         }

@@ -45,7 +45,7 @@ pub(super) fn grow(ctx: &mut DraftCtx<'_>, reach: &mut Reach<'_>) -> Result<(), 
         }
         tree.expand(ctx, reach, Some(next))?;
     }
-    tree.tell(ctx);
+    tree.propose(ctx);
     Ok(())
 }
 
@@ -95,7 +95,7 @@ impl Tree {
     }
 
     /// Proposes the tree, parents before children.
-    fn tell(self, ctx: &mut DraftCtx<'_>) {
+    fn propose(self, ctx: &mut DraftCtx<'_>) {
         let mut chosen = self.chosen();
         chosen.sort_unstable();
         let mut rows = vec![0; self.nodes.len()];

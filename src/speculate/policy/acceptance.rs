@@ -18,7 +18,7 @@ const UNSEEN: f64 = 0.995;
 /// Observations that the slow memory counts for in the quick one's estimate.
 const SLOW_WEIGHT: f64 = 10.0;
 /// The same where the drafter's probabilities are known.
-const TOLD_WEIGHT: f64 = 3.0;
+const INFORMED_WEIGHT: f64 = 3.0;
 /// Observations that a guess counts for in the slow memory's estimate.
 const GUESS_WEIGHT: f64 = 2.0;
 /// Guess for the first position, before anything was drafted.
@@ -83,10 +83,10 @@ impl Acceptance {
     }
 
     /// `a_i` for i = 1, 2, …: the share of drafts accepted at a position when all before it were. With
-    /// `hope` above 0, as large as it may be by that many standard errors. `told`: the drafter's probabilities
-    /// are known.
-    pub(super) fn by_position(&self, hope: f64, told: bool) -> [f64; POSITIONS] {
-        let weight = if told { TOLD_WEIGHT } else { SLOW_WEIGHT };
+    /// `hope` above 0, as large as it may be by that many standard errors. `informed`: whether the drafter gives
+    /// probabilities.
+    pub(super) fn by_position(&self, hope: f64, informed: bool) -> [f64; POSITIONS] {
+        let weight = if informed { INFORMED_WEIGHT } else { SLOW_WEIGHT };
         let mut guess = FIRST_GUESS;
         let mut estimates = [0.0; POSITIONS];
         for (i, estimate) in estimates.iter_mut().enumerate() {
@@ -162,8 +162,8 @@ mod tests {
         // a draft of little promise that is accepted by chance, and one that is left out
         acceptance.observe(1, 1, 1, &[Some(0.1)]);
         acceptance.observe(1, 0, 0, &[Some(0.9)]);
-        let (told, untold) = (acceptance.by_position(0.0, true)[0], acceptance.by_position(0.0, false)[0]);
-        assert!((told - 0.41).abs() < 0.02, "three of 0.5, one of (0.1 + 1) / 2 and one of 0: {told}");
-        assert!((untold - 0.46).abs() < 0.02, "ten of 0.5 and the same two: {untold}");
+        let (informed, uninformed) = (acceptance.by_position(0.0, true)[0], acceptance.by_position(0.0, false)[0]);
+        assert!((informed - 0.41).abs() < 0.02, "three of 0.5, one of (0.1 + 1) / 2 and one of 0: {informed}");
+        assert!((uninformed - 0.46).abs() < 0.02, "ten of 0.5 and the same two: {uninformed}");
     }
 }

@@ -74,7 +74,7 @@ impl Confidence {
     }
 
     /// Whether the drafter says of nearly all its drafts how probable they are.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_informative(&self) -> bool {
         self.spoken > 0.0 && self.silent <= SILENT * (self.spoken + self.silent)
     }
 
@@ -265,11 +265,11 @@ mod tests {
     #[test]
     fn drafts_without_probabilities_and_nonsense_teach_nothing() {
         let mut confidence = Confidence::default();
-        assert!(!confidence.is_told());
+        assert!(!confidence.is_informative());
         confidence.observe(&[Some(0.5), Some(0.4)], 1, 0);
-        assert!(confidence.is_told());
+        assert!(confidence.is_informative());
         (0..20).for_each(|_| confidence.observe(&[None, None], 2, 0));
-        assert!(!confidence.is_told(), "most drafts say nothing of themselves");
+        assert!(!confidence.is_informative(), "most drafts say nothing of themselves");
         let before = confidence.stop_rule(costs(120.0), 8, 800.0);
         confidence.observe(&[Some(f32::NAN), Some(f32::INFINITY)], 2, 0);
         let after = confidence.stop_rule(costs(120.0), 8, 800.0);

@@ -220,7 +220,7 @@ impl Policy {
             Some(settled) if hope > 0.0 => self.costs.hoped(settled + 1, hope),
             _ => self.costs.now(),
         };
-        let acceptance = self.acceptance.by_position(hope, self.confidence.is_told());
+        let acceptance = self.acceptance.by_position(hope, self.confidence.is_informative());
         let drafted = self.drafted();
         let (mut reach, mut tokens) = (1.0, 1.0);
         let rate = |k: usize| {
@@ -235,13 +235,13 @@ impl Policy {
 
     /// Drafts of an average round, by k.
     fn drafted(&self) -> Vec<f64> {
-        let next = if self.confidence.is_told() { ENDED } else { 1.0 };
+        let next = if self.confidence.is_informative() { ENDED } else { 1.0 };
         self.acceptance.drafted(next).to_vec()
     }
 
     /// Whether k may be chosen: where drafts end by themselves, only the longest and, after a while, none.
     fn is_open(&self, k: usize) -> bool {
-        !self.confidence.is_told() || k == self.longest || (k == 0 && self.tried >= PATIENCE)
+        !self.confidence.is_informative() || k == self.longest || (k == 0 && self.tried >= PATIENCE)
     }
 
     /// The k of the largest rate, the smaller of equal ones.
@@ -291,7 +291,7 @@ impl Policy {
     }
 
     fn reason(&self, from: usize, to: usize, expected: &[f64], exploring: bool) -> String {
-        let most = if self.confidence.is_told() { "≤" } else { "=" };
+        let most = if self.confidence.is_informative() { "≤" } else { "=" };
         let meant = |k: usize| if k == 0 { "plain decoding".to_owned() } else { format!("k {most} {k}") };
         if exploring {
             let (looked_at, usual) = (meant(to), meant(from));
@@ -312,10 +312,10 @@ impl Policy {
         }
         let why = if to == 0 && speed(0) < speed(from) {
             format!("plain decoding is taken unless drafts promise {:.0} % more", (EDGE - 1.0) * 100.0)
-        } else if self.confidence.is_told() {
+        } else if self.confidence.is_informative() {
             "drafts end where the drafter's probabilities promise less than another token costs".to_owned()
         } else {
-            let acceptance = self.acceptance.by_position(0.0, self.confidence.is_told());
+            let acceptance = self.acceptance.by_position(0.0, self.confidence.is_informative());
             let shown = acceptance.iter().take(from.max(to).clamp(1, 4)).map(|a| format!("{:.0} %", a * 100.0));
             format!("at position 1, 2, … {} are accepted when all before were", shown.collect::<Vec<_>>().join(", "))
         };
@@ -480,7 +480,7 @@ mod tests {
 
     /// A drafter that says how probable its drafts are, and is right about it: the best tokens per
     /// microsecond of one k for all rounds, and what rounds gave whose drafts the policy's stop rule ended.
-    fn told(costs: &Costs, certain: f64) -> (f64, Vec<Observation>, Vec<Change>) {
+    fn simulate(costs: &Costs, certain: f64) -> (f64, Vec<Observation>, Vec<Change>) {
         let chain = |chance: &mut Lcg| -> [(f32, bool); 8] {
             std::array::from_fn(|_| {
                 let q = if chance.next() < certain { 0.95 } else { 0.2 };
@@ -537,7 +537,7 @@ mod tests {
     #[test]
     fn drafts_that_end_where_they_do_not_pay_beat_every_k() {
         for certain in [0.3, 0.5, 0.8] {
-            let (best, seen, changes) = told(&costs(), certain);
+            let (best, seen, changes) = simulate(&costs(), certain);
             let share = speed(&seen) / best;
             assert!(share > 1.02, "{certain}: {share:.3} of the best fixed k");
             assert!(changes.len() < 80, "{certain}: {} changes", changes.len());
@@ -587,7 +587,7 @@ mod tests {
     #[test]
     fn where_rows_are_dear_even_such_drafts_are_left() {
         let verify_us = (1..=9).map(|m| f64::from(m) * 3000.0).collect();
-        let (best, seen, _) = told(&Costs { verify_us, ..costs() }, 0.5);
+        let (best, seen, _) = simulate(&Costs { verify_us, ..costs() }, 0.5);
         assert!(speed(&seen) > 0.97 * best, "{:.3} of plain", speed(&seen) / best);
     }
 

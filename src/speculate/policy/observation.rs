@@ -27,7 +27,7 @@ pub struct Observation {
 
 impl Observation {
     /// Takes note of one of a round's events; the round's own time is told by whoever keeps its clock.
-    pub fn hear(&mut self, kind: &EventKind) {
+    pub fn on_event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::RoundStarted { draft_len, .. } => *self = Self { asked: (*draft_len).into(), ..Self::default() },
             EventKind::Drafted { top, took_us, .. } => {

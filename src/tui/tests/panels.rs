@@ -98,7 +98,7 @@ fn a_tree_is_not_weighed_as_a_chain() {
 }
 
 #[test]
-fn drafts_that_the_engine_ends_are_told_as_measured() {
+fn drafts_that_the_engine_ends_are_reported_as_measured() {
     let speed = |draft_len: u8| {
         let mut script = Script::started();
         if let EventKind::Started { header } = &mut script.events[0].kind {
@@ -132,7 +132,7 @@ fn few_rounds_are_said_to_be_few() {
 }
 
 #[test]
-fn who_drafts_is_told_what_to_type() {
+fn who_drafts_is_shown_what_to_type() {
     let mut stage = Stage::of(&conversation());
     assert!(stage.screen(80, 24).contains("Type a prompt"));
     stage.apply(EventKind::DraftAsked { draft_len: 3 });
@@ -142,7 +142,7 @@ fn who_drafts_is_told_what_to_type() {
 }
 
 #[test]
-fn a_drafter_that_reads_the_targets_cache_is_told_from_one_with_its_own() {
+fn a_drafter_that_reads_the_targets_cache_differs_from_one_with_its_own() {
     for (kv_bytes_per_token, says) in [(768, "its own: "), (0, "none of its own: it reads the target's")] {
         let mut script = Script::started();
         if let EventKind::Started { header } = &mut script.events[0].kind {

@@ -20,8 +20,8 @@ fn recorded(events: usize) -> Stage {
     stage
 }
 
-/// What a source tells back about marks.
-fn told(stage: &mut Stage) {
+/// Sends back the events of marks, as a source does.
+fn answer_marks(stage: &mut Stage) {
     for command in std::mem::take(&mut stage.sent) {
         let kind = match command {
             Command::Bookmark { round, turn, label } => EventKind::Bookmarked { round, turn, label },
@@ -116,7 +116,7 @@ fn marks_are_made_shown_and_found_again() {
         stage.press("<S-Left>aodd one<Enter>");
         let note = Command::Note { text: "odd one".to_owned(), round: Some(about - 1), turn: None };
         assert_eq!(stage.sent.last(), Some(&note));
-        told(&mut stage);
+        answer_marks(&mut stage);
         stage.press("<C-Down>");
         assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, about);
         assert!(stage.screen(80, 24).contains(&format!("round {about}: ★")));
@@ -148,7 +148,7 @@ fn a_mark_on_a_prompt_s_pass_leads_back_to_that_turn() {
     let mark = Command::Bookmark { round: None, turn: Some(1), label: String::new() };
     assert_eq!(stage.sent.last(), Some(&mark));
     assert!(stage.screen(120, 40).contains("bookmark at the prompt of turn 1"));
-    told(&mut stage);
+    answer_marks(&mut stage);
     stage.press("<End><C-Up>");
     let shown = stage.app.round(stage.time.shown()).unwrap();
     assert_eq!((shown.turn, shown.round), (1, 0), "not the second turn's");

@@ -195,9 +195,9 @@ fn target(screen: Screen, round: &Round, column: usize, width: usize) -> (String
     if column >= round.columns() {
         return (String::new(), Style::new());
     }
-    // drafts of one row share what the target says there
-    let is_told = round.is_tree() && (0..column).any(|before| round.row_of(before) == round.row_of(column));
-    if is_told && column < round.drafts.len() {
+    // drafts of one row share the target's token: it is printed once
+    let repeats_row = round.is_tree() && (0..column).any(|before| round.row_of(before) == round.row_of(column));
+    if repeats_row && column < round.drafts.len() {
         return (String::new(), Style::new());
     }
     let (text, style) = round::target(screen, round, column, width - 1);

@@ -83,7 +83,7 @@ fn body(screen: Screen, lesson: &Lesson, step: &Step, width: u16) -> Vec<Line<'s
     if study.is_revealed && !choices.is_empty() {
         lines.push(Line::default());
         let (word, role) = if Some(study.choice) == right { ("Right. ", Role::Good) } else { ("No. ", Role::Warning) };
-        let reveal = if step.quiz { told(screen) } else { filled(&step.reveal, screen.session) };
+        let reveal = if step.quiz { quiz_reveal(screen) } else { filled(&step.reveal, screen.session) };
         let mut told = wrapped(&format!("{word}{reveal}"), width, screen.theme[Role::Text]);
         if let Some(first) = told.first_mut() {
             *first = first.clone().patch_style(screen.theme[role]);
@@ -162,7 +162,7 @@ fn lead(session: &Session, at: RoundAt) -> String {
 }
 
 /// The reason for the verdict that the quiz asked about.
-fn told(screen: Screen) -> String {
+fn quiz_reveal(screen: Screen) -> String {
     let found =
         screen.app.lesson.quiz.and_then(|(at, index)| crate::session::explain(round_at(screen.session, at)?, index));
     found.map_or(String::new(), |finding| format!("{}.", capital(&finding.text)))

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_make_a_text_very_long_are_told() {
+    fn steps_that_make_a_text_very_long_are_reported() {
         let growth = |json: Value| serde_json::from_value::<Steps>(json).unwrap().growth();
         assert!(growth(sentence_piece_like()) <= 9);
         let mut bomb = sentence_piece_like();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_stop_the_library_are_told_in_a_sentence() {
+    fn settings_that_stop_the_library_are_reported_in_a_sentence() {
         let unknown = json!([{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]);
         let mut hostile = sentence_piece_like();
         hostile["post_processor"] =

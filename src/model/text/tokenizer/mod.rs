@@ -153,7 +153,7 @@ impl TextCodec {
     /// only fill a vocabulary up at its end do not count.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let (a, b) = (self.meant(), other.meant());
+        let (a, b) = (self.unpadded(), other.unpadded());
         if let Some((a, b)) = a.iter().zip(b).find(|(a, b)| a.bytes != b.bytes) {
             // quoted as Rust does: whatever a file holds, no control character gets out
             return Some(format!("token {} is {:?} there and {:?} in the target", a.id, b.lossy(), a.lossy()));
@@ -161,8 +161,8 @@ impl TextCodec {
         (a.len() != b.len()).then(|| format!("{} tokens, the target has {}", b.len(), a.len()))
     }
 
-    /// The tokens without the padding behind them.
-    fn meant(&self) -> &[Piece] {
+    /// The tokens without the padding after them.
+    fn unpadded(&self) -> &[Piece] {
         let is_padding = |piece: &Piece| piece.bytes.is_empty() || piece.bytes.starts_with(b"[PAD");
         let end = self.pieces.iter().rposition(|piece| !is_padding(piece)).map_or(0, |last| last + 1);
         &self.pieces[..end]
