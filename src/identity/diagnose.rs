@@ -125,7 +125,7 @@ impl Fault {
         }
         if self.pass_gives_plain && self.rolled_back {
             let text = format!(
-                "a fresh cache gives the plain token at a margin of {margin:.1e} nats (noise {noise:.1e}), so what a rollback left behind was wrong"
+                "a fresh cache gives the plain token at a margin of {margin:.1e} nats (noise {noise:.1e}), so the rollback left a wrong state"
             );
             return (Cause::StateError, text);
         }

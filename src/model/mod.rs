@@ -174,7 +174,7 @@ pub trait Model {
         if tap.is_default() {
             return Ok(());
         }
-        Err(ModelError::Unsupported("this backend hands over the state behind the final norm alone".into()))
+        Err(ModelError::Unsupported("this backend returns only the state after the final norm".into()))
     }
 
     /// Bytes of weights that a pass reads: all of them, but for tables of which rows are looked up.

@@ -104,7 +104,7 @@ impl Tap {
             State::Residual => Ok(Some(layers)),
             State::Behind(blocks) if blocks <= layers => Ok(Some(blocks)),
             State::Behind(blocks) => Err(ModelError::Unsupported(format!(
-                "the drafter reads the state behind block {blocks} and the target has {layers} blocks; it was made for another target"
+                "the drafter reads the state after block {blocks} and the target has {layers} blocks; it was made for another target"
             ))),
         };
         self.0.iter().map(place).collect()
@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(Tap::none().pick(&all, &rows).unwrap(), rows);
         assert_eq!(Tap::new(vec![State::Behind(1)]).pick(&all, &rows), None);
         assert_eq!(three.places(2).unwrap(), [Some(2), Some(2), None]);
-        assert!(three.places(1).unwrap_err().to_string().contains("behind block 2 and the target has 1"));
+        assert!(three.places(1).unwrap_err().to_string().contains("after block 2 and the target has 1"));
     }
 }

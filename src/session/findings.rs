@@ -146,7 +146,7 @@ fn not_reached(round: &Round, index: usize, name: &str) -> String {
     }
     let at = round.accepted() + 1;
     let would = best(round, index).map_or(String::new(), |best| {
-        format!("; behind it the target would say {} {:.2}", quoted(&best.piece), best.prob)
+        format!("; in its place the target would have chosen {} {:.2}", quoted(&best.piece), best.prob)
     });
     format!("draft {at} was rejected, so {name} was never judged and is discarded{would}")
 }
@@ -162,15 +162,15 @@ fn next_text(round: &Round, index: usize) -> Option<String> {
         let next = quoted(&round.next_piece().unwrap_or_default());
         let path = match round.accepted() {
             0 => "no draft accepted:".to_owned(),
-            1 => "behind 1 accepted draft".to_owned(),
-            count => format!("behind {count} accepted drafts"),
+            1 => "after 1 accepted draft".to_owned(),
+            count => format!("after {count} accepted drafts"),
         };
         return Some(format!("{path} the target's own {next} is committed"));
     }
     if verdict.next_kind == NextKind::Recovered {
         let best = best?;
         return Some(format!(
-            "behind the discarded drafts the target would say {} {:.2}; it cannot be used",
+            "after the discarded drafts the target would choose {} {:.2}; it cannot be used",
             quoted(&best.piece),
             best.prob
         ));

@@ -299,7 +299,7 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
     assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, ' sky' committed");
     assert_eq!(
         why(0, 1),
-        "draft 1 was rejected, so ' of' was never judged and is discarded; behind it the target would say ' is' 0.88"
+        "draft 1 was rejected, so ' of' was never judged and is discarded; in its place the target would have chosen ' is' 0.88"
     );
     assert_eq!(why(1, 0), "the target says ' is' 0.84 too; draft accepted");
     assert_eq!(why(1, 3), "all 3 drafts accepted: bonus ' of' 0.64 from the same pass");

@@ -213,7 +213,7 @@ fn cached(cache: &Cache, status: &Status) -> Attempt {
         place: format!("the cache, {}", cache.dir().display()),
         why: match status {
             Status::Damaged { why } => format!("the file there is damaged: {why}"),
-            Status::Ready => "set aside by --force".to_owned(),
+            Status::Ready => "replaced because of --force".to_owned(),
             _ => "not there".to_owned(),
         },
     }

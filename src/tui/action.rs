@@ -45,7 +45,7 @@ actions! {
     ViewInspect = "Inspect: one position, drafter and target side by side",
     ViewSpeed = "Speed: where the time goes and what speculation is worth",
     ViewCompare = "Compare: plain and speculative against each other",
-    ViewLearn = "Learn: lessons that ask before they tell",
+    ViewLearn = "Learn: lessons that ask before they explain",
     PauseResume = "Pause between two phases, or go on; in the past, play from there",
     StepPhase = "Go on by one phase (a draft token, the verify pass, the verdict, the commit)",
     StepRound = "Go on to the end of the round",

@@ -298,7 +298,7 @@ pub(super) fn is_worse(report: &Report, baseline: &Report) -> bool {
 /// What became of a case; none where one of both has no speedup.
 fn verdict(old: &Row, new: &Row) -> Option<&'static str> {
     let (then, now) = (old.speedup?, new.speedup?);
-    Some(if old.answers.min(new.answers) < ENOUGH { "too few answers to tell" } else { judged(then, now) })
+    Some(if old.answers.min(new.answers) < ENOUGH { "too few answers for a verdict" } else { judged(then, now) })
 }
 
 #[cfg(test)]
@@ -359,7 +359,7 @@ mod tests {
         assert!(text.contains("p-min: 0.5 → 0.0") && !text.contains("alike: k"), "k is each row's own: {text}");
         assert!(!is_worse(&now, &then));
         then.rows[0].answers = 2;
-        assert!(against(&now, &then).contains("too few answers to tell"));
+        assert!(against(&now, &then).contains("too few answers for a verdict"));
     }
 
     #[test]

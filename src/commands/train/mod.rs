@@ -101,7 +101,7 @@ fn python(python: &Path) -> Result<PathBuf> {
     if python.components().count() < 2 {
         return Ok(python.to_owned());
     }
-    std::path::absolute(python).with_context(|| format!("cannot tell where {} is", python.display()))
+    std::path::absolute(python).with_context(|| format!("cannot find {}", python.display()))
 }
 
 /// The recipe's folder, as a path that stays right when the working directory changes.

@@ -29,7 +29,7 @@ fn going_back_holds_the_engine_and_returning_lets_go() {
     stage.press("<").press(",");
     assert_eq!(stage.sent, [Command::Pause], "it is held already");
     let screen = stage.screen(80, 24);
-    assert!(screen.contains("the past: round") && screen.contains("the present is held"), "{screen}");
+    assert!(screen.contains("the past: round") && screen.contains("the present is paused"), "{screen}");
     stage.press("<End>");
     assert_eq!(stage.sent, [Command::Pause, Command::Resume]);
     assert!(!stage.time.is_past());
@@ -187,7 +187,7 @@ fn a_branch_stands_in_place_of_what_it_left_until_one_returns() {
     let answer = stage.time.live().turns()[1].answer(Lane::Speculative);
     assert_eq!(answer.tokens.len(), from.branch.kept as usize + 1);
     assert_eq!(answer.tokens[0].provenance, Provenance::Kept);
-    assert!(stage.screen(120, 40).contains("⑂ turn 1, going on behind token"));
+    assert!(stage.screen(120, 40).contains("⑂ turn 1, continuing after token"));
     stage.press("iand?<Enter>");
     let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
     assert_eq!(messages.len(), 3, "the turn that was left is not sent");

@@ -177,7 +177,7 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
         format!("a recording of the real engine: {on} goes on by a phase, {back} goes back")
     } else {
         let (hold, end) = (key(Action::PauseResume), key(Action::Follow));
-        format!("a recording of the real engine plays; {hold} holds it, {end} skips to its end")
+        format!("a recording of the real engine plays; {hold} pauses it, {end} skips to its end")
     });
 }
 

@@ -70,7 +70,7 @@ fn nobody(round: &Round) -> &'static str {
             "Nobody drafted this token: the prompt's own pass gives the first token of every answer."
         }
         0 => "Nobody drafted in this round: a plain pass over one row.",
-        _ => "No draft stands here: this is the row behind the last draft, from which the bonus comes.",
+        _ => "No draft stands here: this is the row after the last draft, from which the bonus comes.",
     }
 }
 

@@ -88,7 +88,7 @@ fn state(screen: Screen, end_us: u64) -> &'static str {
         () if screen.time.is_past() && screen.app.plays => "▸ the past",
         () if screen.time.is_past() => "◀ the past",
         () if screen.app.has_ended || (live.is_paused() && live.at_us() >= end_us) => "■ the end",
-        () if live.is_paused() => "‖ held",
+        () if live.is_paused() => "‖ paused",
         () => "▶",
     }
 }

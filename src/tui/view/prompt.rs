@@ -41,7 +41,7 @@ fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
     let is_over = screen.time.live().is_paused() && screen.time.live().at_us() >= end_us(screen);
     let again = format!("The end. {} plays it again. ", key(Action::PauseResume));
     let text = format!(
-        "{}{} opens the selected token, {} holds and goes on, {} goes to a moment, {} and {} mark it.",
+        "{}{} opens the selected token, {} pauses and resumes, {} goes to a moment, {} and {} mark it.",
         if is_over { again.as_str() } else { "It takes no prompt. " },
         key(Action::Open),
         key(Action::PauseResume),

@@ -101,7 +101,9 @@ fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> 
 fn even(now: &Worth) -> String {
     let k = now.draft_len;
     match now.break_even {
-        Some(a) => format!("k = {k} breaks even when {:.0} % of drafts behind accepted ones are too.", a * 100.0),
+        Some(a) => {
+            format!("k = {k} breaks even when {:.0} % of drafts after accepted ones are accepted too.", a * 100.0)
+        }
         None => format!("k = {k} cannot pay at these costs, even if every draft were accepted."),
     }
 }

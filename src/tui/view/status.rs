@@ -117,7 +117,7 @@ fn state(screen: Screen) -> (String, Style) {
         let live = screen.time.live();
         let now = match (live.is_generating(), live.is_paused()) {
             (false, _) => "",
-            (true, true) => " · the present is held",
+            (true, true) => " · the present is paused",
             (true, false) => " · the present goes on",
         };
         return (format!("◀ the past{now}"), screen.theme[Role::StatusPaused]);

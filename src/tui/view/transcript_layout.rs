@@ -207,7 +207,7 @@ fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
     let left = if screen.app.abandoned.contains(&turn.number) { " (left again)" } else { "" };
     let from = match branch.kept {
         0 => "its prompt once more".to_owned(),
-        kept => format!("going on behind token {kept}"),
+        kept => format!("continuing after token {kept}"),
     };
     let text = format!("⑂ turn {}, {from}{left}", branch.turn);
     flow.push(&text, screen.theme[Role::User]);

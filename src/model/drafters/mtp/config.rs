@@ -141,7 +141,7 @@ impl MtpConfig {
         }
         if let Some(behind) = self.hidden_layers.iter().find(|behind| **behind > target.layers as usize) {
             return Err(ModelError::Metadata(format!(
-                "the MTP module was made for another target: it reads the state behind block {behind}, and the target has {} blocks",
+                "the MTP module was made for another target: it reads the state after block {behind}, and the target has {} blocks",
                 target.layers
             )));
         }

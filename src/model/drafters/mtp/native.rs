@@ -388,7 +388,7 @@ mod tests {
         config.block_config(&target).unwrap();
         config.hidden_layers = vec![7, 31];
         let error = config.block_config(&target).unwrap_err().to_string();
-        assert!(error.contains("reads the state behind block 31, and the target has 30 blocks"), "{error}");
+        assert!(error.contains("reads the state after block 31, and the target has 30 blocks"), "{error}");
         let many = String::from_utf8(std::fs::read(mtp_path("config.json")).unwrap()).unwrap();
         let many = many.replacen('{', r#"{"hidden_layers": [1, 2, 3, 4, 5, 6, 7, 8, 9],"#, 1);
         let error = MtpConfig::from_json(many.as_bytes()).unwrap_err().to_string();

@@ -116,8 +116,9 @@ impl ModuleBackend for AssistantOnCandle {
 
     fn run(&mut self, norms: &Norms, slots: Slots<'_>, recycled: &mut [f32]) -> Result<Tensor, ModelError> {
         let shared = self.shared.as_ref();
-        let nothing =
-            || ModelError::Unsupported("an assistant drafts behind at least one position of the target".into());
+        let nothing = || {
+            ModelError::Unsupported("an assistant needs at least one position of the target before its drafts".into())
+        };
         let lent = self.lent.as_ref().filter(|lent| !lent.is_empty()).ok_or_else(nothing)?;
         let (embedded, state) = (slots.embed(shared.target.as_ref())?, slots.states(shared.target.device())?);
         let mut x = shared.pre.forward(&slots.join(embedded, state)?)?; // [1, 2 · backbone] -> [1, d]
