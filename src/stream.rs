@@ -1,8 +1,8 @@
-//! The one-way stream: a source of events at one end, consumers at the other.
+//! The one-way stream of events from a source to its consumers.
 //!
-//! Invariant: every consumer sees every event, in `seq` order, before the next event is handed on.
-//! A consumer that fails is dropped with a notice and the others go on. What is at either end (a
-//! live engine or a recording; a file, a screen or a pipe) is unknown here.
+//! Invariant: every consumer sees every event in `seq` order, and all of them see it before the next event. A consumer
+//! that fails is dropped with a notice, and the others continue. The stream does not know its ends: a live engine or a
+//! recording; a file, a screen or a pipe.
 
 mod gate;
 
@@ -16,25 +16,25 @@ use crate::protocol::{Command, Event};
 
 pub use gate::{Gate, Step};
 
-/// Where events come from and commands go to: a live engine and a replay look alike.
+/// A source of events that takes commands: a live engine or a replay, with one interface.
 pub struct Source {
-    /// Takes requests; polled between phases.
+    /// Takes commands; the source polls them between phases.
     pub commands: mpsc::Sender<Command>,
-    /// What happens.
+    /// Its events.
     pub events: Feed,
 }
 
 /// Events as they arrive.
 pub enum Feed {
-    /// Of a live engine: the rate is capped by forward passes, and a bounded channel would let a slow
-    /// reader change the timings that are shown.
+    /// From a live engine. Forward passes limit the rate; with a bounded channel a slow reader would change the
+    /// measured times.
     Live(UnboundedReceiver<Event>),
-    /// Of a recording, which can wait for its reader.
+    /// From a recording, which can wait for its reader.
     Recorded(Receiver<Event>),
 }
 
 impl Feed {
-    /// The next event, when it comes; none when no more can.
+    /// Waits for the next event. None when the source has ended.
     pub async fn recv(&mut self) -> Option<Event> {
         match self {
             Self::Live(events) => events.recv().await,
@@ -42,7 +42,7 @@ impl Feed {
         }
     }
 
-    /// The same for a thread that has nothing else to do.
+    /// Blocks the thread until the next event. None when the source has ended.
     pub fn blocking_recv(&mut self) -> Option<Event> {
         match self {
             Self::Live(events) => events.blocking_recv(),
@@ -50,10 +50,10 @@ impl Feed {
         }
     }
 
-    /// The next event if it is there.
+    /// The next event, without waiting.
     ///
     /// # Errors
-    /// When there is none yet, or no more can come.
+    /// When there is none yet, or the source has ended.
     pub fn try_recv(&mut self) -> Result<Event, TryRecvError> {
         match self {
             Self::Live(events) => events.try_recv(),
@@ -61,7 +61,7 @@ impl Feed {
         }
     }
 
-    /// Whether events are to be taken at once: some wait, or whoever sends them would have to.
+    /// Whether the reader should take events at once: some are waiting, or the sender may be waiting for the reader.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         match self {
@@ -85,23 +85,23 @@ impl From<Receiver<Event>> for Feed {
 
 /// Something that uses events: a recorder, the session, a writer.
 pub trait Consumer {
-    /// What a notice calls it.
+    /// Name in notices.
     fn name(&self) -> &str;
 
     /// Takes one event.
     ///
     /// # Errors
-    /// An error drops this consumer from the stream; the others go on.
+    /// An error drops this consumer from the stream; the others continue.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Called once after the last event.
     ///
     /// # Errors
-    /// When what was taken could not be brought to its end (a flush, say).
+    /// When the consumer could not complete its output, for example flush a file.
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// Hands each event to every consumer, in the order in which they were added.
+/// Passes each event to every consumer, in the order in which they were added.
 #[derive(Default)]
 pub struct FanOut {
     consumers: Vec<Box<dyn Consumer>>,
@@ -111,30 +111,30 @@ pub struct FanOut {
 #[derive(Debug, thiserror::Error)]
 #[error("{name} stopped: {error}")]
 pub struct Dropped {
-    /// Which consumer.
+    /// Name of the consumer.
     pub name: String,
-    /// Why.
+    /// Reason.
     pub error: io::Error,
 }
 
 impl FanOut {
-    /// Adds a consumer behind those already there.
+    /// Adds a consumer after the existing ones.
     pub fn add(&mut self, consumer: Box<dyn Consumer>) {
         self.consumers.push(consumer);
     }
 
-    /// Whether nobody listens.
+    /// Whether there are no consumers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.consumers.is_empty()
     }
 
-    /// Hands one event on; returns the consumers that failed and are gone now.
+    /// Passes one event on. Returns the consumers that failed and were dropped.
     pub fn event(&mut self, event: &Event) -> Vec<Dropped> {
         self.each(|consumer| consumer.event(event))
     }
 
-    /// Ends all consumers; returns those that failed to.
+    /// Finishes all consumers. Returns those that failed.
     pub fn finish(&mut self) -> Vec<Dropped> {
         self.each(|consumer| consumer.finish())
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_consumer_is_dropped_and_the_others_go_on() {
+    fn a_failing_consumer_is_dropped_and_the_others_continue() {
         let (good, bad) = (Rc::default(), Rc::default());
         let mut fan = FanOut::default();
         fan.add(Box::new(Probe { seen: Rc::clone(&bad), fail_at: Some(1) }));

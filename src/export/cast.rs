@@ -1,4 +1,4 @@
-//! asciicast v3: the screen as a terminal was told to draw it, with markers at rejects.
+//! asciicast v3: the bytes that draw the screen in a terminal, with markers at rejections.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -14,12 +14,12 @@ use crate::trace::Recording;
 
 use super::atomic_file::Out;
 use super::screen::{self, LAST};
-use super::{ExportOptions, Stop, write_json};
+use super::{ExportOptions, WriteError, write_json};
 
-/// What a terminal is told first: no cursor, nothing on it.
+/// Hides the cursor and clears the screen.
 const BEGIN: &str = "\u{1b}[?25l\u{1b}[2J\u{1b}[H";
 
-/// Bytes for a terminal, taken out after each frame.
+/// Collects the bytes for the terminal; emptied after each frame.
 #[derive(Clone, Default)]
 struct Tape(Rc<RefCell<Vec<u8>>>);
 
@@ -39,8 +39,8 @@ impl Tape {
     }
 }
 
-pub(super) fn write(recording: &Recording, options: &ExportOptions, out: Out<'_>) -> Result<(), Stop> {
-    // a file has colours whatever the terminal of the one who writes it
+pub(super) fn write(recording: &Recording, options: &ExportOptions, out: Out<'_>) -> Result<(), WriteError> {
+    // the file has colours even if the terminal of this process has none
     crossterm::style::force_color_output(true);
     let (cols, rows) = options.size;
     let header = recording.header();

@@ -1,17 +1,18 @@
-//! One row per drafted position, of the run's own lane and of one that raced beside it.
+//! One row per drafted position, of the speculative lane and of the rival.
 //!
-//! Invariant: token texts are JSON strings, so that no spreadsheet takes one for a formula and
-//! nothing is lost; an empty cell says that there was no such number.
+//! Invariant: token texts are JSON strings, so no spreadsheet reads one as a formula and nothing is lost. An empty
+//! cell means that there is no such value.
 
 use crate::protocol::{Lane, Outcome, Piece};
 use crate::session::{Round, Session, Turn};
 
 use super::atomic_file::Out;
-use super::{Stop, escaped};
+use super::{WriteError, escaped};
 
-/// `position` is the index of the draft in its round; of a tree, `row` judges it, `parent` is the draft that it continues
-/// (empty for the anchor) and `depth` counts the drafts between it and the anchor. `limit` is what `u` had to stay below where that
-/// is not p ÷ q. Times are microseconds, probabilities 0 to 1.
+/// `position` is the index of the draft in its round, from 0. In a tree, `row` is the target's row that judges it,
+/// `parent` the draft that it continues (empty for the anchor) and `depth` the number of drafts between it and the
+/// anchor. `limit` is the value that `u` had to stay below, where that is not p ÷ q. Times are in microseconds,
+/// probabilities from 0 to 1.
 const COLUMNS: [&str; 25] = [
     "turn",
     "round",
@@ -40,7 +41,7 @@ const COLUMNS: [&str; 25] = [
     "depth",
 ];
 
-pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
+pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), WriteError> {
     let mut table = csv::Writer::from_writer(out);
     table.write_record(COLUMNS).map_err(io_error)?;
     for turn in session.turns() {
@@ -57,12 +58,12 @@ pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// As the file or pipe told it: `csv` would hide its kind.
+/// The I/O error within an error of `csv`, whose own conversion would lose the kind.
 fn io_error(error: csv::Error) -> std::io::Error {
-    let said = error.to_string();
+    let message = error.to_string();
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
-        _ => std::io::Error::other(said),
+        _ => std::io::Error::other(message),
     }
 }
 

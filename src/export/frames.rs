@@ -1,4 +1,4 @@
-//! A folder of numbered SVG screens with their durations, for whatever makes a GIF or a film of them
+//! A folder of numbered SVG screens with their durations, as input for a program that makes a GIF or a film
 //! (`frames.txt` is a list for ffmpeg's concat demuxer).
 
 use std::fmt::Write as _;
@@ -10,18 +10,18 @@ use crate::trace::Recording;
 
 use super::screen::{self, LAST};
 use super::svg;
-use super::{ExportOptions, Stop};
+use super::{ExportOptions, WriteError};
 
 /// The list of all frames.
 const LIST: &str = "frames.txt";
 
-/// Whether a file of this name may be one of a folder made before.
+/// Whether this format writes a file of this name.
 pub(super) fn is_own(name: &str) -> bool {
     let number = name.strip_prefix("frame-").and_then(|rest| rest.strip_suffix(".svg"));
     name == LIST || number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-pub(super) fn write(recording: &Recording, options: &ExportOptions, folder: &Path) -> Result<(), Stop> {
+pub(super) fn write(recording: &Recording, options: &ExportOptions, folder: &Path) -> Result<(), WriteError> {
     let mut list = String::from("ffconcat version 1.0\n");
     let mut shown = None::<(String, Duration)>;
     let mut line = |shown: Option<(String, Duration)>, until: Duration| {

@@ -1,7 +1,7 @@
-//! One self-contained page: transcript, token cards, the rounds ladder, plots and a player.
+//! One self-contained page: transcript, token cards, list of rounds, plots and a player.
 //!
-//! Invariant: the page loads nothing and runs nothing but its own script, which its policy names by
-//! hash; the recording is data in a block that no text can close, and reaches the page as text only.
+//! Invariant: the page loads nothing and runs only its own script, which its content security policy names by hash.
+//! The recording is JSON in a block that no text can close, and the script shows it as text only.
 
 use std::io;
 
@@ -22,7 +22,7 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
-/// Rounds shown; a browser holds some tens of thousands of tokens well.
+/// Most rounds shown: browsers stay fast up to some tens of thousands of tokens.
 const MAX_ROUNDS: usize = 4000;
 
 /// Tokens over which the speed curve is averaged.
@@ -40,14 +40,14 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
         .replace("{{script-hash}}", &hash(SCRIPT))
         .replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT);
-    // last, and never searched again: the recording may hold anything
+    // inserted last and never searched for placeholders, since the recording may contain any text
     let (before, after) = page.split_once("{{data}}").unwrap_or((&page, ""));
     out.write_all(before.as_bytes())?;
     out.write_all(data.as_bytes())?;
     out.write_all(after.as_bytes())
 }
 
-/// Has every text show what a terminal or a page would obey as pictures: not all of it comes through `text`.
+/// Replaces control characters in every string by visible pictures: not all strings come from `session::text`.
 fn picture(value: &mut Value) {
     match value {
         Value::String(shown) => *shown = text::printable(shown).into_owned(),
@@ -57,13 +57,13 @@ fn picture(value: &mut Value) {
     }
 }
 
-/// As a content security policy names an inline block.
+/// The hash of an inline block, as a content security policy names it.
 fn hash(block: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(block.as_bytes())))
 }
 
-/// A character of JSON that means nothing to HTML: only strings hold these, and there an escape is
-/// the same character.
+/// Escapes a character of JSON that HTML would act on. Only strings contain such characters, and in a string the escape
+/// means the same character.
 fn inert(c: char) -> String {
     match c {
         '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => format!("\\u{:04x}", c as u32),
@@ -100,7 +100,7 @@ fn page(session: &Session, recording: &Recording) -> Value {
     })
 }
 
-/// A lane in numbers; tokens per round are those that were put out.
+/// Figures of a lane. Tokens per round counts the committed tokens.
 fn summary(session: &Session, lane: Lane) -> Value {
     let stats = session.stats(lane);
     let mut summary = json!(stats.summary());
@@ -118,7 +118,7 @@ fn turn(turn: &Turn, left: &mut usize) -> Value {
         "number": turn.number,
         "typed": text::printable(&turn.typed),
         "first_row": row(&answer.first_row),
-        "strands": transcript(answer, last),
+        "transcript": transcript(answer, last),
         "rounds": rounds,
         "speed": speeds(answer),
         "plain_speed": speeds(turn.answer(Lane::Plain)),
@@ -129,12 +129,12 @@ fn turn(turn: &Turn, left: &mut usize) -> Value {
 
 fn speeds(answer: &Answer) -> Vec<[f64; 2]> {
     let points = answer.speed_series(SPEED_WINDOW);
-    let step = points.len() / 400 + 1; // more than the plot has pixels
+    let step = points.len() / 400 + 1; // the plot is 400 pixels wide
     points.iter().step_by(step).map(|p| [p.clock_us as f64 / 1e6, p.tokens_per_second]).collect()
 }
 
-/// Tokens in the order in which they stood, characters joined where tokens split them: text, fate,
-/// round, column of the round (none for the first).
+/// All tokens of an answer in order, rejected ones included: text, fate, round and column in the round (0 for the
+/// first token). Characters that were split over several tokens are joined.
 fn transcript(answer: &Answer, before: u32) -> Vec<Value> {
     let mut joiner = Joiner::default();
     let mut at = 0;
@@ -156,15 +156,14 @@ fn transcript(answer: &Answer, before: u32) -> Vec<Value> {
                 Fate::Committed(_) => (text::printable(&joiner.push(token.piece.text_bytes())).into_owned(), true),
                 _ => (text::inline(token.piece), false),
             };
-            let is_nameless = is_committed && token.piece.bytes.is_empty(); // a digest was recorded
+            let is_nameless = is_committed && token.piece.bytes.is_empty(); // the recording has digests, no texts
             let shown = if is_nameless { text::inline(token.piece) } else { shown };
             json!([shown, fate, token.round, column])
         })
         .collect()
 }
 
-/// Columns of a round in the order in which its tokens stand: accepted drafts, the others, and the
-/// target's own token.
+/// Columns of a round in the order of its tokens: accepted drafts, the other drafts, and the target's own token.
 fn columns(round: &Round) -> Vec<usize> {
     let is_out = |index: &usize| round.is_complete && round.outcome(*index) == Some(Outcome::Accepted);
     let kept = round.path().take(if round.is_complete { round.committed.len() } else { 0 });
@@ -219,7 +218,7 @@ fn round(round: &Round) -> Value {
     })
 }
 
-/// Best candidates: text, probability, id; then the mass of all others.
+/// The best candidates (text, probability, id) and the total probability of all others.
 fn row(row: &Prediction) -> Value {
     let candidate = |piece: &Piece, prob: f32| json!([text::inline(piece), prob, piece.id]);
     json!({ "top": row.top.iter().map(|c| candidate(&c.piece, c.prob)).collect::<Vec<_>>(), "tail": row.tail })

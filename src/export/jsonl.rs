@@ -1,14 +1,14 @@
-//! The recording again: every whole line as it stands, what this program does not know included.
+//! Copies the recording: every complete line unchanged, including events that this version does not know.
 
 use crate::trace::Recording;
 
-use super::Stop;
+use super::WriteError;
 use super::atomic_file::Out;
 
-pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
+pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), WriteError> {
     let mut reader = recording.reader()?;
     while reader.advance()? {
-        recording.go_on()?;
+        recording.check_stop()?;
         out.write_all(reader.raw())?;
         out.write_all(b"\n")?;
     }

@@ -1,4 +1,4 @@
-//! A report to read: what ran, what came of it, and each turn with its text.
+//! A report: settings, figures, and each turn with its text.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use crate::trace::Recording;
 use super::atomic_file::Out;
 use super::{changed, rivals};
 
-/// Reads a figure off a lane's run.
+/// Formats one figure of a lane's summary.
 type Figure<'a> = &'a dyn Fn(&RunSummary) -> String;
 
-/// Rejections told per turn.
+/// Most rejections listed per turn.
 const REJECTS: usize = 8;
 
 pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> io::Result<()> {
@@ -39,7 +39,7 @@ pub(super) fn write(session: &Session, recording: &Recording, out: Out<'_>) -> i
                 ),
             ),
             ("temperature, seed", format!("{}, {}", s.sampling.temperature, s.sampling.seed)),
-            ("other settings that were changed", changed(header).unwrap_or_else(|| "none".to_owned())),
+            ("other changed settings", changed(header).unwrap_or_else(|| "none".to_owned())),
         ];
         writeln!(out, "| | |\n|---|---|")?;
         for (name, value) in rows {
@@ -96,7 +96,7 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What rules that are not lossless did to the text.
+/// How many tokens a rule that is not lossless changed.
 fn lenient(session: &Session, out: Out<'_>) -> io::Result<()> {
     let answers = || session.turns().iter().map(|turn| turn.answer(Lane::Speculative)).filter(|a| !a.is_lossless());
     let tokens: usize = answers().map(|answer| answer.tokens.len()).sum();
@@ -104,7 +104,7 @@ fn lenient(session: &Session, out: Out<'_>) -> io::Result<()> {
     if tokens > 0 {
         writeln!(
             out,
-            "\nThe rule was not lossless: {departures} of {tokens} tokens are not what the target would have picked."
+            "\nThe rule was not lossless: the target would not have picked {departures} of {tokens} tokens."
         )?;
     }
     Ok(())
@@ -126,7 +126,7 @@ fn turn(turn: &Turn, out: Out<'_>) -> io::Result<()> {
     });
     let rejected: Vec<_> = rejected.collect();
     if !rejected.is_empty() {
-        writeln!(out, "\n{} rejections, the first of them:\n", rejected.len())?;
+        writeln!(out, "\n{} rejections; the first ones:\n", rejected.len())?;
     }
     for (round, finding) in rejected.iter().take(REJECTS) {
         writeln!(out, "- round {}: {}", round.round, escaped(&finding.text))?;
@@ -147,7 +147,7 @@ fn marks(session: &Session, out: Out<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Text as it is, between fences longer than any it holds.
+/// Text between fences that are longer than any fence within it.
 fn fenced(content: &str, out: Out<'_>) -> io::Result<()> {
     let content = text::printable(content);
     let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -159,7 +159,7 @@ fn cell(value: &str) -> String {
     escaped(&text::one_line(value)).replace('|', "\\|")
 }
 
-/// Characters that Markdown or a page it becomes would act on.
+/// Escapes the characters that Markdown, or HTML made from it, would act on.
 fn escaped(value: &str) -> String {
     let mut out = String::new();
     for c in value.chars() {

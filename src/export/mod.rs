@@ -1,8 +1,8 @@
-//! A recording as something else: a page, a cast, a picture, a table, a report. One file per format.
+//! Exports a recording to another format: page, cast, picture, table or report. One file per format.
 //!
-//! Invariant: what stands under the wanted name is whole (it is written beside it and renamed), and
-//! nothing in a recording can act where it is shown: control characters become pictures, and text is
-//! escaped for the format it stands in. Every number is the session's; nothing is measured here.
+//! Invariant: an output file is always complete, since it is written under a temporary name and renamed. No text of a
+//! recording can act as code: control characters are replaced by pictures, and text is escaped for its format. Every
+//! number comes from the session; nothing is measured here.
 
 mod atomic_file;
 mod cast;
@@ -30,40 +30,40 @@ use crate::protocol::{Event, EventKind, Header, Lane, Settings};
 use crate::session::{Session, header_diff, text};
 use crate::trace::{Recording, TraceError};
 
-/// Settings that reports name whatever they are.
-const NAMED: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
+/// Settings that every report shows.
+const ALWAYS_SHOWN: [&str; 5] = ["drafter", "k", "rule", "temperature", "seed"];
 
-/// What was set otherwise than usual, but for what reports name of themselves.
+/// The settings that differ from the defaults, except those in [`ALWAYS_SHOWN`]; none if there are none.
 fn changed(header: &Header) -> Option<String> {
     let usual = Header { settings: Settings::default(), ..header.clone() };
-    let told = header_diff(&usual, header).into_iter().filter(|(name, ..)| !NAMED.contains(&name.as_str()));
-    let told: Vec<String> = told.map(|(name, _, value)| format!("{name} {value}")).collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let others = header_diff(&usual, header).into_iter().filter(|(name, ..)| !ALWAYS_SHOWN.contains(&name.as_str()));
+    let others: Vec<String> = others.map(|(name, _, value)| format!("{name} {value}")).collect();
+    (!others.is_empty()).then(|| others.join(", "))
 }
 
-/// What raced beside the run: its settings, those in which its rounds differed all told.
+/// The rival's settings: up to four combinations of k, rule and temperature that its rounds used, then its drafter.
 fn rivals(session: &Session) -> String {
     let rounds = session.turns().iter().flat_map(|turn| &turn.answer(Lane::Rival).rounds);
-    let mut told: Vec<String> = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     for round in rounds {
         let one = format!("k = {}, {}, temperature {}", round.draft_len, round.judged_by(), round.sampling.temperature);
-        if told.len() < 4 && !told.contains(&one) {
-            told.push(one);
+        if parts.len() < 4 && !parts.contains(&one) {
+            parts.push(one);
         }
     }
-    let known = session.settings().rival.or_else(|| session.header()?.settings.rival);
-    told.extend(known.map(|rival| format!("drafts by {}", rival.drafter)));
-    told.join("; ")
+    let rival = session.settings().rival.or_else(|| session.header()?.settings.rival);
+    parts.extend(rival.map(|rival| format!("drafts by {}", rival.drafter)));
+    parts.join("; ")
 }
 
-/// What to make of a recording. The command line and the screen list formats in this order.
+/// Export formats, in the order in which help and screen list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// One self-contained page: transcript, token cards, rounds, plots, player.
     Html,
     /// asciicast v3 of the screen, for asciinema.
     Cast,
-    /// One screen as a picture.
+    /// One screen as an SVG picture.
     Svg,
     /// The screens as numbered SVG pictures with their durations.
     GifFrames,
@@ -76,20 +76,20 @@ pub enum Format {
     Markdown,
     /// vLLM's per-request speculative-decoding summary.
     VllmJson,
-    /// Two Parquet tables as the Python package specspecs reads them; in builds with the feature `specspecs`.
+    /// Two Parquet tables for the Python package specspecs; needs a build with the feature `specspecs`.
     Specspecs,
-    /// The recording again, line by line: what was cut off is left out; compressed to a .zst name.
+    /// A copy of the recording without an incomplete last line; compressed if the name ends in .zst.
     Jsonl,
 }
 
 impl Format {
-    /// Whether it is a folder of files.
+    /// Whether the output is a folder of files.
     #[must_use]
     pub const fn is_folder(self) -> bool {
         matches!(self, Self::GifFrames | Self::Specspecs)
     }
 
-    /// How a name of this format ends.
+    /// Usual ending of a file name of this format.
     #[must_use]
     pub const fn ending(self) -> &'static str {
         match self {
@@ -107,18 +107,18 @@ impl Format {
     }
 }
 
-/// What formats need to know beside the recording.
+/// Options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// Replace what is there.
+    /// Replace an existing file or folder.
     pub force: bool,
-    /// Moment a picture shows, since the run began; none is the end.
+    /// The moment that a picture shows, since the start of the run; none is the end.
     pub at: Option<Duration>,
     /// Columns and rows of the screen.
     pub size: (u16, u16),
-    /// Colours of the screen.
+    /// Theme of the screen; none is the default one.
     pub theme: Option<String>,
-    /// Longest wait between two frames.
+    /// Longest wait between two frames of a film.
     pub idle_limit: Duration,
 }
 
@@ -128,45 +128,45 @@ impl Default for ExportOptions {
     }
 }
 
-/// An export that did not come about; nothing was left behind.
+/// Why an export failed. No part of it remains on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// There is something of this name.
+    /// A file or folder of this name exists.
     #[error("{} exists already; choose another name or add --force to replace it", .0.display())]
     Exists(PathBuf),
-    /// It cannot be written.
+    /// The output cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// What.
+        /// The output.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
     /// The recording cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// What is there is not this program's to replace; it was not touched.
+    /// The existing file or folder was not written by this program; it stays unchanged.
     #[error("{} is not replaced, because {why}; choose another name with --out", path.display())]
     InTheWay {
-        /// What.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Many files, where only one can go.
+    /// A folder cannot be written to standard output.
     #[error("this format makes a folder, and only a file can go to standard output; name a folder with --out")]
     Folder,
-    /// There is nothing in the recording that the format shows.
-    #[error("the recording holds no {0}, so there is nothing to export")]
+    /// The recording contains nothing that the format shows.
+    #[error("the recording contains no {0}, so there is nothing to export")]
     Nothing(&'static str),
     /// The format needs a feature that this program was built without.
     #[error("this program was built without {0}; build it with `cargo install --path . --features {0}`")]
     NotBuilt(&'static str),
 }
 
-/// Why writing stopped: the disk, or the recording.
+/// Why writing failed, before the path is added: see [`ExportError`].
 #[derive(Debug, thiserror::Error)]
-enum Stop {
+enum WriteError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -180,7 +180,7 @@ enum Stop {
 /// Writes a recording in another format.
 ///
 /// # Errors
-/// When the recording cannot be read, there is something of that name, or it cannot be written.
+/// When the recording cannot be read, the output exists already, or it cannot be written.
 pub fn export(recording: &Recording, format: Format, to: &Path, options: &ExportOptions) -> Result<(), ExportError> {
     match format {
         Format::GifFrames => {
@@ -194,13 +194,13 @@ pub fn export(recording: &Recording, format: Format, to: &Path, options: &Export
         Format::Specspecs => return Err(ExportError::NotBuilt("specspecs")),
         _ => atomic_file::file(to, options.force, |out| write(recording, format, options, out)),
     }
-    .map_err(|stop| export_error(stop, to))
+    .map_err(|error| error.at(to))
 }
 
-/// Writes a recording in another format to where it is wanted at once, such as standard output.
+/// Writes a recording in another format to a stream, such as standard output.
 ///
 /// # Errors
-/// When the recording cannot be read, the format makes a folder, or nothing can be written.
+/// When the recording cannot be read, the format makes a folder, or the stream cannot be written.
 pub fn export_to(
     recording: &Recording,
     format: Format,
@@ -211,27 +211,27 @@ pub fn export_to(
         return Err(ExportError::Folder);
     }
     let done = write(recording, format, options, out).and_then(|()| Ok(out.flush()?));
-    done.map_err(|stop| export_error(stop, Path::new("standard output")))
+    done.map_err(|error| error.at(Path::new("standard output")))
 }
 
-/// Writes a file that appears whole or not at all.
+/// Writes a file whole or not at all.
 ///
 /// # Errors
-/// When there is one (unless replaced by `force`) or it cannot be written.
+/// When it exists (unless `force` replaces it) or cannot be written.
 pub fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<(), ExportError> {
-    atomic_file::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|stop| export_error(stop, path))
+    atomic_file::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|error| error.at(path))
 }
 
-/// Whether [`write_file`] could write there now, for whoever measures long before there is something to write.
+/// Checks that [`write_file`] could write there now: for callers that measure for long before they write.
 ///
 /// # Errors
-/// [`ExportError`] when it exists (unless replaced by `force`) or nothing can be written there.
+/// [`ExportError`] when the file exists (unless `force` replaces it) or cannot be written.
 pub fn try_file(path: &Path, force: bool) -> Result<(), ExportError> {
     let failed = |source| ExportError::Write { path: path.to_owned(), source };
     match path.metadata() {
         Ok(_) if !force => return Err(ExportError::Exists(path.to_owned())),
         Ok(there) if there.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
-        Ok(there) if !there.is_file() => return Ok(()), // a device or a pipe takes what comes
+        Ok(there) if !there.is_file() => return Ok(()), // a device or a pipe
         _ => {}
     }
     let whole = std::path::absolute(path).map_err(failed)?;
@@ -239,13 +239,15 @@ pub fn try_file(path: &Path, force: bool) -> Result<(), ExportError> {
     tempfile::tempfile_in(folder).map(drop).map_err(failed)
 }
 
-fn export_error(stop: Stop, to: &Path) -> ExportError {
-    match stop {
-        Stop::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),
-        Stop::Io(source) => ExportError::Write { path: to.to_owned(), source },
-        Stop::Trace(error) => ExportError::Trace(error),
-        Stop::InTheWay(why) => ExportError::InTheWay { path: to.to_owned(), why },
-        Stop::Nothing(what) => ExportError::Nothing(what),
+impl WriteError {
+    fn at(self, to: &Path) -> ExportError {
+        match self {
+            Self::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => ExportError::Exists(to.to_owned()),
+            Self::Io(source) => ExportError::Write { path: to.to_owned(), source },
+            Self::Trace(error) => ExportError::Trace(error),
+            Self::InTheWay(why) => ExportError::InTheWay { path: to.to_owned(), why },
+            Self::Nothing(what) => ExportError::Nothing(what),
+        }
     }
 }
 
@@ -254,7 +256,7 @@ fn write(
     format: Format,
     options: &ExportOptions,
     out: atomic_file::Out<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), WriteError> {
     match format {
         Format::Html => Ok(html::write(&fold(recording)?, recording, out)?),
         Format::Cast => cast::write(recording, options, out),
@@ -268,7 +270,7 @@ fn write(
     }
 }
 
-/// All that happened in a recording.
+/// Replays a whole recording into a session.
 fn fold(recording: &Recording) -> Result<Session, TraceError> {
     let mut session = Session::new();
     for event in recording.events()? {
@@ -277,7 +279,7 @@ fn fold(recording: &Recording) -> Result<Session, TraceError> {
     Ok(session)
 }
 
-/// An event as a replay would send it: the source takes no prompts.
+/// The event as a replay would send it: its header says that the source takes no prompts.
 fn as_replayed(mut event: Event, recording: &Recording) -> Event {
     if let EventKind::Started { header } = &mut event.kind {
         header.capabilities.can_generate = false;
@@ -291,8 +293,7 @@ fn write_json(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<
     writeln!(out, "{}", escaped(&serde_json::to_string(value)?))
 }
 
-/// JSON of one line with its characters that a terminal would obey escaped: serde_json escapes those
-/// below U+0020 alone.
+/// Escapes all control characters in one line of JSON: serde_json escapes only those below U+0020.
 fn escaped(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut out, c| {
         match text::picture(c) {

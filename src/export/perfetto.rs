@@ -1,7 +1,8 @@
-//! Chrome trace events: slices of measured work on lanes for drafter and target, for ui.perfetto.dev.
+//! Chrome trace events: slices of measured work, in one row for the drafter and one for the target, for
+//! ui.perfetto.dev.
 //!
-//! Invariant: an event is told when its work is done, so a slice ends there and is as long as was
-//! measured; slices of one lane never overlap.
+//! Invariant: an event is sent when its work is done, so its slice ends at the event's time and has the measured
+//! length. Slices of one row never overlap.
 
 use serde_json::{Value, json};
 
@@ -10,12 +11,12 @@ use crate::session::text::quoted;
 use crate::trace::Recording;
 
 use super::atomic_file::Out;
-use super::{Stop, escaped};
+use super::{WriteError, escaped};
 
 const DRAFTER: u32 = 1;
 const TARGET: u32 = 2;
 
-pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), Stop> {
+pub(super) fn write(recording: &Recording, out: Out<'_>) -> Result<(), WriteError> {
     out.write_all(br#"{"displayTimeUnit":"ms","traceEvents":["#)?;
     let mut separator: &[u8] = b"\n";
     let mut lanes = Lanes::default();
@@ -49,7 +50,7 @@ fn names() -> Vec<Value> {
     names
 }
 
-/// Where each lane's last slice ended, and what its rounds came to.
+/// Per lane: the end of its last slice in µs, and its counts of drafted and accepted tokens.
 #[derive(Default)]
 struct Lanes {
     ends: [u64; Lane::ALL.len()],
@@ -72,7 +73,7 @@ impl Lanes {
             }
             EventKind::DraftStopped { round, index, token, q, p_min, took_us } => {
                 let args = json!({"round": round, "position": index, "token": quoted(token), "q": q, "p_min": p_min});
-                vec![self.slice(event, DRAFTER, ("draft left out", *took_us), &args)]
+                vec![self.slice(event, DRAFTER, ("draft discarded", *took_us), &args)]
             }
             EventKind::Scored { round, rows, verify_us, sample_us } => {
                 let args = json!({"round": round, "rows": rows.len()});
@@ -111,7 +112,7 @@ impl Lanes {
         }
     }
 
-    /// Work that ended with this event.
+    /// A slice of work that ended with this event.
     fn slice(&mut self, event: &Event, tid: u32, (name, took_us): (&str, u64), args: &Value) -> Value {
         let pid = process(event.lane);
         let end = &mut self.ends[(pid - 1) as usize];

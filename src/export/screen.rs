@@ -1,7 +1,7 @@
-//! The program's own screen as it was at any moment of a recording.
+//! Draws the program's screen as it was at any moment of a recording.
 //!
-//! Invariant: these are the frames of the terminal front end, drawn by its code from the recorded
-//! events; only waits are cut. Nothing here knows what a frame becomes.
+//! Invariant: the terminal front end's own code draws these frames from the recorded events; only long waits are cut.
+//! The caller decides what to do with a frame.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::session::Timeline;
 use crate::trace::Recording;
 use crate::tui::{self, Action, App, ColorDepth, TuiOptions, View};
 
-use super::{ExportOptions, Stop, as_replayed};
+use super::{ExportOptions, WriteError, as_replayed};
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(66_667);
@@ -21,14 +21,14 @@ const FRAME: Duration = Duration::from_micros(66_667);
 /// How long the last frame stays.
 pub(super) const LAST: Duration = Duration::from_secs(3);
 
-/// What happened, and a look at it.
+/// The events so far, and the state of the screen that shows them.
 pub(super) struct Stage {
     time: Timeline,
     app: App,
     view: View,
 }
 
-/// Something a viewer may want to jump to.
+/// A moment that a viewer may want to jump to.
 pub(super) struct Marker {
     pub(super) at: Duration,
     pub(super) label: String,
@@ -38,7 +38,7 @@ impl Stage {
     fn new(options: &ExportOptions) -> Self {
         let options = TuiOptions { theme: options.theme.clone(), depth: ColorDepth::True, ..TuiOptions::default() };
         let (mut time, mut app) = (Timeline::new(), App::new(options));
-        // nobody types here: the keys on show are those of someone who looks
+        // the input line has no focus, since nobody types: the key hints are those for navigation
         tui::update(&mut app, &mut time, Action::FocusNext);
         Self { time, app, view: View::default() }
     }
@@ -61,8 +61,8 @@ impl Stage {
     }
 }
 
-/// The screen at one moment; the end when none is named.
-pub(super) fn at(recording: &Recording, options: &ExportOptions) -> Result<Stage, Stop> {
+/// The screen at `options.at`, or at the end if that is none.
+pub(super) fn at(recording: &Recording, options: &ExportOptions) -> Result<Stage, WriteError> {
     let mut stage = Stage::new(options);
     for event in recording.events()? {
         let event = event?;
@@ -74,12 +74,13 @@ pub(super) fn at(recording: &Recording, options: &ExportOptions) -> Result<Stage
     Ok(stage)
 }
 
-/// All frames in order, each with its moment on a clock that leaves long waits out; then the markers.
+/// Calls `on_frame` for every frame in order, with its time (long waits shortened) and the markers since the frame
+/// before.
 pub(super) fn film(
     recording: &Recording,
     options: &ExportOptions,
-    mut on_frame: impl FnMut(&mut Stage, Duration, Vec<Marker>) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+    mut on_frame: impl FnMut(&mut Stage, Duration, Vec<Marker>) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
     let mut stage = Stage::new(options);
     let (mut now, mut at_us, mut shown) = (Duration::ZERO, None::<u64>, None::<Duration>);
     let mut markers = Vec::new();

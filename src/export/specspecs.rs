@@ -1,8 +1,8 @@
-//! Two Parquet tables in the shape of the Python package specspecs: `sequences` and `drafts`.
+//! Two Parquet tables in the format of the Python package specspecs: `sequences` and `drafts`.
 //!
-//! Times are when a prompt came and when a round committed. Invariant: its reader skips the first entry of a round's draft as the token the round before had
-//! emitted, so each round's draft begins with its anchor, and that entry counts as accepted: there,
-//! accepted ÷ drafted of draftscope is `(acceptance_length − 1) ÷ (k − 1)`.
+//! Times are those at which a prompt arrived and a round committed. Invariant: the package skips the first entry of a
+//! round's draft, since it is the last token of the round before. So each round's draft begins with its anchor, and
+//! that entry counts as accepted: draftscope's accepted ÷ drafted is `(acceptance_length − 1) ÷ (k − 1)` there.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::protocol::{EventKind, Lane, Outcome, TokenId};
 use crate::session::{Answer, Round, Session};
 use crate::trace::Recording;
 
-use super::Stop;
+use super::WriteError;
 
 const SEQUENCES: &str = "message schema {
   optional binary run_id (STRING);
@@ -44,15 +44,15 @@ const DRAFTS: &str = "message schema {
   optional int32 emitted_token;
 }";
 
-/// The tables, by name.
+/// File names of the tables.
 const FILES: [&str; 2] = ["sequences-0-00000.parquet", "drafts-0-00000.parquet"];
 
-/// Whether a file of this name may be one of a folder made before.
+/// Whether this format writes a file of this name.
 pub(super) fn is_own(name: &str) -> bool {
     FILES.contains(&name)
 }
 
-/// One column's values; every row has one, and lists have any number of them.
+/// The values of one column, one per row; `Longs` and `Bools` have a list per row.
 enum Column {
     Text(Vec<String>),
     Long(Vec<i64>),
@@ -61,17 +61,17 @@ enum Column {
     Bools(Vec<Vec<bool>>),
 }
 
-/// When what happened, in µs from the start of the recording.
+/// Times of events, in µs since the start of the recording.
 #[derive(Default)]
 struct Moments {
-    /// By turn: its prompt came.
+    /// By turn: when its prompt arrived.
     prompted: HashMap<u32, u64>,
-    /// By turn and round: it committed.
+    /// By turn and round: when the round committed.
     committed: HashMap<(u32, u32), u64>,
 }
 
 impl Moments {
-    fn of(recording: &Recording) -> Result<Self, Stop> {
+    fn of(recording: &Recording) -> Result<Self, WriteError> {
         let (mut moments, mut current) = (Self::default(), 0);
         for event in recording.events()? {
             let event = event?;
@@ -90,11 +90,11 @@ impl Moments {
     }
 }
 
-pub(super) fn write(recording: &Recording, session: &Session, folder: &Path) -> Result<(), Stop> {
+pub(super) fn write(recording: &Recording, session: &Session, folder: &Path) -> Result<(), WriteError> {
     let answers: Vec<&Answer> = session.turns().iter().map(|turn| turn.answer(Lane::Speculative)).collect();
     let answers: Vec<&Answer> = answers.into_iter().filter(|answer| !answer.tokens.is_empty()).collect();
     if answers.is_empty() {
-        return Err(Stop::Nothing("answer"));
+        return Err(WriteError::Nothing("answer"));
     }
     let started_us = session.header().map_or(0, |header| header.started_unix_ms.saturating_mul(1000));
     let run = format!("draftscope-{}", started_us / 1000);
@@ -133,7 +133,7 @@ fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u32, u32) -> i64) -> Vec
         |value: &dyn Fn(&Round) -> usize| Column::Int(steps.iter().map(|(_, _, round)| value(round) as i32).collect());
     let tokens = |(answer, _, round): &(&Answer, usize, &Round)| -> Vec<i64> {
         let anchor = round.first_token.checked_sub(1).and_then(|at| answer.tokens.get(at)).map(|t| t.piece.id);
-        // a tree's accepted path first: the package knows chains only
+        // in a tree the accepted path comes first, since the package knows only chains
         let others = (0..round.drafts.len()).filter(|i| round.outcome(*i) != Some(Outcome::Accepted));
         let drafts = round.path().chain(others).filter_map(|i| Some(round.drafts.get(i)?.piece.id));
         std::iter::once(anchor.unwrap_or(TokenId(0))).chain(drafts).map(|id| i64::from(id.0)).collect()
@@ -152,7 +152,7 @@ fn drafts(answers: &[&Answer], run: &str, time: impl Fn(u32, u32) -> i64) -> Vec
     ]
 }
 
-fn table(path: &Path, schema: &str, columns: Vec<Column>) -> Result<(), Stop> {
+fn table(path: &Path, schema: &str, columns: Vec<Column>) -> Result<(), WriteError> {
     let write = || -> Result<(), ParquetError> {
         let zstd = Compression::ZSTD(ZstdLevel::default());
         let properties = Arc::new(WriterProperties::builder().set_compression(zstd).build());
@@ -165,7 +165,7 @@ fn table(path: &Path, schema: &str, columns: Vec<Column>) -> Result<(), Stop> {
         group.close()?;
         writer.close().map(drop)
     };
-    write().map_err(|error| Stop::Io(io::Error::other(error)))
+    write().map_err(|error| WriteError::Io(io::Error::other(error)))
 }
 
 impl Column {
@@ -198,7 +198,7 @@ impl Column {
     }
 }
 
-/// Lists as Parquet stores them: all values, how deep each is defined, and where a list begins.
+/// Lists as Parquet stores them: all values, their definition levels, and their repetition levels (0 begins a list).
 fn levels<T>(rows: Vec<Vec<T>>) -> (Vec<T>, Vec<i16>, Vec<i16>) {
     let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {

@@ -1,7 +1,7 @@
-//! A screen as a picture: cells of one style become one piece of text.
+//! A screen as an SVG picture: neighbouring cells of one style become one text element.
 //!
-//! Invariant: the picture needs no font but a monospaced one and loads nothing; every character is
-//! escaped, and one that XML forbids becomes U+FFFD.
+//! Invariant: the picture needs only a monospaced font and loads nothing. Every character is escaped, and one that XML
+//! forbids becomes U+FFFD.
 
 use std::io;
 
@@ -15,12 +15,12 @@ use crate::trace::Recording;
 
 use super::atomic_file::Out;
 use super::screen::{self, Stage};
-use super::{ExportOptions, Stop};
+use super::{ExportOptions, WriteError};
 
-/// A cell in pixels.
+/// Width and height of a cell in pixels.
 const CELL: (f32, f32) = (8.4, 18.0);
 
-pub(super) fn write(recording: &Recording, options: &ExportOptions, out: Out<'_>) -> Result<(), Stop> {
+pub(super) fn write(recording: &Recording, options: &ExportOptions, out: Out<'_>) -> Result<(), WriteError> {
     let mut stage = screen::at(recording, options)?;
     Ok(out.write_all(picture(&mut stage, options)?.as_bytes())?)
 }
@@ -53,11 +53,11 @@ fn svg(buffer: &Buffer, [ink, paper]: [&str; 2]) -> String {
     out
 }
 
-/// Where the cells that look like this one end.
+/// Column after the last cell with the style of the cell at `x`.
 fn run(buffer: &Buffer, x: u16, y: u16) -> u16 {
     let look = |cell: &Cell| (cell.fg, cell.bg, cell.modifier);
     let first = look(&buffer[(x, y)]);
-    // a wide character is followed by a cell that it covers
+    // a wide character covers the next cell
     let mut end = x + buffer[(x, y)].symbol().width().max(1) as u16;
     while end < buffer.area.width && look(&buffer[(end, y)]) == first {
         end += buffer[(end, y)].symbol().width().max(1) as u16;
@@ -141,13 +141,13 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// The 16 colours a terminal names, as xterm shows them.
+/// The 16 named terminal colours, as xterm shows them.
 const NAMED: [u32; 16] = [
     0x00_00_00, 0xcd_31_31, 0x0d_bc_79, 0xe5_e5_10, 0x24_72_c8, 0xbc_3f_bc, 0x11_a8_cd, 0xe5_e5_e5, 0x66_66_66,
     0xf1_4c_4c, 0x23_d1_8b, 0xf5_f5_43, 0x3b_8e_ea, 0xd6_70_d6, 0x29_b8_db, 0xff_ff_ff,
 ];
 
-/// As CSS names it; none for the terminal's own.
+/// The colour in CSS; none for the terminal's default.
 fn colour(colour: Color) -> Option<String> {
     let hex = |rgb: u32| Some(format!("#{rgb:06x}"));
     match colour {

@@ -1,4 +1,4 @@
-//! Every format on the scripted conversation, with a turn whose tokens try to do harm.
+//! Tests every format on the scripted conversation, with one turn whose tokens try to act as code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::session::fixture::{Script, departing, first_turn};
 use crate::stream::Consumer;
 use crate::trace::{RecordOptions, Recorder};
 
-/// Ends a script block, sets a clipboard, clears a screen, and names a template's hole.
+/// Closes a script block, sets the clipboard, clears the screen, and names a placeholder of the page's template.
 const HARM: &str =
     "</script><script>alert(1)</script>\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{202e}{{script}}\u{2028}\u{9b}\u{85}\u{2066}";
 
@@ -30,12 +30,12 @@ fn script() -> Script {
     script
 }
 
-struct Place {
+struct ExportFixture {
     folder: tempfile::TempDir,
     recording: Recording,
 }
 
-impl Place {
+impl ExportFixture {
     fn new() -> Self {
         Self::of(&script().events)
     }
@@ -86,112 +86,112 @@ fn built() -> impl Iterator<Item = Format> {
 
 #[test]
 fn every_format_is_written_once_and_nothing_is_left_behind() {
-    let place = Place::new();
+    let fixture = ExportFixture::new();
     for format in built() {
-        let to = place.export(format);
-        let again = export(&place.recording, format, &to, &ExportOptions::default()).unwrap_err().to_string();
+        let to = fixture.export(format);
+        let again = export(&fixture.recording, format, &to, &ExportOptions::default()).unwrap_err().to_string();
         assert!(again.contains("--force"), "{again}");
-        export(&place.recording, format, &to, &ExportOptions { force: true, ..ExportOptions::default() }).unwrap();
+        export(&fixture.recording, format, &to, &ExportOptions { force: true, ..ExportOptions::default() }).unwrap();
     }
-    assert_eq!(place.names().len(), built().count() + 1, "{:?}", place.names());
-    let nowhere = export(&place.recording, Format::Csv, Path::new("/no/such/x.csv"), &ExportOptions::default());
+    assert_eq!(fixture.names().len(), built().count() + 1, "{:?}", fixture.names());
+    let nowhere = export(&fixture.recording, Format::Csv, Path::new("/no/such/x.csv"), &ExportOptions::default());
     assert!(nowhere.unwrap_err().to_string().contains("cannot write /no/such/x.csv"));
 }
 
 #[cfg(unix)]
 #[test]
-fn what_only_the_owner_may_read_stays_so() {
+fn a_replaced_file_keeps_its_permissions() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    let to = place.export(Format::Markdown);
+    let fixture = ExportFixture::new();
+    let to = fixture.export(Format::Markdown);
     fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
     let force = ExportOptions { force: true, ..ExportOptions::default() };
-    export(&place.recording, Format::Markdown, &to, &force).unwrap();
+    export(&fixture.recording, Format::Markdown, &to, &force).unwrap();
     assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn only_what_an_export_made_is_replaced() {
-    let place = Place::new();
+fn only_the_output_of_an_export_is_replaced() {
+    let fixture = ExportFixture::new();
     let force = ExportOptions { force: true, ..ExportOptions::default() };
     for format in built().filter(|format| format.is_folder()) {
-        let to = place.export(format);
+        let to = fixture.export(format);
         let notes = to.join("notes.txt");
         fs::write(&notes, "mine").unwrap();
-        let refused = export(&place.recording, format, &to, &force).unwrap_err().to_string();
-        assert!(refused.contains("it holds notes.txt"), "{refused}");
+        let refused = export(&fixture.recording, format, &to, &force).unwrap_err().to_string();
+        assert!(refused.contains("it contains notes.txt"), "{refused}");
         assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
         fs::remove_file(&notes).unwrap();
-        export(&place.recording, format, &to, &force).unwrap();
-        let file = place.folder.path().join("a.dscope.jsonl");
-        let refused = export(&place.recording, format, &file, &force).unwrap_err().to_string();
-        assert!(refused.contains("it is no folder") && file.is_file(), "{refused}");
+        export(&fixture.recording, format, &to, &force).unwrap();
+        let file = fixture.folder.path().join("a.dscope.jsonl");
+        let refused = export(&fixture.recording, format, &file, &force).unwrap_err().to_string();
+        assert!(refused.contains("it is not a folder") && file.is_file(), "{refused}");
     }
 }
 
 #[cfg(unix)]
 #[test]
 fn links_stay_and_devices_are_written_through() {
-    let place = Place::new();
-    let path = |name: &str| place.folder.path().join(name);
+    let fixture = ExportFixture::new();
+    let path = |name: &str| fixture.folder.path().join(name);
     let force = ExportOptions { force: true, ..ExportOptions::default() };
     fs::write(path("real.csv"), "old").unwrap();
     for (name, target) in
         [("link.csv", path("real.csv")), ("null.csv", "/dev/null".into()), ("dangling.csv", path("new.csv"))]
     {
         std::os::unix::fs::symlink(&target, path(name)).unwrap();
-        export(&place.recording, Format::Csv, &path(name), &force).unwrap();
+        export(&fixture.recording, Format::Csv, &path(name), &force).unwrap();
         assert!(path(name).symlink_metadata().unwrap().is_symlink(), "{name}");
     }
     let whole = fs::read_to_string(path("real.csv")).unwrap();
     assert!(whole.starts_with("turn,") && fs::read_to_string(path("new.csv")).unwrap() == whole);
     let mut out = Vec::new();
-    export_to(&place.recording, Format::Csv, &mut out, &force).unwrap();
+    export_to(&fixture.recording, Format::Csv, &mut out, &force).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), whole);
-    let refused = export_to(&place.recording, Format::Specspecs, &mut Vec::new(), &force).unwrap_err();
+    let refused = export_to(&fixture.recording, Format::Specspecs, &mut Vec::new(), &force).unwrap_err();
     assert!(refused.to_string().contains("makes a folder"), "{refused}");
 }
 
-/// Whether a terminal would obey nothing of it.
+/// Whether the text has no control character other than line ends.
 fn is_tame(text: &str) -> bool {
     text.chars().all(|c| c == '\n' || text::picture(c).is_none())
 }
 
 #[test]
-fn a_recording_that_breaks_off_in_the_middle_leaves_no_file() {
-    let place = Place::new();
-    let path = place.folder.path().join("b.jsonl");
-    let text = fs::read_to_string(place.folder.path().join("a.dscope.jsonl")).unwrap();
-    // whole JSON with the wrong payload: only a full reading finds it
-    let bent: Vec<String> = text.lines().map(|l| l.replace("\"verify_us\":13500", "\"verify_us\":\"x\"")).collect();
+fn a_damaged_recording_leaves_no_file() {
+    let fixture = ExportFixture::new();
+    let path = fixture.folder.path().join("b.jsonl");
+    let text = fs::read_to_string(fixture.folder.path().join("a.dscope.jsonl")).unwrap();
+    // valid JSON with a wrong payload: only a full reading finds it
+    let damaged: Vec<String> = text.lines().map(|l| l.replace("\"verify_us\":13500", "\"verify_us\":\"x\"")).collect();
     fs::write(&path, &text).unwrap();
     let recording = Recording::open(&path).unwrap();
-    fs::write(&path, bent.join("\n")).unwrap(); // damaged after it was looked over
+    fs::write(&path, damaged.join("\n")).unwrap(); // damaged after it was opened
     for format in built().filter(|format| *format != Format::Jsonl) {
-        let to = place.folder.path().join("never");
+        let to = fixture.folder.path().join("never");
         let error = export(&recording, format, &to, &ExportOptions::default()).unwrap_err().to_string();
         assert!(error.contains("is damaged at line"), "{error}");
     }
-    assert_eq!(place.names().len(), 2, "{:?}", place.names());
+    assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
 }
 
 #[test]
-fn an_export_that_is_stopped_leaves_nothing() {
-    let place = Place::new();
-    let recording = Recording::open(&place.folder.path().join("a.dscope.jsonl")).unwrap();
+fn a_stopped_export_leaves_no_file() {
+    let fixture = ExportFixture::new();
+    let recording = Recording::open(&fixture.folder.path().join("a.dscope.jsonl")).unwrap();
     let recording = recording.stopped_by(std::sync::Arc::new(true.into()));
-    let before = place.names();
+    let before = fixture.names();
     for format in built() {
-        let stopped = export(&recording, format, &place.folder.path().join("never"), &ExportOptions::default());
+        let stopped = export(&recording, format, &fixture.folder.path().join("never"), &ExportOptions::default());
         assert!(matches!(stopped, Err(ExportError::Trace(TraceError::Stopped))), "{format:?} {stopped:?}");
     }
-    assert_eq!(place.names(), before);
+    assert_eq!(fixture.names(), before);
 }
 
 #[test]
-fn the_page_holds_the_recording_as_data_that_cannot_act() {
-    let place = Place::new();
-    let page = place.text(Format::Html);
+fn the_page_contains_the_recording_as_inert_data() {
+    let fixture = ExportFixture::new();
+    let page = fixture.text(Format::Html);
     assert!(!page.contains("alert(1)</script>") && !page.contains('\u{1b}') && !page.contains('\u{202e}'));
     assert_eq!(page.matches("</script>").count(), 2, "the data block and the script");
     assert!(!page.contains("http://") || page.matches("http://").count() == 1, "only SVG's namespace is named");
@@ -203,11 +203,11 @@ fn the_page_holds_the_recording_as_data_that_cannot_act() {
     assert_eq!(data["turns"].as_array().unwrap().len(), 2);
     assert!(data["turns"][1]["typed"].as_str().unwrap().starts_with("</script>"), "shown, as text");
     assert_eq!(data["summary"]["rounds"], 8);
-    assert_eq!(data["changed"], "baseline race", "settings that are not the usual ones");
-    let mean = place.session().stats(Lane::Speculative).mean_tokens_per_round();
+    assert_eq!(data["changed"], "baseline race", "settings that differ from the defaults");
+    let mean = fixture.session().stats(Lane::Speculative).mean_tokens_per_round();
     assert_eq!(data["summary"]["tokens_per_round"].as_f64(), mean);
     let first = &data["turns"][0];
-    let text: String = first["strands"].as_array().unwrap().iter().map(|s| s[0].as_str().unwrap()).collect();
+    let text: String = first["transcript"].as_array().unwrap().iter().map(|s| s[0].as_str().unwrap()).collect();
     assert!(text.starts_with("The·color·of·the sky is blue because of·the"), "{text}");
     let why = first["rounds"][0]["why"][0].as_str().unwrap();
     assert!(why.contains("the target preferred ' sky' 0.61"), "{why}");
@@ -222,34 +222,34 @@ fn the_page_holds_the_recording_as_data_that_cannot_act() {
     }
 }
 
-/// What a page shows.
-fn shown(place: &Place) -> Value {
-    let page = place.text(Format::Html);
+/// The data that a page shows.
+fn shown(fixture: &ExportFixture) -> Value {
+    let page = fixture.text(Format::Html);
     let (_, data) = page.split_once("type=\"application/json\">").unwrap();
     serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
 }
 
 #[test]
-fn a_page_marks_what_was_accepted_against_the_target() {
-    let page = shown(&Place::of(&departing().events));
-    let strands = page["turns"][0]["strands"].as_array().unwrap();
-    let departed: Vec<_> = strands.iter().filter(|strand| strand[1] == "accepted departed").collect();
-    assert!(matches!(departed[..], [strand] if strand[2] == 2 && strand[3] == 1), "{departed:?}");
-    assert!(!shown(&Place::new()).to_string().contains("departed"));
+fn a_page_marks_accepted_drafts_that_the_target_would_not_have_picked() {
+    let page = shown(&ExportFixture::of(&departing().events));
+    let tokens = page["turns"][0]["transcript"].as_array().unwrap();
+    let departed: Vec<_> = tokens.iter().filter(|token| token[1] == "accepted departed").collect();
+    assert!(matches!(departed[..], [token] if token[2] == 2 && token[3] == 1), "{departed:?}");
+    assert!(!shown(&ExportFixture::new()).to_string().contains("departed"));
 }
 
 #[test]
-fn columns_of_strands_point_into_their_round() {
-    let data = shown(&Place::new());
+fn columns_of_the_transcript_point_into_their_round() {
+    let data = shown(&ExportFixture::new());
     let turn = &data["turns"][0];
-    for strand in turn["strands"].as_array().unwrap() {
-        let (text, fate) = (strand[0].as_str().unwrap(), strand[1].as_str().unwrap());
-        let Some(round) = turn["rounds"].as_array().unwrap().iter().find(|r| r["round"] == strand[2]) else {
+    for token in turn["transcript"].as_array().unwrap() {
+        let (text, fate) = (token[0].as_str().unwrap(), token[1].as_str().unwrap());
+        let Some(round) = turn["rounds"].as_array().unwrap().iter().find(|r| r["round"] == token[2]) else {
             assert_eq!(fate, "first");
             continue;
         };
-        let column = strand[3].as_u64().unwrap() as usize;
-        let said = match fate {
+        let column = token[3].as_u64().unwrap() as usize;
+        let piece = match fate {
             "recovered" | "bonus" => {
                 assert_eq!(round["next_column"], column);
                 round["next"].as_str().unwrap()
@@ -259,11 +259,11 @@ fn columns_of_strands_point_into_their_round() {
                 round["drafts"][column]["text"].as_str().unwrap()
             }
         };
-        assert_eq!(said.replace('·', " ").trim(), text.replace('\n', "⏎").replace('·', " ").trim());
+        assert_eq!(piece.replace('·', " ").trim(), text.replace('\n', "⏎").replace('·', " ").trim());
     }
 }
 
-/// What a terminal shows after a cast has played.
+/// The screen of a terminal after playing a cast.
 fn played(cast: &str) -> String {
     let mut lines = cast.lines();
     let header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
@@ -282,11 +282,11 @@ fn played(cast: &str) -> String {
 
 #[test]
 fn a_cast_ends_with_the_screen_and_marks_rejects() {
-    let place = Place::new();
-    let cast = place.text(Format::Cast);
-    assert!(!cast.contains("]52;") || !cast.contains("\\u001b]"), "no sequence but the screen's own");
+    let fixture = ExportFixture::new();
+    let cast = fixture.text(Format::Cast);
+    assert!(!cast.contains("]52;") || !cast.contains("\\u001b]"), "only the screen's own sequences");
     let shown = played(&cast);
-    let mut stage = screen::at(&place.recording, &ExportOptions::default()).unwrap();
+    let mut stage = screen::at(&fixture.recording, &ExportOptions::default()).unwrap();
     let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(120, 40)).unwrap();
     stage.draw(&mut terminal).unwrap();
     let want = terminal.backend().to_string();
@@ -299,12 +299,12 @@ fn a_cast_ends_with_the_screen_and_marks_rejects() {
 }
 
 #[test]
-fn pictures_hold_text_that_cannot_act() {
-    let place = Place::new();
-    let svg = place.text(Format::Svg);
+fn pictures_contain_inert_text() {
+    let fixture = ExportFixture::new();
+    let svg = fixture.text(Format::Svg);
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     assert!(!svg.contains("<script") && svg.contains("&lt;") && !svg.contains('\u{1b}'));
-    let frames = place.export(Format::GifFrames);
+    let frames = fixture.export(Format::GifFrames);
     let list = fs::read_to_string(frames.join("frames.txt")).unwrap();
     let files: Vec<&str> = list.lines().filter_map(|l| l.strip_prefix("file '")?.strip_suffix('\'')).collect();
     assert_eq!(files.len(), list.matches("duration ").count());
@@ -312,9 +312,9 @@ fn pictures_hold_text_that_cannot_act() {
 }
 
 #[test]
-fn the_table_has_a_row_per_draft_and_no_formula() {
-    let place = Place::new();
-    let text = place.text(Format::Csv);
+fn the_csv_table_has_a_row_per_draft_and_no_formula() {
+    let fixture = ExportFixture::new();
+    let text = fixture.text(Format::Csv);
     let mut table = ::csv::Reader::from_reader(text.as_bytes());
     let rows: Vec<::csv::StringRecord> = table.records().map(Result::unwrap).collect();
     assert!(is_tame(&text), "{text}");
@@ -325,15 +325,15 @@ fn the_table_has_a_row_per_draft_and_no_formula() {
     }
     assert_eq!((&rows[0][11], &rows[1][11], &rows[0][12 + 4]), ("rejected", "not_reached", "recovered"));
     assert_eq!(&rows[0][13], "\" sky\"");
-    let place_of = |row: usize| [21, 22, 23, 24].map(|column| rows[row][column].to_owned());
+    let tree_columns = |row: usize| [21, 22, 23, 24].map(|column| rows[row][column].to_owned());
     assert_eq!(
-        (place_of(0), place_of(1)),
+        (tree_columns(0), tree_columns(1)),
         (["", "0", "", "0"].map(str::to_owned), ["", "1", "0", "1"].map(str::to_owned))
     );
 }
 
 #[test]
-fn a_rival_stands_where_plain_decoding_stands() {
+fn a_rival_has_its_own_rows_and_columns() {
     let mut script = Script::default();
     for event in first_turn().events {
         let copied = event.lane == Lane::Speculative
@@ -347,16 +347,16 @@ fn a_rival_stands_where_plain_decoding_stands() {
     let rival = Rival { draft_len: 5, drafter: DrafterKind::Ngram, ..Rival::like(&Settings::default()) };
     let settings = Settings { rival: Some(rival), ..Settings::default() };
     script.push(Lane::Speculative, EventKind::SettingsChanged { settings });
-    let place = Place::of(&script.events);
-    let table = place.text(Format::Csv);
+    let fixture = ExportFixture::of(&script.events);
+    let table = fixture.text(Format::Csv);
     let mut table = ::csv::Reader::from_reader(table.as_bytes());
     let lanes: Vec<String> = table.records().map(|row| row.unwrap()[20].to_owned()).collect();
     assert_eq!(lanes.iter().filter(|lane| *lane == "rival").count(), 7 * 3);
     assert_eq!(lanes.len(), 2 * 7 * 3);
-    let report = place.text(Format::Markdown);
+    let report = fixture.text(Format::Markdown);
     assert!(report.contains("| | speculative | plain | rival |\n|---|---|---|---|\n| rounds | 7 | "), "{report}");
     assert!(report.contains("| against the rival | 1.00 | | |") && report.contains("drafts by ngram"), "{report}");
-    let page = place.text(Format::Html);
+    let page = fixture.text(Format::Html);
     let data = page.split_once("type=\"application/json\"").unwrap().1;
     let data = data.split_once('>').unwrap().1.split_once("</script").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
@@ -364,27 +364,27 @@ fn a_rival_stands_where_plain_decoding_stands() {
     assert_eq!(data["speedup_over_rival"], 1.0);
     assert!(data["rival_settings"].as_str().unwrap().contains("drafts by ngram"));
     assert!(!data["turns"][0]["rival_speed"].as_array().unwrap().is_empty());
-    let alone = Place::new();
+    let alone = ExportFixture::new();
     assert!(!alone.text(Format::Markdown).contains("rival"));
 }
 
 #[test]
-fn a_report_tells_an_automatic_k_and_every_setting_that_was_changed() {
+fn a_report_shows_an_automatic_k_and_every_changed_setting() {
     let mut script = first_turn();
     let Some(EventKind::Started { header }) = script.events.first_mut().map(|event| &mut event.kind) else {
         panic!("a run begins with its header");
     };
     header.settings.draft_len_mode = crate::protocol::DraftLenMode::Auto;
     header.settings.drafting.p_min = 0.5;
-    let report = Place::of(&script.events).text(Format::Markdown);
+    let report = ExportFixture::of(&script.events).text(Format::Markdown);
     assert!(report.contains("| k, rule | auto, exact |"), "{report}");
-    let row = report.lines().find(|line| line.starts_with("| other settings")).unwrap();
+    let row = report.lines().find(|line| line.starts_with("| other changed settings")).unwrap();
     assert!(row.contains("p-min 0.5") && !row.contains("auto"), "{row}");
 }
 
 #[test]
 fn vllms_numbers_add_up() {
-    let requests = Place::new().json(Format::VllmJson);
+    let requests = ExportFixture::new().json(Format::VllmJson);
     for request in requests.as_array().unwrap() {
         assert!(request["created"].is_u64());
         assert!(["stop", "length"].contains(&request["choices"][0]["finish_reason"].as_str().unwrap()), "{request}");
@@ -400,7 +400,7 @@ fn vllms_numbers_add_up() {
 
 #[test]
 fn slices_of_a_lane_do_not_overlap() {
-    let trace = Place::new().json(Format::Perfetto);
+    let trace = ExportFixture::new().json(Format::Perfetto);
     let events = trace["traceEvents"].as_array().unwrap();
     for (pid, tid) in [(1, 1), (1, 2), (2, 2)] {
         let mine = events.iter().filter(|e| e["ph"] == "X" && e["pid"] == pid && e["tid"] == tid);
@@ -413,9 +413,9 @@ fn slices_of_a_lane_do_not_overlap() {
 
 #[cfg(feature = "specspecs")]
 #[test]
-fn specspecs_tables_tell_the_same() {
-    let place = Place::new();
-    let folder = place.export(Format::Specspecs);
+fn specspecs_tables_contain_the_recorded_rounds() {
+    let fixture = ExportFixture::new();
+    let folder = fixture.export(Format::Specspecs);
     let open = |name| SerializedFileReader::new(fs::File::open(folder.join(name)).unwrap()).unwrap();
     let sequences: Vec<_> = open("sequences-0-00000.parquet").into_iter().map(Result::unwrap).collect();
     assert_eq!(sequences.len(), 2);
@@ -429,9 +429,9 @@ fn specspecs_tables_tell_the_same() {
 }
 
 #[test]
-fn a_report_keeps_text_between_its_fences() {
-    let report = Place::new().text(Format::Markdown);
-    assert!(report.contains("```````text\n") && report.contains("rejections, the first of them"));
+fn text_in_a_report_cannot_end_its_fence() {
+    let report = ExportFixture::new().text(Format::Markdown);
+    assert!(report.contains("```````text\n") && report.contains("rejections; the first ones"));
     assert!(!report.contains('\u{1b}') && report.contains("SmolLM2-135M-Instruct"));
     assert!(report.contains("- round 1: &lt;/script>"), "{report}");
 }
@@ -439,26 +439,26 @@ fn a_report_keeps_text_between_its_fences() {
 #[test]
 fn a_report_says_that_a_rule_was_not_lossless() {
     let mut script = first_turn();
-    assert!(!Place::of(&script.events).text(Format::Markdown).contains("not lossless"));
+    assert!(!ExportFixture::of(&script.events).text(Format::Markdown).contains("not lossless"));
     for event in &mut script.events {
         if let EventKind::Verified { verdict, .. } = &mut event.kind {
             verdict.lossless = false;
         }
     }
-    let report = Place::of(&script.events).text(Format::Markdown);
-    assert!(report.contains("The rule was not lossless: 0 of "), "{report}");
+    let report = ExportFixture::of(&script.events).text(Format::Markdown);
+    assert!(report.contains("The rule was not lossless: the target would not have picked 0 of 18 tokens."), "{report}");
 }
 
 #[test]
-fn a_rewrite_keeps_lines_as_they_are() {
-    let place = Place::new();
-    let path = place.folder.path().join("b.jsonl");
-    let mut text = fs::read_to_string(place.folder.path().join("a.dscope.jsonl")).unwrap();
+fn a_copy_keeps_complete_lines_unchanged() {
+    let fixture = ExportFixture::new();
+    let path = fixture.folder.path().join("b.jsonl");
+    let mut text = fs::read_to_string(fixture.folder.path().join("a.dscope.jsonl")).unwrap();
     text.push_str("{\"seq\":999,\"at_us\":999,\"type\":\"tree_drafted\",\"branches\":[1.50]}\n");
     fs::write(&path, format!("{text}{{\"seq\":1000,\"at")).unwrap();
     let recording = Recording::open(&path).unwrap();
     for name in ["c.jsonl", "c.jsonl.zst"] {
-        let to = place.folder.path().join(name);
+        let to = fixture.folder.path().join(name);
         export(&recording, Format::Jsonl, &to, &ExportOptions::default()).unwrap();
         let mut reader = crate::trace::Reader::open(&to).unwrap();
         let mut lines = String::new();
@@ -471,15 +471,15 @@ fn a_rewrite_keeps_lines_as_they_are() {
 }
 
 #[test]
-fn a_recording_without_answers_says_so() {
-    let place = Place::of(&Script::started().events);
-    let without = if cfg!(feature = "specspecs") { "holds no answer" } else { "--features specspecs" };
-    for (format, sentence) in [(Format::VllmJson, "holds no answer"), (Format::Specspecs, without)] {
-        let to = place.folder.path().join("x");
-        let error = export(&place.recording, format, &to, &ExportOptions::default()).unwrap_err();
+fn exporting_a_recording_without_answers_is_an_error() {
+    let fixture = ExportFixture::of(&Script::started().events);
+    let without = if cfg!(feature = "specspecs") { "contains no answer" } else { "--features specspecs" };
+    for (format, sentence) in [(Format::VllmJson, "contains no answer"), (Format::Specspecs, without)] {
+        let to = fixture.folder.path().join("x");
+        let error = export(&fixture.recording, format, &to, &ExportOptions::default()).unwrap_err();
         assert!(error.to_string().contains(sentence), "{error}");
     }
     for format in [Format::Html, Format::Cast, Format::Svg, Format::Perfetto, Format::Csv, Format::Markdown] {
-        place.export(format);
+        fixture.export(format);
     }
 }

@@ -1,4 +1,4 @@
-//! What vLLM says of a request with `--per-request-spec-decode-metrics detailed`, one object a turn.
+//! What vLLM reports of a request with `--per-request-spec-decode-metrics detailed`: one object per turn.
 
 use serde_json::{Value, json};
 
@@ -6,19 +6,19 @@ use crate::protocol::{Lane, StopReason};
 use crate::session::{Session, Turn};
 
 use super::atomic_file::Out;
-use super::{Stop, write_json};
+use super::{WriteError, write_json};
 
-pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), Stop> {
+pub(super) fn write(session: &Session, out: Out<'_>) -> Result<(), WriteError> {
     let answered: Vec<&Turn> =
         session.turns().iter().filter(|turn| !turn.answer(Lane::Speculative).tokens.is_empty()).collect();
     if answered.is_empty() {
-        return Err(Stop::Nothing("answer"));
+        return Err(WriteError::Nothing("answer"));
     }
     let run = session.header().map_or(("", 0), |header| (header.model.name.as_str(), header.started_unix_ms / 1000));
     Ok(write_json(out, &answered.into_iter().map(|turn| request(turn, run)).collect::<Vec<_>>())?)
 }
 
-/// The reason in the API's words, which has none for an answer that somebody stopped.
+/// The finish reason in the API's words; none for a stopped answer, for which the API has no word.
 fn reason(finished: Option<StopReason>) -> Option<&'static str> {
     match finished? {
         StopReason::Eos => Some("stop"),
@@ -30,7 +30,7 @@ fn reason(finished: Option<StopReason>) -> Option<&'static str> {
 fn request(turn: &Turn, (model, created): (&str, u64)) -> Value {
     let answer = turn.answer(Lane::Speculative);
     let run = answer.stats().summary();
-    // a step in which nothing was drafted is none to vLLM
+    // vLLM does not count a step that drafted nothing
     let steps = || answer.rounds.iter().filter(|round| round.is_complete && !round.drafts.is_empty());
     json!({
         "id": format!("turn-{}", turn.number),

@@ -1,10 +1,10 @@
-//! What a user of a source may ask of it. A replay ignores what only a live engine can do.
+//! The commands that a source takes. A replay ignores those that only a live engine can obey.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Baseline, Branch, DrafterKind, Drafting, Leniency, Rival, Sampling, TokenId, VerifyRule};
 
-/// A request to a source; obeyed between two phases of a round.
+/// A request to a source, which obeys it between two phases of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Command {
@@ -13,20 +13,20 @@ pub enum Command {
         /// The prompt.
         prompt: Prompt,
     },
-    /// Hold before the next phase.
+    /// Pause before the next phase.
     Pause,
-    /// Go on.
+    /// Continue after a pause.
     Resume,
-    /// Run one phase (a draft token, the verify pass, the verdict, the commit), then hold.
+    /// Run one phase (a draft token, the verify pass, the verdict, the commit), then pause.
     StepPhase,
-    /// Run to the end of the round, then hold.
+    /// Run to the end of the round, then pause.
     StepRound,
     /// Fix k from the next round on.
     SetDraftLen {
         /// 0 to [`super::MAX_DRAFT_LEN`].
         draft_len: u8,
     },
-    /// Let the engine choose k from the next round on; [`Command::SetDraftLen`] takes that back.
+    /// Let the engine choose k from the next round on; [`Command::SetDraftLen`] ends this.
     SetAutoDraftLen,
     /// Change how the target picks from the next round on.
     SetSampling {
@@ -38,12 +38,12 @@ pub enum Command {
         /// The new rule.
         rule: VerifyRule,
     },
-    /// Change where the rules that are not lossless draw the line, from the next round on.
+    /// Change the limits of the rules that are not lossless, from the next round on.
     SetLeniency {
         /// The new values.
         leniency: Leniency,
     },
-    /// Change who drafts from the next round on.
+    /// Change the drafter from the next round on.
     SetDrafter {
         /// The new drafter.
         drafter: DrafterKind,
@@ -53,20 +53,21 @@ pub enum Command {
         /// The new values.
         drafting: Drafting,
     },
-    /// The draft that [`super::EventKind::DraftAsked`] asked for; empty text drafts nothing.
+    /// The draft that [`super::EventKind::DraftAsked`] requested; empty text drafts nothing.
     ProposeDraft {
-        /// What the person thinks comes next, leading space included.
+        /// The text that the person expects next, leading space included.
         text: String,
     },
-    /// Change how plain decoding is measured: at once where it runs beside the answer, else from the next turn on.
+    /// Change how plain decoding is measured: at once if the plain lane runs beside the answer, else from the next turn
+    /// on.
     SetBaseline {
-        /// The new way.
+        /// The new value.
         baseline: Baseline,
     },
-    /// Race other settings beside the run, or no longer: from the next turn on. A change of those that
-    /// race already is in force from the next round on.
+    /// Start or end a rival from the next turn on. Changed settings of a running rival are in force from its next round
+    /// on.
     SetRival {
-        /// The settings; none races nobody.
+        /// The rival's settings; none runs no rival.
         rival: Option<Rival>,
     },
     /// Change the longest answer, at once.
@@ -74,52 +75,52 @@ pub enum Command {
         /// In tokens.
         max_tokens: u32,
     },
-    /// Put words into the run's record; they come back as an event.
+    /// Add a note to the run; the source answers with [`super::EventKind::Noted`].
     Note {
-        /// What they say.
+        /// The note's text.
         text: String,
-        /// The round they are about; none for the run, or for a prompt's pass.
+        /// The round that the note is about; none for the run, or for the prefill of `turn`.
         round: Option<u32>,
-        /// The turn whose prompt's pass they are about.
+        /// The turn whose prefill the note is about.
         turn: Option<u32>,
     },
-    /// Mark a place in the run's record; it comes back as an event.
+    /// Set a bookmark in the run; the source answers with [`super::EventKind::Bookmarked`].
     Bookmark {
-        /// The round; none for this moment, or for a prompt's pass.
+        /// The round; none for this moment, or for the prefill of `turn`.
         round: Option<u32>,
-        /// The turn of that prompt's pass.
+        /// The turn whose prefill it marks.
         turn: Option<u32>,
-        /// What to call it; may be empty.
+        /// Its name; may be empty.
         label: String,
     },
-    /// A recording only: how fast it plays.
+    /// Recordings only: set the playing speed.
     SetSpeed {
-        /// 0.05 to 16 times its own pace.
+        /// 0.05 to 16 times the recorded pace.
         speed: f32,
     },
-    /// A recording only: go on at once to the first event at or after this time. When that lies before
-    /// what was sent last, the recording begins again.
+    /// Recordings only: skip to the first event at or after this time. If that event was already sent, the recording
+    /// starts again from its beginning.
     SkipTo {
-        /// As events count it.
+        /// Microseconds since the run started.
         at_us: u64,
     },
-    /// A recording only: go on at once until such a place has been told, then hold.
+    /// Recordings only: send all events up to the next such place at once, then pause.
     SkipToNext {
-        /// What to look for.
+        /// The kind of place.
         landmark: Landmark,
     },
-    /// Recordings only: play this one of them from its start.
+    /// Several recordings only: play this one from its start.
     PlayListed {
-        /// Its place, from 1.
+        /// Number of the recording, from 1.
         number: u32,
     },
-    /// End the turn after the round under way.
+    /// End the turn after the current round.
     Stop,
     /// End the run.
     Shutdown,
 }
 
-/// A place in a recording that is worth a look.
+/// A place in a recording to skip to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Landmark {
@@ -127,49 +128,49 @@ pub enum Landmark {
     Reject,
     /// A note or a bookmark.
     Mark,
-    /// The end of this round of the speculative lane, or of the first one behind it.
+    /// The end of this round of the speculative lane, or of the first one after it.
     Round(u32),
 }
 
-/// What is to be answered.
+/// A prompt to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prompt {
-    /// Text that goes to the model as it stands.
+    /// Text that goes to the model unchanged.
     Raw(String),
     /// A conversation, rendered with the model's chat template; the last message is the user's.
     Chat(Vec<Message>),
-    /// Go on from a committed point of an earlier turn.
+    /// Continue from a committed token of an earlier turn.
     Branch(Continuation),
 }
 
-/// Tokens to go on from, exactly as they stand: nothing is encoded again.
+/// Tokens to continue from, exactly these: no text is encoded again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Continuation {
-    /// What the user had typed.
+    /// The text that the user typed in the earlier turn.
     pub typed: String,
-    /// The prompt of that turn and the part of its answer that is kept.
+    /// The prompt of the earlier turn and the part of its answer that is kept.
     pub tokens: Vec<TokenId>,
-    /// Where it leaves that turn.
+    /// Where the branch leaves the earlier turn.
     pub branch: Branch,
-    /// The last of `tokens` is the anchor of a round that is to be run again.
+    /// A round to repeat, whose anchor is the last of `tokens`; none continues normally.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<Again>,
 }
 
-/// A round that is run again from its anchor, under the settings of now.
+/// A round to repeat from its anchor with the current settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Again {
-    /// Drafts that are proposed as they were.
+    /// Drafts to propose again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drafts: Vec<TokenId>,
-    /// What is proposed behind them, as text. With no drafts either, the drafter is asked as ever.
+    /// Text to propose after these drafts. If both are empty, the drafter drafts as usual.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
 impl Prompt {
-    /// What the user typed: the raw text, or the last user message.
+    /// The text that the user typed: the raw text, or the last user message.
     #[must_use]
     pub fn typed(&self) -> &str {
         match self {
@@ -181,7 +182,7 @@ impl Prompt {
         }
     }
 
-    /// The turn it goes on from, if it is no new prompt.
+    /// The branch, if it continues an earlier turn.
     #[must_use]
     pub fn branch(&self) -> Option<Branch> {
         match self {
@@ -194,17 +195,17 @@ impl Prompt {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The speaker.
     pub role: Speaker,
-    /// What is said.
+    /// The text.
     pub content: String,
 }
 
-/// Who speaks in a conversation; names as chat templates know them.
+/// The speakers of a conversation, named as in chat templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
-    /// Standing instructions.
+    /// Instructions for the whole conversation.
     System,
     /// The person.
     User,

@@ -1,7 +1,7 @@
-//! What the parts of a round cost on one machine: the numbers that predict a draft length's speed.
+//! The measured costs of the parts of a round on one machine, which predict the speed of each draft length.
 //!
-//! Invariant: all values are microseconds of measured time, finite and not negative once
-//! [`Costs::is_usable`] holds. How they were measured is the engine's business.
+//! Invariant: all values are microseconds of measured time, finite and not negative if [`Costs::is_usable`] is true.
+//! The engine measures them.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +13,16 @@ pub struct Costs {
     pub verify_us: Vec<f64>,
     /// d: one drafted token.
     pub draft_us: f64,
-    /// What the drafter pays to catch up on one token that was committed while it did not draft.
+    /// Time that the drafter needs to catch up on one token that was committed while it did not draft.
     #[serde(default)]
     #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub settle_us: f64,
-    /// o: what a round takes outside model passes.
+    /// o: time of a round outside model passes.
     pub overhead_us: f64,
 }
 
 impl Costs {
-    /// Whether one row was timed and every number is one.
+    /// Whether one row was timed, and all values are finite and not negative.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         let fine = |x: &f64| x.is_finite() && *x >= 0.0;
@@ -36,7 +36,7 @@ impl Costs {
         self.verify_us.len().saturating_sub(1)
     }
 
-    /// Time of a round of k drafts: `T(k + 1) + k · d + o`. None when k + 1 rows were not timed.
+    /// Time of a round of k drafts in microseconds: `T(k + 1) + k · d + o`. None when k + 1 rows were not timed.
     #[must_use]
     pub fn round_us(&self, draft_len: usize) -> Option<f64> {
         Some(self.verify_us.get(draft_len)? + draft_len as f64 * self.draft_us + self.overhead_us)

@@ -1,4 +1,4 @@
-//! Who drafts, and how. A new drafter is one row of [`drafters!`] here and one of the table in
+//! The drafters and their settings. A new drafter is one row of [`drafters!`] here and one row of the table in
 //! `speculate::drafter`.
 
 use std::borrow::Cow;
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 use super::settings::{named, within};
 use super::{MAX_DRAFT_LEN, MtpOverride, SettingsError};
 
-/// Defines [`DrafterKind`] from one row per drafter: its documentation, its name, its line in the help and, where it
-/// may be asked after another one that found nothing, that one.
+/// Defines [`DrafterKind`] from one row per drafter: its documentation, its name, its line in the help and, optionally,
+/// another drafter that is tried first, so that this one drafts only when that one finds nothing.
 macro_rules! drafters {
     ($($(#[$doc:meta])* $kind:ident = $name:literal, $help:literal $(, also after $first:ident = $first_name:literal)?;)+) => {
-        /// Who proposes the draft tokens. All of them are lossless under a lossless rule: who drafts decides
-        /// the speed, the rule decides the text.
+        /// The drafter, which proposes the draft tokens. It affects only the speed if the rule is lossless; the rule
+        /// decides the text.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(try_from = "String", into = "&'static str")]
         pub enum DrafterKind {
             $($(#[$doc])* $kind,)+
-            /// Several of them, in turn.
+            /// Several drafters, in turn.
             Joined(&'static Joined),
-            /// Nobody: plain decoding.
+            /// No drafter: plain decoding.
             None,
         }
 
@@ -54,12 +54,11 @@ macro_rules! drafters {
                 match self {
                     $(Self::$kind => $help.into(),)+
                     Self::Joined(joined) => joined.describe().into(),
-                    Self::None => "nobody: plain decoding".into(),
+                    Self::None => "no drafter: plain decoding".into(),
                 }
             }
 
-            /// The simple drafters that are asked, the first one first; the next is asked when one finds
-            /// nothing.
+            /// The simple drafters in order: each is tried if the one before found nothing.
             #[must_use]
             pub const fn chain(self) -> &'static [Self] {
                 match self {
@@ -72,7 +71,7 @@ macro_rules! drafters {
     };
 }
 
-/// Drafters in turn: the next is asked when one finds nothing.
+/// Drafters in turn: each is tried if the one before found nothing.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Joined {
     name: &'static str,
@@ -82,26 +81,26 @@ pub struct Joined {
 impl Joined {
     fn describe(&self) -> String {
         let names: Vec<_> = self.chain.iter().map(|kind| kind.name()).collect();
-        let next = names.windows(2).map(|pair| format!("{} when {} finds nothing", pair[1], pair[0]));
-        format!("{} first, {}", names[0], next.collect::<Vec<_>>().join(", "))
+        let next = names.windows(2).map(|pair| format!("if {} finds nothing, {}", pair[0], pair[1]));
+        format!("{}; {}", names[0], next.collect::<Vec<_>>().join("; "))
     }
 }
 
 drafters! {
-    /// The multi-token-prediction module, or a stack of them.
+    /// A draft module that reads the target's hidden states: MTP, a stack of MTP modules, EAGLE-3, or an assistant.
     #[default]
-    Mtp = "mtp", "the MTP module, or a stack of them, or an EAGLE-3 head, or an assistant",
+    Mtp = "mtp", "the draft module: MTP, a stack of MTP modules, an EAGLE-3 head, or an assistant",
         also after Ngram = "ngram";
     /// A second, smaller model with the same tokenizer and its own cache.
     DraftModel = "draft-model", "a second model: --draft-model", also after Ngram = "ngram";
-    /// Prompt lookup: what followed the last n tokens when they last stood in the text.
-    Ngram = "ngram", "prompt lookup: what followed the last tokens when they last stood in the text";
+    /// Prompt lookup: what followed the last n tokens where they last occurred in the text.
+    Ngram = "ngram", "prompt lookup: what followed the last tokens where they last occurred in the text";
     /// The target's first layers with its final norm and head.
     EarlyExit = "early-exit", "the target's own first layers", also after Ngram = "ngram";
-    /// Replays the plain answer, computed first: the ceiling on this machine.
-    Oracle = "oracle", "replays the plain answer, computed first: the ceiling";
-    /// Random tokens: the floor.
-    Random = "random", "random tokens: the floor";
+    /// Replays the plain answer, computed first: the upper limit of any drafter.
+    Oracle = "oracle", "replays the plain answer, computed first: the upper limit";
+    /// Random tokens: the lower limit.
+    Random = "random", "random tokens: the lower limit";
     /// The person types the draft.
     Human = "human", "you type the draft (in the terminal view)";
 }
@@ -161,7 +160,7 @@ impl DraftPick {
 impl FromStr for DraftPick {
     type Err = SettingsError;
     fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |pick| pick.name(), "way to pick drafts")
+        named(Self::ALL, name, |pick| pick.name(), "way of picking drafts")
     }
 }
 
@@ -173,18 +172,18 @@ impl FromStr for DraftPick {
 pub struct Drafting {
     /// How a drafter picks from q.
     pub pick: DraftPick,
-    /// Drafting stops where the largest probability of q falls below this; 0 never stops, 0 to 1.
+    /// A draft ends before a token if the largest probability of q is below this; 0 to 1, 0 never ends it.
     pub p_min: f32,
     /// Shortest n-gram that is looked up, 1 to `ngram_max`.
     pub ngram_min: u8,
-    /// Longest n-gram that is looked up, to 64.
+    /// Longest n-gram that is looked up, 1 to 64.
     pub ngram_max: u8,
     /// Layers of the target that `early-exit` drafts with; 0 takes a third of them.
     pub exit_layers: u16,
-    /// Nodes of a draft tree, 0 to [`MAX_DRAFT_LEN`]; none drafts a chain. In a tree k is its depth.
+    /// Nodes of a draft tree, 0 to [`MAX_DRAFT_LEN`]; none drafts a chain. In a tree k is the depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<u8>,
-    /// Conventions of the MTP module that are to be others than it was made for.
+    /// Conventions of the draft module that differ from those it was made for.
     #[serde(skip_serializing_if = "MtpOverride::is_default")]
     pub mtp: MtpOverride,
 }
@@ -204,7 +203,7 @@ impl Default for Drafting {
 }
 
 impl Drafting {
-    /// Whether nothing was changed.
+    /// Whether all values are the defaults.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()

@@ -1,13 +1,13 @@
-//! What happened, one line of a trace each.
+//! The events of a run; each is one line of a trace.
 //!
-//! A turn of one lane reads: `prompted`, `prefilled`, then per round `round_started`, k × `drafted`,
-//! `scored`, `verified`, `committed`, and at last `finished`. Two lanes may interleave.
+//! The events of one lane in a turn: `prompted`, `prefilled`, then per round `round_started`, k × `drafted`,
+//! `scored`, `verified`, `committed`, and at last `finished`. Events of several lanes may interleave.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Costs, Header, Lane, Piece, Prediction, RunSummary, Settings, TokenId, Verification};
 
-/// One thing that happened. Order is `seq`. [`Event::of_line`] reads it back.
+/// One event. Events are ordered by `seq`. [`Event::of_line`] reads one back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Event {
@@ -15,24 +15,23 @@ pub struct Event {
     pub seq: u64,
     /// Microseconds since the run started.
     pub at_us: u64,
-    /// Which decoder it happened in.
+    /// The lane in which it happened.
     #[serde(default, skip_serializing_if = "Lane::is_speculative")]
     pub lane: Lane,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// Where a turn leaves another one: it takes over the prompt and the beginning of the answer.
+/// Where a turn branches from an earlier one: it keeps that turn's prompt and the beginning of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Branch {
-    /// Number of the turn that it leaves.
+    /// Number of the turn that it branches from.
     pub turn: u32,
-    /// Output tokens taken over; the prompt's last `kept` tokens are these.
+    /// Number of kept output tokens; they are the last `kept` tokens of the new prompt.
     pub kept: u32,
-    /// Whether the last of them was put there by the user, so that the text is no longer what the
-    /// target would have written.
+    /// Whether the user chose the last of them, so that the target might not have written this text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
 }
@@ -46,17 +45,17 @@ pub enum StopReason {
     Eos,
     /// The answer reached `max_tokens`.
     MaxTokens,
-    /// The cache holds no further round.
+    /// The cache has no room for another round.
     ContextFull,
     /// The user stopped it.
     Stopped,
-    /// The lane beside is no longer wanted, or has measured enough.
+    /// A plain or rival lane was switched off or has measured enough.
     Measured,
-    /// The prompt cannot be answered; a notice before says why.
+    /// The prompt cannot be answered; the notice before says why.
     Refused,
 }
 
-/// One token of a chain or a tree that was drafted for the record only.
+/// One draft of a probe run: recorded, and not verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProbedDraft {
@@ -66,15 +65,15 @@ pub struct ProbedDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::probability))]
     pub q: Option<f32>,
-    /// What it was drawn from.
+    /// The distribution that it was drawn from.
     pub top: Prediction,
     /// In a tree, the row that would judge it, as in [`EventKind::Drafted`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<u8>,
 }
 
-/// Defines [`EventKind`], which is written with its tag among its fields, and `Kind`, by which `line.rs`
-/// reads it: serde has no one attribute for both.
+/// Defines [`EventKind`] for writing, with the tag among the fields, and `Kind`, with which `line.rs` reads it: serde
+/// has no single attribute for both.
 macro_rules! events {
     ($(#[$doc:meta])* pub enum EventKind { $($kinds:tt)+ }) => {
         $(#[$doc])*
@@ -83,7 +82,7 @@ macro_rules! events {
         #[serde(tag = "type", rename_all = "snake_case")]
         pub enum EventKind { $($kinds)+ }
 
-        /// How each kind is read: the tag is known before its fields.
+        /// [`EventKind`] for reading, where the tag is known before the fields.
         #[derive(Deserialize)]
         #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(remote = "EventKind", rename_all = "snake_case")]
@@ -96,31 +95,31 @@ events! {
     pub enum EventKind {
         /// Progress before the run; not part of a trace.
         Loading {
-            /// What is being loaded.
+            /// The part that is loading.
             stage: String,
             /// Units done.
             done: u64,
-            /// Units in all; 0 when unknown.
+            /// All units; 0 when unknown.
             total: u64,
         },
         /// The run begins.
         Started {
-            /// What it is made of.
+            /// Models, settings and machine.
             header: Box<Header>,
         },
         /// A turn begins.
         Prompted {
-            /// 1, 2, 3 …
+            /// Number of the turn: 1, 2, 3 …
             turn: u32,
-            /// What the user typed, before the chat template.
+            /// The text that the user typed, without the chat template.
             text: String,
-            /// The turn it goes on from, if it does not answer a new prompt.
+            /// The branch, if it continues an earlier turn.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             branch: Option<Branch>,
         },
         /// The prompt is in the cache and the first token of the answer is known.
         Prefilled {
-            /// Which turn.
+            /// Number of the turn.
             turn: u32,
             /// All tokens of the prompt, template and earlier turns included.
             prompt: Vec<Piece>,
@@ -128,31 +127,32 @@ events! {
             cached: u32,
             /// First committed token of the answer, picked from the prompt's last row.
             first: Piece,
-            /// What it was picked from.
+            /// The distribution that it was picked from.
             row: Prediction,
-            /// Time of the prompt's passes, target and drafter.
+            /// Time of the prefill, target and drafter.
             took_us: u64,
         },
-        /// The person drafts: the engine waits for [`super::Command::ProposeDraft`].
+        /// A person drafts: the engine waits for [`super::Command::ProposeDraft`].
         DraftAsked {
-            /// Most tokens of it that will be drafted.
+            /// Most tokens of the person's text that are drafted.
             draft_len: u8,
         },
         /// A round begins.
         RoundStarted {
-            /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
+            /// Number of the round: 1, 2, 3 …; the speculative lane counts over all turns, the others from 1 in each
+            /// turn.
             round: u32,
             /// Positions in the target's cache.
             base_len: u32,
-            /// k asked of the drafter.
+            /// k: most drafts of this round.
             draft_len: u8,
         },
-        /// What passes cost here: measured before the first answer for which the engine chooses k, or
-        /// remembered from an earlier run on the same machine and model.
+        /// The costs of passes on this machine: measured before the first answer for which the engine chooses k, or
+        /// remembered from an earlier run with the same machine and model.
         CostsKnown {
             /// The costs.
             costs: Costs,
-            /// Whether they were remembered.
+            /// Whether they come from an earlier run.
             remembered: bool,
         },
         /// The engine chose another k, in force from the next round on.
@@ -161,34 +161,35 @@ events! {
             from: u8,
             /// k now.
             draft_len: u8,
-            /// Tokens per second that each k promises, index 0 is plain decoding.
+            /// Expected tokens per second for each k; index 0 is plain decoding.
             expected: Vec<f64>,
-            /// Whether this is a short look at a k that may have become better.
+            /// Whether the engine only tries this k for a few rounds, since it may have become better.
             exploring: bool,
-            /// Why, one sentence.
+            /// The reason in one sentence.
             reason: String,
         },
-        /// The drafter showed what it would propose; nothing of it is verified or output.
+        /// In a probe run: the drafter's proposals, which are recorded and neither verified nor output.
         Probed {
-            /// Which round.
+            /// Number of the round.
             round: u32,
             /// The chain, up to [`Settings::probe_depth`] tokens.
             drafts: Vec<ProbedDraft>,
             /// Time of the chain.
             took_us: u64,
         },
-        /// The drafter was not sure enough of its next token: the draft ends before it.
+        /// The draft ended before a token, because the drafter's probability of it was too low.
         DraftStopped {
-            /// Which round.
+            /// Number of the round.
             round: u32,
-            /// Place in the draft that the token would have had.
+            /// Index in the draft that the token would have had.
             index: u8,
-            /// Its best candidate, which is not verified.
+            /// The drafter's best candidate, which is not verified.
             token: Piece,
             /// The drafter's probability of it.
             #[cfg_attr(test, schemars(transform = super::schema::probability))]
             q: f32,
-            /// What q fell below: p-min, or, where the engine chooses k, what this draft needed in order to pay.
+            /// The limit that q is below: p-min or, if the engine chooses k, the probability at which this draft would
+            /// have paid off.
             #[cfg_attr(test, schemars(transform = super::schema::probability))]
             p_min: f32,
             /// Time of this draft step.
@@ -196,7 +197,7 @@ events! {
         },
         /// The drafter proposed one token.
         Drafted {
-            /// Which round.
+            /// Number of the round.
             round: u32,
             /// 0 to k − 1.
             index: u8,
@@ -206,37 +207,37 @@ events! {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[cfg_attr(test, schemars(transform = super::schema::probability))]
             q: Option<f32>,
-            /// What it was drawn from.
+            /// The distribution that it was drawn from.
             top: Prediction,
-            /// In a tree, the row of the target's pass that judges it: 0 is the row of the anchor, i + 1
-            /// that of draft i, which it continues. Absent in a chain, where it is `index`.
+            /// In a tree, the row of the target's pass that judges it: 0 if it continues the anchor, i + 1 if it
+            /// continues draft i. Absent in a chain, where it is `index`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             row: Option<u8>,
             /// Time of this draft step.
             took_us: u64,
         },
-        /// The target ran over anchor + drafts.
+        /// The target ran over anchor and drafts.
         Scored {
-            /// Which round.
+            /// Number of the round.
             round: u32,
-            /// k + 1 rows: what the target says at every position, also behind a mismatch.
+            /// k + 1 rows: the target's prediction at every position, also after a mismatch.
             rows: Vec<Prediction>,
             /// Time of the one target pass.
             verify_us: u64,
             /// Time from logits to distributions and candidates.
             sample_us: u64,
         },
-        /// The rule has judged.
+        /// The rule judged the drafts.
         Verified {
-            /// Which round.
+            /// Number of the round.
             round: u32,
             /// The verdict.
             #[serde(flatten)]
             verdict: Verification,
         },
-        /// The round's tokens are output and both caches are rolled back to them.
+        /// The round's tokens are output, and both caches are rolled back to them.
         Committed {
-            /// Which round.
+            /// Number of the round.
             round: u32,
             /// Accepted drafts, then the bonus or recovered token; cut where the answer ends.
             tokens: Vec<Piece>,
@@ -247,62 +248,62 @@ events! {
         },
         /// Settings changed; in force from the next round on.
         SettingsChanged {
-            /// All of them, as they are now.
+            /// All settings, with the new values.
             settings: Settings,
         },
-        /// The engine holds between two phases.
+        /// The engine paused between two phases.
         Paused,
-        /// It goes on.
+        /// The engine continues after a pause.
         Resumed,
-        /// Something the user should know that did not stop the run.
+        /// A message to the user; the run continues.
         Notice {
             /// One sentence.
             message: String,
         },
-        /// Words that a person added.
+        /// A note that a person added.
         Noted {
-            /// What they say.
+            /// The note's text.
             text: String,
-            /// The round of the speculative lane they are about; none for the run, or for a prompt's pass.
+            /// The round of the speculative lane that it is about; none for the run, or for the prefill of `turn`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             round: Option<u32>,
-            /// The turn whose prompt's pass they are about; it has no round of its own.
+            /// The turn whose prefill it is about, since a prefill belongs to no round.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             turn: Option<u32>,
         },
-        /// A place that a person wants to find again.
+        /// A bookmark that a person set.
         Bookmarked {
-            /// The round of the speculative lane; none for this moment, or for a prompt's pass.
+            /// The round of the speculative lane; none for this moment, or for the prefill of `turn`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             round: Option<u32>,
-            /// The turn whose prompt's pass it is; that has no round of its own.
+            /// The turn whose prefill it marks, since a prefill belongs to no round.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             turn: Option<u32>,
-            /// What to call it; may be empty.
+            /// Its name; may be empty.
             #[serde(default)]
             label: String,
         },
-        /// In a recording that leaves text out: what the answer of this lane was, for comparing.
+        /// In a recording without texts: a digest of this lane's answer, to compare answers.
         TextDigest {
-            /// Of the answer's bytes, lower-case hex.
+            /// SHA-256 of the answer's bytes, lower-case hex.
             #[cfg_attr(test, schemars(transform = super::schema::sha256))]
             sha256: String,
         },
         /// A turn of the lane ended.
         Finished {
-            /// Why.
+            /// The reason.
             reason: StopReason,
         },
-        /// The engine cannot go on.
+        /// The engine failed and the run is over.
         Failed {
-            /// One sentence with the cause and the next step.
+            /// One sentence with the cause and what to do.
             message: String,
         },
-        /// The run ended as it should; nothing follows. A trace without it was cut off.
+        /// The run ended normally; no event follows. A trace without it was cut off.
         Ended {
-            /// The speculative lane in numbers, over all turns.
+            /// Figures of the speculative lane over all turns.
             summary: Box<RunSummary>,
-            /// The plain lane, where it was measured.
+            /// Figures of the plain lane, if it was measured.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             plain: Option<Box<RunSummary>>,
         },
@@ -312,19 +313,19 @@ events! {
     }
 }
 
-/// A part of an event that says what the text is.
+/// A part of an event that reveals the text.
 pub(crate) enum Private<'a> {
-    /// What the user typed.
+    /// The text that the user typed.
     Typed(&'a mut String),
     /// A token with its bytes.
     Token(&'a mut Piece),
-    /// A token without them.
+    /// A token without its bytes.
     Id(&'a mut TokenId),
 }
 
 impl EventKind {
-    /// Hands over every part that says what the text is, in the order of the fields: for recordings that leave the
-    /// text out. Every kind is listed, so that a new one cannot be forgotten.
+    /// Calls `each` for every part that reveals the text, in the order of the fields: for recordings without texts. The
+    /// match lists every kind, so that a new one cannot be forgotten.
     pub(crate) fn each_private(&mut self, each: &mut dyn FnMut(Private<'_>)) {
         fn tokens<'a>(pieces: impl IntoIterator<Item = &'a mut Piece>, each: &mut dyn FnMut(Private<'_>)) {
             pieces.into_iter().for_each(|piece| each(Private::Token(piece)));
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_chose_and_probed_round_trips() {
+    fn choices_of_the_engine_and_probed_drafts_round_trip() {
         let draft =
             ProbedDraft { token: Piece::new(TokenId(4), "x"), q: Some(0.5), top: Prediction::default(), row: Some(0) };
         let kinds = [

@@ -1,14 +1,14 @@
-//! What a run is made of: the first event, and the first line of a trace.
+//! The header of a run, with models, settings and machine: the first event, and the first line of a trace.
 
 use serde::{Deserialize, Serialize};
 
 use super::{DrafterKind, Settings};
 
-/// Version of the trace format that this program writes. Raised when an older reader would misread a
-/// newer file; 2 says that a run that ended wrote an `ended` line.
+/// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
+/// version 2 on a run that ended normally has an `ended` line.
 pub const TRACE_VERSION: u32 = 3;
 
-/// Everything that is fixed for a run, told once.
+/// Everything that is fixed for a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Header {
@@ -30,19 +30,19 @@ pub struct Header {
     pub lossless: bool,
     /// Settings at the start; changes follow as events.
     pub settings: Settings,
-    /// Positions the target's cache can hold.
+    /// Positions that fit into the target's cache.
     pub ctx_len: u32,
-    /// Where the target computes, e.g. `cpu`.
+    /// The device that computes the target, e.g. `cpu`.
     pub device: String,
-    /// What computes it, e.g. `candle`.
+    /// The kernels that compute it, e.g. `candle`.
     pub backend: String,
-    /// In what the target's weights are held, e.g. `q4_1` or `f32`.
+    /// Dtype of the target's weights in memory, e.g. `q4_1` or `f32`.
     pub dtype: String,
     /// Threads that compute.
     pub threads: u32,
     /// Start of the run, milliseconds since 1970-01-01 UTC; `at_us` counts from here.
     pub started_unix_ms: u64,
-    /// What this source can do.
+    /// Capabilities of this source.
     pub capabilities: Capabilities,
 }
 
@@ -54,13 +54,13 @@ const fn yes() -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ModelInfo {
-    /// As the file names it.
+    /// Name in the file's metadata.
     pub name: String,
     /// Architecture family, e.g. `llama`.
     pub architecture: String,
     /// File name without its folder.
     pub file: String,
-    /// Of the file, lower-case hex; none when not computed.
+    /// SHA-256 of the file, lower-case hex; none when not computed.
     #[cfg_attr(test, schemars(transform = super::schema::sha256))]
     pub sha256: Option<String>,
     /// Transformer blocks.
@@ -75,14 +75,15 @@ pub struct ModelInfo {
     pub weight_bytes: u64,
     /// Bytes of KV cache per position.
     pub kv_bytes_per_token: u64,
-    /// What keys and values of all heads would take, where a short row is kept that they are made of; else 0.
+    /// Bytes per position that keys and values of all heads would take, if the cache stores a latent row instead of
+    /// them; else 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfolded_kv_bytes_per_token: u64,
     /// Bytes of recurrent state, which does not grow with the text; 0 without linear layers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub state_bytes: u64,
-    /// Bytes kept for each row that may be taken back: a copy of the state, or what it takes to work it
-    /// out again; 0 without linear layers.
+    /// Bytes kept for each row that may be rolled back: a copy of the recurrent state, or what is needed to compute it
+    /// again; 0 without linear layers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub snapshot_bytes: u64,
 }
@@ -96,22 +97,22 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DrafterInfo {
-    /// Which kind.
+    /// Its kind.
     pub kind: DrafterKind,
-    /// As it is called.
+    /// Its name.
     pub name: String,
-    /// Of its weights, lower-case hex.
+    /// SHA-256 of its weights, lower-case hex; none when not computed.
     #[cfg_attr(test, schemars(transform = super::schema::sha256))]
     pub sha256: Option<String>,
-    /// How its weights are stored, e.g. `f8_e4m3`; `none` when it has none.
+    /// Dtype of its weights, e.g. `f8_e4m3`; `none` without weights.
     pub dtype: String,
-    /// Bytes that its own weights take in memory (what it shares with the target not counted).
+    /// Bytes of its own weights in memory, without those that it shares with the target.
     pub weight_bytes: u64,
     /// Bytes of its own KV cache per position; 0 when it uses the target's.
     pub kv_bytes_per_token: u64,
-    /// Tokens it can propose.
+    /// Number of tokens that it can propose.
     pub draft_vocab: u32,
-    /// Tokens of the text that it can propose besides, at most.
+    /// Most further tokens that it can propose because they occur in the text.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub context_vocab: u64,
 }
@@ -133,30 +134,30 @@ impl DrafterInfo {
     }
 }
 
-/// What a source can do beyond sending events.
+/// What a source supports besides sending events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Capabilities {
     /// A live engine takes prompts; a replay does not.
     pub can_generate: bool,
-    /// How long the run is, where that is known before its end: the last event's `at_us`.
+    /// Length of the run in microseconds, if known before its end: the last event's `at_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at_us: Option<u64>,
-    /// Which of several recordings this is, where they play one after the other.
+    /// The place of this recording among several that play one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listed: Option<Listed>,
 }
 
-/// A recording among those that play one after the other.
+/// One of several recordings that play one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Listed {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Its place, from 1.
+    /// Its number, from 1.
     #[cfg_attr(test, schemars(range(min = 1)))]
     pub number: u32,
-    /// How many there are.
+    /// Number of recordings.
     #[cfg_attr(test, schemars(range(min = 1)))]
     pub of: u32,
 }

@@ -1,4 +1,4 @@
-//! The decoders of a run: the one that was asked for, and those measured beside it.
+//! The lanes of a run: the speculative one, and those measured beside it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
-    /// The run the user asked for.
+    /// The run itself, with the user's settings.
     #[default]
     Speculative,
     /// The same target with k = 0, measured beside it.
     Plain,
-    /// The same target with [`Settings::rival`](super::Settings::rival)'s settings, raced beside it.
+    /// The same target with the settings of [`Settings::rival`](super::Settings::rival), measured beside it.
     Rival,
 }
 
 impl Lane {
-    /// Every lane, in the order in which its parts of a record are kept.
+    /// Every lane, in the order of [`Lane::index`].
     pub const ALL: &'static [Self] = &[Self::Speculative, Self::Plain, Self::Rival];
 
     /// Name in JSON and on screen.

@@ -1,8 +1,8 @@
-//! Reads an event back from its line.
+//! Reads an event from its line.
 //!
-//! Invariant: reading is the inverse of what `serde` writes of [`Event`], keys in any order, unknown
-//! ones skipped. A tagged enum read by derived code is buffered before its fields are known; here the
-//! tag is read first and the fields straight after it, because a trace may have a million lines.
+//! Invariant: it reads what `serde` writes of an [`Event`], with keys in any order, and skips unknown keys. Derived
+//! code would buffer a tagged enum before it reads the fields. This code reads the tag first and then the fields
+//! directly, because a trace may have a million lines.
 
 use std::borrow::Cow;
 
@@ -14,12 +14,12 @@ use serde_json::Error;
 use super::event::Kind;
 use super::{Event, EventKind, Lane};
 
-/// What every line tells beside its payload.
+/// The fields that every line has besides its payload.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Head<'a> {
     pub(crate) seq: u64,
     pub(crate) at_us: u64,
-    /// None for a lane that a newer version knows.
+    /// None for a lane of a newer version.
     #[serde(default = "own_lane", deserialize_with = "lane")]
     pub(crate) lane: Option<Lane>,
     #[serde(rename = "type", borrow)]
@@ -27,16 +27,16 @@ pub(crate) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Of any line; quick where its keys stand as this program writes them.
+    /// Reads the head of any line; fast if its keys have the order in which this program writes them.
     ///
     /// # Errors
-    /// When the line is no JSON object with these fields.
+    /// When the line is not a JSON object with these fields.
     pub(crate) fn of(line: &'a str) -> Result<Self, Error> {
         let is_whole = |head: &Self| head.lane != own_lane() || !line.contains("\"lane\"");
         Self::quick(line).filter(is_whole).map_or_else(|| serde_json::from_str(line), Ok)
     }
 
-    /// Without a look at what stands behind `type`: a lane there is not seen.
+    /// Reads only up to `type`: it misses a lane after that.
     pub(crate) fn quick(line: &'a str) -> Option<Self> {
         let (seq, rest) = number(line.strip_prefix("{\"seq\":")?)?;
         let (at_us, rest) = number(rest.strip_prefix(",\"at_us\":")?)?;
@@ -53,13 +53,13 @@ const fn own_lane() -> Option<Lane> {
     Some(Lane::Speculative)
 }
 
-/// A lane by its name; none when this version knows none of that name.
+/// A lane by its name; none for a name that this version does not know.
 fn lane<'a, D: Deserializer<'a>>(json: D) -> Result<Option<Lane>, D::Error> {
     let name = Cow::<'a, str>::deserialize(json)?;
     Ok(Lane::ALL.iter().copied().find(|lane| lane.name() == name))
 }
 
-/// A number as JSON has it, and what follows.
+/// A number in the syntax of JSON, and the rest of the text.
 fn number(text: &str) -> Option<(u64, &str)> {
     let len = text.bytes().position(|byte| !byte.is_ascii_digit())?;
     let (digits, rest) = text.split_at(len);
@@ -71,8 +71,7 @@ impl Event {
     /// The event of a line of a trace.
     ///
     /// # Errors
-    /// When the line is not an event; one of a kind or a lane that is not known is
-    /// [`EventKind::Unknown`].
+    /// When the line is not an event. An unknown kind or lane is no error: it gives [`EventKind::Unknown`].
     pub fn of_line(line: &[u8]) -> Result<Self, Error> {
         let line = std::str::from_utf8(line).map_err(Error::custom)?;
         let head = Head::of(line)?;
@@ -127,7 +126,7 @@ impl<'a> VariantAccess<'a> for Tagged<'a> {
     }
 
     fn tuple_variant<V: Visitor<'a>>(self, _: usize, _: V) -> Result<V::Value, Error> {
-        Err(Error::custom("no event is a list"))
+        Err(Error::custom("an event is not a list"))
     }
 
     fn struct_variant<V: Visitor<'a>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
@@ -155,12 +154,12 @@ mod tests {
         }
         let rival = lines[0].replace("plain", "rival");
         assert_eq!(Event::of_line(rival.as_bytes()).unwrap(), Event { lane: Lane::Rival, ..expected.clone() });
-        // the quick look must not take a lane that stands elsewhere for none
+        // the fast reader must not miss a lane after `type`
         assert_eq!(Event::of_line(lines[3].as_bytes()).unwrap(), expected);
     }
 
     #[test]
-    fn what_is_no_event_is_an_error() {
+    fn lines_that_are_not_events_are_errors() {
         for line in [
             "",
             "{}",

@@ -1,9 +1,8 @@
-//! The only vocabulary that all parts share: events, commands, tokens, verdicts, settings.
+//! The vocabulary that all parts share: events, commands, tokens, verdicts, settings.
 //!
-//! Everything here is plain data that goes through serde unchanged, so that a live run, a recorded
-//! one and a piped one are the same thing. Invariant: whatever a screen explains is in these types
-//! (token ids *and* bytes, probabilities *and* the draws they were compared with). Nothing here
-//! knows a tensor, a terminal, a file or a clock.
+//! Everything here is plain data that serde writes and reads unchanged, so a live, a recorded and a piped run look the
+//! same to a viewer. Invariant: these types contain everything that a screen explains (token ids *and* bytes,
+//! probabilities *and* the draws that were compared with them). This module uses no tensor, terminal, file or clock.
 
 mod command;
 mod costs;

@@ -1,8 +1,8 @@
-//! The conventions of a draft module that reads hidden states, as a type.
+//! The conventions of draft modules that read hidden states.
 //!
-//! Verification hides a wrong one: the text stays right and only the acceptance falls. So each is a value
-//! that a module names when it is loaded, and each can be set otherwise to see what it costs. Invariant: a
-//! [`MtpSpec`] says how a module is run, an [`MtpOverride`] what somebody wants to be different.
+//! A wrong convention does not fail: verification keeps the text right, and only the acceptance falls. So every module
+//! names its conventions when it is loaded, and each can be overridden to see its effect. Invariant: an [`MtpSpec`]
+//! says how a module is run, an [`MtpOverride`] which conventions the user changed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,30 +48,30 @@ convention! {
     /// Which of the target's hidden states a settled slot reads.
     Feed, "hidden state to feed a module with",
     [
-        /// The one behind the final norm.
+        /// The state after the final norm.
         #[default]
         PostNorm = "post-norm",
-        /// The residual stream before it.
+        /// The residual stream before the final norm.
         PreNorm = "pre-norm",
-        /// The residual streams behind some layers, side by side: EAGLE-3.
+        /// The residual streams after several layers, concatenated: EAGLE-3.
         Layers = "layers",
     ]
 }
 
 convention! {
-    /// Which of the module's own states takes the target's place from depth 2 on.
+    /// Which of the module's own states replaces the target's from depth 2 on.
     Recycle, "hidden state to recycle",
     [
-        /// The one behind its last norm.
+        /// The state after the module's last norm.
         #[default]
         PostNorm = "post-norm",
-        /// The residual stream before it.
+        /// The residual stream before that norm.
         PreNorm = "pre-norm",
     ]
 }
 
 convention! {
-    /// What comes first in the input of the module's projection.
+    /// The order of the two halves of the projection's input.
     ConcatOrder, "order of a module's input",
     [
         /// `[embedding ; hidden]`
@@ -83,13 +83,13 @@ convention! {
 }
 
 convention! {
-    /// Which token meets the state of position p in slot p.
+    /// Which token slot p combines with the state of position p.
     Pairing, "pairing of states and tokens",
     [
-        /// The one it predicted, of position p + 1.
+        /// The token of position p + 1, which the state predicted.
         #[default]
         Next = "next",
-        /// Its own, of position p.
+        /// The token of position p.
         Own = "own",
     ]
 }
@@ -101,23 +101,23 @@ convention! {
         /// p
         #[default]
         Own = "own",
-        /// p + 1, the token's. The same for rotary positions, which only know differences.
+        /// p + 1, the token's position. It gives the same result, since rotary attention depends only on differences.
         Next = "next",
-        /// That of the state which predicted the anchor, for every draft of a round.
+        /// The position of the state that predicted the anchor, for every draft of a round.
         Constant = "constant",
-        /// The anchor's own for every draft of a round.
+        /// The anchor's position, for every draft of a round.
         ConstantNext = "constant-next",
     ]
 }
 
 convention! {
-    /// What becomes of the first slot.
+    /// Special treatment of the first slot.
     SlotZero, "treatment of slot 0",
     [
-        /// Nothing special.
+        /// None.
         #[default]
         Plain = "plain",
-        /// One slot more before it, of a zero state and the first token: llama.cpp.
+        /// One more slot before it, with a zero state and the first token: llama.cpp.
         Extra = "extra",
         /// Its embedding is zero: vLLM, for some families.
         Zeroed = "zeroed",
@@ -125,7 +125,7 @@ convention! {
 }
 
 convention! {
-    /// What the stored weights of the module's norms mean.
+    /// Meaning of the stored weights of the module's norms.
     NormForm, "form of norm weights",
     [
         /// The factor w.
@@ -136,42 +136,42 @@ convention! {
     ]
 }
 
-/// How a module is run. The default is the shape of DeepSeek-V3.
+/// How a module is run. The default is that of DeepSeek-V3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MtpSpec {
-    /// What the target hands over.
+    /// The target's state that a slot reads.
     pub feed: Feed,
-    /// What is handed on from depth 2 on.
+    /// The module's own state that a slot reads from depth 2 on.
     pub recycle: Recycle,
-    /// Halves of the projection's input.
+    /// Order of the projection's input.
     pub order: ConcatOrder,
-    /// Which token meets which state.
+    /// Which token a slot combines with which state.
     pub pairing: Pairing,
-    /// Where a slot stands.
+    /// Rotary position of a slot.
     pub position: SlotPosition,
-    /// The first slot.
+    /// Treatment of the first slot.
     pub slot0: SlotZero,
-    /// The module's norms.
+    /// Meaning of the norms' weights.
     pub norm: NormForm,
 }
 
 impl MtpSpec {
-    /// Places by which a slot's rotary position is beyond its index in the module's cache: 0 or 1.
+    /// Rotary position of a slot minus its index in the module's cache: 0 or 1.
     #[must_use]
     pub fn ahead(&self) -> usize {
-        // behind an extra slot 0 every slot stands one further already
+        // after an extra slot 0 every index is already one larger
         let is_next = matches!(self.position, SlotPosition::Next | SlotPosition::ConstantNext);
         usize::from(is_next && self.slot0 != SlotZero::Extra)
     }
 
-    /// Whether all drafts of a round stand at one position.
+    /// Whether all drafts of a round have the same position.
     #[must_use]
     pub fn holds_position(&self) -> bool {
         matches!(self.position, SlotPosition::Constant | SlotPosition::ConstantNext)
     }
 }
 
-/// What is to be different from what a module was made for.
+/// Conventions that the user sets differently from those that a module was made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -199,7 +199,7 @@ pub struct MtpOverride {
     pub norm: Option<NormForm>,
 }
 
-/// One of the conventions, for lists of them.
+/// The conventions, to list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convention {
     /// [`MtpSpec::feed`]
@@ -237,11 +237,11 @@ impl Convention {
         }
     }
 
-    /// Names of the values that can be asked for.
+    /// Names of the values that a user can set.
     #[must_use]
     pub const fn names(self) -> &'static [&'static str] {
         match self {
-            // which layers a module fuses is its own: nobody can ask for others
+            // the layers that a module reads are fixed by its weights
             Self::Feed => &["post-norm", "pre-norm"],
             Self::Recycle => Recycle::NAMES,
             Self::Order => ConcatOrder::NAMES,
@@ -254,14 +254,14 @@ impl Convention {
 }
 
 impl MtpOverride {
-    /// Whether nothing is to be different.
+    /// Whether nothing is overridden.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The conventions in force for a module that was made for `spec`. Which layers an EAGLE-3 head fuses
-    /// stays its own.
+    /// The conventions in force for a module that was made for `spec`. The layers that an EAGLE-3 head reads cannot be
+    /// overridden.
     #[must_use]
     pub fn apply(&self, spec: MtpSpec) -> MtpSpec {
         let feed = if spec.feed == Feed::Layers { None } else { self.feed };
@@ -276,7 +276,7 @@ impl MtpOverride {
         }
     }
 
-    /// Name of what is asked for; none leaves it to the module.
+    /// Name of the value that overrides a convention; none uses the module's own.
     #[must_use]
     pub fn get(&self, convention: Convention) -> Option<&'static str> {
         match convention {
@@ -290,10 +290,10 @@ impl MtpOverride {
         }
     }
 
-    /// Asks for a value by its name; none leaves it to the module.
+    /// Overrides a convention with a value by its name; none uses the module's own.
     ///
     /// # Errors
-    /// [`SettingsError::UnknownName`].
+    /// [`SettingsError::UnknownName`] when no value of the convention has this name.
     pub fn set(&mut self, convention: Convention, name: Option<&str>) -> Result<(), SettingsError> {
         match convention {
             Convention::Feed => {
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_can_be_asked_for_by_name_and_comes_back() {
+    fn every_value_can_be_set_by_name_and_round_trips() {
         for convention in Convention::ALL {
             for name in convention.names() {
                 let text = format!("{}={name}", convention.key());
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_are_reported_with_those_there_are() {
+    fn the_error_for_an_unknown_name_lists_the_valid_names() {
         let error = |text: &str| text.parse::<MtpOverride>().unwrap_err().to_string();
         assert!(error("fed=pre-norm").contains("feed, recycle, order"), "{}", error("fed=pre-norm"));
         assert!(error("order=x").contains("embedding-first, hidden-first"));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layers_of_a_head_stay_its_own() {
+    fn the_layers_that_a_head_reads_cannot_be_overridden() {
         let own = MtpSpec { feed: Feed::Layers, ..MtpSpec::default() };
         let wanted = MtpOverride { feed: Some(Feed::PreNorm), ..MtpOverride::default() };
         assert_eq!(wanted.apply(own).feed, Feed::Layers);

@@ -1,4 +1,4 @@
-//! How drafts are judged: the rules, whether each is lossless, and where the lenient ones draw the line.
+//! The verification rules: which are lossless, and the limits of those that are not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,13 +20,13 @@ pub enum VerifyRule {
     Rejection,
     /// Speculative sampling that judges the drafts of a round together.
     Block,
-    /// Not lossless: accept what the target finds typical, p > min(ε, δ·e^(−entropy)).
+    /// Not lossless: accept a draft that is typical for the target, p > min(ε, δ·e^(−entropy)).
     Typical,
-    /// Not lossless: accept what is among the target's most probable tokens.
+    /// Not lossless: accept a draft among the target's most probable tokens.
     TopK,
-    /// Not lossless: accept what the target gives at least so much probability.
+    /// Not lossless: accept a draft if p is at least a threshold.
     Threshold,
-    /// Not lossless: accept unverified what the drafter is sure of.
+    /// Not lossless: accept a draft unverified if q is at least a threshold.
     Confidence,
 }
 
@@ -58,13 +58,13 @@ impl VerifyRule {
         }
     }
 
-    /// `lossless` or `not lossless`: stands wherever the rule is named.
+    /// `lossless` or `not lossless`: shown wherever the rule is named.
     #[must_use]
     pub const fn label(self) -> &'static str {
         if self.is_lossless() { "lossless" } else { "not lossless" }
     }
 
-    /// The rule to hold this one against: a lenient one for a lossless one, and `exact` for the others.
+    /// The rule to compare this one with: `typical` for a lossless one, `exact` for the others.
     #[must_use]
     pub const fn counterpart(self) -> Self {
         if self.is_lossless() { Self::Typical } else { Self::Exact }
@@ -84,21 +84,21 @@ impl FromStr for VerifyRule {
     }
 }
 
-/// Where the rules that are not lossless draw the line.
+/// Limits of the rules that are not lossless.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(transform = super::schema::has_defaults))]
 #[serde(default)]
 pub struct Leniency {
-    /// ε of `typical`: a draft of more probability than this is accepted, 0 to 1.
+    /// ε of `typical`, 0 to 1: a draft with p > ε is accepted.
     pub epsilon: f32,
-    /// δ of `typical`: so is one of more than δ·e^(−entropy of p), 0 to 1.
+    /// δ of `typical`, 0 to 1: a draft with p > δ·e^(−entropy of p) is accepted, too.
     pub delta: f32,
-    /// `top-k` accepts a draft among so many of the target's most probable tokens, 1 to 10.
+    /// `top-k` accepts a draft among this many of the target's most probable tokens, 1 to 10.
     pub top_k: u8,
     /// `threshold` accepts a draft of at least this p, 0 to 1.
     pub threshold: f32,
-    /// `confidence` accepts a draft of at least this q without asking the target, 0 to 1.
+    /// `confidence` accepts a draft of at least this q whatever its p is, 0 to 1.
     pub confidence: f32,
 }
 
@@ -109,7 +109,7 @@ impl Default for Leniency {
 }
 
 impl Leniency {
-    /// Whether nothing was changed.
+    /// Whether all values are the defaults.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -127,14 +127,13 @@ impl Leniency {
     }
 }
 
-/// Where a text left the lossless path: a rule that is not lossless committed one token, and a lossless
-/// one would have committed another behind the same tokens.
+/// A departure: after the same tokens a lossless rule would have committed another token than this rule did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Departure {
     /// Index of the draft in its round.
     pub index: u8,
-    /// What the target itself would have picked there.
+    /// The token that the target would have picked there.
     pub instead: TokenId,
 }
 
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_outside_their_range_are_named() {
+    fn limits_outside_their_range_are_named() {
         let leniency = Leniency { top_k: 11, ..Leniency::default() };
         assert_eq!(leniency.validate().unwrap_err().to_string(), "lenient top-k is 11; it must lie between 1 and 10");
         assert!(Leniency { epsilon: f32::NAN, ..Leniency::default() }.validate().is_err());

@@ -1,8 +1,8 @@
 //! The JSON Schema of a line of a trace, generated from the types: `docs/trace.schema.json`.
 //!
-//! Compiled for tests only, so that a build of the program needs no `schemars`. Invariant: unknown types and
-//! unknown fields pass, because a newer program may write them; what this program writes is as strict as its
-//! types and the functions below say.
+//! Compiled only for tests, so that a build of the program does not need `schemars`. Invariant: unknown types and
+//! unknown fields are valid, because a newer program may write them. Known fields are as strict as their types and the
+//! functions below make them.
 
 use std::borrow::Cow;
 
@@ -22,12 +22,12 @@ pub(super) fn added_later(schema: &mut Schema) {
     schema.insert(ADDED_LATER.into(), true.into());
 }
 
-/// Fields of which any may be absent and then has its default.
+/// A type whose fields may all be absent and then have their defaults.
 pub(super) fn has_defaults(schema: &mut Schema) {
     schema.remove("required");
 }
 
-/// A probability; sums of rounded numbers may exceed 1 a little.
+/// A probability; a sum of rounded numbers may slightly exceed 1.
 pub(super) fn probability(schema: &mut Schema) {
     schema.insert("minimum".into(), 0.into());
     schema.insert("maximum".into(), json!(1.001));
@@ -97,7 +97,8 @@ pub(crate) fn of_line() -> Value {
     schema.to_value()
 }
 
-/// A field that may be absent is left out rather than written as null, and one that was added later may be absent.
+/// Removes null from fields that may be absent, since this program omits them, and makes fields that were added later
+/// optional.
 fn optional_is_never_null(schema: &mut Schema) {
     let Some(object) = schema.as_object_mut() else { return };
     let mut required = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -132,7 +133,7 @@ fn drop_null(property: &mut Map<String, Value>) {
     }
 }
 
-/// Descriptions come from rustdoc, whose links mean nothing in JSON.
+/// Removes rustdoc's link syntax from descriptions.
 fn without_links(schema: &mut Schema) {
     if let Some(Value::String(text)) = schema.get_mut("description") {
         while let Some(at) = text.find("`](") {
@@ -143,7 +144,7 @@ fn without_links(schema: &mut Schema) {
     }
 }
 
-/// A default of an `f32` field in as few digits as it takes.
+/// Writes the default of an `f32` field with the fewest digits that identify it.
 fn shortest_default(schema: &mut Schema) {
     if schema.get("format").is_some_and(|format| format == "float")
         && let Some(default) = schema.get_mut("default")
@@ -153,8 +154,8 @@ fn shortest_default(schema: &mut Schema) {
     }
 }
 
-/// One condition a type instead of alternatives of which one must hold: a type that is none of them passes, and
-/// a validator reports the field rather than all types.
+/// Replaces the list of alternatives by one condition per type: an unknown type is then valid, and a validator reports
+/// the wrong field rather than all types.
 fn by_type(root: &mut Map<String, Value>) {
     let Some(Value::Array(kinds)) = root.remove("oneOf") else { return };
     root.insert("allOf".into(), kinds.into_iter().filter_map(condition).collect());
@@ -166,7 +167,7 @@ fn by_type(root: &mut Map<String, Value>) {
     }
 }
 
-/// Null for what stands for unknown types.
+/// The condition of one type; none for the placeholder of unknown types.
 fn condition(mut kind: Value) -> Option<Value> {
     let tag = kind["properties"].as_object_mut()?.remove("type")?["const"].take();
     kind["required"].as_array_mut()?.retain(|name| name != "type");

@@ -1,4 +1,4 @@
-//! What a run can be set to, and the limits of each setting.
+//! The settings of a run, and the range of each.
 
 use std::str::FromStr;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{DrafterKind, Drafting, Lane, Leniency, VerifyRule};
 
-/// Longest draft a round may carry. Verification runs one row more.
+/// Longest draft of a round, in tokens. Verification runs one row more.
 pub const MAX_DRAFT_LEN: u8 = 15;
 
-/// Time that the speculative lane gets for each unit of a probe's.
+/// Time of the speculative lane for each unit of time of a sampled plain lane ([`Baseline::Probe`]).
 pub const PROBE_WEIGHT: u32 = 4;
 
 /// How a token is picked from the target's distribution.
@@ -18,7 +18,7 @@ pub const PROBE_WEIGHT: u32 = 4;
 #[cfg_attr(test, schemars(transform = super::schema::has_defaults))]
 #[serde(default)]
 pub struct Sampling {
-    /// 0 takes the most probable token; above, logits are divided by it first.
+    /// 0 takes the most probable token; above 0, logits are divided by it before sampling.
     #[cfg_attr(test, schemars(range(min = 0)))]
     pub temperature: f32,
     /// Keep the `top_k` most probable tokens; 0 keeps all.
@@ -58,7 +58,7 @@ impl Sampling {
     pub fn validate(&self) -> Result<(), SettingsError> {
         within("temperature", self.temperature.into(), 0.0, 100.0)?;
         if self.temperature > 0.0 {
-            // below, 1 / T and what it is multiplied with leave the range of numbers
+            // with a smaller T, logits ÷ T could overflow
             within("a temperature above 0", self.temperature.into(), LEAST_TEMPERATURE, 100.0)?;
         }
         within("top-p", self.top_p.into(), 0.0, 1.0)?;
@@ -66,48 +66,48 @@ impl Sampling {
     }
 }
 
-/// How plain decoding is measured beside the speculative run, on the same engine and prompt.
+/// How plain decoding is measured beside the speculative run, with the same engine and prompt.
 ///
-/// Each lane has its own clock of measured compute time and the lane that is behind runs next; a
-/// probe's clock counts [`PROBE_WEIGHT`]-fold.
+/// Each lane has its own clock of measured compute time, and the lane with the lowest clock runs next. The clock of a
+/// sampled plain lane counts [`PROBE_WEIGHT`]-fold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
-    /// Not at all: no speedup can be shown.
+    /// Not measured: no speedup can be shown.
     Off,
-    /// The plain lane runs one part in [`PROBE_WEIGHT`] + 1 of the time, spread over the turn so that
-    /// both lanes see the same machine, until it has committed this many tokens.
+    /// The plain lane writes this many tokens as a sample. It gets one part in [`PROBE_WEIGHT`] + 1 of the time, spread
+    /// over the turn, so that both lanes are measured under the same conditions.
     Probe(u32),
     /// The plain lane writes its whole answer.
     Race,
 }
 
 impl Baseline {
-    /// A probe of enough tokens for a steady figure.
+    /// A sample with enough tokens for a stable figure.
     pub const PROBE: Self = Self::Probe(64);
 }
 
-/// Who decides about k.
+/// Whether the user or the engine chooses k.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DraftLenMode {
-    /// The user: k stays as it was set.
+    /// The user: k stays as set.
     #[default]
     Fixed,
-    /// The engine: the k, plain decoding included, that promises the most tokens per second.
+    /// The engine: it chooses the k, plain decoding included, with the most expected tokens per second.
     Auto,
 }
 
-/// Other settings, raced beside the run's own on the same prompt: caches and clock of their own, all
-/// else as in the run.
+/// Settings of a rival lane that answers the same prompt beside the run, with its own caches and clock. All other
+/// settings are the run's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rival {
     /// k, 0 to [`MAX_DRAFT_LEN`].
     pub draft_len: u8,
-    /// Who drafts. Nobody is asked for drafts here: with `human` nothing is drafted.
+    /// The drafter. A rival asks no person: with `human` it drafts nothing.
     pub drafter: DrafterKind,
     /// How drafts are judged.
     pub rule: VerifyRule,
@@ -117,7 +117,7 @@ pub struct Rival {
 }
 
 impl Rival {
-    /// The run's own settings, as a rival to change.
+    /// A rival with the run's own settings.
     #[must_use]
     pub const fn like(settings: &Settings) -> Self {
         Self {
@@ -128,13 +128,13 @@ impl Rival {
         }
     }
 
-    /// What a rival has of its own, by these names.
+    /// Names of the settings that a rival has of its own.
     const NAMES: [&'static str; 4] = ["k", "drafter", "rule", "temperature"];
 
-    /// The run's own settings but for those named: `k=4,rule=rejection`, say. No text names none.
+    /// Reads the settings that differ from the run's, for example `k=4,rule=rejection`. Empty text changes nothing.
     ///
     /// # Errors
-    /// Names what is not known, or outside its range.
+    /// Names the first unknown setting or the first value outside its range.
     pub fn parse(text: &str, run: &Settings) -> Result<Self, SettingsError> {
         let mut rival = Self::like(run);
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -159,7 +159,7 @@ impl Rival {
             return Err(SettingsError::NotHere {
                 what: "the rival's drafter",
                 value: "human",
-                why: "nobody is asked there",
+                why: "a rival asks no person for drafts",
             });
         }
         rival.settings(run).validate()?;
@@ -186,25 +186,24 @@ impl Rival {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Settings {
-    /// k: draft tokens per round, 0 (plain) to [`MAX_DRAFT_LEN`]; when the engine decides, the k it
-    /// chose last.
+    /// k: most drafts of a round, 0 (plain) to [`MAX_DRAFT_LEN`]. If the engine chooses k, its last choice.
     pub draft_len: u8,
-    /// Who decides about k.
+    /// Whether the user or the engine chooses k.
     #[serde(default)]
     #[cfg_attr(test, schemars(transform = super::schema::added_later))]
     pub draft_len_mode: DraftLenMode,
-    /// Above 0, every round is plain and the drafter shows a chain of this depth at each position,
-    /// which nobody verifies: a probe run, from which every k can be simulated.
+    /// Above 0 this is a probe run: every round is plain, and the drafter's chain of this depth is recorded at each
+    /// position without verifying it, so that every k can be computed from the recording.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub probe_depth: u8,
-    /// Who drafts.
+    /// The drafter.
     pub drafter: DrafterKind,
     /// How it drafts.
     #[serde(default, skip_serializing_if = "Drafting::is_default")]
     pub drafting: Drafting,
     /// How drafts are judged.
     pub rule: VerifyRule,
-    /// Where the rules that are not lossless draw the line.
+    /// Limits of the rules that are not lossless.
     #[serde(default, skip_serializing_if = "Leniency::is_default")]
     pub leniency: Leniency,
     /// How the target picks.
@@ -213,7 +212,7 @@ pub struct Settings {
     pub max_tokens: u32,
     /// How plain decoding is measured.
     pub baseline: Baseline,
-    /// Other settings that are raced beside.
+    /// Settings of the rival lane; none runs no rival.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rival: Option<Rival>,
 }
@@ -237,13 +236,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the form of a draft depends on tokens that were drafted: in a tree, and where the engine chooses k.
+    /// Whether the shape of a draft depends on the drafted tokens: in a tree, and if the engine chooses k.
     #[must_use]
     pub fn shapes_drafts(&self) -> bool {
         self.drafting.tree.is_some() || self.draft_len_mode == DraftLenMode::Auto
     }
 
-    /// k as it was asked for: a number, or `auto`.
+    /// k as requested: a number, or `auto`.
     #[must_use]
     pub fn asked_draft_len(&self) -> String {
         match self.draft_len_mode {
@@ -284,13 +283,15 @@ fn number<T: FromStr>(name: &'static str, value: &str) -> Result<T, SettingsErro
     value.parse().map_err(|_| SettingsError::NoNumber { name, value: value.to_owned() })
 }
 
+/// Checks a range.
+///
 /// # Errors
-/// [`SettingsError::OutOfRange`] when the value lies outside, or is no number.
+/// [`SettingsError::OutOfRange`] when the value lies outside the range, or is NaN.
 pub(super) fn within(name: &'static str, value: f64, low: f64, high: f64) -> Result<(), SettingsError> {
     if (low..=high).contains(&value) { Ok(()) } else { Err(SettingsError::OutOfRange { name, value, low, high }) }
 }
 
-/// A setting that cannot be taken.
+/// A setting with an invalid value.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SettingsError {
     /// A number outside its range.
@@ -298,39 +299,39 @@ pub enum SettingsError {
     OutOfRange {
         /// The setting.
         name: &'static str,
-        /// What was asked.
+        /// The requested value.
         value: f64,
         /// Smallest value allowed.
         low: f64,
         /// Largest value allowed.
         high: f64,
     },
-    /// Text that is no number of the right kind.
+    /// Text that is not a number of the right type.
     #[error("{name} is '{value}'; it must be a number")]
     NoNumber {
         /// The setting.
         name: &'static str,
-        /// What was asked.
+        /// The requested text.
         value: String,
     },
-    /// A name that means nothing in this place.
+    /// A value that this setting does not support.
     #[error("{what} cannot be {value}: {why}")]
     NotHere {
         /// The setting.
         what: &'static str,
-        /// What was asked.
+        /// The requested value.
         value: &'static str,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// A name that is not on the list.
     #[error("there is no {what} '{name}'; there are: {known}")]
     UnknownName {
-        /// What kind of name was looked up.
+        /// The kind of name.
         what: &'static str,
-        /// What was asked.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// All valid names, separated by commas.
         known: String,
     },
 }
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_is_named_by_its_own_settings() {
+    fn a_rival_is_parsed_from_the_settings_that_differ() {
         let run = Settings { draft_len: 2, ..Settings::default() };
         let parse = |text| Rival::parse(text, &run);
         assert_eq!(parse("").unwrap(), Rival::like(&run));
@@ -379,7 +380,7 @@ mod tests {
             ("temperature=1e-39", "a temperature above 0 is "),
             ("rule=best", "there is no verification rule 'best'"),
             ("seed=4", "there is no setting of a rival 'seed=4'; there are: k=…, drafter=…, rule=…, temperature=…"),
-            ("drafter=human", "the rival's drafter cannot be human: nobody is asked there"),
+            ("drafter=human", "the rival's drafter cannot be human: a rival asks no person for drafts"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -1,5 +1,5 @@
-//! Tokens as they travel: id and bytes together, because a token may be half a UTF-8 character and
-//! a viewer has no tokenizer. Joining halves is the reader's work.
+//! Tokens in events: id and bytes together, because a token may be a part of a UTF-8 character and a viewer has no
+//! tokenizer. The reader joins such parts.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -8,8 +8,8 @@ use std::ops::Deref;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Recordings that hold digests in place of text number tokens anew from here on, well apart from control tokens,
-/// which keep their ids.
+/// First token id in a recording without texts. Such a recording numbers its tokens anew from here on; control tokens
+/// keep their ids, which are smaller.
 pub const FIRST_DIGESTED: TokenId = TokenId(1_000_000);
 
 /// Index of a token in the target's vocabulary.
@@ -33,22 +33,22 @@ impl fmt::Display for TokenId {
     }
 }
 
-/// Bytes of a token: nearly always a few, which then take no allocation. A recording holds millions.
+/// Bytes of a token. Few bytes, as nearly all tokens have, need no allocation: a recording has millions of tokens.
 #[derive(Clone)]
 pub struct TokenBytes(Stored);
 
-/// As large as a vector.
+/// Has the size of a vector.
 #[derive(Clone)]
 enum Stored {
     Short { len: u8, bytes: [u8; SHORT] },
     Long(Box<[u8]>),
 }
 
-/// Bytes that fit without an allocation.
+/// Most bytes that fit without an allocation.
 const SHORT: usize = 22;
 
 impl TokenBytes {
-    /// Takes the bytes away.
+    /// Removes the bytes.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -131,7 +131,7 @@ impl fmt::Debug for TokenBytes {
 pub struct Piece {
     /// Vocabulary index.
     pub id: TokenId,
-    /// What the token adds to the text; not necessarily valid UTF-8. For a special token its name.
+    /// The bytes that the token adds to the text, not necessarily valid UTF-8; for a special token its name.
     pub bytes: TokenBytes,
     /// A control token, such as the end of an answer: shown by name, never part of the text.
     pub special: bool,
@@ -150,13 +150,13 @@ impl Piece {
         Self { id, bytes: name.into(), special: true }
     }
 
-    /// What the token adds to the text: nothing for a special one.
+    /// The bytes that the token adds to the text; none for a special token.
     #[must_use]
     pub fn text_bytes(&self) -> &[u8] {
         if self.special { &[] } else { &self.bytes }
     }
 
-    /// The bytes as text, with U+FFFD for what is not UTF-8 by itself.
+    /// The bytes as text, with U+FFFD for invalid UTF-8.
     #[must_use]
     pub fn lossy(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
@@ -165,7 +165,7 @@ impl Piece {
 
 /// One alternative of a distribution, most probable first in any list of them.
 ///
-/// In JSON the fields of its piece and `"prob"`.
+/// In JSON it has the fields of its piece, and `"prob"`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Read")]
 pub struct Candidate {
@@ -175,8 +175,8 @@ pub struct Candidate {
     pub prob: f32,
 }
 
-/// A piece or a candidate as JSON is read. Most of a trace is candidates: nothing here allocates for
-/// a short token, and nothing is flattened, which would read each of them twice.
+/// A piece or a candidate, for reading JSON. Most of a trace is candidates: reading a short token allocates nothing,
+/// and the fields are not flattened, since serde would then read each of them twice.
 #[derive(Deserialize)]
 struct Read {
     id: TokenId,
@@ -190,17 +190,17 @@ struct Read {
     prob: Option<f32>,
 }
 
-/// A number that can be written again: one beyond all `f32` is none.
+/// A finite number; none for one that is too large for an `f32`, since JSON could not store it again.
 fn finite<'de, D: Deserializer<'de>>(json: D) -> Result<Option<f32>, D::Error> {
     Ok(Option::<f32>::deserialize(json)?.filter(|number| number.is_finite()))
 }
 
-/// The same where a number must be: one that none can write is refused.
+/// A required finite number.
 pub(super) fn written<'de, D: Deserializer<'de>>(json: D) -> Result<f32, D::Error> {
-    finite(json)?.ok_or_else(|| serde::de::Error::custom("a number beyond all bounds"))
+    finite(json)?.ok_or_else(|| serde::de::Error::custom("a number too large for f32"))
 }
 
-/// Text of JSON, as bytes.
+/// A JSON string, as bytes.
 struct Text(TokenBytes);
 
 impl<'de> Deserialize<'de> for Text {
@@ -237,7 +237,7 @@ impl TryFrom<Read> for Candidate {
     }
 }
 
-/// A piece or a candidate as JSON is written.
+/// A piece or a candidate, for writing JSON.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Written<'a> {
@@ -273,10 +273,10 @@ impl Serialize for Candidate {
     }
 }
 
-/// What a model said about one position: its best candidates and the mass of all others.
+/// A model's prediction at one position: its best candidates and the total probability of all others.
 ///
-/// Probabilities are those the run samples from (after temperature, top-k, top-p, min-p); at
-/// temperature 0, where the largest is taken, those at temperature 1.
+/// Probabilities are those that the run samples from (after temperature, top-k, top-p, min-p). At temperature 0, where
+/// the most probable token is taken, they are those at temperature 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Prediction {
@@ -295,7 +295,7 @@ impl Prediction {
         self.top.first()
     }
 
-    /// Rank (0 = best) and probability of a token, if it is among the candidates kept.
+    /// Rank (0 = best) and probability of a token, if it is among the recorded candidates.
     #[must_use]
     pub fn find(&self, id: TokenId) -> Option<(usize, f32)> {
         self.top.iter().enumerate().find(|(_, c)| c.piece.id == id).map(|(rank, c)| (rank, c.prob))
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_characters_are_text_and_halves_are_bytes() {
+    fn complete_characters_are_text_and_partial_ones_bytes() {
         let whole = Piece::new(TokenId(5), "é".as_bytes());
         let half = Piece::new(TokenId(6), vec![0xc3]);
         assert_eq!(serde_json::to_string(&whole).unwrap(), r#"{"id":5,"text":"é"}"#);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_any_length_are_kept_in_little_room() {
+    fn bytes_of_any_length_are_stored_compactly() {
         for len in [0, 1, SHORT - 1, SHORT, SHORT + 1, 1000] {
             let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let kept = TokenBytes::from(bytes.clone());

@@ -1,31 +1,31 @@
-//! What verification decided about one round.
+//! The verdict of verification on one round.
 
 use serde::{Deserialize, Serialize};
 
 use super::token::written;
 use super::{Departure, TokenId};
 
-/// What became of one draft token.
+/// Result of judging one draft token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It matched and is part of the output.
+    /// The rule accepted it; it is part of the output.
     Accepted,
-    /// The first that did not; it and all after it are discarded.
+    /// The rule rejected it. It and all drafts after it are discarded.
     Rejected,
-    /// It stood behind a rejected one and was never judged.
+    /// It follows a rejected draft and was not judged.
     NotReached,
 }
 
-/// Where the round's last committed token came from.
+/// Origin of the round's last committed token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NextKind {
-    /// Every draft was accepted (also when there was none): one more token from `p`.
+    /// Every draft was accepted, or there was none: one more token from `p`.
     Bonus,
-    /// A draft was rejected: the token that stands in its place.
+    /// A draft was rejected: the target's token that replaces it.
     Recovered,
 }
 
@@ -41,16 +41,17 @@ pub struct Judgement {
     #[serde(deserialize_with = "written")]
     #[cfg_attr(test, schemars(transform = super::schema::probability))]
     pub q: f32,
-    /// The uniform draw `p / q` was compared with; none when nothing was drawn.
+    /// The uniform draw, 0 to 1, that was compared with p/q; none when nothing was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::draw))]
     pub u: Option<f32>,
-    /// What `u` had to stay below, where that is not p/q: under `block` the share of drafts like these that it
-    /// accepts up to here (a draft at or above it is accepted with a longer prefix that passed), and in a tree under
-    /// `rejection` the ratio of what drafts tried before at the same row left of p and q. 0 to 1.
+    /// The value that `u` had to stay below, if that is not p/q; 0 to 1. Under `block`: the probability with which
+    /// drafts like these are accepted up to here (with `u` at or above it, this draft is still accepted if a longer
+    /// prefix passes). Under `rejection` in a tree: the ratio of p and q after removing the drafts that were tried
+    /// before at the same row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f32>,
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -58,18 +59,18 @@ pub struct Judgement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Verification {
-    /// In draft order. In a chain: accepted ones, at most one rejected, the rest not reached. In a
-    /// tree the accepted ones are a path, and several that stood beside it may be rejected.
+    /// In draft order. In a chain: accepted drafts, at most one rejected draft, the rest not reached. In a tree the
+    /// accepted drafts are a path, and several drafts beside it may be rejected.
     pub judgements: Vec<Judgement>,
-    /// The token the target added.
+    /// The token that the target added.
     pub next: TokenId,
-    /// Why it was the target's turn.
+    /// Why the target added it.
     pub next_kind: NextKind,
-    /// The uniform draw `next` was picked with; none for the largest probability.
+    /// The uniform draw, 0 to 1, that picked `next`; none if the most probable token was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::draw))]
     pub next_u: Option<f32>,
-    /// Whether the rule that judged is lossless.
+    /// Whether the rule is lossless.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub lossless: bool,
     /// Accepted drafts that a lossless rule would not have accepted, in draft order.
@@ -88,7 +89,7 @@ impl Verification {
         Self { judgements, next, next_kind, next_u, lossless: true, departures: Vec::new() }
     }
 
-    /// How many drafts were accepted, 0 to k: the accepted prefix, or the accepted path of a tree.
+    /// Number of accepted drafts, 0 to k: the accepted prefix, or the accepted path of a tree.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.path().count()
@@ -100,7 +101,7 @@ impl Verification {
         indexed.filter(|(_, judgement)| judgement.outcome == Outcome::Accepted).map(|(index, _)| index)
     }
 
-    /// Drafts that were compared with the target: the accepted ones and the rejected.
+    /// Number of drafts that were compared with the target: the accepted and the rejected ones.
     #[must_use]
     pub fn tested(&self) -> usize {
         self.judgements.iter().filter(|j| j.outcome != Outcome::NotReached).count()

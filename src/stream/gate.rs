@@ -1,11 +1,12 @@
-//! The gate that a pause closes and that a step opens for a while.
+//! The gate of a source: a pause closes it, a step opens it until the step ends.
 //!
-//! Invariant: every step that is asked for is taken, one after the other; a pause and a resume forget
-//! those that wait. What a phase and a round are is told by whoever passes through.
+//! Invariant: every requested step is taken, one after the other. A pause or a resume drops the waiting steps. The
+//! source reports where phases and rounds end.
 
 use std::collections::VecDeque;
 
-/// Steps that may wait behind the one under way; more are dropped, so that a held key ends soon.
+/// Most steps that wait after the current one. Further ones are dropped, so that the steps of a repeating key end soon
+/// after its release.
 const MAX_STEPS: usize = 32;
 
 /// How far a closed gate opens.
@@ -26,38 +27,38 @@ enum State {
     Step(Step),
 }
 
-/// Holds what goes on behind it; open at first.
+/// Stops a source while closed; open at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     state: State,
-    /// Asked for while a step was under way.
+    /// Steps requested during the current one.
     waiting: VecDeque<Step>,
 }
 
 impl Gate {
-    /// Whether nothing holds.
+    /// Whether it is open without a step.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Whether nothing may pass.
+    /// Whether the source must wait.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Closes it; whether it was open.
+    /// Closes it. Returns whether it was open.
     pub fn close(&mut self) -> bool {
         self.set(State::Closed)
     }
 
-    /// Opens it; whether it was not.
+    /// Opens it. Returns whether it was not open.
     pub fn open(&mut self) -> bool {
         !self.set(State::Open)
     }
 
-    /// Takes a step, or has it wait for the one under way; whether the gate was open.
+    /// Starts a step, or lets it wait for the current one. Returns whether the gate was open.
     pub fn step(&mut self, step: Step) -> bool {
         if !matches!(self.state, State::Step(_)) {
             return self.set(State::Step(step));
@@ -68,19 +69,19 @@ impl Gate {
         false
     }
 
-    /// A step that ends here gives way to the next one.
+    /// Ends the current step if `ends` says so, and starts the next one.
     pub fn end(&mut self, ends: impl Fn(Step) -> bool) {
         if matches!(self.state, State::Step(step) if ends(step)) {
             self.state = self.waiting.pop_front().map_or(State::Closed, State::Step);
         }
     }
 
-    /// Forgets the steps that wait: what they were asked of is over.
+    /// Drops the waiting steps, since their answer is over.
     pub fn forget(&mut self) {
         self.waiting.clear();
     }
 
-    /// Whether it was open.
+    /// Changes the state and drops the waiting steps. Returns whether it was open.
     fn set(&mut self, state: State) -> bool {
         self.waiting.clear();
         std::mem::replace(&mut self.state, state) == State::Open
@@ -91,7 +92,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    /// How many phases pass before it holds; every third ends a round.
+    /// Number of phases until it closes; every third one ends a round.
     fn passed(gate: &mut Gate) -> usize {
         let mut phases = 0;
         while !gate.is_closed() {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_counts_however_quickly_they_come() {
+    fn every_step_counts_even_if_several_come_at_once() {
         let mut gate = Gate::default();
         assert!(gate.close() && !gate.close());
         for (steps, phases) in [
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_or_a_resume_forgets_the_steps_that_wait() {
+    fn a_pause_or_a_resume_drops_the_waiting_steps() {
         let mut gate = Gate::default();
         assert!(gate.step(Step::Round), "it was open");
         for opens in [false, true] {

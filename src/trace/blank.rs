@@ -1,9 +1,8 @@
 //! The file of a recording before its first event.
 //!
-//! Invariant: of a file that is to be replaced nothing is touched. With the first event the new recording, which
-//! lies beside it, takes its name, so that other names and readers of the old file keep it whole. Two processes
-//! never write one recording: each locks its file, and the one that comes second is refused. The lock is advisory:
-//! readers need none.
+//! Invariant: a file that will be replaced is not changed. With the first event a new file in the same folder takes its
+//! name, so that hard links and readers of the old file keep its content. Two processes never write one recording: each
+//! locks its file, and the second one gets an error. The lock is advisory, so readers need none.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
 
-/// A file to which nothing was written yet.
+/// A file without any events yet.
 pub(super) struct Blank {
     file: File,
     path: PathBuf,
-    /// Whether it was not there before.
+    /// Whether it was created now.
     is_new: bool,
 }
 
 /// A file to write to.
 pub(super) struct Begun {
     pub(super) file: File,
-    /// The file that was replaced, which stays locked: a process that opened it before is refused still.
+    /// The replaced file. It stays locked, so that a process that opened it earlier still gets an error.
     pub(super) replaced: Option<File>,
 }
 
 impl Blank {
-    /// Makes the file, or opens one that is there with `force`.
+    /// Creates the file, or opens an existing one with `force`.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, RecordError> {
         let made = OpenOptions::new().write(true).create_new(true).open(path);
         let is_new = made.is_ok();
@@ -47,19 +46,19 @@ impl Blank {
         Ok(Self { file, path: path.to_owned(), is_new })
     }
 
-    /// Whether it is to be a zstd file.
+    /// Whether its name asks for zstd compression.
     pub(super) fn is_packed(&self) -> bool {
         self.path.extension().is_some_and(|end| end == "zst")
     }
 
-    /// The recording begins: it takes its name.
+    /// Begins the recording: replaces an existing file.
     pub(super) fn begin(self) -> io::Result<Begun> {
         if self.is_new || !self.file.metadata()?.is_file() {
             return Ok(Begun { file: self.file, replaced: None });
         }
-        match beside(&self.path, &self.file) {
+        match replace(&self.path, &self.file) {
             Ok(file) => Ok(Begun { file, replaced: Some(self.file) }),
-            // the folder takes no file beside it
+            // no new file can be created in the folder
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.file.set_len(0)?;
                 Ok(Begun { file: self.file, replaced: None })
@@ -68,14 +67,14 @@ impl Blank {
         }
     }
 
-    /// Nothing came to be written.
-    pub(super) fn give_up(self) -> io::Result<()> {
+    /// Ends without a recording: removes the file if it is new.
+    pub(super) fn discard(self) -> io::Result<()> {
         if self.is_new { fs::remove_file(self.path) } else { Ok(()) }
     }
 }
 
-/// An empty file in the place of another, with its permissions. A link stays, and what it leads to is replaced.
-fn beside(path: &Path, old: &File) -> io::Result<File> {
+/// Replaces a file by an empty one with the same permissions. A link stays, and its target is replaced.
+fn replace(path: &Path, old: &File) -> io::Result<File> {
     let path = path.canonicalize()?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let new = tempfile::Builder::new().prefix(".draftscope-").tempfile_in(folder)?;
@@ -84,15 +83,15 @@ fn beside(path: &Path, old: &File) -> io::Result<File> {
     new.persist(path).map_err(|error| error.error)
 }
 
-/// Locks a file; false where another process has. Not every file system knows locks, and pipes and devices need
-/// none.
+/// Locks a file; false if another process holds the lock. True if the file system has no locks, and for pipes and
+/// devices, which need none.
 #[cfg(unix)]
 fn lock(file: &File) -> bool {
     let is_file = file.metadata().is_ok_and(|there| there.is_file());
     !(is_file && matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Elsewhere a lock keeps readers out, too.
+/// On other systems a lock would keep readers out, too.
 #[cfg(not(unix))]
 fn lock(_: &File) -> bool {
     true
@@ -112,7 +111,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_second_writer_is_refused_until_the_first_has_ended() {
+    fn a_second_writer_is_refused_until_the_first_has_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.jsonl");
         let is_busy = || matches!(Blank::open(&path, true), Err(RecordError::Busy(_)));
@@ -124,7 +123,7 @@ mod tests {
             drop(begun);
             assert_eq!(fs::read(&path).unwrap(), text);
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file remains");
     }
 
     #[cfg(unix)]

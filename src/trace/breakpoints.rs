@@ -1,13 +1,13 @@
-//! Where a replay stops: at the end of a step, or where it finds what is looked for.
+//! Where a replay stops: at the end of a step, or at the place of a search.
 //!
-//! Invariant: told by the events alone; when and how long to stop is the player's.
+//! Invariant: these functions depend only on the events. The player decides when and how long to stop.
 
 use crate::protocol::{Event, EventKind, Landmark, Lane, Outcome};
 
-/// What is looked for.
+/// A search for the next landmark.
 pub(super) struct Seek {
     landmark: Landmark,
-    /// The round in which it was found and whose end is awaited.
+    /// The round with the landmark, at whose end the search is over.
     round: Option<u32>,
 }
 
@@ -16,7 +16,7 @@ impl Seek {
         Self { landmark, round: None }
     }
 
-    /// Whether the search is over with this event.
+    /// Whether the search ends with this event.
     pub(super) fn ends_with(&mut self, event: &Event) -> bool {
         if event.lane != Lane::Speculative {
             return false;
@@ -39,16 +39,16 @@ impl Seek {
     }
 }
 
-/// Pauses of the recorded engine: this source has its own.
-pub(super) fn is_held_by_engine(kind: &EventKind) -> bool {
+/// Whether an event is omitted: loading, and pauses of the recorded engine, since a replay has its own pauses.
+pub(super) fn is_omitted(kind: &EventKind) -> bool {
     matches!(kind, EventKind::Paused | EventKind::Resumed | EventKind::Loading { .. })
 }
 
-/// A place as marks name it: the round, or the turn of a prompt's pass.
-pub(super) type Place = (Option<u32>, Option<u32>);
+/// What a mark is about: a round, or the prefill of a turn.
+pub(super) type MarkTarget = (Option<u32>, Option<u32>);
 
-/// The place that ends with an event.
-pub(super) fn ends_place(event: &Event) -> Option<Place> {
+/// The round or prefill that ends with an event.
+pub(super) fn ended_target(event: &Event) -> Option<MarkTarget> {
     match event.kind {
         _ if event.lane != Lane::Speculative => None,
         EventKind::Committed { round, .. } => Some((Some(round), None)),
@@ -57,15 +57,15 @@ pub(super) fn ends_place(event: &Event) -> Option<Place> {
     }
 }
 
-/// The place that a mark is about; none for the moment at which it was made.
-pub(super) fn place_of(mark: &EventKind) -> Option<Place> {
+/// The round or prefill that a mark is about; none if it is about the moment at which it was made.
+pub(super) fn target_of(mark: &EventKind) -> Option<MarkTarget> {
     let (EventKind::Noted { round, turn, .. } | EventKind::Bookmarked { round, turn, .. }) = mark else {
         return None;
     };
     round.or(*turn).map(|_| (*round, *turn))
 }
 
-/// Whether a phase of the run's own lane ends; others go on beside until it does, as in the engine.
+/// Whether a phase of the speculative lane ends with this event. Other lanes run until it does, as in the engine.
 pub(super) fn ends_phase(event: &Event) -> bool {
     event.lane == Lane::Speculative
         && matches!(

@@ -1,9 +1,9 @@
-//! Takes the text out of events: for recordings that may be shared when the conversation may not.
+//! Removes the text from events, for recordings that may be shared when the conversation may not.
 //!
-//! Invariant: of a prompt its sha256 is left, of an answer the sha256 of its bytes; tokens lose
-//! their bytes and get numbers in the order in which they first appear, so that every comparison in a
-//! recording still holds and no vocabulary turns them back. Control tokens stay: they are no text.
-//! (Numbers still show which tokens repeat, and a digest confirms a guess of the whole text.)
+//! Invariant: a prompt becomes its SHA-256, and an answer that of its bytes. Tokens lose their bytes and are numbered
+//! in the order in which they first appear, so every comparison within a recording gives the same result, but no
+//! vocabulary can decode them. Control tokens stay, since they contain no text. (The numbers still show which tokens
+//! repeat, and a digest can confirm a guess of the whole text.)
 
 use std::collections::HashMap;
 use std::io;
@@ -13,17 +13,17 @@ use sha2::{Digest as _, Sha256};
 use crate::protocol::{Event, EventKind, FIRST_DIGESTED, Lane, Piece, Private, StopReason, TokenId};
 use crate::stream::Consumer;
 
-/// What was given to whom so far.
+/// The numbers of tokens and the digests of answers so far.
 #[derive(Default)]
 pub(super) struct Digester {
     numbers: HashMap<TokenId, TokenId>,
     answers: [Sha256; Lane::ALL.len()],
-    /// Events added so far; `seq` has no gaps and no doubles.
+    /// Events added so far, so that `seq` has no gaps and no duplicates.
     added: u64,
 }
 
 impl Digester {
-    /// The event without its text, behind the digest of an answer that ends with it.
+    /// The event without its text. If it ends an answer, the digest of the answer comes before it.
     pub(super) fn digest(&mut self, mut event: Event) -> [Option<Event>; 2] {
         event.seq += self.added;
         let answer = event.lane.index();
@@ -38,10 +38,10 @@ impl Digester {
             }
             EventKind::Finished { reason } if *reason != StopReason::Refused => {
                 let sha256 = hex(self.answers[answer].clone().finalize().as_slice());
-                let told = Event { kind: EventKind::TextDigest { sha256 }, ..event.clone() };
+                let digest = Event { kind: EventKind::TextDigest { sha256 }, ..event.clone() };
                 self.added += 1;
                 event.seq += 1;
-                return [Some(told), Some(event)];
+                return [Some(digest), Some(event)];
             }
             _ => {}
         }
@@ -68,14 +68,14 @@ impl Digester {
     }
 }
 
-/// A consumer that is handed every event without its text.
+/// Passes every event without its text to a consumer.
 pub struct Digested<C> {
     consumer: C,
     digester: Digester,
 }
 
 impl<C: Consumer> Digested<C> {
-    /// In front of this consumer.
+    /// Wraps a consumer.
     pub fn new(consumer: C) -> Self {
         Self { consumer, digester: Digester::default() }
     }

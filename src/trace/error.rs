@@ -1,4 +1,4 @@
-//! What can be wrong with a recording, one sentence each.
+//! Errors of recordings, one sentence each.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,42 +7,42 @@ use crate::protocol::TRACE_VERSION;
 
 use super::reader::MAX_LINE_BYTES;
 
-/// A recording that cannot be made.
+/// Why a recording cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// There is a file of this name.
+    /// A file of this name exists.
     #[error("{} exists already; choose another name or add --force to replace it", .0.display())]
     Exists(PathBuf),
-    /// Another process writes it.
+    /// Another process writes this file.
     #[error("another draftscope is recording to {}; choose another name", .0.display())]
     Busy(PathBuf),
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot write the trace {}: {source}", path.display())]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
 }
 
-/// A recording that cannot be read.
+/// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened or read.
     #[error("cannot read the trace {name}: {source}")]
     Read {
-        /// Which file.
+        /// The file.
         name: String,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
     /// The first line is not a header.
     #[error("{name} is not a draftscope trace: {why}; record one with --trace FILE")]
     NoHeader {
-        /// Which file.
+        /// The file.
         name: String,
-        /// What stands there instead.
+        /// What the file contains instead.
         why: String,
     },
     /// A newer program wrote it.
@@ -50,55 +50,55 @@ pub enum TraceError {
         "{name} has trace format {version}, this program reads up to {TRACE_VERSION}; a newer draftscope can open it"
     )]
     Newer {
-        /// Which file.
+        /// The file.
         name: String,
-        /// Its format.
+        /// Version of its format.
         version: u64,
     },
-    /// A line in the middle cannot be read.
-    #[error("{name} is damaged at line {line}: {why}; what stands before can be saved with: {} | head -n {} > NEW", shown(name), line - 1)]
+    /// A line before the last cannot be read.
+    #[error("{name} is damaged at line {line}: {why}; save the lines before it with: {} | head -n {} > NEW", shown(name), line - 1)]
     Damaged {
-        /// Which file.
+        /// The file.
         name: String,
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: u64,
         /// What is wrong with it.
         why: String,
     },
-    /// Whoever reads was asked to stop.
-    #[error("the reading of the recording was stopped before its end")]
+    /// Reading was stopped by [`Recording::stopped_by`](super::Recording::stopped_by).
+    #[error("reading was stopped before the end of the recording")]
     Stopped,
-    /// A line that no writer makes.
+    /// A line is longer than [`MAX_LINE_BYTES`].
     #[error(
-        "{name} is damaged at line {line}: it is longer than {} MiB; what stands before can be saved with: {} | head -n {} > NEW",
+        "{name} is damaged at line {line}: it is longer than {} MiB; save the lines before it with: {} | head -n {} > NEW",
         MAX_LINE_BYTES >> 20, shown(name), line - 1
     )]
     TooLong {
-        /// Which file.
+        /// The file.
         name: String,
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: u64,
     },
 }
 
-/// The command that writes the lines of a recording.
+/// The command that prints the lines of a recording.
 fn shown(name: &str) -> &'static str {
     if name.ends_with(".zst") { "zstdcat FILE" } else { "cat FILE" }
 }
 
-/// Where a recording stops short of its end.
+/// Where a recording was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The last line is not whole and was left out.
+    /// This last line is incomplete and was skipped.
     InLine(u64),
-    /// The lines are whole, and the one that ends a run is missing.
+    /// All lines up to this one are complete, but the line that ends a run is missing.
     AfterLine(u64),
 }
 
 impl std::fmt::Display for Cut {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::InLine(line) => write!(f, "the recording was cut off in line {line}; all before it is here"),
+            Self::InLine(line) => write!(f, "the recording was cut off in line {line}; everything before it was read"),
             Self::AfterLine(line) => write!(f, "the recording has no end: it was cut off after line {line}"),
         }
     }

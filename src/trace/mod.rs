@@ -1,8 +1,8 @@
-//! Recordings: one JSON event a line, the header first. `docs/trace-format.md` says what stands where.
+//! Recordings: one JSON event per line, the header first. `docs/trace-format.md` describes the format.
 //!
-//! Invariant: a recording is append-only, so a killed program leaves whole lines up to half a second
-//! before; whatever a reader does not know survives a rewrite; older formats stay readable. Who made
-//! the events and who looks at them is unknown here.
+//! Invariant: a recording is append-only, so it has complete lines even if the program is killed, except those of the
+//! last half second. A rewrite keeps events that this version does not know. Older formats stay readable. This module
+//! does not depend on the source or the viewer of the events.
 
 mod blank;
 mod breakpoints;

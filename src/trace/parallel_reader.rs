@@ -1,7 +1,7 @@
-//! Reads ahead: lines are taken in on one thread, parsed on others, and come out in their order.
+//! Reads a recording ahead of its use: one thread reads lines, others parse them, and they are returned in order.
 //!
-//! Invariant: what comes out is what the reader would give line by line, its errors and its cut at the
-//! same places; memory is bounded by a few batches a thread. Dropping the iterator ends the threads.
+//! Invariant: the result equals that of [`Reader`] line by line, with errors and cut at the same places. Memory is
+//! bounded by a few batches per thread. Dropping the iterator ends the threads.
 
 use std::io;
 use std::num::NonZero;
@@ -12,30 +12,30 @@ use std::thread;
 use super::error::{Cut, TraceError};
 use super::reader::Reader;
 
-/// Bytes of a batch: long enough that handing it over costs nothing, short enough to stay in a cache.
+/// Bytes of a batch: large enough that passing it between threads costs little, small enough to stay in a cache.
 const BATCH_BYTES: usize = 1 << 18;
 
-/// Batches that may wait before and behind each thread.
+/// Most batches that wait before and after each thread.
 const WAITING: usize = 2;
 
-/// Lines of a batch, however short they are.
+/// Most lines of a batch.
 const BATCH_LINES: usize = 4096;
 
 /// Most threads that parse.
 const MAX_WORKERS: usize = 4;
 
-/// Makes something of a line, given the recording's name and the line's number.
+/// Parses a line, given the recording's name and the line's number.
 pub(super) type Parse<T> = fn(&str, u64, &[u8]) -> Result<T, TraceError>;
 
-/// How the lines end: whole, cut short, or in an error.
+/// How the lines end: complete, cut off, or with an error.
 type Ending = Result<Option<Cut>, TraceError>;
 
-/// Lines as they stand in the file.
+/// Unparsed lines of the file.
 struct Batch {
-    /// Number of the first.
+    /// Number of the first line.
     first: u64,
     text: Vec<u8>,
-    /// Where each ends.
+    /// The offset after each line in `text`.
     ends: Vec<usize>,
     ending: Option<Ending>,
 }
@@ -45,7 +45,7 @@ struct Parsed<T> {
     ending: Option<Ending>,
 }
 
-/// Everything in a recording, in order, parsed ahead of its use.
+/// The parsed lines of a recording in order, read ahead of their use.
 #[derive(Debug)]
 pub(super) struct ParallelReader<T> {
     name: Arc<str>,
@@ -58,18 +58,18 @@ pub(super) struct ParallelReader<T> {
 }
 
 impl<T: Send + 'static> ParallelReader<T> {
-    /// Starts to read; `parse` is what is wanted of a line.
+    /// Starts to read; `parse` converts each line.
     pub(super) fn new(reader: Reader, parse: Parse<T>) -> io::Result<Self> {
         let name: Arc<str> = reader.name().into();
         let workers = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_WORKERS);
         let (mut inputs, mut parsed) = (Vec::new(), Vec::new());
         for _ in 0..workers {
-            let (tell, batches) = sync_channel(WAITING);
+            let (input, batches) = sync_channel(WAITING);
             let (done, output) = sync_channel(WAITING);
             let name = Arc::clone(&name);
             let worker = thread::Builder::new().name("trace-parse".into());
             worker.spawn(move || parse_all(&name, &batches, &done, parse))?;
-            inputs.push(tell);
+            inputs.push(input);
             parsed.push(output);
         }
         thread::Builder::new().name("trace-read".into()).spawn(move || read_all(reader, &inputs))?;
@@ -78,7 +78,7 @@ impl<T: Send + 'static> ParallelReader<T> {
 }
 
 impl<T> ParallelReader<T> {
-    /// Where the recording stops short, once the end is reached; none for one that is whole.
+    /// Where the recording was cut off, once the end is reached; none if it is complete.
     pub(super) fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
     }
@@ -105,7 +105,7 @@ impl<T> Iterator for ParallelReader<T> {
             }
             let Ok(next) = self.parsed.get(self.turn)?.recv() else {
                 self.parsed.clear();
-                let source = io::Error::other("a thread that reads it broke down");
+                let source = io::Error::other("a reading thread failed");
                 return Some(Err(TraceError::Read { name: self.name.to_string(), source }));
             };
             self.turn = (self.turn + 1) % self.parsed.len();
@@ -157,7 +157,7 @@ fn parse_all<T>(name: &str, batches: &Receiver<Batch>, done: &SyncSender<Parsed<
             lines.push(parse(name, number, &batch.text[from..*end]));
             from = *end;
             if lines.last().is_some_and(Result::is_err) {
-                break; // nobody reads on behind the first error
+                break; // reading ends at the first error
             }
         }
         let parsed = Parsed { lines, ending: batch.ending };
@@ -187,15 +187,15 @@ mod tests {
         text
     }
 
-    /// Both ways to read, as text.
+    /// The results of both readers, as text.
     fn both(bytes: &[u8]) -> [(Vec<String>, Option<Cut>); 2] {
-        let written = |item: Result<Event, TraceError>| item.map_or_else(|e| e.to_string(), |e| format!("{e:?}"));
+        let text = |item: Result<Event, TraceError>| item.map_or_else(|e| e.to_string(), |e| format!("{e:?}"));
         let open = || Reader::of_bytes("t", bytes.to_vec()).unwrap();
         let mut reader = open();
         let mut by_line = Vec::new();
         for item in reader.by_ref() {
             let is_last = item.is_err();
-            by_line.push(written(item));
+            by_line.push(text(item));
             if is_last {
                 break;
             }
@@ -205,7 +205,7 @@ mod tests {
         let mut early = Vec::new();
         for item in ahead.by_ref() {
             let is_last = item.is_err();
-            early.push(written(item));
+            early.push(text(item));
             if is_last {
                 break;
             }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ahead_is_reading() {
+    fn reading_ahead_equals_reading_line_by_line() {
         let whole = long();
         let [by_line, ahead] = both(&whole);
         assert!(by_line == ahead && ahead.1.is_some(), "{:?} {:?}", by_line.1, ahead.1);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_nothing_are_refused_at_the_first() {
+    fn the_first_empty_line_is_an_error() {
         let mut bytes = long();
         bytes.truncate(bytes.iter().position(|b| *b == b'\n').unwrap() + 1);
         bytes.extend(std::iter::repeat_n(b'\n', 3 * BATCH_LINES));
@@ -243,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_enough_leaves() {
+    fn dropping_the_reader_ends_its_threads() {
         let mut ahead = ParallelReader::new(Reader::of_bytes("t", long()).unwrap(), event).unwrap();
         assert!(ahead.by_ref().take(3).all(|line| line.is_ok()));
-        drop(ahead); // would hang here if a thread held on
+        drop(ahead); // hangs here if a thread does not end
     }
 }

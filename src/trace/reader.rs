@@ -1,9 +1,8 @@
-//! Reads a recording line by line, whoever wrote it and however it ended.
+//! Reads a recording line by line, also a damaged or incomplete one.
 //!
-//! Invariant: memory is bounded by [`MAX_LINE_BYTES`] whatever the file holds, and nothing in it can
-//! make the reader panic. A last line that is not whole ends the reading and is told as a [`Cut`]; a
-//! damaged line before it is an error with its number. The raw line stays at hand, so that a rewrite
-//! keeps what this program does not know.
+//! Invariant: memory is bounded by [`MAX_LINE_BYTES`] for every file content, and no content makes the reader panic. An
+//! incomplete last line ends the reading and is reported as a [`Cut`]; a damaged line before it is an error with the
+//! line's number. The raw line is available, so that a rewrite keeps events that this version does not know.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -17,10 +16,10 @@ use crate::protocol::{Event, EventKind, Head, Header, TRACE_VERSION};
 
 use super::error::{Cut, TraceError};
 
-/// Longest line that is read: a prompt of some hundred thousand tokens.
+/// Most bytes of a line: enough for a prompt of some hundred thousand tokens.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// First format in which a run that ended says so.
+/// First format version in which a run that ended normally has an `ended` line.
 const HAS_END_LINE: u32 = 2;
 
 /// First bytes of a zstd frame.
@@ -34,7 +33,7 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// 0 to 1; 1 where the size is not known.
+    /// The share that has been read, 0 to 1; 1 if the size is not known.
     pub(super) fn share(&self) -> f64 {
         if self.bytes == 0 { 1.0 } else { (self.read.load(Ordering::Relaxed) as f64 / self.bytes as f64).min(1.0) }
     }
@@ -62,7 +61,7 @@ pub struct Reader {
     line: Vec<u8>,
     number: u64,
     header: Box<Header>,
-    /// The header's line is given out again, as the first.
+    /// The header's line was read for the header and will be returned as the first line.
     is_at_header: bool,
     ended: bool,
     cut: Option<Cut>,
@@ -78,7 +77,7 @@ impl Reader {
     /// Opens a file, zstd or plain, and reads its header.
     ///
     /// # Errors
-    /// When it cannot be read, is no trace or was written in a newer format.
+    /// When it cannot be read, is not a trace or has a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|source| TraceError::Read { name: name.clone(), source })?;
@@ -124,7 +123,7 @@ impl Reader {
     fn read_header(&mut self) -> Result<Box<Header>, TraceError> {
         let no_header = |name: &str, why: &str| TraceError::NoHeader { name: name.to_owned(), why: why.to_owned() };
         if !self.fetch()? {
-            return Err(no_header(&self.name, "it holds no whole line"));
+            return Err(no_header(&self.name, "it contains no complete line"));
         }
         if self.line.is_empty() {
             return Err(no_header(&self.name, "it is empty"));
@@ -138,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// Before anything else of a header is read: a newer one may look otherwise.
+    /// Checks the version before the other fields of the header are read, since a newer header may differ.
     fn check_version(&self) -> Result<(), TraceError> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -156,7 +155,7 @@ impl Reader {
         }
     }
 
-    /// What the run is made of.
+    /// The header of the run.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -165,7 +164,7 @@ impl Reader {
     /// Goes to the next line; false at the end.
     ///
     /// # Errors
-    /// When the file cannot be read on, or a line is longer than any writer makes it.
+    /// When the file cannot be read, or a line is longer than [`MAX_LINE_BYTES`].
     pub fn advance(&mut self) -> Result<bool, TraceError> {
         if std::mem::take(&mut self.is_at_header) {
             return Ok(true);
@@ -177,7 +176,7 @@ impl Reader {
         Ok(more)
     }
 
-    /// Reads a line into `line`; false when there is none, or none that is whole.
+    /// Reads the next line into `line`; false if there is none, or only an incomplete one.
     fn fetch(&mut self) -> Result<bool, TraceError> {
         if self.cut.is_some() {
             return Ok(false);
@@ -199,7 +198,7 @@ impl Reader {
             return Err(TraceError::TooLong { name: self.name.clone(), line: self.number });
         }
         let has_end = self.line.last() == Some(&b'\n');
-        // the end of an object is its last byte: a line that reads is whole, newline or not
+        // a JSON object ends with its last byte, so a line that can be parsed is complete even without a newline
         if !has_end && (is_torn || Event::of_line(&self.line).is_err()) {
             self.cut = Some(Cut::InLine(self.number));
             self.number -= 1;
@@ -212,7 +211,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// The line as it stands in the file, without its newline.
+    /// The bytes of the line, without its newline.
     #[must_use]
     pub fn raw(&self) -> &[u8] {
         &self.line
@@ -227,23 +226,23 @@ impl Reader {
     /// The line as an event.
     ///
     /// # Errors
-    /// When it is not one.
+    /// When it is not an event.
     pub fn event(&self) -> Result<Event, TraceError> {
         event(&self.name, self.number, &self.line)
     }
 
-    /// Where the recording stops short, once the end is reached; none for one that is whole.
+    /// Where the recording was cut off, once the end is reached; none if it is complete.
     #[must_use]
     pub fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
     }
 
-    /// How much of it has been read.
+    /// How much of the file has been read.
     pub(super) fn gauge(&self) -> Gauge {
         self.gauge.clone()
     }
 
-    /// What to call the recording in a message.
+    /// Name of the recording in messages.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -261,7 +260,7 @@ pub(super) fn event(name: &str, number: u64, line: &[u8]) -> Result<Event, Trace
 
 /// Whether a line ends the run.
 fn is_end(line: &[u8]) -> bool {
-    // far longer than what stands before the kind
+    // far more than the bytes before the kind
     let start = String::from_utf8_lossy(&line[..line.len().min(200)]);
     match Head::quick(&start) {
         Some(head) => head.kind == "ended",

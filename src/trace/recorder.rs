@@ -1,10 +1,9 @@
 //! Writes the event stream to a file, on a thread of its own.
 //!
-//! Invariant: no event but `loading` is left out, and none waits for the disk: the channel to the
-//! writer is unbounded, so that a slow disk costs memory and never time. What was taken is in the
-//! file at most [`FLUSH`] later, whole lines only. An error of the disk is told with the next event.
-//! A run that fails before it has begun leaves what was there: a file is replaced with the first event that is
-//! written, and one that was made for nothing is removed again.
+//! Invariant: every event except `loading` is written, and no sender waits for the disk: the channel to the writer is
+//! unbounded, so a slow disk costs memory and no time. Events are in the file within [`FLUSH`], as complete lines. An
+//! error of the disk is reported with the next event. A run that fails before its first event changes nothing: the
+//! first event replaces an existing file, and a new file without events is removed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,19 +19,19 @@ use super::blank::{Begun, Blank};
 use super::digest::Digester;
 use super::error::RecordError;
 
-/// Longest time an event stays out of the file.
+/// Longest time until an event is in the file.
 pub const FLUSH: Duration = Duration::from_millis(500);
 
-/// zstd's own default.
+/// The default level of zstd.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What becomes of the text of prompts and answers.
+/// How to record the text of prompts and answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextPolicy {
-    /// It is recorded.
+    /// As text.
     #[default]
     Full,
-    /// Digests stand in its place, and token ids are numbered anew.
+    /// As digests, with new token ids.
     Digest,
 }
 
@@ -41,11 +40,11 @@ pub enum TextPolicy {
 pub struct RecordOptions {
     /// Replace a file that exists.
     pub force: bool,
-    /// What becomes of text.
+    /// How to record text.
     pub text: TextPolicy,
 }
 
-/// A consumer that appends events to a file, one JSON object a line; to a zstd file when its name
+/// A consumer that appends events to a file, one JSON object per line; the file is compressed with zstd if its name
 /// ends in `.zst`.
 #[derive(Debug)]
 pub struct Recorder {
@@ -54,10 +53,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the file and starts the writer.
+    /// Creates the file and starts the writer.
     ///
     /// # Errors
-    /// [`RecordError`] when it exists (unless replaced by `force`) or cannot be written.
+    /// [`RecordError`] when the file exists (unless `force` replaces it) or cannot be written.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self, RecordError> {
         let failed = |source| RecordError::Write { path: path.to_owned(), source };
         let blank = Blank::open(path, options.force)?;
@@ -68,15 +67,15 @@ impl Recorder {
         Ok(Self { events: Some(sender), writer: Some(writer) })
     }
 
-    /// Waits for the writer to bring everything to the disk.
+    /// Waits until the writer has written everything to the disk.
     fn close(&mut self) -> io::Result<()> {
         self.events = None;
         match self.writer.take() {
             Some(writer) => {
-                let ended = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer broke down")));
-                // of a recording this is a loss, which must not pass for a reader of standard output that has enough
+                let ended = writer.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")));
+                // not as a broken pipe: that is no error on standard output, but a recording loses events
                 ended.map_err(|error| match error.kind() {
-                    io::ErrorKind::BrokenPipe => io::Error::other("nobody reads the pipe it goes to any longer"),
+                    io::ErrorKind::BrokenPipe => io::Error::other("the reader of its pipe has closed it"),
                     _ => error,
                 })
             }
@@ -105,11 +104,11 @@ impl Consumer for Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        let _ = self.close(); // who wants to know calls finish
+        let _ = self.close(); // `finish` reports errors
     }
 }
 
-/// Where lines go.
+/// The output of the writer.
 enum Sink {
     Plain(BufWriter<File>),
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
@@ -149,11 +148,11 @@ impl Write for Sink {
     }
 }
 
-/// The writer: lines as they come, a flush at the latest [`FLUSH`] after the first unflushed one.
+/// The writer: writes each event as it arrives, and flushes at the latest [`FLUSH`] after the first unflushed one.
 fn write(blank: Blank, mut digester: Option<Digester>, events: &Receiver<Event>) -> io::Result<()> {
-    // a run whose first word is that it failed has not begun
+    // a run whose first event is a failure has not begun
     let first = match events.recv() {
-        Ok(Event { kind: EventKind::Failed { .. }, .. }) | Err(_) => return blank.give_up(),
+        Ok(Event { kind: EventKind::Failed { .. }, .. }) | Err(_) => return blank.discard(),
         Ok(first) => first,
     };
     let is_packed = blank.is_packed();
@@ -172,11 +171,11 @@ fn write(blank: Blank, mut digester: Option<Digester>, events: &Receiver<Event>)
         let come = || left.map_or_else(|| events.recv().map_err(Into::into), |left| events.recv_timeout(left));
         match next.take().map_or_else(come, Ok) {
             Ok(event) => {
-                let told = match &mut digester {
+                let events = match &mut digester {
                     Some(digester) => digester.digest(event),
                     None => [Some(event), None],
                 };
-                for event in told.into_iter().flatten() {
+                for event in events.into_iter().flatten() {
                     line.clear();
                     serde_json::to_writer(&mut line, &event)?;
                     line.push(b'\n');

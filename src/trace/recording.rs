@@ -1,8 +1,7 @@
-//! A recording as a whole: where it lies, and what a look over all of its lines tells.
+//! A recording: its origin, and the figures from reading it once when it is opened.
 //!
-//! Invariant: looking over a recording keeps nothing of it but these numbers, so that its length is
-//! no matter; its lines are checked there, so that a damaged one is told before anything is shown
-//! (beyond the first `CHECKED` lines only the head of each).
+//! Invariant: opening a recording stores only these figures, so its length does not matter. It checks all lines, so
+//! that damage is reported before anything is shown (after the first `CHECKED` lines only the head of each line).
 
 use std::fs::File;
 use std::io::Read;
@@ -16,20 +15,20 @@ use super::error::{Cut, TraceError};
 use super::parallel_reader::{ParallelReader, Parse};
 use super::reader::{Gauge, Reader, event};
 
-/// Lines between two words about how far the reading is.
+/// Lines between two reports of progress.
 const WATCHED: u64 = 4096;
 
-/// Lines that are checked to the last byte before anything is shown: some hours of writing. Damage in
-/// the payload of a later one is told when it is reached, so that a long recording opens at once.
+/// Lines that are checked completely when a recording is opened: some hours of a run. Damage in the payload of a later
+/// line is reported when the replay reaches it, so that a long recording opens quickly.
 const CHECKED: u64 = 200_000;
 
-/// Most that is taken from a pipe, in bytes: it is kept, since a recording is read more than once.
+/// Most bytes that are read from a pipe: they are kept in memory, since a recording is read more than once.
 const PIPED: u64 = 1 << 30;
 
-/// More than what stands before the payload of a line.
+/// More than the bytes before the payload of a line.
 const HEAD_BYTES: usize = 128;
 
-/// Where a recording lies.
+/// Where a recording comes from.
 #[derive(Clone, Debug)]
 enum Origin {
     File(PathBuf),
@@ -37,7 +36,7 @@ enum Origin {
 }
 
 impl Origin {
-    /// What a path names: a file, or a pipe (`-` is standard input), which is read to its end.
+    /// The origin that a path names: a file, or a pipe (`-` is standard input), which is read to its end.
     fn at(path: &Path) -> Result<Self, TraceError> {
         let failed = |source| TraceError::Read { name: path.display().to_string(), source };
         let mut bytes = Vec::new();
@@ -49,14 +48,14 @@ impl Origin {
             return Ok(Self::File(path.to_owned()));
         }
         if bytes.len() as u64 > PIPED {
-            let text = format!("more than {} MiB came through a pipe; write it to a file first", PIPED >> 20);
+            let text = format!("the pipe sent more than {} MiB; write the recording to a file first", PIPED >> 20);
             return Err(failed(std::io::Error::other(text)));
         }
         Ok(Self::Memory { name: path.to_string_lossy().into(), bytes: bytes.into() })
     }
 }
 
-/// A recording that can be read from its start, again and again.
+/// A recording, which can be read from its start several times.
 #[derive(Clone, Debug)]
 pub struct Recording {
     origin: Origin,
@@ -64,20 +63,20 @@ pub struct Recording {
     lines: u64,
     ends_at_us: u64,
     cut: Option<Cut>,
-    /// Whether reading is to end.
+    /// Set to end reading.
     stop: Arc<AtomicBool>,
 }
 
 impl Recording {
-    /// Looks a file over.
+    /// Opens a file and reads it once.
     ///
     /// # Errors
-    /// When it cannot be read, is no trace, is damaged or was written in a newer format.
+    /// When it cannot be read, is not a trace, is damaged or has a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         Self::of(Origin::at(path)?, |_| ())
     }
 
-    /// The same, telling now and then which share of the file has been read, 0 to 1.
+    /// Opens a file as [`Recording::open`], and calls `watch` with the share that has been read, 0 to 1.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -85,7 +84,7 @@ impl Recording {
         Self::of(Origin::at(path)?, watch)
     }
 
-    /// Looks over a recording that is in memory.
+    /// Opens a recording in memory.
     ///
     /// # Errors
     /// As [`Recording::open`].
@@ -98,7 +97,7 @@ impl Recording {
         let mut recording =
             Self { header: reader.header().clone(), origin, lines: 0, ends_at_us: 0, cut: None, stop: Arc::default() };
         let gauge = reader.gauge();
-        let mut times = ahead(reader, when)?;
+        let mut times = read_ahead(reader, when)?;
         for at_us in times.by_ref() {
             recording.ends_at_us = recording.ends_at_us.max(at_us?);
             recording.lines += 1;
@@ -110,10 +109,10 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Everything in it, from its start, parsed ahead on other threads.
+    /// All events from its start, parsed ahead on other threads.
     ///
     /// # Errors
-    /// When it is not there any more.
+    /// When it cannot be opened any more.
     pub fn events(&self) -> Result<Events, TraceError> {
         Ok(Events { stop: Arc::clone(&self.stop), ..Events::of(self.reader()?)? })
     }
@@ -124,55 +123,55 @@ impl Recording {
         Self { stop, ..self }
     }
 
-    /// For whoever reads line by line: whether to go on.
+    /// Checks that reading was not stopped, for callers that read line by line.
     ///
     /// # Errors
-    /// [`TraceError::Stopped`].
-    pub fn go_on(&self) -> Result<(), TraceError> {
-        go_on(&self.stop)
+    /// [`TraceError::Stopped`] when the flag of [`Recording::stopped_by`] is set.
+    pub fn check_stop(&self) -> Result<(), TraceError> {
+        check_stop(&self.stop)
     }
 
     /// Reads it from its start, line by line.
     ///
     /// # Errors
-    /// When it is not there any more.
+    /// When it cannot be opened any more.
     pub fn reader(&self) -> Result<Reader, TraceError> {
         self.origin.reader()
     }
 
-    /// What the run is made of, as recorded.
+    /// The recorded header of the run.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Whole lines, the header's included.
+    /// Number of complete lines, the header included.
     #[must_use]
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// The last event's `at_us`.
+    /// The last event's `at_us`, in microseconds.
     #[must_use]
     pub fn ends_at_us(&self) -> u64 {
         self.ends_at_us
     }
 
-    /// Where it stops short; none for one that is whole.
+    /// Where it was cut off; none if it is complete.
     #[must_use]
     pub fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
     }
 
-    /// What to call it: its path, or its name.
+    /// Its name: the path, or the name in memory.
     #[must_use]
     pub fn name(&self) -> String {
         self.origin.name()
     }
 }
 
-/// When a line happened. Of the first lines all is checked, of later ones what stands before the
-/// payload, where it stands as this program writes it.
+/// The time of a line, in microseconds. The first `CHECKED` lines are parsed completely. Of later lines only the head
+/// is read, if its keys have the order in which this program writes them.
 fn when(name: &str, number: u64, line: &[u8]) -> Result<u64, TraceError> {
     let start = &line[..line.len().min(HEAD_BYTES)];
     let start = String::from_utf8_lossy(start); // a character may be cut
@@ -182,7 +181,7 @@ fn when(name: &str, number: u64, line: &[u8]) -> Result<u64, TraceError> {
     }
 }
 
-/// Everything in a recording, in order.
+/// The events of a recording, in order.
 #[derive(Debug)]
 pub struct Events {
     events: ParallelReader<Event>,
@@ -190,35 +189,35 @@ pub struct Events {
     stop: Arc<AtomicBool>,
 }
 
-fn go_on(stop: &AtomicBool) -> Result<(), TraceError> {
+fn check_stop(stop: &AtomicBool) -> Result<(), TraceError> {
     if stop.load(Ordering::Relaxed) { Err(TraceError::Stopped) } else { Ok(()) }
 }
 
-fn ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<ParallelReader<T>, TraceError> {
+fn read_ahead<T: Send + 'static>(reader: Reader, parse: Parse<T>) -> Result<ParallelReader<T>, TraceError> {
     let name = reader.name().to_owned();
     ParallelReader::new(reader, parse).map_err(|source| TraceError::Read { name, source })
 }
 
 impl Events {
-    /// Opens a file, zstd or plain, or what a pipe brings (`-` is standard input), and begins to read it.
+    /// Opens a file, zstd or plain, or a pipe (`-` is standard input), and begins to read it.
     ///
     /// # Errors
-    /// When it cannot be read, is no trace or was written in a newer format.
+    /// When it cannot be read, is not a trace or has a newer format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         Self::of(Origin::at(path)?.reader()?)
     }
 
     fn of(reader: Reader) -> Result<Self, TraceError> {
-        Ok(Self { gauge: reader.gauge(), events: ahead(reader, event)?, stop: Arc::default() })
+        Ok(Self { gauge: reader.gauge(), events: read_ahead(reader, event)?, stop: Arc::default() })
     }
 
-    /// Where the recording stops short, once the end is reached; none for one that is whole.
+    /// Where the recording was cut off, once the end is reached; none if it is complete.
     #[must_use]
     pub fn cut(&self) -> Option<&Cut> {
         self.events.cut()
     }
 
-    /// Which share of the file has been read, 0 to 1.
+    /// The share of the file that has been read, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.gauge.share()
@@ -230,7 +229,7 @@ impl Iterator for Events {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.events.next()?;
-        Some(go_on(&self.stop).and(next))
+        Some(check_stop(&self.stop).and(next))
     }
 }
 

@@ -1,9 +1,9 @@
-//! Plays recordings as a source: the same channels a live engine has, and no model.
+//! Plays recordings as a source, with the same channels as a live engine and without a model.
 //!
-//! Invariant: events come in their order and none is left out, but for the engine's own holds, in
-//! whose place this source tells its own. It only paces, skips ahead and begins again: going back is
-//! the listener's, who has seen everything. Marks made while it plays come again at their place when
-//! it plays again. `seq` counts what is sent; `at_us` stays as recorded.
+//! Invariant: all events are sent in order, except the recorded engine's pauses, which this source replaces by its own.
+//! It only paces, skips ahead and starts again; the listener has all events and implements going back. Marks that are
+//! made while it plays come at their place when it plays again. `seq` counts the sent events; `at_us` stays as
+//! recorded.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -15,21 +15,21 @@ use tokio::sync::mpsc;
 use crate::protocol::{Command, Event, EventKind, Lane, Listed};
 use crate::stream::{Gate, Source, Step};
 
-use super::breakpoints::{Seek, ends_phase, ends_place, ends_round, is_held_by_engine, place_of};
+use super::breakpoints::{Seek, ended_target, ends_phase, ends_round, is_omitted, target_of};
 use super::error::TraceError;
 use super::recording::Recording;
 pub use super::replay_options::{ReplayOptions, SPEEDS};
 
-/// How long the end of a recording stays before the next begins.
+/// Wait between the end of a recording and the start of the next one, at the recorded pace.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// Events sent and not taken yet, at most: a long recording that is skipped through must not pile up.
+/// Most sent events that the listener has not taken yet, so that skipping through a long recording uses little memory.
 const AHEAD: usize = 4096;
 
 /// Starts to play recordings, one after the other.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system cannot start a thread.
 pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<Source> {
     let (commands, inbox) = channel();
     let (sender, events) = mpsc::channel(AHEAD);
@@ -49,7 +49,7 @@ pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<S
         marks: Vec::new(),
         playing: 0,
         of: recordings.len(),
-        told: 0,
+        sent: 0,
         seq: 0,
         at_us: 0,
         due: Instant::now(),
@@ -58,26 +58,26 @@ pub fn spawn(recordings: Vec<Recording>, options: ReplayOptions) -> io::Result<S
     Ok(Source { commands, events: events.into() })
 }
 
-/// Why the events do not go on as they stand.
+/// Why a recording does not play to its end.
 enum Halt {
     /// The listener has left.
     Left,
-    /// The recording begins again, skipping to this time.
+    /// The recording starts again and skips to this time, in microseconds.
     Again(u64),
-    /// The recording of this index begins.
+    /// The recording of this index starts.
     Other(usize),
-    /// It cannot be read on.
+    /// The recording cannot be read.
     Broken(TraceError),
 }
 
 type Flow = ControlFlow<Halt>;
 
-/// A note or a bookmark made while a recording played.
+/// A note or a bookmark that was made while a recording played.
 #[derive(Clone)]
-struct Made {
+struct PlayerMark {
     /// Index of the recording.
     recording: usize,
-    /// Events of it that had been told.
+    /// Number of its events that had been sent.
     after: u64,
     kind: EventKind,
 }
@@ -91,17 +91,19 @@ struct Player {
     /// Events before this are sent at once.
     skip_to: u64,
     seeks: Option<Seek>,
-    /// Whether this recording begins some time after the one before.
+    /// Whether this recording starts some time after the one before.
     waits: bool,
-    marks: Vec<Made>,
-    /// Index of the recording that plays, of how many, and how many of its events were told.
+    marks: Vec<PlayerMark>,
+    /// Index of the playing recording.
     playing: usize,
+    /// Number of recordings.
     of: usize,
-    told: u64,
+    /// Number of events of the playing recording that were sent.
+    sent: u64,
     seq: u64,
-    /// Of the last event sent.
+    /// Time of the last sent event, in microseconds.
     at_us: u64,
-    /// When the next event is to be sent; kept as a sum, so that waits do not add up their errors.
+    /// When the next event is due; a sum of waits, so that their errors do not accumulate.
     due: Instant,
 }
 
@@ -115,7 +117,7 @@ impl Player {
                     continue;
                 }
                 ControlFlow::Continue(()) if self.options.loops => {
-                    if self.seeks.take().is_some() && self.give_up().is_break() {
+                    if self.seeks.take().is_some() && self.report_not_found().is_break() {
                         return;
                     }
                     self.playing = 0;
@@ -136,7 +138,7 @@ impl Player {
         }
     }
 
-    /// `at_once` is where to skip to when it begins without a wait.
+    /// Plays one recording. `at_once` is the time in microseconds to skip to if it starts without a wait.
     fn play_one(&mut self, recording: &Recording, at_once: Option<u64>) -> Flow {
         let mut events = match recording.events() {
             Ok(events) => events,
@@ -144,7 +146,7 @@ impl Player {
         };
         let is_first = self.seq == 0;
         let mut marks = self.marks_of(self.playing);
-        (self.at_us, self.told) = (0, 0);
+        (self.at_us, self.sent) = (0, 0);
         self.skip_to = at_once.unwrap_or(0);
         self.waits = at_once.is_none();
         for event in events.by_ref() {
@@ -152,7 +154,7 @@ impl Player {
                 Ok(event) => event,
                 Err(error) => return ControlFlow::Break(Halt::Broken(error)),
             };
-            if is_held_by_engine(&event.kind) || (self.options.stays && matches!(event.kind, EventKind::Ended { .. })) {
+            if is_omitted(&event.kind) || (self.options.stays && matches!(event.kind, EventKind::Ended { .. })) {
                 continue;
             }
             if let EventKind::Started { header } = &mut event.kind {
@@ -160,21 +162,22 @@ impl Player {
                 header.capabilities.ends_at_us = Some(recording.ends_at_us());
                 header.capabilities.listed = self.listed(recording);
                 if is_first {
-                    self.at_us = event.at_us; // loading is not waited for
+                    self.at_us = event.at_us; // do not wait for the recorded loading time
                 }
             }
-            let place = ends_place(&event);
+            let target = ended_target(&event);
             self.wait_for(&event)?;
             self.forward(event)?;
-            self.told += 1;
-            let told = self.told;
-            let is_due = |mark: &mut Made| mark.after <= told || (place.is_some() && place_of(&mark.kind) == place);
+            self.sent += 1;
+            let sent = self.sent;
+            let is_due =
+                |mark: &mut PlayerMark| mark.after <= sent || (target.is_some() && target_of(&mark.kind) == target);
             for mark in marks.extract_if(.., is_due) {
-                self.send_again(mark)?;
+                self.send_mark(mark)?;
             }
         }
         for mark in marks {
-            self.send_again(mark)?;
+            self.send_mark(mark)?;
         }
         match events.cut() {
             Some(cut) => self.send(Lane::Speculative, EventKind::Notice { message: cut.to_string() }),
@@ -182,7 +185,7 @@ impl Player {
         }
     }
 
-    /// Which of several this is.
+    /// Name and number of the playing recording; none if there is only one.
     fn listed(&self, recording: &Recording) -> Option<Listed> {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let listed = || Listed { name: recording.name(), number: number(self.playing + 1), of: number(self.of) };
@@ -190,21 +193,22 @@ impl Player {
     }
 
     /// Marks made when this recording played before, in the order in which they were made.
-    fn marks_of(&self, recording: usize) -> Vec<Made> {
-        let mut marks: Vec<Made> = self.marks.iter().filter(|mark| mark.recording == recording).cloned().collect();
+    fn marks_of(&self, recording: usize) -> Vec<PlayerMark> {
+        let mut marks: Vec<PlayerMark> =
+            self.marks.iter().filter(|mark| mark.recording == recording).cloned().collect();
         marks.sort_by_key(|mark| mark.after);
         marks
     }
 
-    /// A mark of before, behind what it is about; it may be what is looked for.
-    fn send_again(&mut self, mark: Made) -> Flow {
+    /// Sends an earlier mark after the event that it is about; a search may end there.
+    fn send_mark(&mut self, mark: PlayerMark) -> Flow {
         self.forward(Event { seq: self.seq, at_us: self.at_us, lane: Lane::Speculative, kind: mark.kind })
     }
 
-    /// At the end: holds until the listener leaves or wants it again.
+    /// Pauses at the end until the listener leaves or requests the recording again.
     fn stay(&mut self) -> Flow {
         if self.seeks.take().is_some() {
-            let message = "the recording holds no further one; this is its end".to_owned();
+            let message = "nothing found up to the end of the recording".to_owned();
             self.send(Lane::Speculative, EventKind::Notice { message })?;
         }
         self.close()?;
@@ -228,7 +232,7 @@ impl Player {
         }
     }
 
-    /// Sends a recorded event, and closes the gate where a step or a search ends.
+    /// Sends a recorded event, and closes the gate if a step or a search ends with it.
     fn forward(&mut self, event: Event) -> Flow {
         let begins = matches!(event.kind, EventKind::Started { .. });
         let (is_phase, is_round) = (ends_phase(&event), ends_round(&event));
@@ -255,7 +259,7 @@ impl Player {
         }
     }
 
-    /// Waits until an event is due, obeying commands meanwhile.
+    /// Waits until an event is due, and obeys commands meanwhile.
     fn wait_for(&mut self, event: &Event) -> Flow {
         let mut left = Duration::from_micros(event.at_us.saturating_sub(self.at_us)).min(self.options.idle_limit);
         let begins = matches!(event.kind, EventKind::Started { .. });
@@ -280,7 +284,7 @@ impl Player {
                 continue;
             }
             let Some(speed) = self.speed.filter(|_| self.gate.is_open()) else {
-                return ControlFlow::Continue(()); // a step is taken at once
+                return ControlFlow::Continue(()); // a step does not wait
             };
             let due = self.due + left.div_f32(speed);
             match self.inbox.recv_timeout(due.saturating_duration_since(Instant::now())) {
@@ -290,7 +294,7 @@ impl Player {
                 }
                 Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(Halt::Left),
                 Ok(command) => {
-                    // what has passed has passed at the old speed
+                    // the time until now counts at the old speed
                     let now = Instant::now();
                     left = left.saturating_sub(now.saturating_duration_since(self.due).mul_f32(speed));
                     self.due = now;
@@ -338,39 +342,39 @@ impl Player {
             Command::Note { text, round, turn } => self.mark(EventKind::Noted { text, round, turn }),
             Command::Bookmark { round, turn, label } => self.mark(EventKind::Bookmarked { round, turn, label }),
             Command::Stop | Command::Shutdown => ControlFlow::Break(Halt::Left),
-            _ => ControlFlow::Continue(()), // what only a live engine can do
+            _ => ControlFlow::Continue(()), // commands of a live engine
         }
     }
 
     fn mark(&mut self, kind: EventKind) -> Flow {
-        self.marks.push(Made { recording: self.playing, after: self.told, kind: kind.clone() });
+        self.marks.push(PlayerMark { recording: self.playing, after: self.sent, kind: kind.clone() });
         self.send(Lane::Speculative, kind)
     }
 
-    /// What was looked for is nowhere: says so and holds, where it would begin again for ever.
-    fn give_up(&mut self) -> Flow {
-        let message = "the recording holds no further one; it begins again".to_owned();
+    /// Reports that a search found nothing, and pauses, since a loop would search forever.
+    fn report_not_found(&mut self) -> Flow {
+        let message = "nothing found up to the end of the recording; it starts again".to_owned();
         self.send(Lane::Speculative, EventKind::Notice { message })?;
         self.close()
     }
 
     fn close(&mut self) -> Flow {
         let was_open = self.gate.close();
-        self.say_held(was_open)
+        self.report_pause(was_open)
     }
 
     fn step(&mut self, step: Step) -> Flow {
         self.stop_skipping();
         let was_open = self.gate.step(step);
-        self.say_held(was_open)
+        self.report_pause(was_open)
     }
 
-    /// Whoever pauses or steps wants to see what is next, not what was looked for.
+    /// Ends a search and a skip: after a pause or a step the user wants to see the next events.
     fn stop_skipping(&mut self) {
         (self.seeks, self.skip_to) = (None, 0);
     }
 
-    fn say_held(&mut self, was_open: bool) -> Flow {
+    fn report_pause(&mut self, was_open: bool) -> Flow {
         if was_open { self.send(Lane::Speculative, EventKind::Paused) } else { ControlFlow::Continue(()) }
     }
 
@@ -409,18 +413,18 @@ mod tests {
         std::iter::from_fn(|| source.events.blocking_recv()).collect()
     }
 
-    /// Events until the source holds.
-    fn until_held(source: &mut Source) -> Vec<Event> {
+    /// Events until the source pauses.
+    fn until_paused(source: &mut Source) -> Vec<Event> {
         std::thread::sleep(Duration::from_millis(100));
         std::iter::from_fn(|| source.events.try_recv().ok()).collect()
     }
 
-    fn send(source: &Source, command: Command) {
+    fn request(source: &Source, command: Command) {
         source.commands.send(command).unwrap();
     }
 
     #[test]
-    fn a_replay_is_the_recording_and_says_that_it_takes_no_prompts() {
+    fn a_replay_sends_the_recorded_events_and_takes_no_prompts() {
         let (recording, events) = recording(1000);
         let mut source = spawn(vec![recording], options(None)).unwrap();
         let played = drain(&mut source);
@@ -453,84 +457,84 @@ mod tests {
     fn pause_steps_and_skips() {
         let (recording, events) = recording(3_000);
         let mut source = spawn(vec![recording], ReplayOptions { is_held: true, ..options(Some(1.0)) }).unwrap();
-        let held = until_held(&mut source);
+        let paused = until_paused(&mut source);
         assert!(matches!(
-            held[..],
+            paused[..],
             [Event { kind: EventKind::Started { .. }, .. }, Event { kind: EventKind::Paused, .. }]
         ));
-        send(&source, Command::StepPhase);
-        let step = until_held(&mut source);
+        request(&source, Command::StepPhase);
+        let step = until_paused(&mut source);
         assert!(matches!(step.last().unwrap().kind, EventKind::Prefilled { .. }), "{step:?}");
-        send(&source, Command::StepRound);
-        let round = until_held(&mut source);
+        request(&source, Command::StepRound);
+        let round = until_paused(&mut source);
         let last = round.last().unwrap();
         assert!(matches!(last.kind, EventKind::Committed { round: 1, .. }) && last.lane == Lane::Speculative);
-        send(&source, Command::StepPhase);
-        send(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
-        let step = until_held(&mut source);
+        request(&source, Command::StepPhase);
+        request(&source, Command::Bookmark { round: Some(1), turn: None, label: "b".into() });
+        let step = until_paused(&mut source);
         assert!(events.iter().any(|event| event.lane == Lane::Plain), "another lane runs beside");
         let phases: Vec<_> = step.iter().filter(|event| ends_phase(event)).collect();
         assert!(matches!(phases[..], [Event { kind: EventKind::Drafted { round: 2, .. }, .. }]), "{step:?}");
         assert!(step.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { round: Some(1), .. })));
-        send(&source, Command::StepRound);
-        send(&source, Command::StepRound);
-        let two = until_held(&mut source);
+        request(&source, Command::StepRound);
+        request(&source, Command::StepRound);
+        let two = until_paused(&mut source);
         let ends = two.iter().filter_map(|event| match event.kind {
             EventKind::Committed { round, .. } if event.lane == Lane::Speculative => Some(round),
             _ => None,
         });
         assert_eq!(ends.collect::<Vec<_>>(), [2, 3], "two steps at once are two steps");
         let target = events[events.len() - 6].at_us;
-        send(&source, Command::SkipTo { at_us: target });
-        let skipped = until_held(&mut source);
-        assert_eq!(skipped.last().unwrap().at_us, events[events.len() - 7].at_us, "still held behind it");
-        send(&source, Command::Resume);
-        send(&source, Command::SetSpeed { speed: 1e9 });
-        send(&source, Command::SetSpeed { speed: f32::NAN });
+        request(&source, Command::SkipTo { at_us: target });
+        let skipped = until_paused(&mut source);
+        assert_eq!(skipped.last().unwrap().at_us, events[events.len() - 7].at_us, "still paused after it");
+        request(&source, Command::Resume);
+        request(&source, Command::SetSpeed { speed: 1e9 });
+        request(&source, Command::SetSpeed { speed: f32::NAN });
         let rest = drain(&mut source);
         assert!(matches!(rest[0].kind, EventKind::Resumed));
-        let seqs: Vec<u64> = [held, step, two, skipped, rest].concat().iter().map(|e| e.seq).collect();
+        let seqs: Vec<u64> = [paused, step, two, skipped, rest].concat().iter().map(|e| e.seq).collect();
         assert!(seqs.windows(2).all(|w| w[0] < w[1]));
     }
 
-    /// A source that stays at its end, as the terminal has it, held before its first round.
+    /// A source that stays at its end, as in the terminal, paused before its first round.
     fn staying(gap_us: u64) -> (Source, Vec<Event>) {
         let (recording, events) = recording(gap_us);
         let options = ReplayOptions { is_held: true, stays: true, ..options(Some(16.0)) };
         let mut source = spawn(vec![recording], options).unwrap();
-        assert_eq!(until_held(&mut source).len(), 2, "its header, and that it is held");
+        assert_eq!(until_paused(&mut source).len(), 2, "its header and the pause");
         (source, events)
     }
 
     #[test]
-    fn of_several_recordings_each_is_named_and_can_be_asked_for() {
+    fn each_of_several_recordings_has_its_name_and_can_be_selected() {
         let (one, events) = recording(1_000_000);
         let options = ReplayOptions { is_held: true, stays: true, ..options(Some(16.0)) };
         let mut source = spawn(vec![one; 3], options).unwrap();
-        let number = |told: &[Event]| match &told[0].kind {
+        let number = |events: &[Event]| match &events[0].kind {
             EventKind::Started { header } => header.capabilities.listed.as_ref().map(|l| (l.number, l.of)),
             other => panic!("{other:?}"),
         };
-        let held = until_held(&mut source);
-        assert_eq!(number(&held), Some((1, 3)));
+        let paused = until_paused(&mut source);
+        assert_eq!(number(&paused), Some((1, 3)));
         for asked in [3, 2, 2] {
-            send(&source, Command::PlayListed { number: asked });
-            let told = until_held(&mut source);
-            assert_eq!((number(&told), told.len()), (Some((asked, 3)), 2), "from its start, held as before");
+            request(&source, Command::PlayListed { number: asked });
+            let sent = until_paused(&mut source);
+            assert_eq!((number(&sent), sent.len()), (Some((asked, 3)), 2), "from its start, paused as before");
         }
         for none in [0, 4, u32::MAX] {
-            send(&source, Command::PlayListed { number: none });
-            assert_eq!(until_held(&mut source), []);
+            request(&source, Command::PlayListed { number: none });
+            assert_eq!(until_paused(&mut source), []);
         }
-        send(&source, Command::PlayListed { number: 3 });
-        send(&source, Command::SkipTo { at_us: u64::MAX });
-        send(&source, Command::Resume);
-        let told = until_held(&mut source);
-        assert!(told.len() > events.len() && matches!(told.last().unwrap().kind, EventKind::Paused), "the end");
-        send(&source, Command::PlayListed { number: 1 });
-        let told = until_held(&mut source);
-        assert_eq!(number(&told), Some((1, 3)));
-        assert!(!told.iter().any(|event| matches!(event.kind, EventKind::Paused)), "from the end it plays");
+        request(&source, Command::PlayListed { number: 3 });
+        request(&source, Command::SkipTo { at_us: u64::MAX });
+        request(&source, Command::Resume);
+        let sent = until_paused(&mut source);
+        assert!(sent.len() > events.len() && matches!(sent.last().unwrap().kind, EventKind::Paused), "the end");
+        request(&source, Command::PlayListed { number: 1 });
+        let sent = until_paused(&mut source);
+        assert_eq!(number(&sent), Some((1, 3)));
+        assert!(!sent.iter().any(|event| matches!(event.kind, EventKind::Paused)), "selected at the end, it plays");
     }
 
     fn rejects(event: &Event) -> bool {
@@ -539,14 +543,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_for_is_skipped_to_and_held_at() {
+    fn a_search_skips_to_the_landmark_and_pauses_there() {
         let (mut source, events) = staying(1_000_000);
         let found: Vec<u32> = (0..2)
             .map(|_| {
-                send(&source, Command::SkipToNext { landmark: Landmark::Reject });
-                let told = until_held(&mut source);
-                let Some(EventKind::Committed { round, .. }) = told.last().map(|event| &event.kind) else {
-                    panic!("{told:?}")
+                request(&source, Command::SkipToNext { landmark: Landmark::Reject });
+                let sent = until_paused(&mut source);
+                let Some(EventKind::Committed { round, .. }) = sent.last().map(|event| &event.kind) else {
+                    panic!("{sent:?}")
                 };
                 *round
             })
@@ -559,54 +563,54 @@ mod tests {
             })
             .collect();
         assert_eq!(found, expected[..2]);
-        send(&source, Command::SkipToNext { landmark: Landmark::Round(5) });
-        let told = until_held(&mut source);
-        assert!(matches!(told.last().unwrap().kind, EventKind::Committed { round: 5, .. }), "{told:?}");
-        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
-        let told = until_held(&mut source);
-        let notice = |e: &Event| matches!(&e.kind, EventKind::Notice { message } if message.contains("no further one"));
-        assert!(told.iter().any(notice), "there is none: it is at its end, and says so");
+        request(&source, Command::SkipToNext { landmark: Landmark::Round(5) });
+        let sent = until_paused(&mut source);
+        assert!(matches!(sent.last().unwrap().kind, EventKind::Committed { round: 5, .. }), "{sent:?}");
+        request(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let sent = until_paused(&mut source);
+        let notice = |e: &Event| matches!(&e.kind, EventKind::Notice { message } if message.contains("nothing found"));
+        assert!(sent.iter().any(notice), "there is no mark: it reports this at its end");
     }
 
     #[test]
-    fn the_end_stays_takes_marks_and_plays_again_with_them() {
+    fn marks_can_be_made_at_the_end_and_are_replayed() {
         let (mut source, events) = staying(1_000);
-        send(&source, Command::StepRound);
-        until_held(&mut source);
-        send(&source, Command::Note { text: "here".into(), round: None, turn: None });
-        send(&source, Command::SkipTo { at_us: u64::MAX });
-        let end = until_held(&mut source);
-        assert!(end.iter().all(|event| !matches!(event.kind, EventKind::Ended { .. })), "it may go on");
-        send(&source, Command::Bookmark { round: Some(2), turn: None, label: "b".into() });
-        assert!(matches!(until_held(&mut source)[..], [Event { kind: EventKind::Bookmarked { .. }, .. }]));
-        send(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
-        let again = until_held(&mut source);
+        request(&source, Command::StepRound);
+        until_paused(&mut source);
+        request(&source, Command::Note { text: "here".into(), round: None, turn: None });
+        request(&source, Command::SkipTo { at_us: u64::MAX });
+        let end = until_paused(&mut source);
+        assert!(end.iter().all(|event| !matches!(event.kind, EventKind::Ended { .. })), "it may continue");
+        request(&source, Command::Bookmark { round: Some(2), turn: None, label: "b".into() });
+        assert!(matches!(until_paused(&mut source)[..], [Event { kind: EventKind::Bookmarked { .. }, .. }]));
+        request(&source, Command::SkipTo { at_us: events[events.len() - 4].at_us });
+        let again = until_paused(&mut source);
         assert!(matches!(again[0].kind, EventKind::Started { .. }), "{:?}", again[0]);
-        assert!(matches!(again[1].kind, EventKind::Paused), "still held");
+        assert!(matches!(again[1].kind, EventKind::Paused), "still paused");
         let note =
             again.iter().position(|e| matches!(&e.kind, EventKind::Noted { text, .. } if text == "here")).unwrap();
         assert!(matches!(again[note - 1].kind, EventKind::Committed { round: 1, .. }), "at its place");
         let bookmark = again.iter().position(|e| matches!(e.kind, EventKind::Bookmarked { .. })).unwrap();
         let about = &again[bookmark - 1];
-        assert!(matches!(about.kind, EventKind::Committed { round: 2, .. }), "behind its round, made at the end");
-        send(&source, Command::SkipTo { at_us: u64::MAX });
-        let rest = until_held(&mut source);
+        assert!(matches!(about.kind, EventKind::Committed { round: 2, .. }), "after its round, though made at the end");
+        request(&source, Command::SkipTo { at_us: u64::MAX });
+        let rest = until_paused(&mut source);
         assert!(!rest.iter().any(|e| matches!(e.kind, EventKind::Bookmarked { .. })), "once: {rest:?}");
-        send(&source, Command::SkipTo { at_us: 0 });
-        until_held(&mut source);
-        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
-        let found = until_held(&mut source);
-        assert!(matches!(found.last().unwrap().kind, EventKind::Noted { .. }), "found and held at: {found:?}");
-        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
-        let found = until_held(&mut source);
+        request(&source, Command::SkipTo { at_us: 0 });
+        until_paused(&mut source);
+        request(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let found = until_paused(&mut source);
+        assert!(matches!(found.last().unwrap().kind, EventKind::Noted { .. }), "found, and paused there: {found:?}");
+        request(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let found = until_paused(&mut source);
         assert!(matches!(found.last().unwrap().kind, EventKind::Bookmarked { .. }), "and the next: {found:?}");
-        send(&source, Command::SkipTo { at_us: u64::MAX });
-        until_held(&mut source);
-        send(&source, Command::Resume);
+        request(&source, Command::SkipTo { at_us: u64::MAX });
+        until_paused(&mut source);
+        request(&source, Command::Resume);
         let start = Instant::now();
         while !matches!(source.events.blocking_recv().map(|e| e.kind), Some(EventKind::Started { .. })) {}
-        assert!(start.elapsed() < Duration::from_secs(2), "again means at once");
-        send(&source, Command::Shutdown);
+        assert!(start.elapsed() < Duration::from_secs(2), "it starts again without a wait");
+        request(&source, Command::Shutdown);
         drain(&mut source);
     }
 
@@ -622,39 +626,42 @@ mod tests {
             for (command, phases) in [(Command::Pause, 0), (Command::StepPhase, 1), (Command::StepRound, 5)] {
                 let options = ReplayOptions { is_held: true, stays: true, ..options(Some(1.0)) };
                 let mut source = spawn(vec![recording.clone()], options).unwrap();
-                send(&source, skip.clone());
+                request(&source, skip.clone());
                 std::thread::sleep(Duration::from_millis(100)); // the source is full now, and waits
-                send(&source, command);
-                let told = until_held(&mut source);
-                let more = told[AHEAD.min(told.len())..].iter().filter(|e| ends_phase(e)).count();
-                assert!(told.len() >= AHEAD && more <= phases + 1, "{skip:?}: {} {more}", told.len());
-                send(&source, Command::Resume);
-                assert!(until_held(&mut source).len() < script.events.len() / 2, "it plays, and searches no more");
+                request(&source, command);
+                let sent = until_paused(&mut source);
+                let more = sent[AHEAD.min(sent.len())..].iter().filter(|e| ends_phase(e)).count();
+                assert!(sent.len() >= AHEAD && more <= phases + 1, "{skip:?}: {} {more}", sent.len());
+                request(&source, Command::Resume);
+                assert!(
+                    until_paused(&mut source).len() < script.events.len() / 2,
+                    "it plays, and the search has ended"
+                );
             }
         }
     }
 
     #[test]
-    fn a_search_in_a_loop_ends_at_its_end() {
+    fn a_search_in_a_loop_ends_at_the_end_of_the_recording() {
         let (recording, events) = recording(100);
         let options = ReplayOptions { loops: true, ..options(Some(16.0)) };
         let mut source = spawn(vec![recording], options).unwrap();
-        send(&source, Command::SkipToNext { landmark: Landmark::Mark });
-        let told = until_held(&mut source);
-        let [.., Event { kind: EventKind::Notice { message }, .. }, Event { kind: EventKind::Paused, .. }] = &told[..]
+        request(&source, Command::SkipToNext { landmark: Landmark::Mark });
+        let sent = until_paused(&mut source);
+        let [.., Event { kind: EventKind::Notice { message }, .. }, Event { kind: EventKind::Paused, .. }] = &sent[..]
         else {
-            panic!("{told:?}")
+            panic!("{sent:?}")
         };
-        assert!(message.contains("no further one; it begins again"), "{message}");
-        assert_eq!(told.len(), events.len() + 3, "once, that it is cut, that there is none, that it holds");
-        send(&source, Command::StepPhase);
-        let again = until_held(&mut source);
+        assert!(message.contains("nothing found up to the end of the recording; it starts again"), "{message}");
+        assert_eq!(sent.len(), events.len() + 3, "all events once, then the cut, nothing found, and the pause");
+        request(&source, Command::StepPhase);
+        let again = until_paused(&mut source);
         assert!(matches!(again[0].kind, EventKind::Started { .. }), "{again:?}");
         assert!(matches!(again.last().unwrap().kind, EventKind::Prefilled { .. }), "{again:?}");
     }
 
     #[test]
-    fn a_loop_begins_again_and_a_listener_that_left_ends_it() {
+    fn a_loop_starts_again_and_ends_when_the_listener_leaves() {
         let (recording, events) = recording(100);
         let mut source = spawn(vec![recording], ReplayOptions { loops: true, ..options(None) }).unwrap();
         let played: Vec<Event> = (0..events.len() * 3).filter_map(|_| source.events.blocking_recv()).collect();
@@ -664,7 +671,7 @@ mod tests {
         drop(source);
         let deadline = Instant::now() + Duration::from_secs(5);
         while commands.send(Command::Pause).is_ok() {
-            assert!(Instant::now() < deadline, "the player goes on");
+            assert!(Instant::now() < deadline, "the player still runs");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,6 +1,6 @@
-//! How recordings are asked to play.
+//! Options for playing recordings.
 //!
-//! Invariant: nothing here changes while they play; `replay` keeps what commands change.
+//! Invariant: they do not change while recordings play; `replay` stores what commands change.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ pub const SPEEDS: (f32, f32) = (0.05, 16.0);
 pub struct ReplayOptions {
     /// Multiple of the recorded pace, within [`SPEEDS`]; none sends everything at once.
     pub speed: Option<f32>,
-    /// Longest wait between two events, before `speed`.
+    /// Longest wait between two events, before it is divided by `speed`.
     pub idle_limit: Duration,
-    /// Begin again at the end.
+    /// Start again at the end.
     pub loops: bool,
-    /// Hold before the first round.
+    /// Pause before the first round.
     pub is_held: bool,
-    /// Stay at the end, held, for marks and to play again; the line that ends the run is not sent.
-    /// Otherwise the events end.
+    /// Pause at the end, so that marks can be made and it can play again; the line that ends the run is not sent.
+    /// Otherwise the source ends.
     pub stays: bool,
-    /// Never begin again: what is sent is being recorded.
+    /// Never start again, since the sent events are recorded.
     pub once: bool,
 }
 

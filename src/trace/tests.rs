@@ -1,4 +1,4 @@
-//! Recordings written and read, whole, cut off, damaged, foreign and hostile.
+//! Tests of recordings: complete, cut off, damaged, of other versions, and hostile ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use crate::session::Session;
 use crate::session::fixture::{conversation, first_turn};
 use crate::stream::Consumer;
 
-struct Place {
+struct TraceFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TraceFolder {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// A whole run: every kind of event, and its end.
+/// A complete run with every kind of event.
 fn run() -> Vec<Event> {
     let mut script = first_turn();
     let kinds = [
@@ -67,8 +67,8 @@ fn read(path: &std::path::Path) -> Result<Vec<Event>, TraceError> {
 }
 
 #[test]
-fn what_was_recorded_is_read_back_plain_and_compressed() {
-    let place = Place::new();
+fn recorded_events_are_read_back_plain_and_compressed() {
+    let place = TraceFolder::new();
     let events = run();
     let plain = place.record("a.dscope.jsonl", &events, TextPolicy::Full);
     let packed = place.record("a.dscope.jsonl.zst", &events, TextPolicy::Full);
@@ -81,7 +81,7 @@ fn what_was_recorded_is_read_back_plain_and_compressed() {
     assert_eq!(recording.ends_at_us(), events.last().unwrap().at_us);
 }
 
-/// The schema that is published beside the format.
+/// The published schema.
 fn schema() -> (boon::Schemas, boon::SchemaIndex) {
     let text = include_str!("../../docs/trace.schema.json");
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
@@ -100,7 +100,7 @@ fn the_schema_is_what_the_types_say() {
     let published: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     assert!(
         published == generated,
-        "docs/trace.schema.json is not what the types say; generate it again with \
+        "docs/trace.schema.json does not match the types; generate it again with \
          `UPDATE_SCHEMA=1 cargo test --lib the_schema_is_what_the_types_say`"
     );
 }
@@ -124,7 +124,7 @@ fn recordings_of_older_programs_follow_the_schema() {
 #[test]
 fn every_line_follows_the_schema() {
     let (schemas, schema) = schema();
-    let place = Place::new();
+    let place = TraceFolder::new();
     let mut events = run();
     events.push(Event {
         kind: EventKind::Committed {
@@ -153,8 +153,8 @@ fn every_line_follows_the_schema() {
 }
 
 #[test]
-fn digests_stand_in_place_of_text_and_all_comparisons_hold() {
-    let place = Place::new();
+fn digests_replace_text_and_all_comparisons_stay_the_same() {
+    let place = TraceFolder::new();
     let events = run();
     let full = place.record("full.jsonl", &events, TextPolicy::Full);
     let path = place.record("digest.jsonl", &events, TextPolicy::Digest);
@@ -185,7 +185,7 @@ fn digests_stand_in_place_of_text_and_all_comparisons_hold() {
 
 #[test]
 fn a_refused_prompt_has_no_digest_of_an_answer() {
-    let place = Place::new();
+    let place = TraceFolder::new();
     let mut events = run();
     let last = events.last().unwrap().clone();
     let kinds = [
@@ -200,28 +200,28 @@ fn a_refused_prompt_has_no_digest_of_an_answer() {
     });
     events.extend(refused);
     let path = place.record("digest.jsonl", &events, TextPolicy::Digest);
-    let count = |events: &[Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TextDigest { .. })).count();
+    let digests = |events: &[Event]| events.iter().filter(|e| matches!(e.kind, EventKind::TextDigest { .. })).count();
     let answers = events.iter().filter(|e| matches!(e.kind, EventKind::Finished { .. })).count() - 1;
-    assert_eq!(count(&read(&path).unwrap()), answers);
+    assert_eq!(digests(&read(&path).unwrap()), answers);
 }
 
 #[test]
-fn a_recording_is_never_overwritten_unasked() {
-    let place = Place::new();
+fn a_recording_is_never_overwritten_without_force() {
+    let place = TraceFolder::new();
     let path = place.record("a.jsonl", &run(), TextPolicy::Full);
     let before = fs::read(&path).unwrap();
     let refused = Recorder::create(&path, RecordOptions::default()).unwrap_err().to_string();
     assert!(refused.contains("--force"), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), before);
     drop(Recorder::create(&path, RecordOptions { force: true, ..RecordOptions::default() }).unwrap());
-    assert_eq!(fs::read(&path).unwrap(), before, "nothing came, so nothing is replaced");
+    assert_eq!(fs::read(&path).unwrap(), before, "without events nothing is replaced");
     let nowhere = Recorder::create(&place.path("no/such"), RecordOptions::default());
     assert!(matches!(nowhere, Err(RecordError::Write { .. })));
 }
 
 #[test]
-fn what_was_taken_is_in_the_file_within_a_second() {
-    let place = Place::new();
+fn events_are_in_the_file_within_a_second() {
+    let place = TraceFolder::new();
     for name in ["a.jsonl", "a.jsonl.zst"] {
         let path = place.path(name);
         let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
@@ -238,8 +238,8 @@ fn what_was_taken_is_in_the_file_within_a_second() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_is_read_as_often_as_a_file() {
-    let place = Place::new();
+fn a_pipe_can_be_read_several_times_like_a_file() {
+    let place = TraceFolder::new();
     let whole = fs::read(place.record("a.jsonl.zst", &run(), TextPolicy::Full)).unwrap();
     let pipe = place.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -252,15 +252,15 @@ fn a_pipe_is_read_as_often_as_a_file() {
 }
 
 #[test]
-fn a_run_that_never_began_leaves_what_was_there() {
-    let place = Place::new();
+fn a_run_that_never_began_changes_no_file() {
+    let place = TraceFolder::new();
     let failed = Event { kind: EventKind::Failed { message: "no model".into() }, ..run()[0].clone() };
     for name in ["a.jsonl", "a.jsonl.zst"] {
         let path = place.path(name);
         let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
         recorder.event(&failed).unwrap();
         recorder.finish().unwrap();
-        assert!(!path.exists(), "the name is free for the next try");
+        assert!(!path.exists(), "the name is free for the next attempt");
         fs::write(&path, "an old recording").unwrap();
         let options = RecordOptions { force: true, ..RecordOptions::default() };
         let mut recorder = Recorder::create(&path, options).unwrap();
@@ -270,11 +270,11 @@ fn a_run_that_never_began_leaves_what_was_there() {
         let mut recorder = Recorder::create(&path, options).unwrap();
         run().iter().for_each(|event| recorder.event(event).unwrap());
         recorder.finish().unwrap();
-        assert_eq!(read(&path).unwrap(), run(), "and a run that began takes its place");
+        assert_eq!(read(&path).unwrap(), run(), "and a run that began replaces it");
     }
 }
 
-/// A plain file under way has whole lines; a compressed one has no end of its frame.
+/// The cut of an unfinished file: a plain one has complete lines, a compressed one lacks the end of its frame.
 fn cut_of(name: &str, lines: u64) -> Cut {
     if name.ends_with("zst") { Cut::InLine(lines + 1) } else { Cut::AfterLine(lines) }
 }
@@ -298,8 +298,8 @@ fn a_full_disk_is_reported_and_does_not_stall() {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_reads_up_to_its_last_whole_line() {
-    let place = Place::new();
+fn a_file_cut_at_any_byte_reads_up_to_its_last_complete_line() {
+    let place = TraceFolder::new();
     let events = &run()[..30];
     let whole = fs::read(place.record("a.jsonl", events, TextPolicy::Full)).unwrap();
     let first = whole.iter().position(|b| *b == b'\n').unwrap();
@@ -327,7 +327,7 @@ fn a_file_cut_at_any_byte_reads_up_to_its_last_whole_line() {
 
 #[test]
 fn a_compressed_file_cut_anywhere_reads_a_prefix() {
-    let place = Place::new();
+    let place = TraceFolder::new();
     let events = run();
     let path = place.path("a.jsonl.zst");
     let mut recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
@@ -352,18 +352,18 @@ fn a_compressed_file_cut_anywhere_reads_a_prefix() {
     assert!(most >= 20, "flushed blocks can be read");
 }
 
-/// A pipe that nobody reads for a while stands for a disk that does not take anything.
+/// A pipe that is not read for a while simulates a disk that is busy.
 #[cfg(unix)]
 #[test]
 fn a_slow_disk_costs_no_time_and_no_event() {
-    let place = Place::new();
+    let place = TraceFolder::new();
     let path = place.path("slow.jsonl");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     let (open, go) = (path.clone(), std::sync::mpsc::channel::<()>());
-    let (sender, receiver) = go;
+    let (start, started) = go;
     let disk = std::thread::spawn(move || {
         let mut pipe = fs::File::open(open).unwrap();
-        receiver.recv().unwrap();
+        started.recv().unwrap();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut pipe, &mut text).unwrap();
         text
@@ -372,11 +372,11 @@ fn a_slow_disk_costs_no_time_and_no_event() {
     let mut recorder = Recorder::create(&path, options).unwrap();
     let events: Vec<Event> = run().into_iter().cycle().take(20_000).collect();
     for event in &events {
-        recorder.event(event).unwrap(); // with nothing taken from the pipe, this must not wait
+        recorder.event(event).unwrap(); // must not wait, though nothing reads the pipe
     }
     std::thread::sleep(FLUSH * 2);
     assert!(!disk.is_finished());
-    sender.send(()).unwrap();
+    start.send(()).unwrap();
     recorder.finish().unwrap();
     let text = disk.join().unwrap();
     let read: Vec<Event> = text.lines().map(|line| Event::of_line(line.as_bytes()).unwrap()).collect();
@@ -384,7 +384,7 @@ fn a_slow_disk_costs_no_time_and_no_event() {
 }
 
 #[test]
-fn traces_that_come_with_the_program_follow_the_schema() {
+fn traces_within_the_program_follow_the_schema() {
     let (schemas, schema) = schema();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/traces");
     let all = [folder.join("lessons"), folder].into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
@@ -403,7 +403,7 @@ fn traces_that_come_with_the_program_follow_the_schema() {
     assert!(checked > 6000, "{checked} lines");
 }
 
-fn refused(place: &Place, bytes: &[u8], what: &str) {
+fn refused(place: &TraceFolder, bytes: &[u8], what: &str) {
     let path = place.write("bad.jsonl", bytes);
     let error = Recording::open(&path).map(drop).and_then(|()| read(&path).map(drop)).unwrap_err().to_string();
     assert!(error.contains(what), "{error}");
@@ -412,7 +412,7 @@ fn refused(place: &Place, bytes: &[u8], what: &str) {
 
 #[test]
 fn damage_is_reported_with_its_line() {
-    let place = Place::new();
+    let place = TraceFolder::new();
     let path = place.record("a.jsonl", &run(), TextPolicy::Full);
     let text = fs::read_to_string(&path).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
@@ -422,7 +422,7 @@ fn damage_is_reported_with_its_line() {
     refused(&place, (lines.join("\n") + "\n").as_bytes(), "damaged at line 7");
     lines[6] = "";
     refused(&place, (lines.join("\n") + "\n").as_bytes(), "damaged at line 7");
-    refused(&place, b"", "holds no whole line");
+    refused(&place, b"", "contains no complete line");
     refused(&place, b"\n", "it is empty");
     refused(&place, b"{\"seq\":0,\"at_us\":0,\"type\":\"paused\"}\n", "its first line is not a header");
     refused(&place, b"\x7fELF\x01\x02 whatever\n", "is not a draftscope trace");
@@ -435,7 +435,7 @@ fn damage_is_reported_with_its_line() {
 #[test]
 fn an_older_trace_and_a_newer_event_are_read() {
     let text = include_str!("../../tests/fixtures/traces/v1.dscope.jsonl");
-    let place = Place::new();
+    let place = TraceFolder::new();
     let path = place.write("v1.jsonl", text.as_bytes());
     let recording = Recording::open(&path).unwrap();
     assert_eq!((recording.header().version, recording.cut()), (1, None), "version 1 has no end line");
@@ -446,13 +446,13 @@ fn an_older_trace_and_a_newer_event_are_read() {
     let path = place.write("newer.jsonl", format!("{}\n{unknown}\n", text.lines().next().unwrap()).as_bytes());
     let mut reader = Reader::open(&path).unwrap();
     let raw: Vec<_> = std::iter::from_fn(|| reader.advance().unwrap().then(|| reader.raw().to_vec())).collect();
-    assert_eq!(raw[1], unknown.as_bytes(), "kept as it is");
+    assert_eq!(raw[1], unknown.as_bytes(), "unchanged");
     assert_eq!(read(&path).unwrap()[1].kind, EventKind::Unknown);
 }
 
 #[test]
 fn endless_lines_and_depths_are_refused_in_bounded_memory() {
-    let place = Place::new();
+    let place = TraceFolder::new();
     let header = serde_json::to_string(&run()[0]).unwrap();
     let long = format!("{header}\n{{\"seq\":1,\"at_us\":1,\"type\":\"{}\"}}\n", "x".repeat(MAX_LINE_BYTES));
     refused(&place, long.as_bytes(), "damaged at line 2: it is longer than 16 MiB");
@@ -462,10 +462,10 @@ fn endless_lines_and_depths_are_refused_in_bounded_memory() {
         "]".repeat(100_000)
     );
     let path = place.write("deep.jsonl", deep.as_bytes());
-    assert_eq!(read(&path).unwrap()[1].kind, EventKind::Unknown, "what is not known is skipped, not entered");
+    assert_eq!(read(&path).unwrap()[1].kind, EventKind::Unknown, "unknown content is skipped without recursion");
     let deep = deep.replacen("\"x\"", "\"verified\"", 1);
     refused(&place, deep.as_bytes(), "damaged at line 2: recursion limit");
-    // some 200 MB of zeros in a few kB: read through a window, refused as one line
+    // 200 MiB of spaces in a few kB: refused as one line, in bounded memory
     let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
     std::io::copy(&mut std::io::Read::take(std::io::repeat(b' '), 200 << 20), &mut packed).unwrap();
     refused(&place, &packed.finish().unwrap(), "longer than 16 MiB");
@@ -481,7 +481,7 @@ fn endless_lines_and_depths_are_refused_in_bounded_memory() {
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), at in 0usize..4000) {
-        let place = Place::new();
+        let place = TraceFolder::new();
         let mut text = fs::read(place.record("a.jsonl", &conversation().events, TextPolicy::Full)).unwrap();
         let at = at.min(text.len());
         text.splice(at..(at + bytes.len()).min(text.len()), bytes);
@@ -494,14 +494,14 @@ proptest! {
     }
 }
 
-/// The recorder takes and writes far more events a second than an engine makes; run it in release.
+/// The recorder writes far more events per second than an engine sends; only release builds run this test.
 #[test]
 fn fifty_thousand_events_a_second_are_recorded() {
     if cfg!(debug_assertions) {
-        println!("not run: a debug build says nothing about speed");
+        println!("not run: the speed of a debug build means nothing");
         return;
     }
-    let place = Place::new();
+    let place = TraceFolder::new();
     let events = conversation().events;
     let rounds: Vec<&Event> = events.iter().skip(3).collect();
     for name in ["a.jsonl", "a.jsonl.zst"] {
@@ -521,7 +521,7 @@ fn fifty_thousand_events_a_second_are_recorded() {
 }
 
 #[test]
-fn a_turn_that_ends_is_one_of_many() {
+fn the_end_of_a_turn_does_not_complete_a_recording() {
     let mut events = run();
     let end = events.pop().unwrap();
     events.push(Event {
@@ -530,7 +530,7 @@ fn a_turn_that_ends_is_one_of_many() {
         at_us: end.at_us,
         lane: Lane::Plain,
     });
-    let place = Place::new();
+    let place = TraceFolder::new();
     let path = place.record("a.jsonl", &events, TextPolicy::Full);
     assert_eq!(Recording::open(&path).unwrap().cut(), Some(&Cut::AfterLine(events.len() as u64)));
 }

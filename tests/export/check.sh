@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Holds exports against their real consumers: Chromium (page), asciinema-player (cast), pyarrow
-# (Parquet), xml and json parsers, a JSON-schema validator. Run by hand:
+# Checks exports with the programs that read them: Chromium (page), asciinema-player (cast), pyarrow
+# (Parquet), XML and JSON parsers, a JSON Schema validator. Run by hand:
 #   tests/export/check.sh PATH-TO-draftscope [RECORDING]     (built with --features specspecs)
-# needs Debian's chromium, npm, and Python with pyarrow and jsonschema (pip install pyarrow==26.0.1
-# jsonschema). The Rust tests do not need any of it.
+# It needs Debian's chromium, npm, and Python with pyarrow and jsonschema (pip install pyarrow==26.0.1
+# jsonschema). The Rust tests need none of them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=$(realpath "$1")

@@ -1,4 +1,4 @@
-"""Exports read by other programs' parsers: pyarrow, xml, json, csv, a JSON-schema validator."""
+"""Reads exports with independent parsers: pyarrow, xml, json, csv, a JSON Schema validator."""
 import csv
 import json
 import pathlib
@@ -46,8 +46,8 @@ assert len(table) == len(drafted)
 assert [json.loads(r["token"]) for r in table] == [e["token"].get("text", json.loads(r["token"])) for e, r in zip(drafted, table)]
 trace = json.loads((work / "out.perfetto").read_text())
 assert sum(e["name"] == "draft" and e["pid"] == 1 for e in trace["traceEvents"]) == len(drafted)
-# the Trace Event Format, as Perfetto's JSON importer takes it: fields of each phase, named lanes, and
-# complete slices that lie beside or within each other on their lane
+# the Trace Event Format, as Perfetto's JSON importer reads it: the fields of each phase, named lanes, and
+# complete slices that do not overlap on their lane
 named = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
 assert set(named.values()) == {"drafter", "target"}, named
 needs = {"M": {"args"}, "X": {"ts", "dur", "args", "cat"}, "i": {"ts", "s", "args"}, "C": {"ts", "args"}}

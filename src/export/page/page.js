@@ -18,7 +18,7 @@
   const largest = (values) => values.reduce((most, value) => Math.max(most, value), 0);
   const percent = (value) => (typeof value === "number" ? (value * 100).toFixed(1) + " %" : "–");
 
-  // every round in order, and when it ended on the clock of measured time
+  // every round in order, and when it ended, in µs of measured time
   const rounds = [];
   let base = 0;
   for (const turn of data.turns) {
@@ -66,7 +66,7 @@
     at("warning").textContent = warnings.join("; ");
   }
 
-  // transcript; of accepted drafts, those that the target would not have picked
+  // the transcript; DEPARTED marks accepted drafts that the target would not have picked
   const DEPARTED = "accepted departed";
   const pressable = (element, round, column, turn) => {
     element.tabIndex = 0;
@@ -82,9 +82,9 @@
   for (const turn of data.turns) {
     at("transcript").append(make("div", turn.typed, "typed"));
     const answer = make("div", null, "answer");
-    for (const [text, fate, round, column] of turn.strands) {
+    for (const [text, fate, round, column] of turn.transcript) {
       const element = make("span", text, "t " + fate);
-      element.setAttribute("aria-label", (text.trim() || "blank") + ", " + (fate === DEPARTED ? "accepted, not the target's own" : fate.replace("_", " ")));
+      element.setAttribute("aria-label", (text.trim() || "blank") + ", " + (fate === DEPARTED ? "accepted, not the target's choice" : fate.replace("_", " ")));
       element.dataset.at = index.has(round) ? index.get(round) : -1;
       if (round === 0) element.dataset.at = index.size && turn.rounds.length ? index.get(turn.rounds[0].round) - 0.5 : -1;
       answer.append(pressable(element, round, column, turn));
@@ -92,9 +92,9 @@
     at("transcript").append(answer);
   }
   const transcriptTokens = tokens.length;
-  at("departed").hidden = !data.turns.some((turn) => turn.strands.some((strand) => strand[1] === DEPARTED));
+  at("departed").hidden = !data.turns.some((turn) => turn.transcript.some((token) => token[1] === DEPARTED));
 
-  // what people left in the recording
+  // notes and bookmarks
   const noted = new Map();
   for (const mark of data.marks) {
     const words = (mark.bookmark ? "★ " : "✎ ") + mark.text;
@@ -142,7 +142,7 @@
   const rungs = [...at("ladder").children];
   const marked = [...document.querySelectorAll("[data-at]")].map((element) => [element, Number(element.dataset.at)]);
 
-  // the card; once closed, a pointer that has not moved opens no preview of what lay under it
+  // the card; after closing it, only a moved pointer opens a preview, not the token that lay under the card
   let pinned = false;
   let quiet = false;
   document.addEventListener("mousemove", (event) => { if (event.movementX || event.movementY) quiet = false; });
@@ -186,7 +186,7 @@
     const found = index.get(entry.round);
     if (found === undefined) {
       const isKept = entry.element.matches(".kept");
-      card.append(make("p", isKept ? "Taken over from the answer that this one branches from." : "The first token of the answer, picked from the prompt's last row."));
+      card.append(make("p", isKept ? "Kept from the answer that this one branches from." : "The first token of the answer, picked from the prompt's last row."));
       if (!isKept) bars(card, "target (p)", entry.turn.first_row);
     } else {
       const round = rounds[found].round;
@@ -204,7 +204,7 @@
       if (draft) bars(card, "drafter (q)", draft.top, draft.id);
       card.append(make("p", "target pass " + (round.verify_us / 1000).toFixed(2) + " ms" + (draft ? ", this draft " + (draft.us / 1000).toFixed(2) + " ms" : "")));
     }
-    // a preview must not take the pointer from the token it is about
+    // a preview must not cover the pointer, or its token would lose the pointer
     card.classList.toggle("preview", !pinned);
     card.hidden = false;
   };
