@@ -1,8 +1,8 @@
-//! What happens before a fatal signal ends the process.
+//! Restores the terminal before a fatal signal ends the process.
 //!
-//! Invariant: the terminal is put back first, and the signal then ends the process as if there were no handler. The
-//! handler calls nothing but system calls and reads nothing but atomics and what was set once, since it can come
-//! in the middle of anything. A mapped model file that is cut short under the program ends it with a sentence.
+//! Invariant: after that the signal ends the process as if there were no handler. The handler can interrupt any code,
+//! so it makes only system calls and reads only atomics and values that are set once. If a mapped model file is
+//! truncated while the program reads it, the program prints an error and ends.
 
 #[cfg(unix)]
 mod handler;
@@ -11,23 +11,23 @@ mod mapped;
 pub use self::mapped::Mapping;
 pub use draftscope_kernels::OutOfMemory;
 
-/// Puts back mouse, pastes, screen and cursor.
+/// Restores mouse, paste mode, screen and cursor.
 #[cfg(unix)]
 const RESTORE: &[u8] = b"\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
-/// Has fatal signals of this process put the terminal back. Called once, in `main`.
+/// Installs the handler of fatal signals for this process. Called once, in `main`.
 pub fn install() {
     #[cfg(unix)]
     handler::install();
 }
 
-/// The terminal is about to be taken over: its mode now is the one to put back.
+/// Tells the handler that the program takes over the terminal: it saves the mode to restore.
 pub fn screen_is_taken() {
     #[cfg(unix)]
     handler::screen_is_taken();
 }
 
-/// The terminal is put back; nothing is left to do for a handler.
+/// Tells the handler that the terminal is restored, so there is nothing left to do.
 pub fn screen_is_free() {
     #[cfg(unix)]
     handler::screen_is_free();

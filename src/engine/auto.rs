@@ -1,7 +1,7 @@
-//! The draft length that the engine chooses itself: measures, listens, tells what it changed and why.
+//! The automatic draft length k: measures pass times, watches rounds, and reports each change of k with its reason.
 //!
-//! Which k is best is [`Policy`]'s to decide; what it must know comes from the very events that everyone
-//! else sees. Invariant: without a usable measurement nothing is chosen and k stays as it was set.
+//! [`Policy`] decides which k is best. It learns from the same events that every listener receives.
+//! Invariant: without a usable measurement k stays as it was set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::control::Control;
 use super::outbox::Outbox;
 use super::{CostKey, CostMemory};
 
-/// Time that checking remembered costs may take.
+/// Longest time to spend on checking remembered costs.
 const CHECK: Duration = Duration::from_millis(200);
 
-/// Rows up to which a check compares.
+/// Widths compared by a check: passes of 1 to this many rows.
 const CHECKED_ROWS: usize = 5;
 
-/// Remembered costs hold while no width, relative to one row, is off by more than this factor.
+/// Remembered costs are valid while T(m) ÷ T(1) differs by less than this factor at every checked width m.
 const CHANGED: f64 = 1.1;
 
 /// Chooses k for a run.
@@ -29,16 +29,16 @@ pub(super) struct Auto {
     key: CostKey,
     policy: Option<Policy>,
     costs: Option<Costs>,
-    /// The context had no room to time all widths: another answer may have.
+    /// The context had no room to time all widths; the next answer measures again.
     is_narrow: bool,
-    /// Drafter and rule that the policy has seen.
-    learnt_of: Option<(DrafterKind, Drafting, VerifyRule)>,
+    /// Drafter and rule whose acceptance the policy has learned.
+    learned_from: Option<(DrafterKind, Drafting, VerifyRule)>,
     /// Whether the engine chooses k at present.
     active: bool,
-    /// Whether it has been told why the engine does not.
-    told_idle: bool,
+    /// Whether a notice has said why the engine does not choose k.
+    reported_idle: bool,
     unreported: Option<EventKind>,
-    seen: Observation,
+    observation: Observation,
     clock_us: u64,
 }
 
@@ -50,24 +50,24 @@ impl Auto {
             policy: None,
             costs: None,
             is_narrow: false,
-            learnt_of: None,
+            learned_from: None,
             active: false,
-            told_idle: false,
+            reported_idle: false,
             unreported: None,
-            seen: Observation::default(),
+            observation: Observation::default(),
             clock_us: 0,
         }
     }
 
-    /// Learns what passes cost, once: from memory, if a short check agrees, or by timing them.
+    /// Learns once what passes cost: from memory if a short check confirms it, else by timing them.
     pub(super) fn prepare(&mut self, decoder: &mut Decoder, from: u8) {
         if self.policy.is_some() {
             return;
         }
         let recalled = self.memory.recall(&self.key).filter(Costs::is_usable);
-        // in the middle of a text only passes alone can be timed, which cost less than those of rounds
+        // within an answer only single passes can be timed, and these cost less than passes in rounds
         let in_rounds = decoder.committed().is_empty();
-        let recalled = recalled.filter(|costs| !in_rounds || still_hold(decoder, costs));
+        let recalled = recalled.filter(|costs| !in_rounds || are_still_valid(decoder, costs));
         let remembered = recalled.is_some();
         self.unreported = Some(match recalled.or_else(|| self.measure(decoder, in_rounds)) {
             Some(costs) => {
@@ -90,14 +90,14 @@ impl Auto {
         costs.is_usable().then_some(costs)
     }
 
-    /// Reports what [`Auto::prepare`] found.
+    /// Reports the result of [`Auto::prepare`].
     pub(super) fn report(&mut self, outbox: &mut Outbox) {
         if let Some(kind) = self.unreported.take() {
             outbox.send(Lane::Speculative, kind);
         }
     }
 
-    /// Another answer begins.
+    /// Prepares for the next answer.
     pub(super) fn begin_answer(&mut self) {
         self.clock_us = 0;
         if std::mem::take(&mut self.is_narrow) {
@@ -108,7 +108,7 @@ impl Auto {
         }
     }
 
-    /// Takes the k for the next round to the decoder, when the engine is to choose it.
+    /// Sets the decoder's k for the next round if the engine chooses it.
     pub(super) fn choose(&mut self, decoder: &mut Decoder, control: &mut Control, outbox: &mut Outbox) {
         let settings = control.settings();
         let was_active = self.active;
@@ -144,32 +144,33 @@ impl Auto {
         }
     }
 
-    /// A tree's cost does not follow from its depth, and a person is no machine: then k stays, and why is
-    /// told once. A tree that the target declines is none (`is_tree`).
+    /// Whether to choose k. The cost of a tree does not follow from its depth, and a person's drafting time is not a
+    /// model's: in both cases k stays, and one notice says why. `is_tree` is false where the target does not support
+    /// trees.
     fn may_choose(&mut self, settings: &Settings, is_tree: bool, outbox: &mut Outbox) -> bool {
         let is_auto = settings.draft_len_mode == DraftLenMode::Auto;
         let is_idle = is_auto && (is_tree || settings.drafter == DrafterKind::Human);
-        if is_idle && !self.told_idle {
-            let who = if is_tree { "a draft tree" } else { "the drafter human" };
-            let message = format!("k = {} stays as it is: with {who} there is no automatic choice", settings.draft_len);
+        if is_idle && !self.reported_idle {
+            let what = if is_tree { "a draft tree" } else { "the drafter human" };
+            let message = format!("k stays {}: it cannot be chosen automatically with {what}", settings.draft_len);
             outbox.send(Lane::Speculative, EventKind::Notice { message });
         }
-        self.told_idle = is_idle;
+        self.reported_idle = is_idle;
         is_auto && !is_idle
     }
 
-    /// Another drafter or rule: what was learnt of acceptance is of no use any more.
+    /// Restarts the policy when drafter or rule have changed: the learned acceptance no longer applies.
     fn notice_change(&mut self, settings: &Settings) {
-        let learnt_of = (settings.drafter, settings.drafting, settings.rule);
-        if self.learnt_of.is_some_and(|before| before != learnt_of)
+        let current = (settings.drafter, settings.drafting, settings.rule);
+        if self.learned_from.is_some_and(|before| before != current)
             && let Some(costs) = &self.costs
         {
             self.policy = Some(Policy::new(costs.clone(), settings.draft_len.into()));
         }
-        self.learnt_of = Some(learnt_of);
+        self.learned_from = Some(current);
     }
 
-    /// Takes note of what a round showed.
+    /// Passes what a round showed on to the policy.
     pub(super) fn on_event(&mut self, lane: Lane, kind: &EventKind) {
         if let (Lane::Speculative, false, EventKind::Committed { clock_us, .. }) = (lane, self.active, kind) {
             self.clock_us = *clock_us;
@@ -178,26 +179,26 @@ impl Auto {
             return;
         };
         match (lane, kind) {
-            // what a pass costs is the same whoever runs it
+            // a pass costs the same on every lane
             (_, EventKind::Scored { rows, verify_us, .. }) if lane != Lane::Speculative || !self.active => {
                 policy.verified(rows.len(), *verify_us as f64);
             }
             (Lane::Plain | Lane::Rival, _) => {}
             _ if !self.active => {}
             (_, EventKind::Committed { clock_us, .. }) => {
-                self.seen.round_us = clock_us.saturating_sub(self.clock_us) as f64;
+                self.observation.round_us = clock_us.saturating_sub(self.clock_us) as f64;
                 self.clock_us = *clock_us;
-                policy.observe(&self.seen);
+                policy.observe(&self.observation);
             }
-            _ => self.seen.on_event(kind),
+            _ => self.observation.on_event(kind),
         }
     }
 }
 
-/// Whether passes cost what is remembered, as far as choosing k goes: the ratios count, not the speed.
-/// A model too slow for a short check is believed.
-fn still_hold(decoder: &mut Decoder, costs: &Costs) -> bool {
-    // a warm-up and a turn over all widths
+/// Whether remembered costs still fit this machine. Only the ratios T(m) ÷ T(1) are compared, since k depends on these
+/// alone. If the model is too slow for a short check, they are accepted unchecked.
+fn are_still_valid(decoder: &mut Decoder, costs: &Costs) -> bool {
+    // the check takes a warm-up and one turn over all widths
     if 2.0 * costs.verify_us.iter().sum::<f64>() > CHECK.as_micros() as f64 {
         return true;
     }

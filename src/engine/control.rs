@@ -1,7 +1,7 @@
-//! The way in: commands, taken between two phases, and the gate that a pause closes.
+//! The engine's input: it obeys commands between two phases, and a pause closes its gate.
 //!
-//! Invariant: settings change only at the start of a round; a stop lets the round under way end,
-//! and opens the gate for it; every step that is asked for is taken, one after the other.
+//! Invariant: settings change only at the start of a round. A stop opens the gate and lets the current round end.
+//! Every requested step is taken, one after the other.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -13,17 +13,17 @@ use crate::stream::{Gate, Step};
 
 use super::outbox::Outbox;
 
-/// Commands received and what follows from them.
+/// The commands received and the state that follows from them.
 pub(super) struct Control {
     inbox: Receiver<Command>,
     gate: Gate,
     prompts: VecDeque<Prompt>,
-    /// As they are wanted; [`Control::take_settings`] puts them in force.
+    /// As requested; in force once [`Control::take_settings`] has returned them.
     settings: Settings,
     changed: bool,
     stop: bool,
     shutdown: bool,
-    /// What the person drafted.
+    /// The person's draft.
     typed: Option<String>,
 }
 
@@ -50,17 +50,17 @@ impl Control {
         self.stop || self.shutdown
     }
 
-    /// Notes the k that the engine chose itself: no change of settings.
+    /// Notes a k that the engine chose itself. This is not a change of settings.
     pub(super) fn note_draft_len(&mut self, draft_len: u8) {
         self.settings.draft_len = draft_len;
     }
 
-    /// Settings that changed since the last call.
+    /// The settings, if they changed since the last call.
     pub(super) fn take_settings(&mut self) -> Option<Settings> {
         std::mem::take(&mut self.changed).then_some(self.settings)
     }
 
-    /// Waits for a prompt; none means the run is over.
+    /// Waits for a prompt. None when the run is over.
     pub(super) fn next_prompt(&mut self, outbox: &mut Outbox) -> Option<Prompt> {
         self.stop = false;
         loop {
@@ -74,30 +74,30 @@ impl Control {
                 Ok(command) => self.obey(command, outbox),
                 Err(_) => self.shutdown = true,
             }
-            self.stop = false; // nothing runs that could be stopped
+            self.stop = false; // there is no answer to stop
             if let Some(settings) = self.take_settings() {
                 outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
             }
         }
     }
 
-    /// Takes waiting commands without holding; whether the turn should end.
+    /// Obeys waiting commands without pausing. Returns whether the turn should end.
     pub(super) fn is_stopped_now(&mut self, outbox: &mut Outbox) -> bool {
         self.poll(outbox);
         self.is_stopped()
     }
 
-    /// Forgets the steps that an answer which is over had no use for any more.
+    /// Drops the steps that the finished answer did not take.
     pub(super) fn end_answer(&mut self) {
         self.gate.forget();
     }
 
-    /// Between two phases of a lane: takes waiting commands and, when paused, holds. Returns the time
-    /// held. A step is one of the lane that `leads`, the run's own until it is done; the others go on beside.
+    /// Between two phases of a lane: obeys waiting commands and waits while paused. Returns the time spent waiting.
+    /// Only the lane that `leads` counts steps: the run's own lane until it is finished. The others run beside it.
     pub(super) fn between_phases(&mut self, leads: bool, end_of_round: bool, outbox: &mut Outbox) -> Duration {
         self.poll(outbox);
         if self.is_stopped() {
-            return Duration::ZERO; // a step that was asked for is the next answer's
+            return Duration::ZERO; // a requested step belongs to the next answer
         }
         if leads {
             self.gate.end(|step| step == Step::Phase || end_of_round);
@@ -116,8 +116,8 @@ impl Control {
         since.elapsed()
     }
 
-    /// Waits for the person's draft. None when the answer is to end, or the settings changed so that
-    /// there may be nobody to wait for.
+    /// Waits for the person's draft. None when the answer should end, or when the settings changed and may name another
+    /// drafter.
     pub(super) fn wait_for_draft(&mut self, outbox: &mut Outbox) -> Option<String> {
         self.typed = None;
         while self.typed.is_none() && !self.is_stopped() && !self.changed {
@@ -176,7 +176,7 @@ impl Control {
             Command::SetLeniency { leniency } => self.change(outbox, |s| s.leniency = leniency),
             Command::SetDrafter { drafter } => self.change(outbox, |s| s.drafter = drafter),
             Command::SetDrafting { drafting } => self.change(outbox, |s| s.drafting = drafting),
-            // one that nobody asked for is late: its round is over
+            // an unrequested draft came late: its round is over
             Command::ProposeDraft { text } => self.typed = Some(text),
             Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
             Command::SetRival { rival } => self.change(outbox, |s| s.rival = rival),
@@ -205,7 +205,7 @@ impl Control {
     }
 }
 
-/// Says that it holds, if it did not.
+/// Reports a pause, unless the gate was closed before.
 fn close(was_open: bool, outbox: &mut Outbox) {
     if was_open {
         outbox.send(Lane::Speculative, EventKind::Paused);
@@ -219,9 +219,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_those_of_the_run_s_own_lane() {
+    fn only_the_run_s_own_lane_counts_steps() {
         let (commands, inbox) = channel();
-        let (outbox, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (outbox, mut events) = tokio::sync::mpsc::unbounded_channel();
         let (mut outbox, mut control) = (Outbox::new(outbox), Control::new(inbox, Settings::default()));
         for command in [Command::Pause, Command::StepRound, Command::StepPhase] {
             commands.send(command).unwrap();
@@ -238,7 +238,7 @@ mod tests {
         });
         assert!(control.between_phases(true, false, &mut outbox) > wait / 2, "both steps are taken");
         later.join().unwrap();
-        let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).map(|event| event.kind).collect();
-        assert_eq!(told, [EventKind::Paused, EventKind::Resumed]);
+        let kinds: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).map(|event| event.kind).collect();
+        assert_eq!(kinds, [EventKind::Paused, EventKind::Resumed]);
     }
 }

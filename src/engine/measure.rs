@@ -1,7 +1,7 @@
-//! What passes cost on this machine: T(m) for m rows, one drafted token, and what memory can give.
+//! Measures what passes cost on this machine: T(m) for m rows, one drafted token, and the memory bandwidth.
 //!
-//! Honest timing on a shared machine: every turn times all widths one after the other, the first turn
-//! is a warm-up and dropped, and what is told is the median with the 10th and 90th percentile.
+//! The machine may be shared, so every turn times all widths one after the other. The first turn is a warm-up and is
+//! dropped; the result is the median with the 10th and 90th percentile.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,19 +14,20 @@ use crate::model::{Checkpoint, DraftModule, LogitRows, Model, ModelError, Rows};
 use crate::protocol::{DrafterInfo, TokenId};
 use draftscope_kernels::Stream;
 
-/// Bytes that the bandwidth test reads: far more than any cache holds.
+/// Bytes that the bandwidth test reads: far more than any cache stores.
 const MEMORY_BYTES: usize = 512 << 20;
 
-/// Passes after the memory tests that are not timed: each finds more of the weights in a cache again.
+/// Passes after the memory tests that are not timed: they bring the weights back into the caches.
 const WARM_UP: usize = 16;
 
 /// Most rows that are timed.
 pub const MAX_ROWS: usize = 16;
 
-/// Slots that the first draft of a timed chain settles: as many as rounds of two tokens leave.
+/// Committed slots that the first draft of a timed chain rewrites with the target's states: as many as after a round
+/// of two tokens.
 pub const SETTLED: usize = 2;
 
-/// Median and spread of one thing's times, in microseconds.
+/// Median and spread of several measurements, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Timing {
     /// 10th percentile.
@@ -38,7 +39,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Of some times; zeros of none.
+    /// Summarises measured times; all zeros if there are none.
     #[must_use]
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
@@ -57,43 +58,43 @@ pub struct CostCurve {
     pub ctx: usize,
     /// Threads that computed.
     pub threads: usize,
-    /// What computed, and on what.
+    /// Backend, weight dtype and device.
     pub backend: String,
     /// T(m), index 0 is one row; all logits computed.
     pub verify: Vec<Timing>,
-    /// One drafted token, head included: half of a chain of two behind a pass, the first of which settles
-    /// [`SETTLED`] slots; none without a drafter.
+    /// One drafted token, head included: half the time of a chain of two after a pass, whose first draft settles
+    /// [`SETTLED`] slots. None without a drafter.
     pub draft: Option<Timing>,
     /// Prompt tokens per second over a prompt of `ctx` tokens.
     pub prefill_tokens_per_second: f64,
     /// Bytes of weights in memory.
     pub weight_bytes: u64,
-    /// Bytes of weights that a pass reads: fewer where rows of a table are looked up.
+    /// Bytes of weights that a pass reads: fewer than `weight_bytes` where only some rows of a table are looked up.
     pub pass_bytes: u64,
-    /// Bytes of keys and values that it reads besides: of `ctx` positions of the target's cache.
+    /// Bytes of keys and values that a pass reads besides: `ctx` positions of the target's cache.
     pub cache_bytes: u64,
     /// Bytes of the drafter's own weights; 0 without one.
     pub draft_weight_bytes: u64,
-    /// Bytes of KV cache a position takes, the target's and the drafter's.
+    /// Bytes of KV cache per position, target and drafter together.
     pub kv_bytes_per_token: u64,
-    /// Rate at which this machine reads more memory than caches hold, median of the same turns, bytes
-    /// per second.
+    /// Rate at which this machine reads memory that does not fit into its caches, in bytes per second: the median of
+    /// the same turns.
     pub memory_bandwidth: f64,
-    /// (pass_bytes + cache_bytes) ÷ T(1) ÷ memory_bandwidth. What stays in a processor's cache from one pass to
-    /// the next can lift it above 1.
+    /// (pass_bytes + cache_bytes) ÷ T(1) ÷ memory_bandwidth. Can exceed 1, since part of the weights stays in the
+    /// processor's cache from one pass to the next.
     pub bandwidth_share: f64,
-    /// Median over the turns of the time that a loop takes which only reads as many bytes as a pass,
-    /// again and again, ÷ T(1) of the same turn. No pass can beat that loop: 0…1, but for noise.
+    /// Time of a loop that only reads as many bytes as a pass, ÷ T(1) of the same turn: the median over the turns. No
+    /// pass can be faster than that loop, so it lies between 0 and 1, apart from noise.
     pub read_share: f64,
 }
 
-/// A target and its module by themselves, whose passes are timed behind any number of positions.
+/// A target and its draft module, to time single passes after any number of cached positions.
 ///
-/// Every timed pass is cut away again, so that the caches stay as they were filled.
+/// Every timed pass is rolled back, so the caches stay as [`PassTimer::fill`] left them.
 pub struct PassTimer {
     target: Box<dyn Model>,
     mtp: Option<(Box<dyn DraftModule>, DrafterInfo)>,
-    tokens: Vec<TokenId>, // from position 0 on
+    tokens: Vec<TokenId>, // by position
     ctx: usize,
     read: Rows, // states of the target that a chain's first draft settles
 }
@@ -102,7 +103,7 @@ impl PassTimer {
     /// Loads both.
     ///
     /// # Errors
-    /// When they cannot be loaded, or do not fit into the memory that is free.
+    /// When they cannot be loaded, or do not fit into the free memory.
     pub fn load(recipe: &LoadOptions) -> Result<Self, ModelError> {
         let Loaded { mut target, mtp, .. } = load(recipe, &mut |_, _, _| {})?;
         if let Some((module, _)) = &mtp {
@@ -111,14 +112,13 @@ impl PassTimer {
         Ok(Self { target, mtp, tokens: Vec::new(), ctx: 0, read: Rows::default() })
     }
 
-    /// Most positions behind which every width can be timed.
+    /// Most cached positions after which every width can still be timed.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.target.spec().ctx_len.saturating_sub(MAX_ROWS).max(1)
     }
 
-    /// Fills the caches with `ctx` positions, at least one, in place of what they held; the time that the
-    /// target took for it.
+    /// Replaces the caches' content with `ctx` positions, at least one. Returns the time that the target took.
     ///
     /// # Errors
     /// When they do not fit or a pass fails.
@@ -139,7 +139,7 @@ impl PassTimer {
         Ok(took)
     }
 
-    /// One pass over so many rows, up to [`MAX_ROWS`], all logits computed.
+    /// Times one pass over `rows` rows, 1 to [`MAX_ROWS`], all logits computed.
     ///
     /// # Errors
     /// When the pass fails.
@@ -153,8 +153,8 @@ impl PassTimer {
         Ok(took)
     }
 
-    /// A chain of so many drafts, at least one: the first settles [`SETTLED`] slots with states of the target, the
-    /// others read the module's own. None without a module.
+    /// Times a chain of `drafts` drafts, at least one: the first settles [`SETTLED`] slots with the target's states,
+    /// the others read the module's own states. None without a module.
     ///
     /// # Errors
     /// When the module fails.
@@ -162,7 +162,7 @@ impl PassTimer {
         let Some((module, _)) = &mut self.mtp else {
             return Ok(None);
         };
-        module.attach_kv(self.target.as_ref())?; // a timed pass ran and was cut away
+        module.attach_kv(self.target.as_ref())?; // a timed pass ran and was rolled back
         let (len, next) = (module.len(), &self.tokens[self.ctx..]);
         let started = Instant::now();
         let mut last = module.forward(&next[..self.read.len()], &self.read)?;
@@ -199,7 +199,7 @@ pub fn measure(recipe: &LoadOptions, ctx: usize, turns: usize) -> Result<CostCur
         let keep = turn > 0;
         if keep {
             rates.push(MEMORY_BYTES as f64 / memory.seconds());
-            let _ = as_pass.seconds(); // fills caches as every later one finds them
+            let _ = as_pass.seconds(); // fills the caches, so that the timed loop finds them filled
             reads.push(as_pass.seconds());
         }
         for _ in 0..WARM_UP {

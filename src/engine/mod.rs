@@ -1,8 +1,8 @@
 //! The live source: a decoder on a thread of its own, commands in, events out.
 //!
-//! Invariant: everything the thread has to say is an event, failures included; it never writes to
-//! the terminal or a file and never ends without a word. Who listens is unknown here. What is added
-//! to the decoder's events: `seq`, `at_us` and the bytes of tokens.
+//! Invariant: the thread reports everything as events, failures included. It never writes to the terminal or a file,
+//! never ends without an event, and does not know its listeners. It adds to the decoder's events: `seq`, `at_us` and
+//! the bytes of tokens.
 
 mod auto;
 mod control;
@@ -23,7 +23,7 @@ use crate::protocol::{Costs, Header, Settings};
 use crate::speculate::drafter::DrafterSet;
 use crate::stream::Source;
 
-/// What a run starts with.
+/// How a run starts.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The models.
@@ -32,7 +32,7 @@ pub struct EngineConfig {
     pub settings: Settings,
 }
 
-/// On what measured costs depend: they are valid for an equal key only.
+/// What measured costs depend on: they are valid only for an equal key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostKey {
     /// Name and version of the program.
@@ -43,11 +43,11 @@ pub struct CostKey {
     pub weight_bytes: u64,
     /// The drafter, and its sha256 when known.
     pub drafter: String,
-    /// Where it computes.
+    /// The device that computes.
     pub device: String,
-    /// What computes it.
+    /// The kernels that compute.
     pub backend: String,
-    /// In what weights are held.
+    /// Dtype of the weights.
     pub dtype: String,
     /// Threads that compute.
     pub threads: u32,
@@ -73,15 +73,15 @@ impl CostKey {
     }
 }
 
-/// Keeps measured costs between runs. A memory that fails only costs another measurement.
+/// Stores measured costs between runs. If it fails, the costs are measured again.
 pub trait CostMemory: Send + Sync {
-    /// Costs measured under this very key.
+    /// Costs measured under an equal key.
     fn recall(&self, key: &CostKey) -> Option<Costs>;
-    /// Keeps costs.
+    /// Stores costs.
     fn remember(&self, key: &CostKey, costs: &Costs);
 }
 
-/// Forgets everything.
+/// Stores nothing.
 struct NoMemory;
 
 impl CostMemory for NoMemory {
@@ -91,22 +91,22 @@ impl CostMemory for NoMemory {
     fn remember(&self, _: &CostKey, _: &Costs) {}
 }
 
-/// All drafters that a loaded model has, and the rest of it.
+/// All drafters of a loaded model, and what else was loaded.
 #[must_use]
 pub fn drafter_set(loaded: Loaded) -> (DrafterSet, Loaded) {
     let (drafters, loaded) = worker::drafters(loaded);
     (drafters.drafter_set, loaded)
 }
 
-/// Starts the engine. Loading happens on its thread and is told by events.
+/// Starts the engine. It loads the models on its own thread and reports its progress by events.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// When the system cannot start a thread.
 pub fn spawn(config: EngineConfig) -> io::Result<Source> {
     spawn_with(config, Arc::new(NoMemory))
 }
 
-/// The same, with a memory of what passes cost.
+/// Starts the engine with a memory of measured costs.
 ///
 /// # Errors
 /// As [`spawn`].

@@ -1,8 +1,8 @@
-//! The way out: numbers events, stamps them and fills in what tokens look like.
+//! The engine's output: numbers events, stamps them and fills in the bytes of tokens.
 //!
-//! Waking a listener costs the engine's thread some twenty microseconds and takes a core from its kernels, several times
-//! in a round of three milliseconds. So what a short round says is handed over together, at its end. Invariant: events
-//! leave in `seq` order, and nothing is kept back while the engine waits or works for long.
+//! Waking a listener costs the engine's thread some 20 µs and takes a core from its kernels, several times in a round
+//! of 3 ms. So the events of a short round are sent together, at its end. Invariant: events leave in `seq` order, and
+//! none is kept back while the engine waits or computes for long.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,15 +12,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::model::text::tokenizer::TextCodec;
 use crate::protocol::{Event, EventKind, Lane, Piece, Prediction};
 
-/// A round that takes longer is told phase by phase.
-const HOLD: Duration = Duration::from_millis(8);
+/// Longest duration of a short round. The events of a longer one are sent phase by phase.
+const SHORT_ROUND: Duration = Duration::from_millis(8);
 
-/// Sends events in `seq` order. A listener that is gone is no error: the next poll of the commands
-/// ends the run.
+/// Sends events in `seq` order. If the listener is gone, the next poll of the commands ends the run.
 pub(super) struct Outbox {
     sender: UnboundedSender<Event>,
-    held: Vec<Event>,
-    handed_over: Instant,
+    pending: Vec<Event>,
+    flushed_at: Instant,
     /// When the last round ended, and whether it was a short one; none outside of answers.
     last_round: Option<(Instant, bool)>,
     seq: u64,
@@ -34,8 +33,8 @@ impl Outbox {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             sender,
-            held: Vec::new(),
-            handed_over: Instant::now(),
+            pending: Vec::new(),
+            flushed_at: Instant::now(),
             last_round: None,
             seq: 0,
             started: Instant::now(),
@@ -44,8 +43,8 @@ impl Outbox {
         }
     }
 
-    /// From here on pieces get their bytes.
-    pub(super) fn know(&mut self, codec: Rc<TextCodec>) {
+    /// Sets the codec that fills in the bytes of tokens from now on.
+    pub(super) fn set_codec(&mut self, codec: Rc<TextCodec>) {
         self.codec = Some(codec);
     }
 
@@ -60,22 +59,22 @@ impl Outbox {
         let now = Instant::now();
         let at_us = u64::try_from((now - self.started).as_micros()).unwrap_or(u64::MAX);
         let may_wait = self.may_wait(&kind, now);
-        self.held.push(Event { seq: self.seq, at_us, lane, kind });
+        self.pending.push(Event { seq: self.seq, at_us, lane, kind });
         self.seq += 1;
         if !may_wait {
             self.flush();
         }
     }
 
-    /// Hands over what was kept back: before the engine waits for somebody.
+    /// Sends all pending events; called before the engine waits.
     pub(super) fn flush(&mut self) {
-        for event in self.held.drain(..) {
+        for event in self.pending.drain(..) {
             let _ = self.sender.send(event);
         }
-        self.handed_over = Instant::now();
+        self.flushed_at = Instant::now();
     }
 
-    /// Whether an event can be kept back: one within a round, where the last one was short.
+    /// Whether an event can wait for the next flush: one within a round, if the previous round was short.
     fn may_wait(&mut self, kind: &EventKind, now: Instant) -> bool {
         match kind {
             EventKind::RoundStarted { .. }
@@ -84,10 +83,10 @@ impl Outbox {
             | EventKind::DraftStopped { .. }
             | EventKind::Scored { .. }
             | EventKind::Verified { .. } => {
-                self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.handed_over < HOLD
+                self.last_round.is_some_and(|(_, is_short)| is_short) && now - self.flushed_at < SHORT_ROUND
             }
             EventKind::Committed { .. } => {
-                let is_short = self.last_round.is_some_and(|(ended, _)| now - ended < HOLD);
+                let is_short = self.last_round.is_some_and(|(ended, _)| now - ended < SHORT_ROUND);
                 self.last_round = Some((now, is_short));
                 false
             }
@@ -148,28 +147,28 @@ mod tests {
     }
 
     #[test]
-    fn a_short_round_is_handed_over_at_its_end_and_a_long_one_phase_by_phase() {
+    fn a_short_round_is_sent_at_its_end_and_a_long_one_phase_by_phase() {
         let (sender, _receiver) = unbounded_channel();
         let mut outbox = Outbox::new(sender);
-        let start = outbox.handed_over;
+        let start = outbox.flushed_at;
         let mut may_wait = |kind: &EventKind, at: Duration| outbox.may_wait(kind, start + at);
         let ms = Duration::from_millis;
-        assert!(!may_wait(&started(1), ms(0)), "nothing is known of rounds yet");
+        assert!(!may_wait(&started(1), ms(0)), "no round has ended yet");
         assert!(!may_wait(&committed(1), ms(1)));
         assert!(!may_wait(&started(2), ms(1)));
         assert!(!may_wait(&committed(2), ms(2)), "the end of a round never waits");
         assert!(may_wait(&started(3), ms(3)), "the last round was short");
-        assert!(!may_wait(&started(3), HOLD), "it has been long since something was handed over");
-        assert!(!may_wait(&committed(3), ms(2) + HOLD));
+        assert!(!may_wait(&started(3), SHORT_ROUND), "the last flush was long ago");
+        assert!(!may_wait(&committed(3), ms(2) + SHORT_ROUND));
         assert!(!may_wait(&started(4), ms(2)), "the last round was a long one");
-        assert!(!may_wait(&committed(4), ms(3) + HOLD));
+        assert!(!may_wait(&committed(4), ms(3) + SHORT_ROUND));
         assert!(may_wait(&started(5), ms(3)));
         assert!(!may_wait(&EventKind::Finished { reason: StopReason::Eos }, ms(4)), "the answer ends");
         assert!(!may_wait(&started(6), ms(4)));
     }
 
     #[test]
-    fn all_events_leave_in_order_whatever_was_kept_back() {
+    fn all_events_leave_in_order_pending_ones_included() {
         let (sender, mut receiver) = unbounded_channel();
         let mut outbox = Outbox::new(sender);
         for round in 0..40 {

@@ -1,8 +1,8 @@
-//! One turn: the speculative lane and, when wanted, a plain one and one with other settings beside it,
-//! on one device.
+//! One turn: the speculative lane and, if requested, a plain lane and a rival lane beside it, on one device.
 //!
-//! Fairness: each lane has its own clock of measured time and the lane that is behind runs next, so
-//! both advance at their true relative speed; a probe gets less. Stop rules live here and nowhere else.
+//! Fairness: each lane has its own clock of measured time, and the lane with the lowest clock runs next. So all lanes
+//! advance at their true relative speed; only a plain lane that samples a few tokens gets less. Only this file
+//! decides where an answer ends.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -18,28 +18,28 @@ use super::auto::Auto;
 use super::control::Control;
 use super::outbox::Outbox;
 
-/// The run's own decoder, or one that a lane beside has for one answer.
-enum Held<'a> {
+/// The decoder of a lane: the run's own, or a fork for one answer.
+enum LaneDecoder<'a> {
     Own(&'a mut Decoder),
-    Beside(Box<Decoder>),
+    Forked(Box<Decoder>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for LaneDecoder<'_> {
     type Target = Decoder;
 
     fn deref(&self) -> &Decoder {
         match self {
             Self::Own(decoder) => decoder,
-            Self::Beside(decoder) => decoder,
+            Self::Forked(decoder) => decoder,
         }
     }
 }
 
-impl DerefMut for Held<'_> {
+impl DerefMut for LaneDecoder<'_> {
     fn deref_mut(&mut self) -> &mut Decoder {
         match self {
             Self::Own(decoder) => decoder,
-            Self::Beside(decoder) => decoder,
+            Self::Forked(decoder) => decoder,
         }
     }
 }
@@ -47,22 +47,22 @@ impl DerefMut for Held<'_> {
 /// A decoder at work on an answer.
 struct Runner<'a> {
     lane: Lane,
-    decoder: Held<'a>,
+    decoder: LaneDecoder<'a>,
     output: u32,
     limit: u32,
     finished: Option<StopReason>,
 }
 
-/// What is to be answered.
+/// A prompt to answer.
 pub(super) struct Task {
     pub(super) prompt: Vec<TokenId>,
-    /// The first token of the answer, where a round is run again; else it is picked.
+    /// The first token of the answer, if a round is repeated; none samples it from the prompt's last row.
     pub(super) anchor: Option<TokenId>,
-    /// What the first round drafts; else the drafter is asked.
+    /// The drafts of the first round; none asks the drafter.
     pub(super) drafts: Option<Vec<TokenId>>,
 }
 
-/// What a turn works with.
+/// One turn, and the parts of the engine that it uses.
 pub(super) struct Turn<'a> {
     pub(super) number: u32,
     pub(super) codec: &'a TextCodec,
@@ -72,7 +72,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Answers a prompt on all lanes. A prompt that cannot be read is refused: the next one may be another.
+    /// Answers a prompt on all lanes. A prompt that cannot be processed is refused, and the run continues.
     pub(super) fn run(&mut self, decoder: &mut Decoder, task: &Task) -> Result<(), SpecError> {
         let settings = self.control.settings();
         decoder.set(&settings);
@@ -96,11 +96,11 @@ impl Turn<'_> {
         if let Some(drafts) = &task.drafts {
             decoder.propose(drafts.clone());
         }
-        let mut lanes = vec![Runner::new(Lane::Speculative, Held::Own(decoder), settings.max_tokens)];
+        let mut lanes = vec![Runner::new(Lane::Speculative, LaneDecoder::Own(decoder), settings.max_tokens)];
         for (lane, decoder, begun) in beside {
             firsts.push(first_of(&begun));
             self.outbox.send(lane, begun);
-            lanes.push(Runner::new(lane, Held::Beside(Box::new(decoder)), limit(lane, &settings)));
+            lanes.push(Runner::new(lane, LaneDecoder::Forked(Box::new(decoder)), limit(lane, &settings)));
         }
         for (lane, first) in lanes.iter_mut().zip(firsts) {
             self.commit(lane, &[first], settings.max_tokens);
@@ -111,14 +111,14 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// The lanes that are wanted beside, each with what its answer begins with. One that finds no memory for a
-    /// copy of the cache is left out, with a notice.
+    /// The lanes requested beside the speculative one, each with the event that begins its answer. A lane that gets
+    /// no memory for a copy of the cache is left out, with a notice.
     fn beside(&mut self, decoder: &Decoder, task: &Task, prefilled: &EventKind) -> Vec<(Lane, Decoder, EventKind)> {
         let settings = self.control.settings();
         let mut lanes = Vec::new();
         if settings.baseline != Baseline::Off {
-            let is_copied = settings.drafter == DrafterKind::Human; // who types may copy what the plain lane writes
-            let plain = if is_copied { decoder.fork_aside() } else { decoder.fork_plain() };
+            let is_copied = settings.drafter == DrafterKind::Human; // a person may copy what the plain lane writes
+            let plain = if is_copied { decoder.fork_independent() } else { decoder.fork_plain() };
             lanes.push((Lane::Plain, plain.map(|plain| (plain, as_copy(prefilled)))));
         }
         if settings.rival.is_some() {
@@ -137,8 +137,8 @@ impl Turn<'_> {
         able
     }
 
-    /// A copy under the rival's settings. Its first token is drawn as they say: where they sample otherwise,
-    /// the prompt's last row is computed again for it, on nobody's clock.
+    /// A fork with the rival's settings. If these sample differently, the prompt's last row is computed again to pick
+    /// the first token, on no lane's clock.
     fn rival(&self, decoder: &Decoder, task: &Task, prefilled: &EventKind) -> Result<(Decoder, EventKind), SpecError> {
         let run = self.control.settings();
         let settings = run.of_lane(Lane::Rival);
@@ -153,7 +153,7 @@ impl Turn<'_> {
 
     fn race(&mut self, lanes: &mut Vec<Runner<'_>>, mut settings: Settings) -> Result<(), SpecError> {
         loop {
-            // a copy of the cache goes with its lane
+            // dropping a finished lane frees its copy of the cache
             lanes.retain(|lane| lane.lane == Lane::Speculative || lane.finished.is_none());
             if self.control.is_stopped() {
                 lanes.iter_mut().for_each(|lane| self.finish(lane, StopReason::Stopped));
@@ -163,7 +163,7 @@ impl Turn<'_> {
                 self.outbox.send(Lane::Speculative, EventKind::SettingsChanged { settings });
                 self.adopt(lanes, &settings)?;
             }
-            // a probe has measured what it can when the lane it is compared with is done
+            // a sampled plain lane ends when the lane it is compared with has finished
             let probing = matches!(settings.baseline, Baseline::Probe(_));
             if probing && lanes[0].finished.is_some() {
                 let plain = lanes.iter_mut().filter(|lane| lane.lane == Lane::Plain);
@@ -177,7 +177,7 @@ impl Turn<'_> {
                         && settings.drafter == DrafterKind::Human
                         && !self.ask(lane, &settings)?
                     {
-                        continue; // stopped, or set otherwise
+                        continue; // stopped, or the settings changed
                     }
                     self.round(lane, is_own_done, settings.max_tokens)?;
                 }
@@ -186,8 +186,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts settings in force in the lanes that still run; a rival that is no longer wanted ends, and so does a lane
-    /// that has already put out all that it may.
+    /// Applies changed settings to the lanes that still run. Ends a rival that was switched off, and a lane that has
+    /// already reached its new limit.
     fn adopt(&mut self, lanes: &mut [Runner<'_>], settings: &Settings) -> Result<(), SpecError> {
         if settings.rival.is_none() {
             let rival = lanes.iter_mut().filter(|lane| lane.lane == Lane::Rival);
@@ -196,7 +196,7 @@ impl Turn<'_> {
         for lane in lanes.iter_mut().filter(|lane| lane.finished.is_none()) {
             lane.set(settings);
             if lane.output >= lane.limit {
-                // a pass more would take time and bring nothing
+                // another pass would cost time and commit nothing
                 let is_whole = lane.output >= settings.max_tokens;
                 self.finish(lane, if is_whole { StopReason::MaxTokens } else { StopReason::Measured });
                 continue;
@@ -206,7 +206,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Asks the person for the round's draft; false when there is nothing to wait for any more.
+    /// Asks the person for the round's draft. False when the answer was stopped or the settings changed meanwhile.
     fn ask(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<bool, SpecError> {
         if settings.draft_len == 0 || lane.decoder.has_proposal() {
             return Ok(true);
@@ -220,14 +220,14 @@ impl Turn<'_> {
         Ok(true)
     }
 
-    /// The oracle replays the plain answer, so that is worked out first, on a copy and on nobody's clock.
+    /// Computes the plain answer for the oracle, which replays it: on a fork, and on no lane's clock.
     fn help_drafter(&mut self, lane: &mut Runner<'_>, settings: &Settings) -> Result<(), SpecError> {
         let settings = settings.of_lane(lane.lane);
         let is_plain = settings.draft_len == 0 && settings.draft_len_mode == DraftLenMode::Fixed;
         if settings.drafter != DrafterKind::Oracle || is_plain || lane.finished.is_some() {
             return Ok(());
         }
-        let mut plain = lane.decoder.fork_aside()?;
+        let mut plain = lane.decoder.fork_independent()?;
         let goal = plain.committed().len() + lane.limit.saturating_sub(lane.output) as usize;
         while plain.has_room() && plain.committed().len() < goal && !self.control.is_stopped_now(self.outbox) {
             let committed = plain.round(&mut |_| Duration::ZERO)?;
@@ -239,7 +239,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// One round of a lane; steps are the run's own lane's until that is done.
+    /// One round of a lane. The run's own lane counts steps until it is finished, then the others do.
     fn round(&mut self, lane: &mut Runner<'_>, is_own_done: bool, max_tokens: u32) -> Result<(), SpecError> {
         if !lane.decoder.has_room() {
             self.finish(lane, StopReason::ContextFull);
@@ -295,24 +295,24 @@ impl Turn<'_> {
 }
 
 impl<'a> Runner<'a> {
-    /// The lane with the least of this runs next.
+    /// Weighted clock: the lane with the smallest value runs next.
     fn due(&self, probing: bool) -> Duration {
         let weight = if probing && self.lane == Lane::Plain { PROBE_WEIGHT } else { 1 };
         self.decoder.clock() * weight
     }
 
-    fn new(lane: Lane, decoder: Held<'a>, limit: u32) -> Self {
+    fn new(lane: Lane, decoder: LaneDecoder<'a>, limit: u32) -> Self {
         Self { lane, decoder, output: 0, limit, finished: None }
     }
 
-    /// The plain lane stays plain whatever k is.
+    /// Applies the settings of this lane: the plain lane stays plain for every k.
     fn set(&mut self, settings: &Settings) {
         self.limit = limit(self.lane, settings);
         self.decoder.set(&settings.of_lane(self.lane));
     }
 }
 
-/// A prompt that cannot be answered is no reason to end the run.
+/// Reports that a prompt cannot be answered. The run continues.
 pub(super) fn refuse(outbox: &mut Outbox, error: &SpecError) {
     outbox.send(Lane::Speculative, EventKind::Notice { message: error.to_string() });
     outbox.send(Lane::Speculative, EventKind::Finished { reason: StopReason::Refused });
@@ -330,7 +330,7 @@ fn kept(codec: &TextCodec, tokens: impl Iterator<Item = TokenId>, left: u32) -> 
     kept
 }
 
-/// Tokens that a lane may output.
+/// Most tokens that a lane may output.
 fn limit(lane: Lane, settings: &Settings) -> u32 {
     match (lane, settings.baseline) {
         (Lane::Plain, Baseline::Off) => 0,
@@ -346,7 +346,7 @@ fn first_of(prefilled: &EventKind) -> TokenId {
     }
 }
 
-/// A lane beside begins with a copy of the caches: nothing is read again.
+/// The beginning of a forked lane: it starts from a copy of the caches, so its prefill takes no time.
 fn as_copy(prefilled: &EventKind) -> EventKind {
     let mut copy = prefilled.clone();
     if let EventKind::Prefilled { prompt, cached, took_us, .. } = &mut copy {

@@ -1,6 +1,6 @@
-//! The engine's thread: loads the models, then answers prompts until it is told to end.
+//! The engine's thread: loads the models, then answers prompts until a command ends the run.
 //!
-//! Invariant: a panic in here becomes a `failed` event like any other failure.
+//! Invariant: a panic on this thread becomes a `failed` event like any other failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -65,7 +65,7 @@ fn serve(
     })?;
     let (drafters, Loaded { target, codec, template, backend_notice, warnings, .. }) = drafters(loaded);
     let codec = Rc::new(codec);
-    outbox.know(Rc::clone(&codec));
+    outbox.set_codec(Rc::clone(&codec));
     let header = header(target.spec(), &drafters, config, outbox.started_unix_ms());
     let mut decoder = Decoder::new(target, Box::new(drafters.drafter_set), &config.settings);
     let mut auto = Auto::new(memory, &header);
@@ -92,21 +92,21 @@ fn serve(
     Ok(())
 }
 
-/// All drafters of a run, and what is told of them.
+/// All drafters of a run, and their descriptions for the header.
 pub(super) struct Drafters {
     pub(super) drafter_set: DrafterSet,
     infos: Vec<DrafterInfo>,
 }
 
 impl Drafters {
-    /// The last of a chain is the one with weights.
+    /// Description of a drafter. Of drafters in turn, the last one has the weights.
     fn info(&self, kind: DrafterKind) -> Option<DrafterInfo> {
         let own = self.infos.iter().find(|info| Some(&info.kind) == kind.chain().last());
         own.map(|info| DrafterInfo { kind, ..info.clone() })
     }
 }
 
-/// Takes the drafters out of what was loaded.
+/// Moves the drafters out of the loaded models.
 pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
     let vocab = loaded.target.spec().info.vocab;
     let mut infos: Vec<_> = WEIGHTLESS.iter().map(|(kind, _)| DrafterInfo::weightless(*kind, vocab)).collect();
@@ -117,15 +117,15 @@ pub(super) fn drafters(mut loaded: Loaded) -> (Drafters, Loaded) {
             drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::stack(modules)));
             infos.insert(0, info);
         }
-        None => drafter_set.lack(DrafterKind::Mtp, loaded.notice.take().unwrap_or_else(|| NO_MTP.to_owned())),
+        None => drafter_set.set_missing(DrafterKind::Mtp, loaded.notice.take().unwrap_or_else(|| NO_MTP.to_owned())),
     }
     match loaded.draft_model.take() {
         Some(Ok((model, info))) => {
             drafter_set.add(DrafterKind::DraftModel, Box::new(ModelDrafter::new(model)));
             infos.push(info);
         }
-        Some(Err(reason)) => drafter_set.lack(DrafterKind::DraftModel, reason),
-        None => drafter_set.lack(DrafterKind::DraftModel, NO_DRAFT_MODEL.to_owned()),
+        Some(Err(reason)) => drafter_set.set_missing(DrafterKind::DraftModel, reason),
+        None => drafter_set.set_missing(DrafterKind::DraftModel, NO_DRAFT_MODEL.to_owned()),
     }
     (Drafters { drafter_set, infos }, loaded)
 }
@@ -155,22 +155,21 @@ fn tokens_of(
             codec.encode(&text)?
         }
         (Prompt::Chat(_), None) => {
-            let message = "this model file has no chat template; use --raw to send text as it stands";
+            let message = "this model file has no chat template; use --raw to send the text unchanged";
             return Err(ModelError::Template(message.into()).into());
         }
     };
     if tokens.is_empty() {
-        return Err(SpecError::EmptyPrompt); // a template may leave everything out
+        return Err(SpecError::EmptyPrompt); // a template may drop the whole text
     }
     if tokens.len() >= ctx_len {
-        // one more position is needed for the first token of the answer
+        // the first token of the answer needs one more position
         return Err(ModelError::ContextFull { needed: tokens.len() + 1, ctx_len }.into());
     }
     Ok(tokens)
 }
 
-/// The tokens as they are to be answered: all of them a prompt, or the last one the anchor of a round
-/// that is run again.
+/// The task of a prompt. If a round is repeated, the last token is its anchor and no part of the prompt.
 fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &Decoder) -> Result<Task, SpecError> {
     let again = match prompt {
         Prompt::Branch(from) => from.again.as_ref().filter(|_| tokens.len() > 1),
@@ -187,7 +186,7 @@ fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &
     Ok(Task { prompt: tokens, anchor, drafts: Some(drafts).filter(|drafts| !drafts.is_empty()) })
 }
 
-/// Rejects tokens of a continuation that the target does not have: they come from outside.
+/// Checks that the target's vocabulary contains all tokens of a continuation, since these come from outside.
 fn check_tokens(tokens: &[TokenId], vocab: u32) -> Result<Vec<TokenId>, SpecError> {
     match tokens.iter().find(|token| token.0 >= vocab) {
         Some(token) => Err(SpecError::UnknownToken { token: *token, vocab }),

@@ -14,7 +14,7 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use super::RESTORE;
 use super::mapped::is_mapped;
 
-/// Signals that end a process because of what it did, and the one with which a user asks for a core file.
+/// Signals of errors in the process, and SIGQUIT, with which a user requests a core file.
 const FATAL: [c_int; 10] = [
     libc::SIGABRT,
     libc::SIGBUS,
@@ -28,10 +28,10 @@ const FATAL: [c_int; 10] = [
     libc::SIGXFSZ,
 ];
 
-/// Those that come again when the instruction is tried again.
+/// Signals that come again when the instruction is repeated.
 const FAULTS: [c_int; 4] = [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV];
 
-/// What handled each signal before: the handler of Rust's library says that a stack has overflowed.
+/// The previous handler of each signal: that of Rust's library reports a stack overflow.
 static BEFORE: [OnceLock<libc::sigaction>; FATAL.len()] = [const { OnceLock::new() }; FATAL.len()];
 
 /// The terminal, and its mode before it was first taken over.
@@ -40,9 +40,9 @@ static TERMINAL: OnceLock<(OwnedFd, Termios)> = OnceLock::new();
 /// Whether the terminal is taken over now.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-const ABORTED: &[u8] = b"draftscope: the program was aborted: it ran out of memory, or met an error of its own\n";
+const ABORTED: &[u8] = b"draftscope: the program was aborted: it ran out of memory or had an internal error\n";
 
-const CUT_SHORT: &[u8] = b"draftscope: a model file was cut short, or its disk failed, while it was in use; get a whole copy of it and start again\n";
+const CUT_SHORT: &[u8] = b"draftscope: a model file was truncated, or its disk failed, while it was in use; get a complete copy and start again\n";
 
 /// Exit status of an error, as `main` gives it.
 const ERROR: c_int = 2;
@@ -60,7 +60,7 @@ pub(super) fn screen_is_free() {
     IS_TAKEN.store(false, Ordering::SeqCst);
 }
 
-/// Standard input where that is a terminal, or the terminal of the process.
+/// Standard input if it is a terminal, else the controlling terminal of the process.
 fn terminal() -> Option<(OwnedFd, Termios)> {
     let own = || std::fs::File::options().read(true).write(true).open("/dev/tty").ok().map(OwnedFd::from);
     let fd = if isatty(stdin()) { stdin().try_clone_to_owned().ok() } else { own() }?;
@@ -83,7 +83,7 @@ pub(super) fn install() {
             if libc::sigaction(signal, null(), old.as_mut_ptr()) != 0 {
                 continue;
             }
-            // known before the handler can come
+            // set before the handler can run
             let _ = before.set(old.assume_init());
             libc::sigaction(signal, &raw const new, null_mut())
         };
@@ -91,7 +91,7 @@ pub(super) fn install() {
     }
 }
 
-/// Puts the terminal back, says what it can, and has the signal come again as before this was installed.
+/// Restores the terminal, reports what it knows, and lets the signal come again with the previous handler.
 #[allow(unsafe_code, reason = "it reads what the system passes, and raises signals, see below")]
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: with SA_SIGINFO the system passes a valid pointer. With a positive code these signals are faults of
@@ -107,12 +107,12 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     if signal == libc::SIGABRT {
         say(ABORTED);
     }
-    // a fault comes again, and Rust's library knows an overflow; it would take a signal that was sent for a fault
-    // that comes again, and go on
+    // A fault comes again, and the handler of Rust's library then reports a stack overflow. That handler ignores a
+    // signal sent by a process, since it expects a fault to come again; so such a signal gets the default action.
     let index = FATAL.iter().position(|own| *own == signal).filter(|_| is_fault);
     let before = index.and_then(|index| BEFORE[index].get());
-    // SAFETY: the pointer is one to what the system filled in, or to zeros, which is the default. A raised signal
-    // waits until this returns.
+    // SAFETY: the pointer leads to a value that the system filled in, or to zeros, which is the default action. A
+    // raised signal waits until this returns.
     unsafe {
         let default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         libc::sigaction(signal, before.map_or(&raw const default, std::ptr::from_ref), null_mut());
@@ -135,7 +135,7 @@ fn say(line: &[u8]) {
     write(stderr(), line);
 }
 
-/// Nothing can be done about a terminal that is gone.
+/// Ignores errors: there is no way to report that the terminal is gone.
 fn write(fd: BorrowedFd<'_>, bytes: &[u8]) {
     let _ = rustix::io::write(fd, bytes);
 }

@@ -1,10 +1,10 @@
-//! Where model files lie in memory, in a form that a signal handler can read.
+//! The addresses of mapped model files, stored so that a signal handler can read them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A range of addresses, and the next one. Entries are used again and never freed.
+/// A range of addresses, and the next entry of the list. Entries are reused and never freed.
 struct Entry {
     start: AtomicUsize,
     /// 0 = unused.
@@ -27,7 +27,7 @@ static FIRST: Entry = Entry::new();
 /// Locked while an entry is taken.
 static TAKING: Mutex<()> = Mutex::new(());
 
-/// A model file is mapped at these addresses until this is dropped.
+/// Registers a mapped model file's addresses until it is dropped.
 pub struct Mapping(&'static Entry);
 
 impl std::fmt::Debug for Mapping {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Mapping {
 }
 
 impl Mapping {
-    /// Remembers the addresses of a mapped model file.
+    /// Registers the addresses of a mapped model file.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let Range { start, end } = bytes.as_ptr_range();
@@ -64,8 +64,9 @@ fn append() -> &'static Entry {
     entry
 }
 
-/// Whether an address lies in a mapped model file. The last page is mapped whole.
-#[cfg_attr(not(unix), allow(dead_code, reason = "only the handler asks"))]
+/// Whether an address lies in a mapped model file. The last page is mapped whole, so addresses after the file's end do
+/// not fault there.
+#[cfg_attr(not(unix), allow(dead_code, reason = "only the handler calls it"))]
 pub(super) fn is_mapped(address: usize) -> bool {
     Entry::all().any(|entry| {
         let end = entry.end.load(Ordering::Acquire);
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_known_while_a_file_is_mapped() {
+    fn addresses_are_registered_while_a_file_is_mapped() {
         let files: Vec<Vec<u8>> = (1..20).map(|len| vec![0; 100 * len]).collect();
         let mappings: Vec<Mapping> = files.iter().map(|file| Mapping::of(file)).collect();
         let ends = |file: &[u8]| [file.as_ptr().addr(), file.as_ptr().addr() + file.len() - 1];
@@ -87,7 +88,7 @@ mod tests {
         assert!(!files.iter().flat_map(|file| ends(file)).any(is_mapped));
         let count = Entry::all().count();
         let again: Vec<Mapping> = files.iter().map(|file| Mapping::of(file)).collect();
-        assert_eq!(Entry::all().count(), count, "entries are used again");
+        assert_eq!(Entry::all().count(), count, "entries are reused");
         drop(again);
     }
 }

@@ -1,7 +1,7 @@
-//! What a chat template puts around messages, found by rendering one conversation of marked ones.
+//! The text that a chat template puts around messages, found by rendering one conversation of marked messages.
 //!
-//! Generation goes on from tokens that are already in the cache, so it cannot render a conversation
-//! anew each turn. It takes the template's text apart once instead.
+//! Generation continues from tokens that are already in the cache, so it cannot render the conversation again each
+//! turn. Instead it splits the template's text once.
 
 use super::GenerateError;
 use crate::model::text::template::ChatTemplate;
@@ -24,8 +24,8 @@ impl Frame {
     /// The frame of a template; `eos` is the name of the token that ends answers.
     ///
     /// # Errors
-    /// [`GenerateError::Template`] when messages cannot be found in what the template gives, or it
-    /// treats the first turn unlike the second.
+    /// [`GenerateError::Template`] when the rendered text does not contain the messages, or the template treats the
+    /// first turn differently from the second.
     pub fn new(template: &ChatTemplate, system: Option<&str>, eos: &str) -> Result<Self, GenerateError> {
         let message = |role, content: &str| Message { role, content: content.to_owned() };
         let system = system.map(|content| message(Speaker::System, content));
@@ -53,7 +53,7 @@ mod tests {
     const CHATML: &str = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
     #[test]
-    fn a_conversation_put_together_is_the_one_rendered() {
+    fn a_conversation_assembled_from_the_frame_equals_the_rendered_one() {
         let template = ChatTemplate::new(CHATML, String::new(), String::new()).unwrap();
         let frame = Frame::new(&template, Some("Be kind."), "<|im_end|>").unwrap();
         let Frame { opening, closing, between } = &frame;

@@ -1,9 +1,10 @@
-//! Batch generation: a target's own answers to many prompts, with the hidden states behind them.
+//! Batch generation: the target's own answers to many prompts, with their hidden states, as training data for a draft
+//! module.
 //!
-//! This is what a draft module learns from, made with the very arithmetic that inference uses. Up to
-//! sixteen conversations share a pass over the weights; when one ends, the next task takes its slot.
-//! Invariant: what a task gives depends on its line and on the model alone, not on what ran beside
-//! it, so shards may be made in any order, by several processes, and again. Training is done elsewhere.
+//! It uses the same arithmetic as inference. Up to sixteen conversations share a pass over the weights; when one ends,
+//! the next task takes its slot. Invariant: the output of a task depends only on its line and the model, not on the
+//! tasks that run beside it. So shards may be made in any order, by several processes, and repeatedly. The training
+//! itself is in `training/`.
 
 mod frame;
 mod run;
@@ -21,40 +22,40 @@ use std::path::PathBuf;
 
 use crate::model::ModelError;
 
-/// Why generation stopped.
+/// Why generation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    /// From the target.
+    /// The target failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{} cannot be used: {source}", .path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: std::io::Error,
     },
-    /// A line of the task file that is no task.
-    #[error("line {line} of {} is no task: {reason}; see `draftscope generate --help`", .path.display())]
+    /// A line of the task file is not a task.
+    #[error("line {line} of {} is not a task: {reason}; see `draftscope generate --help`", .path.display())]
     Task {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// The folder holds shards of something else.
-    #[error("{} holds shards of another run ({what} differs); choose another --out", .path.display())]
+    /// The folder contains shards of another run.
+    #[error("{} contains shards of another run ({what} differs); choose another --out", .path.display())]
     OtherRun {
-        /// The folder's plan.
+        /// The folder.
         path: PathBuf,
         /// What differs.
         what: &'static str,
     },
-    /// Nothing can be written into this template.
-    #[error("the model's chat template cannot be cut at its messages; generation needs one that can")]
+    /// The chat template cannot be split into a [`Frame`].
+    #[error("the model's chat template cannot be split at its messages; generation needs a template that can")]
     Template,
 }
 

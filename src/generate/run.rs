@@ -1,4 +1,4 @@
-//! The loop: sixteen slots, each with a conversation, and the next task for a slot that is free.
+//! The generation loop: sixteen slots with one conversation each; a free slot takes the next task.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::model::{Model, ModelError, Rows, Tap};
 use crate::protocol::TokenId;
 use crate::speculate::sampler::LogitRow;
 
-/// Which shards a process makes: those whose number leaves `index` when divided by `count`.
+/// The shards that a process makes: those with number mod `count` = `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// 0 up to `count` − 1.
@@ -24,29 +24,29 @@ pub struct Part {
     pub count: usize,
 }
 
-/// How far it is.
+/// Progress of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Shards that were there or have been written by this part.
+    /// Finished shards of this part, those that existed before included.
     pub shards: usize,
     /// Conversations that have ended.
     pub conversations: usize,
-    /// Those of them that were kept.
+    /// Ended conversations that were kept.
     pub kept: usize,
-    /// Tokens that went through the model.
+    /// Tokens computed by the model.
     pub tokens: u64,
-    /// Answer tokens among them.
+    /// Answer tokens of kept conversations.
     pub answer_tokens: u64,
-    /// Bytes of a shard that was written just now are on disk.
+    /// A shard was written after this pass: its number of conversations.
     pub wrote: Option<usize>,
 }
 
-/// What generation needs to know.
+/// Generates the shards of a plan.
 pub struct Generator<'a> {
     model: &'a NativeLlama,
     codec: &'a TextCodec,
     tasks: &'a [Task],
-    frames: Vec<Frame>, // one a task
+    frames: Vec<Frame>, // one per task
     plan: Plan,
 }
 
@@ -57,10 +57,10 @@ struct Seat<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Has the model hand over the states that the plan names, and takes the chat template apart for every task.
+    /// Sets the model to output the hidden states that the plan names, and splits the chat template for every task.
     ///
     /// # Errors
-    /// [`GenerateError::Template`] when the template cannot be taken apart, and [`GenerateError::Model`] when the model has
+    /// [`GenerateError::Template`] when the template cannot be split, and [`GenerateError::Model`] when the model has
     /// fewer blocks than the plan names.
     pub fn new(
         (model, codec): (&'a mut NativeLlama, &'a TextCodec),
@@ -70,21 +70,20 @@ impl<'a> Generator<'a> {
     ) -> Result<Self, GenerateError> {
         model.set_tap(&Tap::default().and_behind(&plan.hidden_layers))?;
         let eos = codec.eos_name();
-        let mut known: BTreeMap<Option<&str>, Frame> = BTreeMap::new();
+        let mut by_system: BTreeMap<Option<&str>, Frame> = BTreeMap::new();
         let mut frames = Vec::with_capacity(tasks.len());
         for task in tasks {
             let system = task.system.as_deref();
-            let frame = match known.get(&system) {
+            let frame = match by_system.get(&system) {
                 Some(frame) => frame.clone(),
                 None => Frame::new(template, system, &eos)?,
             };
-            frames.push(known.entry(system).or_insert(frame).clone());
+            frames.push(by_system.entry(system).or_insert(frame).clone());
         }
         Ok(Self { model, codec, tasks, frames, plan })
     }
 
-    /// Makes the shards of a part that are not in `folder` yet. `on_pass` hears how far it is after
-    /// every pass.
+    /// Makes the shards of a part that are not in `folder` yet. Calls `on_pass` with the progress after every pass.
     ///
     /// # Errors
     /// When a pass fails or a shard cannot be written.
@@ -148,7 +147,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// One pass over a row of every conversation; gives back how many rows ran.
+/// One pass over one row of every conversation. Returns the number of rows.
 fn pass(batch: &mut NativeBatch, seats: &mut [Option<Seat<'_>>]) -> Result<u64, ModelError> {
     let row = |(slot, seat): (usize, &Option<Seat<'_>>)| {
         let (token, scored): (TokenId, bool) = seat.as_ref()?.sequence.row()?;

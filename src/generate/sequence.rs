@@ -1,4 +1,4 @@
-//! One task on its way: which token runs next, and what follows from what came out.
+//! One conversation in progress: which token the model computes next, and how its output continues the conversation.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -11,21 +11,21 @@ use crate::protocol::{Sampling, TokenId};
 use crate::speculate::random::{Draws, Purpose, SeededDraws};
 use crate::speculate::sampler::{LogitRow, Sampler};
 
-/// How the model invents what the user says: warm, without the tail.
+/// Sampling of user turns that the model invents: temperature 1, the 50 most probable tokens.
 const INVENTION: Sampling = Sampling { temperature: 1.0, top_k: 50, top_p: 1.0, min_p: 0.0, seed: 0 };
 
-/// Fewest and most tokens that the model may invent in a turn of the user.
+/// Fewest and most tokens of an invented user turn.
 const INVENTED: std::ops::RangeInclusive<usize> = 3..=70;
 
-/// An answer with at most [`LOOP_DISTINCT`] different tokens among its last [`LOOP_WINDOW`] goes in circles.
+/// An answer with at most [`LOOP_DISTINCT`] different tokens among its last [`LOOP_WINDOW`] repeats itself.
 const LOOP_WINDOW: usize = 36;
 const LOOP_DISTINCT: usize = 10;
-/// Looked for from this many tokens on.
+/// Length of an answer, in tokens, from which this is checked.
 const LOOP_FROM: usize = 48;
-/// Share of such answers that is kept, since users meet them too.
+/// Share of repeating answers that is kept, since users get such answers, too.
 const LOOPS_KEPT: f32 = 0.15;
 
-/// Where a token comes from.
+/// Origin of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
@@ -37,7 +37,7 @@ pub enum Role {
     Invented = 2,
 }
 
-/// What the last token was for.
+/// What the next token belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Inventing { from: usize },
@@ -45,7 +45,7 @@ enum Phase {
     Ended { kept: bool },
 }
 
-/// What all sequences read.
+/// What a sequence reads besides its task.
 pub(super) struct Setting<'a> {
     pub(super) codec: &'a TextCodec,
     pub(super) frame: &'a Frame,
@@ -53,7 +53,7 @@ pub(super) struct Setting<'a> {
     pub(super) hidden_size: usize,
 }
 
-/// A task on its way.
+/// One conversation in progress.
 pub(super) struct Sequence<'a> {
     task: &'a Task,
     setting: Setting<'a>,
@@ -67,7 +67,7 @@ pub(super) struct Sequence<'a> {
     fed: usize,
 }
 
-/// What a task gave: tokens that went through the model, and their states.
+/// Output of a task: the computed tokens and their hidden states.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finished {
     pub(super) tokens: Vec<TokenId>,
@@ -94,7 +94,7 @@ impl<'a> Sequence<'a> {
         Ok(sequence)
     }
 
-    /// The token to run, and whether its logits are needed; none when the sequence has ended.
+    /// The token to compute, and whether its logits are needed. None when the sequence has ended.
     pub(super) fn row(&self) -> Option<(TokenId, bool)> {
         let ended = matches!(self.phase, Phase::Ended { .. });
         (!ended).then(|| (self.tokens[self.fed], self.is_scored()))
@@ -104,11 +104,12 @@ impl<'a> Sequence<'a> {
         self.fed + 1 == self.tokens.len()
     }
 
-    /// Takes what the token's row gave: its normed state, then those behind some blocks.
+    /// Takes the output of the token's row. `states` contains the state after the final norm, then the states after
+    /// the blocks that the plan names.
     pub(super) fn take(&mut self, states: &[f32], logits: Option<LogitRow<'_>>) -> Result<(), ModelError> {
-        let (normed, behind) = states.split_at(self.setting.hidden_size);
+        let (normed, blocks) = states.split_at(self.setting.hidden_size);
         push_halves(&mut self.hidden, normed);
-        for state in behind.chunks_exact(self.setting.hidden_size) {
+        for state in blocks.chunks_exact(self.setting.hidden_size) {
             push_halves(&mut self.layers, &unit(state));
         }
         self.fed += 1;
@@ -122,7 +123,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// What came of it, when it is worth keeping.
+    /// The output, if it is kept.
     pub(super) fn finish(mut self) -> Option<Finished> {
         self.tokens.truncate(self.fed);
         self.roles.truncate(self.fed);
@@ -139,7 +140,7 @@ impl<'a> Sequence<'a> {
         self.roles.resize(self.tokens.len(), role);
     }
 
-    /// The user's next turn, up to the answer or to where the model goes on inventing.
+    /// Adds the user's next turn, up to the answer or up to where the model continues an invented turn.
     fn open_turn(&mut self) -> Result<(), ModelError> {
         let Frame { opening, closing, between } = self.setting.frame;
         let before = if self.next_turn == 0 { opening } else { between };
@@ -159,7 +160,7 @@ impl<'a> Sequence<'a> {
         Ok(())
     }
 
-    /// A conversation that has outgrown the context ends; what was answered of it is kept.
+    /// Ends a conversation that fills the context. It is kept if it contains an answer.
     fn end_when_full(&mut self) {
         if self.tokens.len() >= self.setting.ctx_len {
             self.end(self.next_turn > 1 && self.fed > 0);
@@ -222,7 +223,7 @@ fn push_halves(to: &mut Vec<f16>, values: &[f32]) {
     to[start..].convert_from_f32_slice(values);
 }
 
-/// A state divided by its root mean square, as a module reads it; otherwise some would not fit into f16.
+/// A state divided by its root mean square, as a module reads it. Without this, some states would not fit into f16.
 fn unit(state: &[f32]) -> Vec<f32> {
     let mean = state.iter().map(|x| x * x).sum::<f32>() / state.len() as f32;
     let scale = 1.0 / (mean + f32::MIN_POSITIVE).sqrt();

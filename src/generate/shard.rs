@@ -1,10 +1,9 @@
-//! Shards on disk: safetensors files that PyTorch reads as they are, and the plan they belong to.
+//! Shards on disk: safetensors files that PyTorch reads directly, and the plan they belong to.
 //!
-//! Tensors of a shard, N tokens of S conversations: `tokens` i32 [N]; `roles` u8 [N] (0 given,
-//! 1 answer, 2 invented); `hidden` f16 [N, d], after the final norm; `starts` i64 [S + 1], where
-//! conversations begin; `tasks` i64 [S], their lines, counted from 0; `temperatures` f32 [S]. Where the
-//! plan names blocks, `layers` f16 [N, blocks · d]: the residual stream behind each of them, divided by its
-//! root mean square.
+//! Tensors of a shard with N tokens of S conversations: `tokens` i32 [N]; `roles` u8 [N] (0 given, 1 answer,
+//! 2 invented); `hidden` f16 [N, d], after the final norm; `starts` i64 [S + 1], where conversations begin; `tasks`
+//! i64 [S], their lines, counted from 0; `temperatures` f32 [S]. If the plan names blocks, `layers`
+//! f16 [N, blocks · d]: the residual stream after each of them, divided by its root mean square.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,21 +19,21 @@ use super::GenerateError;
 use super::sequence::Finished;
 use super::task::Task;
 
-/// Of shards and plan.
+/// Version of the format of shards and plan.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What a folder of shards was made from; equal plans give equal shards.
+/// The inputs of a folder of shards; equal plans give equal shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`FORMAT_VERSION`].
     pub version: u32,
     /// Name of the target.
     pub model: String,
-    /// Of its file, when known.
+    /// SHA-256 of the target's file, when known.
     pub model_sha256: Option<String>,
-    /// Of the task file.
+    /// SHA-256 of the task file.
     pub tasks_sha256: String,
-    /// Tasks in it.
+    /// Number of tasks.
     pub tasks: usize,
     /// Tasks per shard.
     pub shard_tasks: usize,
@@ -42,16 +41,16 @@ pub struct Plan {
     pub ctx_len: usize,
     /// Width of hidden states.
     pub hidden_size: usize,
-    /// Numbers of blocks behind which states are kept too.
+    /// Numbers of the blocks after which the hidden states are stored, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden_layers: Vec<usize>,
 }
 
 impl Plan {
-    /// Makes the folder this plan's, or finds that it is.
+    /// Writes the plan into the folder, or checks that the folder has this plan.
     ///
     /// # Errors
-    /// [`GenerateError::OtherRun`] when it is another one's.
+    /// [`GenerateError::OtherRun`] when the folder has another plan, [`GenerateError::File`] when it cannot be used.
     pub fn claim(&self, folder: &Path) -> Result<(), GenerateError> {
         fs::create_dir_all(folder).map_err(|e| GenerateError::file(folder, e))?;
         let path = folder.join("plan.json");
@@ -70,13 +69,13 @@ impl Plan {
         }
     }
 
-    /// Shards in all.
+    /// Number of shards.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.tasks.div_ceil(self.shard_tasks)
     }
 
-    /// Lines of a shard.
+    /// Lines of the task file that a shard contains, counted from 0.
     #[must_use]
     pub fn lines(&self, shard: usize) -> std::ops::Range<usize> {
         shard * self.shard_tasks..self.tasks.min((shard + 1) * self.shard_tasks)
@@ -88,7 +87,7 @@ pub(super) fn path(folder: &Path, shard: usize) -> PathBuf {
     folder.join(format!("shard-{shard:05}.safetensors"))
 }
 
-/// Conversations of one shard as they end, by line.
+/// The ended conversations of one shard, by line.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) ended: usize,
@@ -101,12 +100,12 @@ impl Shard {
         self.kept.extend(finished.map(|finished| (line, finished)));
     }
 
-    /// Conversations that were kept.
+    /// Number of kept conversations.
     pub(super) fn kept(&self) -> usize {
         self.kept.len()
     }
 
-    /// Writes the file, under a temporary name first.
+    /// Writes the file: under a temporary name, then renamed.
     pub(super) fn write(&self, path: &Path, tasks: &[Task], plan: &Plan) -> Result<(), GenerateError> {
         let mut starts = vec![0];
         let (mut tokens, mut roles, mut hidden, mut layers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -140,8 +139,8 @@ impl Shard {
     }
 }
 
-/// Several processes may write the same plan at once, so each has its own temporary name. A file that cannot be
-/// finished is taken away again: on a full disk its room is needed.
+/// Writes a file under a temporary name and renames it. Several processes may write the same plan at once, so each has
+/// its own temporary name. A file that cannot be finished is removed, since a full disk needs the space.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GenerateError> {
     let failed = |e| GenerateError::file(path, e);
     let own_name = path.with_extension(format!("{}.part", std::process::id()));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_cannot_be_finished_leaves_nothing_behind() {
+    fn a_failed_shard_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let shard = path(folder.path(), 3);
         write(&shard, b"one").unwrap();

@@ -1,4 +1,4 @@
-//! Tasks: one conversation each, one JSON object a line.
+//! Tasks: one conversation each, one JSON object per line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,29 +10,29 @@ use sha2::{Digest, Sha256};
 use super::GenerateError;
 use crate::protocol::LEAST_TEMPERATURE;
 
-/// Longest line that is read, in bytes.
+/// Most bytes of a line.
 const MAX_LINE: u64 = 1 << 18;
 
-/// Longest answer when a task names none, in tokens.
+/// Default of a task's longest answer, in tokens.
 const MAX_TOKENS: u32 = 256;
 
 /// One conversation to generate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// Instructions that stand before the conversation; none takes the template's own.
+    /// Instructions before the conversation; none takes the template's own.
     pub system: Option<String>,
-    /// What the user says, turn by turn; each is answered.
+    /// The user's turns; the model answers each of them.
     pub turns: Vec<UserTurn>,
     /// Temperature of answers; 0 takes the most probable token.
     #[serde(default)]
     pub temperature: f32,
-    /// Seed of its draws.
+    /// Seed of the conversation's random numbers.
     pub seed: u64,
     /// Longest answer, in tokens.
     #[serde(default = "default_max_tokens")]
     pub max_tokens: u32,
-    /// For whoever reads the tasks later; nothing here looks at it.
+    /// A label for later readers of the task file; generation ignores it.
     #[serde(default)]
     pub category: Option<String>,
 }
@@ -41,13 +41,13 @@ fn default_max_tokens() -> u32 {
     MAX_TOKENS
 }
 
-/// What the user says in a turn.
+/// The user's text in a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum UserTurn {
     /// This text.
     Whole(String),
-    /// What the model itself makes of this beginning.
+    /// This beginning, continued by the model itself.
     Invented {
         /// The beginning; may be empty.
         invent: String,
@@ -70,20 +70,21 @@ impl Task {
     }
 }
 
-/// All tasks of a file, and the file's sum.
+/// All tasks of a file, and the file's SHA-256.
 #[derive(Clone, Debug)]
 pub struct TaskFile {
     /// In the order of lines.
     pub tasks: Vec<Task>,
-    /// Of its bytes, lower-case hex.
+    /// SHA-256 of the file, lower-case hex.
     pub sha256: String,
 }
 
 impl TaskFile {
-    /// Reads a file of tasks, one JSON object a line.
+    /// Reads a file of tasks, one JSON object per line.
     ///
     /// # Errors
-    /// [`GenerateError::File`], or [`GenerateError::Task`] for the first line that is none.
+    /// [`GenerateError::File`] when the file cannot be read, or [`GenerateError::Task`] for the first line that is not
+    /// a task.
     pub fn read(path: &Path) -> Result<Self, GenerateError> {
         let failed = |source| GenerateError::file(path, source);
         let mut reader = BufReader::new(File::open(path).map_err(failed)?);
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_tasks_are_reported() {
+    fn the_error_names_the_first_line_that_is_not_a_task() {
         let good = "{\"turns\":[\"Hi\"],\"seed\":3}\n";
         for bad in ["{}", "{\"turns\":[],\"seed\":1}", "{\"turns\":[\"a\"],\"seed\":1,\"temperature\":-1}", "", "x"] {
             let text = format!("{good}{bad}\n");

@@ -1,8 +1,8 @@
-//! Why two greedy answers part at a position: a near tie, a state error or a verification bug.
+//! Finds the cause of the first difference between two greedy answers: a near tie, a state error or a verification bug.
 //!
-//! The numerical noise is measured, not assumed: over windows of the very text, how far a margin between
-//! the two best tokens moves when rows run together instead of one by one. Invariant: `near tie` is only
-//! said where the margin is within twice that noise, and noise beyond [`MOST_NOISE`] is itself a bug.
+//! The numerical noise is measured on windows of the same text: how much the margin between the two best tokens changes
+//! when rows run together instead of one by one. Invariant: the cause is `near tie` only where the margin is at most
+//! twice that noise, and noise above [`MOST_NOISE`] is itself a bug.
 
 use std::fmt;
 
@@ -13,19 +13,19 @@ use crate::model::{Forward, LogitRows, Model};
 use crate::protocol::TokenId;
 use crate::speculate::SpecError;
 
-/// More than arithmetic explains, in nats: rows run together then compute something else.
+/// Most noise that rounding explains, in nats. With more, rows run together compute something else.
 pub const MOST_NOISE: f64 = 0.5;
 
 /// Windows over which noise is measured.
 const WINDOWS: usize = 8;
 
-/// What made the answers part.
+/// Cause of the first difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The two best tokens were closer than the measured numerical noise.
     NearTie,
-    /// A fresh cache gives the plain answer: what a rollback left behind was wrong.
+    /// A fresh cache gives the plain answer: a rollback left a wrong state.
     StateError,
     /// Neither: the pass or the rule computes something else.
     VerificationBug,
@@ -41,7 +41,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What was chosen somewhere, and how clearly.
+/// The two best tokens of a row and their margin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Side {
     /// The best token.
@@ -52,90 +52,91 @@ pub struct Side {
     pub margin: f64,
 }
 
-/// A first difference explained.
+/// The first difference and its cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// Index of the first output token that differs.
     pub index: usize,
     /// The plain run's token there; none when it had ended.
     pub plain: Option<TokenId>,
-    /// The speculative run's.
+    /// The speculative run's token there; none when it had ended.
     pub speculative: Option<TokenId>,
-    /// What the plain run's row said.
+    /// The plain run's row.
     pub plain_row: Option<Side>,
-    /// What the speculative run's row said.
+    /// The speculative run's row.
     pub speculative_row: Option<Side>,
     /// Rows of the pass that verified the position.
     pub width: usize,
     /// Whether the round before discarded drafts.
     pub previous_rolled_back: bool,
-    /// The position again: fresh cache, one row at a time.
+    /// The position computed again: fresh cache, one row at a time.
     pub row_by_row: Option<Side>,
-    /// The position again: fresh cache, one pass of the same width.
+    /// The position computed again: fresh cache, one pass of the same width.
     pub fresh_pass: Option<Side>,
-    /// Largest change of a margin by width over windows of this text, in nats.
+    /// Largest change of a margin that the width of a pass makes, over windows of this text, in nats.
     pub noise: f64,
-    /// Output tokens from here on that differ.
+    /// Output tokens that differ, from `index` on.
     pub different_tokens: usize,
-    /// What made the answers part.
+    /// Cause of the difference.
     pub cause: Cause,
-    /// One sentence.
+    /// The reason in one sentence.
     pub reason: String,
 }
 
-/// What was found; the fault follows from it.
+/// The findings that determine the [`Cause`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
-    /// Whether the speculative run committed something else than the best of its own row.
+    /// Whether the speculative run committed a token other than the best of its own row.
     pub broke_its_own_row: bool,
-    /// Margin of the two best tokens, one row at a time.
+    /// Margin of the two best tokens in nats, computed one row at a time.
     pub margin: f64,
-    /// Noise, as in [`Diagnosis::noise`].
+    /// Noise in nats, as in [`Diagnosis::noise`].
     pub noise: f64,
     /// Whether one row at a time from a fresh cache gives the plain run's token.
     pub single_gives_plain: bool,
     /// Whether one pass from a fresh cache gives the plain run's token.
     pub pass_gives_plain: bool,
-    /// Whether the speculative run had cut its cache back before: after discarded drafts, or to what the
-    /// prompt shares with an earlier one.
+    /// Whether the speculative run had rolled back its cache before: after discarded drafts, or to the beginning that
+    /// the prompt shares with an earlier one.
     pub rolled_back: bool,
 }
 
 impl Fault {
-    /// The cause and a sentence for it.
+    /// The cause, and the reason in one sentence.
     #[must_use]
     pub fn cause(&self) -> (Cause, String) {
         let (margin, noise) = (self.margin, self.noise);
         if self.broke_its_own_row {
-            return (Cause::VerificationBug, "the rule committed another token than the best of its own row".into());
+            return (Cause::VerificationBug, "the rule committed a token other than the best of its own row".into());
         }
         if noise > MOST_NOISE {
-            let text = format!("rows run together move margins by {noise:.3} nats, more than arithmetic explains");
+            let text = format!("running rows together changes margins by {noise:.3} nats, more than rounding explains");
             return (Cause::VerificationBug, text);
         }
         if margin <= 2.0 * noise {
             let text = format!(
-                "the two best tokens are {margin:.1e} nats apart, and width alone moves margins by {noise:.1e}"
+                "the two best tokens are {margin:.1e} nats apart, and the width of a pass alone changes margins by {noise:.1e}"
             );
             return (Cause::NearTie, text);
         }
         if !self.single_gives_plain {
-            let text = format!("the plain answer does not repeat at a margin of {margin:.1e} nats (noise {noise:.1e})");
+            let text =
+                format!("the plain token is not reproduced at a margin of {margin:.1e} nats (noise {noise:.1e})");
             return (Cause::VerificationBug, text);
         }
         if self.pass_gives_plain && self.rolled_back {
             let text = format!(
-                "a fresh cache gives the plain token at a margin of {margin:.1e} nats (noise {noise:.1e}), so the rollback left a wrong state"
+                "a fresh cache gives the plain token at a margin of {margin:.1e} nats (noise {noise:.1e}), so a rollback left a wrong state"
             );
             return (Cause::StateError, text);
         }
         let text =
-            format!("the margin of {margin:.1e} nats is beyond the noise of {noise:.1e}, and no rollback explains it");
+            format!("the margin of {margin:.1e} nats is above the noise of {noise:.1e}, and no rollback explains it");
         (Cause::VerificationBug, text)
     }
 }
 
-/// Explains where `speculative` leaves `plain`; none where both are the same. `fresh` must be empty.
+/// Finds the cause of the first difference between both answers; none if they are the same. `fresh` must be empty.
 ///
 /// # Errors
 /// When the target cannot be run again.
@@ -188,7 +189,7 @@ fn side_of(row: &crate::protocol::Prediction) -> Option<Side> {
     Some(Side { best: best.piece.id, second: second.piece.id, margin })
 }
 
-/// The two best logits of a row; the first of equal ones is the best, as in decoding.
+/// The two best logits of a row. Of equal logits the first is the best, as in decoding.
 fn side(logits: &[f32]) -> Side {
     let better = |a: usize, b: usize| logits[a] > logits[b];
     let (mut best, mut second) = (0, usize::MAX);
@@ -204,7 +205,8 @@ fn side(logits: &[f32]) -> Side {
     Side { best: TokenId(best as u32), second: TokenId(second as u32), margin }
 }
 
-/// Reads the prompt in one pass, as decoding does, and the answer up to `upto` one by one; the last pass.
+/// Runs the prompt in one pass, as decoding does, then the answer up to `upto` token by token. Returns the model and
+/// the last pass.
 fn read(fresh: &dyn Model, record: &Record, upto: usize) -> Result<(Box<dyn Model>, Forward), SpecError> {
     let mut model = fresh.fork()?;
     let mut out = model.forward(&record.prompt, LogitRows::Last)?;
@@ -219,7 +221,7 @@ fn single(fresh: &dyn Model, plain: &Record, index: usize) -> Result<Side, SpecE
     Ok(side(out.logits.last().unwrap_or_default()))
 }
 
-/// The row of `index` in one pass over the round's anchor and drafts, behind a fresh cache.
+/// The row of `index` in one pass over the round's anchor and drafts, after a fresh cache.
 fn wide(fresh: &dyn Model, record: &Record, (round, index): (usize, usize)) -> Result<Side, SpecError> {
     let round = &record.rounds[round];
     let (mut model, _) = read(fresh, record, round.first - 1)?;
@@ -229,8 +231,8 @@ fn wide(fresh: &dyn Model, record: &Record, (round, index): (usize, usize)) -> R
     Ok(side(out.logits.row(index - round.first)))
 }
 
-/// Largest change of a margin when rows of this text run `width` at a time instead of one by one. The
-/// text ends before output token `index`, so that the position in question does not judge itself.
+/// Largest change of a margin, in nats, when rows of this text run `width` at a time instead of one by one. The text
+/// ends before output token `index`, so the diagnosed position does not contribute to the noise.
 fn noise(fresh: &dyn Model, plain: &Record, (index, width): (usize, usize)) -> Result<f64, SpecError> {
     let text: Vec<TokenId> = plain.prompt.iter().chain(&plain.tokens[..index]).copied().collect();
     if width < 2 || text.len() < width + 1 {
@@ -260,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_follow_from_what_was_found() {
+    fn causes_follow_from_the_findings() {
         let tie = Fault {
             broke_its_own_row: false,
             margin: 1e-4,
@@ -276,7 +278,7 @@ mod tests {
         let never_rolled_back = Fault { margin: 0.1, pass_gives_plain: true, rolled_back: false, ..tie };
         assert_eq!(cause(never_rolled_back), Cause::VerificationBug);
         assert_eq!(cause(Fault { broke_its_own_row: true, ..tie }), Cause::VerificationBug);
-        assert_eq!(cause(Fault { noise: 3.0, ..tie }), Cause::VerificationBug, "noise that is none");
+        assert_eq!(cause(Fault { noise: 3.0, ..tie }), Cause::VerificationBug, "more noise than rounding explains");
         assert_eq!(cause(Fault { margin: 0.0, noise: 0.0, ..tie }), Cause::NearTie, "an exact tie");
     }
 

@@ -1,8 +1,8 @@
-//! Whether two samples of token sequences follow one distribution, by permutation tests.
+//! Permutation tests of whether two samples of token sequences follow one distribution.
 //!
-//! Tested are each position's token and the whole sequence; the statistic is the two-sample chi-square,
-//! its distribution under equality comes from shuffling the sequences between both samples, so nothing is assumed
-//! of how many tokens there are or how rare they are. Several tests are corrected after Holm (1979).
+//! One test for the token at each position and one for the whole sequence. The statistic is the two-sample chi-square.
+//! Its distribution under equality comes from shuffling the sequences between both samples, so the tests assume nothing
+//! about the number of tokens or how rare they are. The p-values are corrected for several tests (Holm, 1979).
 //! Invariant: pure and reproducible; the same samples give the same figures.
 
 use std::collections::BTreeMap;
@@ -19,27 +19,27 @@ pub const LEVEL: f64 = 0.01;
 const SHUFFLES: usize = 1999;
 /// Repetitions for each point of a power curve.
 const TRIALS: usize = 400;
-/// Shifts (total variation distances) for which the power is told.
+/// Shifts (total variation distances) for which the power is computed.
 const SHIFTS: [f64; 4] = [0.05, 0.1, 0.15, 0.2];
-/// Outcomes rarer than this many in both samples together are one cell.
+/// Outcomes with fewer occurrences in both samples together share one cell.
 const RARE: usize = 5;
 
 /// One test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Test {
-    /// What is compared: `token 1`, `token 2`, …, `sequence`.
+    /// The compared part: `token 1`, `token 2`, …, `sequence`.
     pub what: String,
     /// Distinct outcomes, rare ones counted as one.
     pub outcomes: usize,
     /// Two-sample chi-square.
     pub statistic: f64,
-    /// Share of shuffles that are at least as far apart, the samples themselves counted in.
+    /// Share of shuffles whose statistic is at least as large; the samples themselves count as one shuffle.
     pub p_value: f64,
-    /// The same, corrected for the number of tests.
+    /// The p-value corrected for the number of tests.
     pub corrected: f64,
 }
 
-/// Chance of noticing a distribution that differs.
+/// Chance of detecting another distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Power {
     /// Total variation distance of the other distribution from this one.
@@ -48,7 +48,7 @@ pub struct Power {
     pub power: f64,
 }
 
-/// What both samples say.
+/// Result of comparing two samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Sequences per sample.
@@ -143,8 +143,8 @@ fn holm(tests: &mut [Test]) {
     }
 }
 
-/// Redraws both samples many times, the second from a distribution that has `shift` of its mass moved from the
-/// most frequent outcome to a new one, and counts how often the test, as the first of so many, notices.
+/// Redraws both samples many times, the second from a distribution that has `shift` of its mass moved from the most
+/// frequent outcome to a new one. Counts how often a test detects this at the level [`LEVEL`] ÷ `tests`.
 fn power(cells: &[usize], n: usize, tests: usize, rng: &mut ChaCha8Rng) -> Vec<Power> {
     let mut null = null(cells, n, rng, SHUFFLES);
     null.sort_unstable_by(f64::total_cmp);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shifted_distribution_is_noticed() {
+    fn a_shifted_distribution_is_detected() {
         let found = compare(&sample(1, 400, 0.5), &sample(2, 400, 0.7));
         assert!(!found.consistent, "{found:?}");
         assert!(found.tests[0].p_value < 0.002 && found.tests[0].corrected >= found.tests[0].p_value);

@@ -1,9 +1,9 @@
-//! Proof of identity: speculative against plain decoding, and the reason where they part.
+//! Checks that speculative decoding gives the same output as plain decoding, and finds the cause of a difference.
 //!
-//! Invariant: nothing is judged by looking at text alone. Two greedy answers are compared token by token;
-//! at a first difference the position is computed again from a fresh cache, one row at a time and in a
-//! pass as wide as the one in question, and the cause follows from these numbers. Distributions of sampled tokens
-//! are compared by permutation tests in [`distribution_test`].
+//! Invariant: a verdict never depends on the text alone. Two greedy answers are compared token by token. At the first
+//! difference the position is computed again from a fresh cache, one row at a time and in a pass of the same width, and
+//! the cause follows from these numbers. Distributions of sampled tokens are compared by the permutation tests of
+//! [`distribution_test`].
 
 mod diagnose;
 pub mod distribution_test;
@@ -19,16 +19,16 @@ use crate::speculate::policy::{Observation, Policy};
 pub use diagnose::{Cause, Diagnosis, Fault, MOST_NOISE, Side, diagnose};
 pub use rate::Rate;
 
-/// One answer with everything that a diagnosis needs.
+/// One answer with all data that a diagnosis needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The prompt's tokens.
     pub prompt: Vec<TokenId>,
-    /// Output, cut at its end token or the limit.
+    /// Output, up to its end token or the limit.
     pub tokens: Vec<TokenId>,
-    /// Tokens of the prompt that an earlier answer had left in the cache, which was cut back to them.
+    /// Tokens of the prompt that were still in the cache from an earlier answer; the cache was rolled back to them.
     pub cached: usize,
-    /// What the first token was picked from.
+    /// The row that the first token was picked from.
     pub first_row: Prediction,
     /// Rounds in order.
     pub rounds: Vec<RoundRecord>,
@@ -39,13 +39,13 @@ pub struct Record {
 pub struct RoundRecord {
     /// Index of its first committed token in the output.
     pub first: usize,
-    /// What was drafted.
+    /// The drafts.
     pub drafts: Vec<TokenId>,
-    /// What the target said, row by row of the pass.
+    /// The target's predictions, row by row of the pass.
     pub rows: Vec<Prediction>,
-    /// Drafts that were accepted.
+    /// Number of accepted drafts.
     pub accepted: usize,
-    /// Their indices, each behind the one before: 0, 1, 2 … where a chain was drafted.
+    /// Indices of the accepted drafts, each continuing the one before: 0, 1, 2 … in a chain.
     pub path: Vec<usize>,
     /// Whether a draft was discarded, so that the cache was rolled back.
     pub rolled_back: bool,
@@ -60,8 +60,8 @@ impl RoundRecord {
         if index == 0 { Some(0) } else { self.path.get(index - 1).map(|draft| draft + 1) }
     }
 
-    /// Drafts to run behind the anchor so that row `i` is that of committed token `i`: all of a chain; of a tree
-    /// whose accepted path takes another way than straight ahead, that path.
+    /// Drafts to run after the anchor so that row `i` yields committed token `i`: all drafts if the accepted path is
+    /// the first ones in order, as in a chain; else only the accepted path of the tree.
     fn line(&self) -> Vec<TokenId> {
         let is_straight = self.path.iter().enumerate().all(|(at, index)| at == *index);
         if is_straight {
@@ -71,7 +71,7 @@ impl RoundRecord {
     }
 }
 
-/// How long an answer may be, and where it ends by itself.
+/// Where an answer ends.
 #[derive(Clone, Copy)]
 pub struct Ending<'a> {
     /// Longest answer in tokens.
@@ -87,7 +87,7 @@ impl Record {
         self.rounds.iter().position(|round| (round.first..round.first + round.committed).contains(&index))
     }
 
-    /// What the target said where output token `index` was picked.
+    /// The row that output token `index` was picked from.
     #[must_use]
     pub fn row_of(&self, index: usize) -> Option<&Prediction> {
         match self.round_of(index) {
@@ -107,7 +107,7 @@ impl Record {
     }
 }
 
-/// Answers a prompt and keeps the record. With a policy, k is what it chooses for each round.
+/// Answers a prompt and records it. A policy, if given, chooses k for each round.
 ///
 /// # Errors
 /// When the target fails.
@@ -128,17 +128,17 @@ pub fn answer(
     while record.tokens.len() < ending.limit && !record.tokens.iter().any(|t| (ending.is_end)(*t)) && decoder.has_room()
     {
         let mut round = RoundRecord { first: record.tokens.len(), ..RoundRecord::default() };
-        let mut seen = Observation::default();
+        let mut observation = Observation::default();
         choose(decoder, policy.as_deref_mut());
         let committed = decoder.round(&mut |event| {
-            seen.on_event(&event);
+            observation.on_event(&event);
             if let EventKind::Committed { clock_us, .. } = event {
-                seen.round_us = clock_us.saturating_sub(std::mem::replace(&mut clock, clock_us)) as f64;
+                observation.round_us = clock_us.saturating_sub(std::mem::replace(&mut clock, clock_us)) as f64;
             }
-            on_event(&mut round, event);
+            record_event(&mut round, event);
             Duration::ZERO
         })?;
-        policy.iter_mut().for_each(|policy| policy.observe(&seen));
+        policy.iter_mut().for_each(|policy| policy.observe(&observation));
         round.committed = committed.len();
         record.tokens.extend(committed);
         record.rounds.push(round);
@@ -148,7 +148,7 @@ pub fn answer(
     Ok(record)
 }
 
-/// Takes the policy's choice to the decoder, as the engine does; without one, k stays and nothing ends drafts.
+/// Sets the policy's choice in the decoder, as the engine does. Without a policy k stays and there is no stop rule.
 fn choose(decoder: &mut Decoder, policy: Option<&mut Policy>) {
     let stop_rule = policy.map(|policy| {
         let draft_len = policy.choose().draft_len;
@@ -158,10 +158,10 @@ fn choose(decoder: &mut Decoder, policy: Option<&mut Policy>) {
     decoder.set_stop_rule(stop_rule);
 }
 
-/// Works out a plain answer for the oracle, as the engine does.
+/// Computes the plain answer for the oracle, as the engine does.
 fn offer_plain(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> Result<(), SpecError> {
     decoder.prefill(1, prompt)?;
-    let mut plain = decoder.fork_aside()?;
+    let mut plain = decoder.fork_independent()?;
     while plain.has_room() && plain.committed().len() < prompt.len() + len {
         plain.round(&mut |_| Duration::ZERO)?;
     }
@@ -169,7 +169,7 @@ fn offer_plain(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> Result<
     Ok(())
 }
 
-fn on_event(round: &mut RoundRecord, event: EventKind) {
+fn record_event(round: &mut RoundRecord, event: EventKind) {
     match event {
         EventKind::Drafted { token, .. } => round.drafts.push(token.id),
         EventKind::Scored { rows, .. } => round.rows = rows,
@@ -183,8 +183,7 @@ fn on_event(round: &mut RoundRecord, event: EventKind) {
     }
 }
 
-/// Draws a continuation of `len` tokens for each seed; (whose draws, its tokens). For comparing distributions. With a
-/// policy, k is what it chooses.
+/// Draws one continuation of `len` tokens for each seed, to compare distributions. A policy, if given, chooses k.
 ///
 /// # Errors
 /// When the target fails.

@@ -1,28 +1,27 @@
-//! How often, with what certainty.
+//! A rate with its confidence interval.
 
 use serde::Serialize;
 
-/// Part of the normal distribution's 95 % interval on each side, in standard errors.
+/// Half width of the normal distribution's 95 % interval, in standard errors.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// A share of trials with its 95 % confidence interval (Wilson, 1927), which says something also when
-/// nothing was found.
+/// A share of trials with its 95 % confidence interval (Wilson, 1927), which is meaningful even for 0 of n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rate {
-    /// Trials in which it happened.
+    /// Trials with the event.
     pub count: u64,
-    /// Trials.
+    /// All trials.
     pub trials: u64,
-    /// Share; 0 without trials.
+    /// count ÷ trials, 0 to 1; 0 without trials.
     pub rate: f64,
     /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Rate {
-    /// `count` of `trials`.
+    /// The rate of `count` events in `trials` trials.
     #[must_use]
     pub fn of(count: u64, trials: u64) -> Self {
         if trials == 0 {

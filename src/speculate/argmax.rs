@@ -1,17 +1,17 @@
-//! The largest of many numbers, in forms that the compiler vectorises, for several instruction sets.
+//! Finds the largest of many numbers, in forms that the compiler vectorises for several instruction sets.
 
 use multiversion::multiversion;
 
-/// Numbers that are looked at together.
+/// Numbers that are compared together.
 const BLOCK: usize = 64;
 
-/// Largest value; negative infinity of none.
+/// Largest value; negative infinity if there are none.
 #[multiversion(targets = "simd")]
 pub(super) fn largest(values: &[f32]) -> f32 {
     largest_of(values)
 }
 
-#[inline(always)] // so that it is compiled for what its caller is compiled for
+#[inline(always)] // so that it is compiled for the instruction set of its caller
 fn largest_of(block: &[f32]) -> f32 {
     const LANES: usize = 16;
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -25,7 +25,7 @@ fn largest_of(block: &[f32]) -> f32 {
     lanes.into_iter().fold(rest, f32::max)
 }
 
-/// The `n` largest values with their indices, largest first, equal ones by index.
+/// The `n` largest values with their indices, largest first; equal values by index.
 pub(super) fn largest_n(values: &[f32], n: usize) -> Vec<(f32, usize)> {
     let mut best = Largest::new(n);
     best.search(values, 0);
@@ -44,7 +44,7 @@ impl Largest {
         Self { n, found: Vec::with_capacity(n.min(BLOCK) + 1) }
     }
 
-    /// What a value must exceed.
+    /// The value that a further one must exceed.
     pub(super) fn bar(&self) -> f32 {
         match self.n {
             0 => f32::INFINITY,
@@ -53,7 +53,8 @@ impl Largest {
         }
     }
 
-    /// Looks through values that begin at index `start`. Equal ones stand by index when stretches come in that order.
+    /// Searches values that begin at index `start`. Equal values are sorted by index if stretches come in ascending
+    /// order.
     pub(super) fn search(&mut self, values: &[f32], start: usize) {
         search(self, values, start);
     }
@@ -73,7 +74,7 @@ impl Largest {
 fn search(best: &mut Largest, values: &[f32], start: usize) {
     for (number, block) in values.chunks(BLOCK).enumerate() {
         if largest_of(block) > best.bar() {
-            best.insert(block, start + number * BLOCK); // of most blocks nothing
+            best.insert(block, start + number * BLOCK); // rare: most blocks have no such value
         }
     }
 }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_are_those_of_a_sort() {
+    fn the_largest_values_equal_those_of_a_sort() {
         let values: Vec<f32> = (0..1000).map(|i| ((i * 7919) % 331) as f32).collect();
         let mut sorted: Vec<_> = values.iter().copied().zip(0..).collect();
         sorted.sort_by(|a: &(f32, usize), b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

@@ -1,9 +1,8 @@
-//! The whole algorithm on one screen: draft k, run the target once over anchor + drafts, verify,
-//! commit, roll both caches back.
+//! The algorithm: draft k tokens, run the target once over anchor and drafts, verify, commit, roll both caches back.
 //!
-//! Invariant between rounds: the target's cache holds `committed - 1` positions (the anchor is not
-//! in it), and the drafter has observed all committed tokens but the first. A drafter that fails or
-//! proposes nonsense costs speed, never text. Stop rules (end of answer, max tokens) are the caller's.
+//! Invariant between rounds: the target's cache contains `committed - 1` positions (the anchor is not in it), and the
+//! drafter has observed all committed tokens except the first. A drafter that fails or proposes nonsense reduces the
+//! speed and never changes the text. The caller decides where an answer ends.
 
 mod calibrate;
 mod fork;
@@ -27,8 +26,7 @@ use crate::protocol::{EventKind, MAX_DRAFT_LEN, Sampling, Settings, TokenId, Ver
 
 pub use calibrate::{MeasuredCosts, TIMED_ROWS, TIMING};
 
-/// Hears what happens. The answer is the time it held the round on purpose (a pause), which no
-/// clock counts.
+/// Receives each event. Returns the time for which it paused the round, which no clock counts.
 pub type Emit<'a> = dyn FnMut(EventKind) -> Duration + 'a;
 
 /// Target, drafter and rule, and what they have committed.
@@ -36,24 +34,24 @@ pub struct Decoder {
     target: Box<dyn Model>,
     drafter: Box<dyn Drafter>,
     settings: Settings,
-    /// [`Settings::shapes_drafts`] of the settings as they were told: a tree that the target declines is not
-    /// among those in force, and who judges again knows only what was told.
+    /// [`Settings::shapes_drafts`] of the settings as requested. The settings in force lack a tree that the target does
+    /// not support, but a replay that judges a round again knows only the requested ones.
     shapes_drafts: bool,
     sampler: Sampler,
     draws: SeededDraws,
     committed: Vec<TokenId>,
     round: u32,
     clock: Duration,
-    /// What the user should know, told when the next round begins.
+    /// Messages to the user, sent when the next round begins.
     notices: Vec<String>,
-    /// Drafts of the next round, in place of the drafter's.
+    /// Drafts of the next round that replace the drafter's.
     proposal: Option<Vec<TokenId>>,
-    /// What ends drafts before k.
+    /// Ends drafts before k.
     stop_rule: Option<DraftStopRule>,
-    /// Whether it was told in this turn that the context has no room for k drafts.
-    told_short: bool,
-    /// Whether it was told that this target verifies no trees.
-    told_refusal: bool,
+    /// Whether a notice in this turn has said that the context has no room for k drafts.
+    reported_short: bool,
+    /// Whether a notice has said that this target cannot verify trees.
+    reported_no_trees: bool,
 }
 
 impl Decoder {
@@ -73,14 +71,14 @@ impl Decoder {
             notices: Vec::new(),
             proposal: None,
             stop_rule: None,
-            told_short: false,
-            told_refusal: false,
+            reported_short: false,
+            reported_no_trees: false,
         };
         decoder.configure(None);
         decoder
     }
 
-    /// Takes new settings; in force from the next round on.
+    /// Changes the settings, from the next round on.
     pub fn set(&mut self, settings: &Settings) {
         let before = std::mem::replace(&mut self.settings, *settings);
         self.shapes_drafts = settings.shapes_drafts();
@@ -91,36 +89,36 @@ impl Decoder {
         self.configure(Some(&before));
     }
 
-    /// Takes another k; in force from the next round on.
+    /// Changes k, from the next round on.
     pub fn set_draft_len(&mut self, draft_len: u8) {
         self.settings.draft_len = draft_len;
     }
 
-    /// Has drafts end where this finds that another token would not pay; none = at k. In force from the next
-    /// round on.
+    /// Sets the rule that ends drafts where another token would not pay off, from the next round on. None ends them at
+    /// k.
     pub fn set_stop_rule(&mut self, stop_rule: Option<DraftStopRule>) {
         self.stop_rule = stop_rule;
     }
 
-    /// Whether a tree is drafted: asked for, and not declined by the target.
+    /// Whether drafts are trees: requested, and supported by the target.
     #[must_use]
     pub fn drafts_trees(&self) -> bool {
         self.settings.drafting.tree.is_some()
     }
 
-    /// Hands the drafter tokens that somebody else worked out: the person's draft, or the plain answer
-    /// behind all that is committed.
+    /// Gives the drafter tokens from another source: a person's draft, or all committed tokens followed by the rest of
+    /// the plain answer.
     pub fn offer(&mut self, tokens: &[TokenId]) {
         self.drafter.offer(tokens);
     }
 
-    /// Whether the next round's drafts were given to [`Decoder::propose`].
+    /// Whether [`Decoder::propose`] has set the next round's drafts.
     #[must_use]
     pub fn has_proposal(&self) -> bool {
         self.proposal.is_some()
     }
 
-    /// Has the next round draft these tokens, whoever drafts otherwise.
+    /// Sets the drafts of the next round, in place of the drafter's.
     pub fn propose(&mut self, drafts: Vec<TokenId>) {
         self.proposal = Some(drafts);
     }
@@ -137,22 +135,22 @@ impl Decoder {
         &self.committed
     }
 
-    /// Measured time of the rounds since the last prefill, pauses not counted.
+    /// Measured time of the rounds since the last prefill, without pauses.
     #[must_use]
     pub fn clock(&self) -> Duration {
         self.clock
     }
 
-    /// Whether the cache has room for one more round, be it a plain one.
+    /// Whether the cache has room for one more round, at least a plain one.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.target.len() < self.target.spec().ctx_len
     }
 
-    /// One round. Plain decoding is this with k = 0.
+    /// Runs one round and returns the committed tokens. Plain decoding is a round with k = 0.
     ///
     /// # Errors
-    /// When the target fails; the round then did not happen.
+    /// When the target fails; nothing is committed then.
     pub fn round(&mut self, emit: &mut Emit<'_>) -> Result<Vec<TokenId>, SpecError> {
         let mut watch = Stopwatch::start();
         self.round += 1;
@@ -163,13 +161,13 @@ impl Decoder {
         let proposal = self.proposal.take();
         let wanted = proposal.as_ref().map_or(usize::from(self.settings.draft_len), Vec::len);
         let draft_len = if is_probe { 0 } else { wanted.min(MAX_DRAFT_LEN.into()).min(room) };
-        self.notice_shortness(wanted, room);
-        self.report_notices(&mut watch, emit);
-        watch.held(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
+        self.note_short_context(wanted, room);
+        self.emit_notices(&mut watch, emit);
+        watch.exclude(emit(EventKind::RoundStarted { round, base_len: base.len as u32, draft_len: draft_len as u8 }));
 
         self.probe(room, &mut watch, emit);
         let drafts = match proposal {
-            Some(tokens) => repeat(round, &tokens[..draft_len], &mut watch, emit),
+            Some(tokens) => drafts_of(round, &tokens[..draft_len], &mut watch, emit),
             None => self.draft(draft_len, room, &mut watch, emit),
         };
         let mut input = vec![self.committed[base.len]];
@@ -181,13 +179,13 @@ impl Decoder {
         let target = self.distributions(&drafts, &out, base.len)?;
         let rows = target.iter().map(prediction).collect();
         let sample_us = watch.lap();
-        watch.held(emit(EventKind::Scored { round, rows, verify_us, sample_us }));
+        watch.exclude(emit(EventKind::Scored { round, rows, verify_us, sample_us }));
 
         let verdict = verifier(self.settings.rule).verify(&self.round_ctx(draft_len), &drafts, &target);
         let kept = kept_rows(&verdict); // anchor + accepted drafts stay
         let mut committed: Vec<TokenId> = kept[1..].iter().map(|row| input[*row]).collect();
         committed.push(verdict.next);
-        watch.held(emit(EventKind::Verified { round, verdict }));
+        watch.exclude(emit(EventKind::Verified { round, verdict }));
 
         watch.lap();
         if is_tree(&drafts) {
@@ -198,7 +196,7 @@ impl Decoder {
         self.learn(&committed, &out, &kept);
         self.committed.extend_from_slice(&committed);
         let rollback_us = watch.lap();
-        self.report_notices(&mut watch, emit);
+        self.emit_notices(&mut watch, emit);
         self.clock += watch.total();
         let tokens = committed.iter().map(|id| bare(*id)).collect();
         emit(EventKind::Committed { round, tokens, rollback_us, clock_us: micros(self.clock) });
@@ -209,19 +207,19 @@ impl Decoder {
         round_ctx(&self.settings, self.shapes_drafts, &self.draws, (self.committed.len(), draft_len))
     }
 
-    /// Asks the drafter. One that fails is replaced by nobody, with a notice.
+    /// Asks the drafter for drafts. If it fails, a notice says so and no drafter replaces it.
     fn draft(&mut self, draft_len: usize, room: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
         let round = self.round;
         let limit = self.limit(draft_len, room);
         watch.lap();
         let (drafts, stopped) = self.ask(draft_len, limit, &mut |index: usize, draft: &Draft| {
             let took_us = watch.lap();
-            watch.held(emit(drafted(round, index, draft, took_us)));
+            watch.exclude(emit(drafted(round, index, draft, took_us)));
         });
         if let Some(Stopped { token, q, p_min }) = stopped {
             let (index, token) = (drafts.len() as u8, bare(token));
             let took_us = watch.lap();
-            watch.held(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
+            watch.exclude(emit(EventKind::DraftStopped { round, index, token, q, p_min, took_us }));
         }
         drafts
     }
@@ -234,13 +232,13 @@ impl Decoder {
         }
     }
 
-    /// Has the drafter propose a chain of `draft_len` or, with another `limit`, a tree of so many nodes;
-    /// the drafts, and the token that it was not sure enough of.
+    /// Asks the drafter for a chain of `draft_len` drafts or a tree of `limit` nodes and that depth. Returns the
+    /// drafts, and the token that ended them because its probability was too low.
     fn ask(
         &mut self,
         draft_len: usize,
         limit: usize,
-        tell: &mut dyn FnMut(usize, &Draft),
+        on_draft: &mut dyn FnMut(usize, &Draft),
     ) -> (Vec<Draft>, Option<Stopped>) {
         let at = (self.committed.len(), draft_len);
         let round_ctx = round_ctx(&self.settings, self.shapes_drafts, &self.draws, at);
@@ -250,7 +248,7 @@ impl Decoder {
             committed: &self.committed,
             sampler: &self.sampler,
             target: self.target.as_mut(),
-            on_draft: tell,
+            on_draft,
             limit,
             progress: self.stop_rule.clone().filter(|_| self.settings.drafting.tree.is_none()).map(DraftProgress::new),
             drafts: Vec::new(),
@@ -261,11 +259,11 @@ impl Decoder {
         if let Err(error) = result {
             self.dismiss(&error);
         }
-        self.hear_drafter();
+        self.collect_notices();
         (drafts, stopped)
     }
 
-    /// The one pass over anchor and drafts.
+    /// Runs the one pass over anchor and drafts.
     fn run_target(&mut self, input: &[TokenId], drafts: &[Draft]) -> Result<Forward, SpecError> {
         if !is_tree(drafts) {
             return Ok(self.target.forward(input, LogitRows::All)?);
@@ -275,21 +273,22 @@ impl Decoder {
         Ok(self.target.forward_tree(input, &parents)?)
     }
 
-    /// Shows the drafter what was committed; `kept` names the rows that predicted it.
+    /// Shows the drafter the committed tokens; `kept` lists the rows that predicted them.
     fn learn(&mut self, committed: &[TokenId], out: &Forward, kept: &[usize]) {
         let is_prefix = kept.iter().enumerate().all(|(i, row)| i == *row);
-        let learnt = if is_prefix {
+        let observed = if is_prefix {
             self.drafter.observe(committed, &out.hidden)
         } else {
             self.drafter.observe(committed, &out.hidden.select(kept))
         };
-        if let Err(error) = learnt {
+        if let Err(error) = observed {
             self.dismiss(&error);
         }
-        self.hear_drafter();
+        self.collect_notices();
     }
 
-    /// One distribution per row; row 0 judges what continues the anchor, row i + 1 what continues draft i.
+    /// One distribution per row: row 0 judges the drafts that continue the anchor, row i + 1 those that continue draft
+    /// i.
     fn distributions(&self, drafts: &[Draft], out: &Forward, base: usize) -> Result<Vec<Distribution>, SpecError> {
         let rows = (0..out.logits.len()).map(|row| {
             let judged = drafts.iter().enumerate().filter(|(index, draft)| draft.row_at(*index) == row);
@@ -299,7 +298,8 @@ impl Decoder {
         rows.collect()
     }
 
-    /// `typical` needs all of p; what greedy decoding lists is not enough for an entropy.
+    /// The sampler for judging. `typical` needs all of p for its entropy, and greedy decoding lists only the best
+    /// tokens.
     fn judging_sampler(&self) -> Sampler {
         if self.settings.rule == VerifyRule::Typical && self.sampler.sampling.is_greedy() {
             return Sampler { sampling: Sampling { temperature: 1.0, ..Sampling::default() } };
@@ -325,11 +325,11 @@ fn round_ctx<'a>(
     }
 }
 
-/// Drafts that somebody else decided on.
-fn repeat(round: u32, tokens: &[TokenId], watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
+/// The drafts of [`Decoder::propose`].
+fn drafts_of(round: u32, tokens: &[TokenId], watch: &mut Stopwatch, emit: &mut Emit<'_>) -> Vec<Draft> {
     let drafts: Vec<Draft> = tokens.iter().map(|token| Draft::certain(*token)).collect();
     for (index, draft) in drafts.iter().enumerate() {
-        watch.held(emit(drafted(round, index, draft, 0)));
+        watch.exclude(emit(drafted(round, index, draft, 0)));
     }
     drafts
 }

@@ -1,16 +1,16 @@
-//! Probability distributions over tokens: what verification compares and draws from.
+//! Probability distributions over tokens, which verification compares and draws from.
 //!
-//! Invariant: tokens ascend, each probability is finite and not negative, and probabilities and tail
-//! add up to 1 within rounding. A tail is mass of tokens that are not listed; only
-//! distributions that nothing is drawn from (greedy decoding, recorded top-n lists) have one. Sums run in
-//! a fixed number of lanes, so that all machines draw the same token, whatever they are compiled for.
+//! Invariant: tokens ascend, each probability is finite and not negative, and probabilities and tail add up to 1 within
+//! rounding. The tail is the probability of all tokens that are not listed; only distributions that are never sampled
+//! (greedy decoding, recorded top-n lists) have one. Sums use a fixed number of lanes, so that all machines draw the
+//! same token for every instruction set.
 
 use multiversion::multiversion;
 
 use super::argmax::{largest, largest_n};
 use crate::protocol::TokenId;
 
-/// A distribution over the vocabulary, listing only what has mass.
+/// A distribution over the vocabulary. It may list only the tokens with probability above 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
     tokens: Tokens,
@@ -19,12 +19,12 @@ pub struct Distribution {
     tail: f32,
 }
 
-/// Which tokens the probabilities are of.
+/// The tokens of the probabilities.
 #[derive(Clone, Debug, PartialEq)]
 enum Tokens {
     /// 0, 1, 2 …
     All,
-    /// These, ascending.
+    /// These tokens, ascending.
     Listed(Vec<TokenId>),
 }
 
@@ -46,24 +46,24 @@ impl Distribution {
         Self { tokens: Tokens::Listed(tokens), probs, argmax, tail }
     }
 
-    /// From weights of tokens 0, 1, 2 …, normalised; the first of equal largest ones is the argmax.
+    /// From weights of tokens 0, 1, 2 …, normalised. Of equal largest weights the first is the argmax.
     #[must_use]
     pub fn from_weights(weights: &[f32]) -> Self {
         Self::normalised(Tokens::All, weights.to_vec())
     }
 
-    /// All mass on one token.
+    /// One token with probability 1.
     #[must_use]
     pub fn certain(token: TokenId) -> Self {
         Self { tokens: Tokens::Listed(vec![token]), probs: vec![1.0], argmax: token, tail: 0.0 }
     }
 
-    /// From weights of all tokens, which add up to `total`; `argmax` has the largest.
+    /// From weights of all tokens, which add up to `total`; `argmax` has the largest weight.
     pub(super) fn over_all(weights: Vec<f32>, argmax: TokenId, total: f64) -> Self {
         Self { tokens: Tokens::All, probs: divided(weights, total), argmax, tail: 0.0 }
     }
 
-    /// Divides by the sum; the argmax is found again.
+    /// Divides weights by their sum and finds the argmax.
     fn normalised(tokens: Tokens, weights: Vec<f32>) -> Self {
         let total = sum(&weights);
         let top = largest(&weights);
@@ -90,13 +90,13 @@ impl Distribution {
         self.argmax
     }
 
-    /// Mass of tokens that are not listed, 0 to 1.
+    /// Total probability of tokens that are not listed, 0 to 1.
     #[must_use]
     pub fn tail(&self) -> f32 {
         self.tail
     }
 
-    /// Tokens with mass and their probabilities, by id.
+    /// Tokens with a probability above 0 and their probabilities, by id.
     pub fn entries(&self) -> impl Iterator<Item = (TokenId, f32)> {
         let all = self.probs.iter().enumerate().filter(|(_, p)| **p > 0.0);
         all.map(|(index, p)| (self.tokens.token(index), *p))
@@ -116,26 +116,26 @@ impl Distribution {
             }
             reached += sum;
         }
-        // one by one from there on, which rounding may take into the stretch behind
+        // token by token from there on; rounding may lead into the next stretch
         for (index, p) in self.probs.iter().enumerate().skip(from) {
             reached += f64::from(*p);
             if goal < reached {
                 return self.tokens.token(index);
             }
         }
-        // or u behind the last step
+        // rounding can leave u above the last step
         let last = self.probs.iter().rposition(|p| *p > 0.0);
         last.map_or(self.argmax, |index| self.tokens.token(index))
     }
 
-    /// What a rejected draft is replaced from: max(0, p − q), normalised (Leviathan et al., 2023;
-    /// Chen et al., 2023). `p` itself when nothing is left, which happens only when p equals q.
+    /// The distribution that replaces a rejected draft: max(0, p − q), normalised (Leviathan et al., 2023; Chen et al.,
+    /// 2023). `p` itself if the difference is 0 everywhere, which happens only when p equals q.
     #[must_use]
     pub fn residual(&self, q: &Self) -> Self {
         self.scaled_residual(1.0, q)
     }
 
-    /// max(0, weight·p − q), normalised; `p` itself when nothing is left.
+    /// max(0, weight·p − q), normalised; `p` itself if that is 0 everywhere.
     #[must_use]
     pub fn scaled_residual(&self, weight: f64, q: &Self) -> Self {
         let left = self.over(weight, q);
@@ -148,7 +148,7 @@ impl Distribution {
         sum(&self.over(weight, q))
     }
 
-    /// max(0, weight·p − q) of each of its tokens.
+    /// max(0, weight·p − q) for each token of p.
     fn over(&self, weight: f64, q: &Self) -> Vec<f32> {
         let over = |p: f32, q: f32| (weight * f64::from(p) - f64::from(q)).max(0.0) as f32;
         match (&self.tokens, &q.tokens) {
@@ -171,7 +171,7 @@ impl Distribution {
         }
     }
 
-    /// The rest, normalised, when one token is taken out; unchanged when nothing else has mass.
+    /// The distribution without one token, normalised; unchanged if no other token has a probability above 0.
     #[must_use]
     pub fn without(&self, token: TokenId) -> Self {
         let mut left = self.probs.clone();
@@ -181,13 +181,13 @@ impl Distribution {
         if largest(&left) > 0.0 { Self::normalised(self.tokens.clone(), left) } else { self.clone() }
     }
 
-    /// −Σ p ln p in nats, of the tokens that are listed.
+    /// −Σ p ln p over the listed tokens, in nats.
     #[must_use]
     pub fn entropy(&self) -> f64 {
         self.entries().map(|(_, p)| f64::from(p)).map(|p| -p * p.ln()).sum()
     }
 
-    /// The `n` most probable tokens, best first, equal ones by id; and the mass of all others.
+    /// The `n` most probable tokens, best first, equal ones by id; and the total probability of all others.
     #[must_use]
     pub fn top(&self, n: usize) -> (Vec<(TokenId, f32)>, f32) {
         let best = largest_n(&self.probs, n).into_iter().map(|(p, index)| (self.tokens.token(index), p));
@@ -197,7 +197,7 @@ impl Distribution {
     }
 }
 
-/// In a form that the compiler vectorises.
+/// The sum, in a form that the compiler vectorises.
 #[multiversion(targets = "simd")]
 pub(super) fn sum(values: &[f32]) -> f64 {
     const LANES: usize = 16;
@@ -247,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_whether_tokens_are_listed() {
-        // more than a stretch, some without mass
+    fn a_distribution_over_all_tokens_equals_a_listed_one() {
+        // more than a stretch, some with probability 0
         let weights = |seed: u32| -> Vec<f32> { (0..1500).map(|i| ((i * seed) % 97) as f32).collect() };
         let [p, q] = [7919, 104_729].map(|seed| Distribution::from_weights(&weights(seed)));
         let listed = |d: &Distribution| Distribution::new(d.entries().collect(), d.argmax(), 0.0);
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((other.top(8), other.without(p.argmax()).argmax()), (p.top(8), p.without(p.argmax()).argmax()));
         for step in 0..1000 {
             let u = step as f32 / 1000.0;
-            // the same walk, but for what lies within rounding of a step
+            // the same token, unless u lies within rounding of a step
             let [a, b] = [p.pick(u), other.pick(u)].map(|token| token.0);
             let below: f64 = p.entries().take_while(|(token, _)| token.0 < a.max(b)).map(|(_, p)| f64::from(p)).sum();
             assert!(a == b || near(below, u.into()), "{u}: {a} and {b}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn top_is_sorted_and_knows_its_tail() {
+    fn top_is_sorted_and_has_the_right_tail() {
         let d = Distribution::from_weights(&[0.1, 0.4, 0.1, 0.4]);
         let (top, tail) = d.top(3);
         assert_eq!(top.iter().map(|t| t.0.0).collect::<Vec<_>>(), [1, 3, 0]);

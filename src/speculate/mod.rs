@@ -1,9 +1,8 @@
 //! Speculative decoding, one round at a time: draft, verify, commit, roll back.
 //!
-//! Invariants between rounds: the target's cache holds one position less than is committed (the
-//! anchor is not in it yet); the drafter has been shown exactly the committed tokens. Plain decoding
-//! is k = 0, not another code path. Threads, channels, the terminal and JSON are unknown here; what
-//! happens is told through [`decoder::Emit`].
+//! Invariants between rounds: the target's cache contains one position less than the committed tokens (the anchor is
+//! not in it yet), and the drafter has observed exactly the committed tokens. Plain decoding is k = 0, not another code
+//! path. This module uses no threads, channels, terminal or JSON; it reports events through [`decoder::Emit`].
 
 mod argmax;
 pub mod decoder;
@@ -18,24 +17,24 @@ pub mod verify;
 use crate::model::ModelError;
 use crate::protocol::TokenId;
 
-/// A round that could not be finished.
+/// Why a prompt or a round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// From the target or the drafter's model.
+    /// The target or the drafter's model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// There is nothing to continue.
+    /// The prompt has no tokens.
     #[error("the prompt is empty; type some text")]
     EmptyPrompt,
-    /// The prompt was given up before all of it was read.
+    /// The caller stopped the prefill.
     #[error("stopped before the prompt was read")]
     Stopped,
-    /// A token that the target does not have.
-    #[error("cannot go on from token {token}: this target has {vocab} tokens; choose a turn of this run")]
+    /// A token outside the target's vocabulary.
+    #[error("cannot continue from token {token}: this target has {vocab} tokens; choose a turn of this run")]
     UnknownToken {
-        /// Which.
+        /// The token.
         token: TokenId,
-        /// How many it has.
+        /// Size of the vocabulary.
         vocab: u32,
     },
 }

@@ -1,6 +1,6 @@
-//! What a round tells: drafts and distributions as events carry them, and the clock of its phases.
+//! Parts of a round's events: drafts and distributions, and the stopwatch of its phases.
 //!
-//! Invariant: time that a listener held on purpose is in no figure. Token bytes are filled in later.
+//! Invariant: no figure includes the time of a pause. The engine fills in the bytes of tokens later.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use super::distribution::Distribution;
 use super::verify::Draft;
 use crate::protocol::{Candidate, EventKind, Piece, Prediction, TokenId};
 
-/// Candidates that an event carries per position; the rest is its tail.
+/// Candidates per position in an event; the total probability of all others is its tail.
 pub const TOP_N: usize = 8;
 
-/// Time of a round, in laps, without what listeners held on purpose.
+/// Measures a round in laps, without pauses.
 pub(super) struct Stopwatch {
     started: Instant,
     mark: Instant,
-    held: Duration,
+    paused: Duration,
 }
 
 impl Stopwatch {
     pub(super) fn start() -> Self {
         let now = Instant::now();
-        Self { started: now, mark: now, held: Duration::ZERO }
+        Self { started: now, mark: now, paused: Duration::ZERO }
     }
 
-    /// Microseconds since the last lap or hold; a new lap begins.
+    /// Microseconds since the last lap or pause; a new lap begins.
     pub(super) fn lap(&mut self) -> u64 {
         let now = Instant::now();
         let lap = now - self.mark;
@@ -32,14 +32,14 @@ impl Stopwatch {
         micros(lap)
     }
 
-    /// Leaves out time that a listener held; a new lap begins.
-    pub(super) fn held(&mut self, held: Duration) {
-        self.held += held;
+    /// Excludes the time of a pause; a new lap begins.
+    pub(super) fn exclude(&mut self, paused: Duration) {
+        self.paused += paused;
         self.mark = Instant::now();
     }
 
     pub(super) fn total(&self) -> Duration {
-        self.started.elapsed().saturating_sub(self.held)
+        self.started.elapsed().saturating_sub(self.paused)
     }
 }
 
@@ -71,5 +71,5 @@ pub(super) fn drafted(round: u32, index: usize, draft: &Draft, took_us: u64) -> 
 }
 
 pub(super) fn drafter_failed(error: &dyn std::fmt::Display) -> String {
-    format!("the drafter failed and is off from here on, plain decoding goes on: {error}")
+    format!("the drafter failed and is switched off; decoding continues without drafts: {error}")
 }

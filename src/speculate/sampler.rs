@@ -1,8 +1,8 @@
-//! From logits to the distribution a token is picked from.
+//! Turns logits into the distribution that a token is picked from.
 //!
-//! Order: temperature, then top-k, top-p and min-p on the tempered probabilities (as Hugging Face
-//! does; vLLM has min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the
-//! first of equal ones, and the probabilities are those at temperature 1, for display only.
+//! Order: temperature, then top-k, top-p and min-p on the probabilities at that temperature (as in Hugging Face; vLLM
+//! applies min-p before top-k); the rest is renormalised. At temperature 0 the largest logit is taken, the first of
+//! equal ones, and the probabilities are those at temperature 1, for display only.
 
 use multiversion::multiversion;
 
@@ -11,17 +11,17 @@ use super::distribution::{Distribution, sum};
 use crate::model::{Forward, ModelError, RowStats, STRETCH};
 use crate::protocol::{Sampling, TokenId};
 
-/// How many of the best candidates a greedy distribution lists.
+/// Number of best candidates that a greedy distribution lists.
 pub const LISTED: usize = 10;
 
-/// A row of logits with what is known about it.
+/// A row of logits.
 #[derive(Clone, Copy, Debug)]
 pub struct LogitRow<'a> {
     /// The logits.
     pub logits: &'a [f32],
-    /// Token of each logit, in any order; none when they are tokens 0, 1, 2 …
+    /// Token of each logit, in any order; none if they are tokens 0, 1, 2 …
     pub vocab: Option<&'a [TokenId]>,
-    /// What the head's pass already found; none finds it here.
+    /// Statistics that the head's pass already computed; none computes them here.
     pub stats: Option<&'a RowStats>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> LogitRow<'a> {
         Self { logits: out.logits.row(index), vocab, stats: out.stats.get(index) }
     }
 
-    /// The same without what stands behind the first `vocab` tokens: padding of a larger head.
+    /// The row without the logits after the first `vocab` tokens, which are padding of a larger head.
     #[must_use]
     pub fn within(self, vocab: u32) -> Self {
         let vocab = vocab as usize;
@@ -46,10 +46,10 @@ impl<'a> LogitRow<'a> {
         self.vocab.map_or(TokenId(index as u32), |vocab| vocab[index])
     }
 
-    /// In order of tokens; entries are in that of logits.
+    /// Sorts entries, given in the order of logits, by token.
     fn by_token(&self, mut entries: Vec<(TokenId, f32)>) -> Vec<(TokenId, f32)> {
         if self.vocab.is_some() {
-            entries.sort_by_key(|entry| entry.0); // most of them, the draft vocabulary, ascend already
+            entries.sort_by_key(|entry| entry.0); // fast, since most of a draft vocabulary ascends already
         }
         entries
     }
@@ -69,15 +69,15 @@ impl<'a> From<&'a [f32]> for LogitRow<'a> {
 /// Turns rows of logits into distributions.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    /// In force now.
+    /// The settings in force.
     pub sampling: Sampling,
 }
 
 impl Sampler {
-    /// The distribution of one row; tokens in `also` are listed even when they are none of the best.
+    /// The distribution of one row. Tokens in `also` are listed even if they are not among the best.
     ///
     /// # Errors
-    /// [`ModelError::NotFinite`] when a logit is no number; `position` is named in it.
+    /// [`ModelError::NotFinite`] with `position` when a logit is infinite or NaN.
     pub fn distribution(
         &self,
         row: &LogitRow<'_>,
@@ -105,7 +105,7 @@ impl Sampler {
         Distribution::new(row.by_token(entries), argmax, 0.0)
     }
 
-    /// Where top-k, top-p and min-p cut: weights are relative to the best, which is 1.
+    /// The last token that top-k, top-p and min-p keep. Weights are relative to the best token, whose weight is 1.
     fn smallest_kept(&self, weights: &[f32], total: f64) -> Kept {
         let Sampling { top_k, top_p, min_p, .. } = self.sampling;
         let by_min_p = Kept { weight: min_p.max(f32::MIN_POSITIVE), index: usize::MAX };
@@ -121,7 +121,7 @@ impl Sampler {
             order.truncate(k);
         }
         order.sort_unstable_by(best_first);
-        // top-p counts mass among what top-k left
+        // top-p counts the probability of the tokens that top-k kept
         let mass: f64 = if top_k == 0 { total } else { order.iter().map(|i| f64::from(weights[*i])).sum() };
         let mut reached = 0.0;
         for i in order {
@@ -147,11 +147,11 @@ impl Kept {
     }
 }
 
-/// One pass for the maximum, one for the sum. None when a logit is infinite or no number.
+/// Computes the statistics: one pass for the maximum, one for the sum. None when a logit is infinite or NaN.
 fn survey(logits: &[f32]) -> Option<RowStats> {
     let peaks: Vec<f32> = logits.chunks(STRETCH).map(largest).collect();
     let max = largest(&peaks);
-    // 0 · x is 0 for numbers and no number else; one such term spoils the sum
+    // 0 · x is 0 for finite x, else NaN, and one NaN makes the sum NaN
     let check: f32 = logits.chunks(64).map(|block| block.iter().fold(0.0, |sum, x| sum + x * 0.0)).sum();
     let argmax = logits.iter().position(|x| *x == max).filter(|_| check == 0.0)?;
     let total: f64 = logits.chunks(256).map(|block| f64::from(block.iter().map(|x| exp(x - max)).sum::<f32>())).sum();
@@ -171,8 +171,8 @@ fn listed(row: &LogitRow<'_>, stats: &RowStats, also: impl IntoIterator<Item = T
     Distribution::new(entries, row.token(stats.argmax as usize), (1.0 - mass).clamp(0.0, 1.0) as f32)
 }
 
-/// Indices of the `n` largest logits, in no order. They lie in the `n` stretches with the highest peaks, of which, from
-/// the highest down, most are never looked at.
+/// Indices of the `n` largest logits, in no order. They lie in the `n` stretches with the highest peaks; searching
+/// these from the highest down usually ends early.
 fn best_indices(logits: &[f32], peaks: &[f32], n: usize) -> Vec<usize> {
     let mut stretches: Vec<(f32, usize)> = peaks.iter().copied().zip((0..).step_by(STRETCH)).collect();
     let highest_first = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
@@ -197,12 +197,12 @@ fn weights(logits: &[f32], max: f32, scale: f32) -> Vec<f32> {
     logits.iter().map(|logit| exp((logit - max) * scale)).collect()
 }
 
-/// e^x for x ≤ 0, relative error below 3e-7: 2^n · e^r with a polynomial for e^r (Cephes expf). In
-/// plain arithmetic so that the compiler vectorises it.
+/// e^x for x ≤ 0, relative error below 3e-7: 2^n · e^r with a polynomial for e^r (Cephes expf). It uses only plain
+/// arithmetic, so that the compiler vectorises it.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     let x = if x > -87.0 { x } else { -87.0 };
-    // adding 1.5 · 2^23 rounds to the nearest integer, which then stands in the lowest bits
+    // adding 1.5 · 2^23 rounds to the nearest integer, which is then in the lowest bits
     let shifted = x * std::f32::consts::LOG2_E + 12_582_912.0;
     let n = shifted - 12_582_912.0;
     let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn truncations_keep_what_they_say() {
+    fn truncations_keep_the_right_tokens() {
         let logits = [3.0f32, 1.0, 2.0, 0.0, 2.5];
         let want = softmax(&logits, 0.7);
         let kept = |sampling: Sampling| -> Vec<u32> {
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(kept(Sampling { top_p: 0.8, ..all }), [0, 4]);
         assert_eq!(kept(Sampling { min_p: 0.2, ..all }), [0, 2, 4]);
         assert_eq!(kept(Sampling { top_k: 1, top_p: 0.1, min_p: 0.9, ..all }), [0]);
-        // min-p comes last: what it drops counts in top-p's mass, with a top-k that keeps all as without
+        // min-p comes last: the tokens that it drops count for top-p, and a top-k that keeps all changes nothing
         assert_eq!(kept(Sampling { top_p: 0.6, min_p: 0.4, ..all }), [0, 4]);
         assert_eq!(kept(Sampling { top_k: 5, top_p: 0.6, min_p: 0.4, ..all }), [0, 4]);
         assert_eq!(kept(Sampling { top_k: 5, top_p: 0.99, min_p: 0.2, ..all }), [0, 2, 4]);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_an_error() {
+    fn infinite_logits_and_nan_are_errors() {
         for bad in [f32::NAN, f32::INFINITY] {
             let mut logits = [0.0; 40];
             logits[20] = bad;

@@ -1,10 +1,10 @@
-//! Timing the parts of a round before the first one, in seconds.
+//! Measures the costs of a round's parts before the first answer, within a few seconds.
 //!
-//! Every turn times all widths one after the other, so that a machine that changes its speed changes all of
-//! them; the first turn is a warm-up and dropped. What is timed are rounds, while nothing is committed: a
-//! pass behind drafts finds less of its weights in a cache than one behind another pass, and that is what
-//! each costs in use. Widths that the drafter's rounds do not reach, and all of them later on, are timed as
-//! passes alone, on a copy of the target. Invariant: target and drafter are as they were before.
+//! Every turn times all widths one after the other, so that a change of the machine's speed affects all of them. The
+//! first turn is a warm-up and is dropped. While nothing is committed, whole rounds are timed: a pass after drafts
+//! finds less of its weights in a cache than a pass after another pass, so this is its cost in use. Widths that no
+//! round reached are timed as single passes on a copy of the target, and so are all widths once an answer has begun.
+//! Invariant: target and drafter are unchanged afterwards.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,26 +16,24 @@ use crate::speculate::SpecError;
 use crate::speculate::policy::rising;
 use crate::speculate::report::prediction;
 
-/// Longest that passes are timed before the first answer.
+/// Longest time of the measurement before the first answer.
 pub const TIMING: Duration = Duration::from_millis(2_500);
 /// Most rows that are timed: drafts of 8.
 pub const TIMED_ROWS: usize = 9;
-/// Tokens of the prompt that is read for the purpose, when nothing is committed.
+/// Tokens of the prompt for the measurement, when nothing is committed.
 const PROMPT: usize = 96;
-/// Turns at most; time runs out first on slow machines.
+/// Most turns; slow machines run out of time first.
 const TURNS: usize = 18;
-/// Steps that lead through all widths: another order in each turn, since what a pass costs depends on what
-/// ran before it.
+/// Step sizes that visit all widths, for another order in each turn: the cost of a pass depends on the pass before it.
 const STEPS: [usize; 6] = [1, 2, 4, 5, 7, 8];
-/// Rounds without drafts in a row; the first comes behind drafts and is not timed.
+/// Rounds without drafts in a row; the first follows drafts and is not timed.
 const PLAIN_RUN: usize = 3;
-/// Plain rounds that the drafter then catches up on.
+/// Plain rounds before timing how long the drafter needs to catch up.
 const PLAIN: usize = 16;
-/// Cost of a draft relative to one row where it could not be timed.
+/// Cost of a draft relative to one row, if it could not be timed.
 const DRAFT_GUESS: f64 = 0.1;
 
-/// A machine is steady when the slower half of its plain passes takes at most this much longer than the
-/// faster half.
+/// A machine is steady if the upper quartile of its plain passes takes at most this many times the lower quartile.
 const STEADY: f64 = 1.5;
 
 /// Measured costs.
@@ -43,13 +41,13 @@ const STEADY: f64 = 1.5;
 pub struct MeasuredCosts {
     /// The costs.
     pub costs: Costs,
-    /// Whether the machine did the same all the time, so that they are worth keeping.
+    /// Whether the machine's speed was steady, so that the costs are worth storing.
     pub is_steady: bool,
 }
 
-/// What one round took, in microseconds.
+/// Times of one round, in microseconds.
 #[derive(Default)]
-struct Took {
+struct RoundTimes {
     rows: usize,
     verify: f64,
     drafts: u32,
@@ -67,7 +65,7 @@ struct Times {
 }
 
 impl Decoder {
-    /// Measures what passes, drafts and the work around them cost here; stops after `limit`, after at
+    /// Measures the costs of passes, drafts and the work around them on this machine. Stops after `limit`, but makes at
     /// least one turn.
     ///
     /// # Errors
@@ -76,7 +74,7 @@ impl Decoder {
         let (is_new, settings) = (self.committed.is_empty(), self.settings);
         let times = self.time_all(is_new, Instant::now() + limit);
         if is_new {
-            self.forget(&settings)?; // also when timing failed half-way
+            self.reset(&settings)?; // also if the timing failed
         }
         Ok(times?.measured())
     }
@@ -97,7 +95,7 @@ impl Decoder {
             let reached = if is_new { self.time_rounds(turn, &mut times)? } else { [false; TIMED_ROWS] };
             self.time_passes(target.as_mut(), &tokens, &reached, &mut times)?;
             if turn == 0 && Instant::now() < until {
-                times = Times::default(); // a warm-up, where there is time for another
+                times = Times::default(); // a warm-up, if there is time for another turn
             }
         }
         if is_new {
@@ -106,7 +104,7 @@ impl Decoder {
         Ok(times)
     }
 
-    /// Times a round of each k; the widths that came about.
+    /// Times a round of each k. Returns which widths were reached.
     fn time_rounds(&mut self, turn: usize, times: &mut Times) -> Result<[bool; TIMED_ROWS], SpecError> {
         let mut reached = [false; TIMED_ROWS];
         for index in 0..TIMED_ROWS {
@@ -119,7 +117,7 @@ impl Decoder {
                 reached[draft_len] = true;
                 times.verify[draft_len].push(took.verify);
                 times.overhead.push(took.round - took.verify - took.draft);
-                // the first draft behind plain rounds pays for catching up
+                // a single draft after plain rounds would include the drafter's catching up
                 if draft_len > 1 {
                     times.draft.push(took.draft / f64::from(took.drafts));
                 }
@@ -150,15 +148,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Runs a round of `draft_len` drafts, whatever p-min says; nothing where there is no room.
-    fn time_round(&mut self, draft_len: u8) -> Result<Took, SpecError> {
-        let mut took = Took::default();
+    /// Times a round of `draft_len` drafts, without p-min. All times are 0 if the context has no room.
+    fn time_round(&mut self, draft_len: u8) -> Result<RoundTimes, SpecError> {
+        let mut took = RoundTimes::default();
         if !self.has_room() {
             return Ok(took);
         }
         let drafting = Drafting { p_min: 0.0, ..self.settings.drafting };
         self.settings = Settings { draft_len, probe_depth: 0, drafting, ..self.settings };
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         let before = self.clock;
         self.round(&mut |event| {
             match event {
@@ -169,17 +167,17 @@ impl Decoder {
                 EventKind::Scored { rows, verify_us, .. } => {
                     (took.rows, took.verify) = (rows.len(), verify_us as f64);
                 }
-                EventKind::Notice { message } => told.push(message),
+                EventKind::Notice { message } => notices.push(message),
                 _ => {}
             }
             Duration::ZERO
         })?;
         took.round = self.clock.saturating_sub(before).as_secs_f64() * 1e6;
-        self.notices.extend(told); // for whoever listens after the timing
+        self.notices.extend(notices); // sent after the measurement
         Ok(took)
     }
 
-    /// What the drafter pays for each token that it has to catch up on.
+    /// Time, in microseconds, that the drafter needs to catch up on one token.
     fn time_settling(&mut self, usual: &mut [f64], until: Instant) -> Result<f64, SpecError> {
         let mut rounds = 0;
         while rounds < PLAIN && self.has_room() && (rounds < 2 || Instant::now() < until) {
@@ -187,14 +185,14 @@ impl Decoder {
             rounds += 1;
         }
         let late = self.time_round(1)?;
-        let Some(usual) = middle(usual).filter(|_| late.drafts > 0) else {
+        let Some(usual) = median(usual).filter(|_| late.drafts > 0) else {
             return Ok(0.0);
         };
         Ok((late.draft - usual).max(0.0) / rounds.max(1) as f64)
     }
 
-    /// As if nothing had been read.
-    fn forget(&mut self, settings: &Settings) -> Result<(), SpecError> {
+    /// Removes the measurement's prompt and rounds.
+    fn reset(&mut self, settings: &Settings) -> Result<(), SpecError> {
         self.settings = *settings;
         self.target.truncate(0, &Checkpoint { len: 0 })?;
         self.drafter.rewind(0)?;
@@ -208,12 +206,12 @@ impl Decoder {
 impl Times {
     fn measured(mut self) -> MeasuredCosts {
         let is_steady = is_steady(&mut self.verify[0]);
-        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| middle(times)).collect();
+        let verify_us: Vec<f64> = self.verify.iter_mut().map_while(|times| median(times)).collect();
         let plain = verify_us.first().copied().unwrap_or_default();
         let costs = Costs {
-            draft_us: middle(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
+            draft_us: median(&mut self.draft).unwrap_or(plain * DRAFT_GUESS),
             settle_us: self.settle,
-            overhead_us: middle(&mut self.overhead).unwrap_or_default(),
+            overhead_us: median(&mut self.overhead).unwrap_or_default(),
             verify_us: rising(verify_us),
         };
         MeasuredCosts { costs, is_steady }
@@ -230,8 +228,8 @@ fn is_steady(times: &mut [f64]) -> bool {
     times.len() > 4 && times[times.len() - 1 - quarter] <= times[quarter] * STEADY
 }
 
-/// The median: wide passes suffer more from neighbours than narrow ones, and rounds will do so too.
-fn middle(values: &mut [f64]) -> Option<f64> {
+/// The median rather than the minimum: wide passes suffer more from other programs than narrow ones, in rounds as here.
+fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

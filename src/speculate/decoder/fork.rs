@@ -1,5 +1,5 @@
-//! Copies of a decoder at the same place, for lanes that run beside: same weights, same committed
-//! tokens, caches and clock of their own.
+//! Copies of a decoder at the same position, for plain and rival lanes: the same weights and committed tokens, but own
+//! caches and an own clock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::speculate::SpecError;
 use crate::speculate::drafter::{Drafter, NoDrafter};
 
 impl Decoder {
-    /// A plain one (k = 0).
+    /// A plain copy (k = 0).
     ///
     /// # Errors
     /// When the cache cannot be copied.
@@ -18,20 +18,20 @@ impl Decoder {
         self.fork_with(Box::new(NoDrafter), settings)
     }
 
-    /// A plain one whose tokens are to be proposed as drafts. Under a rule that draws it has draws of its own: the
-    /// verdict on a draft must not meet those that chose it.
+    /// A plain copy whose tokens will be proposed as drafts. Under a rule that draws, it uses other draws: a draft must
+    /// not be judged by the draws that chose it.
     ///
     /// # Errors
     /// When the cache cannot be copied.
-    pub fn fork_aside(&self) -> Result<Self, SpecError> {
+    pub fn fork_independent(&self) -> Result<Self, SpecError> {
         let mut fork = self.fork_plain()?;
         if self.settings.rule != VerifyRule::Exact {
-            fork.draws = self.draws.aside();
+            fork.draws = self.draws.independent();
         }
         Ok(fork)
     }
 
-    /// One with a copy of the drafter, under other settings.
+    /// A copy with a copy of the drafter, under other settings.
     ///
     /// # Errors
     /// When a cache cannot be copied.
@@ -55,8 +55,8 @@ impl Decoder {
             notices: Vec::new(),
             proposal: None,
             stop_rule: None,
-            told_short: self.told_short,
-            told_refusal: self.told_refusal,
+            reported_short: self.reported_short,
+            reported_no_trees: self.reported_no_trees,
         })
     }
 }

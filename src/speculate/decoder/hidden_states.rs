@@ -1,24 +1,24 @@
-//! Drafter and target brought together: which hidden states are handed over, and what the drafter must
-//! see again when its slots have got another meaning.
+//! Connects the drafter to the target: which hidden states the target outputs, and when the drafter must read the
+//! committed tokens again because its conventions changed.
 
 use super::Decoder;
 use crate::model::{Checkpoint, LogitRows, Rows, Tap};
 use crate::speculate::SpecError;
 
 impl Decoder {
-    /// Drafts a chain where the target verifies no trees, and says so once.
+    /// Drafts chains if the target cannot verify trees, and reports this once.
     pub(super) fn refuse_trees(&mut self) {
         let Some(reason) = self.target.refuses_trees() else {
             return;
         };
-        if self.settings.drafting.tree.take().is_some_and(|nodes| nodes > 0) && !self.told_refusal {
-            self.told_refusal = true;
+        if self.settings.drafting.tree.take().is_some_and(|nodes| nodes > 0) && !self.reported_no_trees {
+            self.reported_no_trees = true;
             self.notices.push(format!("{reason}: a chain is drafted instead"));
         }
     }
 
-    /// Has the target hand over the states that the drafter reads; one whose slots have got another
-    /// meaning is shown all that is committed once more, from a copy of the target's cache.
+    /// Makes the target output the states that the drafter reads. If the drafter's conventions changed, a copy of the
+    /// target runs over all committed tokens again to give the drafter their states.
     pub(super) fn connect_hidden_states(&mut self) -> Result<(), SpecError> {
         let tap = self.drafter.tap();
         let tap = if tap.states().is_empty() { Tap::default() } else { tap };
@@ -26,12 +26,12 @@ impl Decoder {
         if !self.drafter.wants_reread() {
             return Ok(());
         }
-        let Some((_, known)) = self.committed.split_last().filter(|(_, known)| !known.is_empty()) else {
+        let Some((_, cached)) = self.committed.split_last().filter(|(_, cached)| !cached.is_empty()) else {
             return Ok(self.drafter.reread(&[], &Rows::default())?);
         };
         let mut reader = self.target.fork()?;
         reader.truncate(0, &Checkpoint { len: 0 })?;
-        let out = reader.forward(known, LogitRows::Last)?;
+        let out = reader.forward(cached, LogitRows::Last)?;
         self.drafter.reread(&self.committed[1..], &out.hidden)?;
         Ok(self.drafter.settle(&self.committed)?)
     }

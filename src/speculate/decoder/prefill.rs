@@ -1,7 +1,7 @@
-//! Reading a prompt: what is cached of it stays, the rest goes through the target in blocks.
+//! The prefill: keeps the part of a prompt that is cached, and runs the rest through the target in blocks.
 //!
-//! Invariant: between two blocks the decoder is what it is between two rounds, the last token that was read up to
-//! standing for the anchor. So a prompt can be given up there, and what was read of it is not read again.
+//! Invariant: between two blocks the decoder is in the same state as between two rounds, with the next token of the
+//! prompt as the anchor. So the prefill can stop there, and the part that was read is not read again.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use crate::speculate::SpecError;
 use crate::speculate::report::{bare, micros, prediction};
 use crate::speculate::sampler::LogitRow;
 
-/// Tokens of a block: enough for a pass to be no dearer a token than a longer one.
+/// Tokens of a block: longer passes would not be cheaper per token.
 const PROMPT_BLOCK: usize = 512;
 
 impl Decoder {
-    /// Reads a prompt, keeping what is cached of it, and commits the first token of the answer.
+    /// Reads a prompt, except the part that is cached, and commits the first token of the answer.
     ///
     /// # Errors
-    /// [`SpecError::EmptyPrompt`], or what the models report.
+    /// [`SpecError::EmptyPrompt`], or [`SpecError::Model`] when a model fails.
     pub fn prefill(&mut self, turn: u32, prompt: &[TokenId]) -> Result<EventKind, SpecError> {
         self.prefill_to(turn, prompt, None, &mut || true)
     }
 
-    /// The same with a first token that may be given instead of picked, and for as long as `go_on` says: it is
-    /// asked between two blocks of a long prompt.
+    /// As [`Self::prefill`], but with an optional first token `given`, which is else picked. Between two blocks of a
+    /// long prompt it calls `go_on`, and stops if that returns false.
     ///
     /// # Errors
-    /// As [`Self::prefill`]; [`SpecError::Stopped`] where the rest was not wanted any more. What was read stays
+    /// As [`Self::prefill`], and [`SpecError::Stopped`] when `go_on` returned false; the part that was read stays
     /// cached.
     pub fn prefill_to(
         &mut self,
@@ -37,7 +37,7 @@ impl Decoder {
         given: Option<TokenId>,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<EventKind, SpecError> {
-        (self.proposal, self.told_short) = (None, false);
+        (self.proposal, self.reported_short) = (None, false);
         if prompt.is_empty() {
             return Err(SpecError::EmptyPrompt);
         }
@@ -51,12 +51,12 @@ impl Decoder {
         self.committed.extend_from_slice(&prompt[read..]);
         let first = given.unwrap_or_else(|| self.round_ctx(0).pick(&p, 0).0);
         self.committed.push(first);
-        // hidden row i stands at position read + i and predicted the token behind it
-        let learnt = self.drafter.observe(&self.committed[read + 1..], &out.hidden);
-        if let Err(error) = learnt.and_then(|()| self.drafter.settle(&self.committed)) {
+        // hidden row i has position read + i and predicted the token after it
+        let observed = self.drafter.observe(&self.committed[read + 1..], &out.hidden);
+        if let Err(error) = observed.and_then(|()| self.drafter.settle(&self.committed)) {
             self.dismiss(&error);
         }
-        self.hear_drafter();
+        self.collect_notices();
         self.clock = Duration::ZERO;
         Ok(EventKind::Prefilled {
             turn,
@@ -68,7 +68,7 @@ impl Decoder {
         })
     }
 
-    /// Reads blocks of the prompt from position `from` on, all but the last; where that begins.
+    /// Reads all blocks of the prompt from position `from` on except the last. Returns where the last one begins.
     fn read(
         &mut self,
         mut from: usize,
@@ -91,8 +91,8 @@ impl Decoder {
         Ok(from)
     }
 
-    /// Cuts both caches back to what the prompt shares with what is committed; at least the
-    /// prompt's last token stays to be run.
+    /// Rolls both caches back to the beginning that the prompt shares with the committed tokens, without the prompt's
+    /// last token: it must run again for its logits. Returns the number of positions that stay cached.
     fn rewind_to(&mut self, prompt: &[TokenId]) -> Result<usize, SpecError> {
         let shared = self.committed.iter().zip(prompt).take_while(|(a, b)| a == b).count();
         let cached = self.target.rewindable(shared.saturating_sub(1).min(prompt.len() - 1));

@@ -1,7 +1,7 @@
-//! The probe run: what the drafter would propose at every position, on the record.
+//! The probe run: records the drafter's proposals at every position.
 //!
-//! Invariant: the chain (or the tree) is drafted from exactly what a speculative round at this position would know,
-//! and nothing of it reaches the target: the round goes on as plain decoding.
+//! Invariant: the drafter has the same inputs as in a speculative round at this position. The target does not verify
+//! the chain (or the tree): the round continues as plain decoding.
 
 use super::{Decoder, Emit};
 use crate::protocol::{EventKind, ProbedDraft};
@@ -9,7 +9,7 @@ use crate::speculate::report::{Stopwatch, bare, prediction};
 use crate::speculate::verify::Draft;
 
 impl Decoder {
-    /// Drafts a chain or a tree where a probe run is wanted, no larger than the cache has room for.
+    /// In a probe run, drafts a chain or a tree that fits into the cache and reports it.
     pub(super) fn probe(&mut self, room: usize, watch: &mut Stopwatch, emit: &mut Emit<'_>) {
         let depth = usize::from(self.settings.probe_depth).min(room);
         if self.settings.probe_depth == 0 {
@@ -20,7 +20,7 @@ impl Decoder {
         let (drafts, _) = self.ask(depth, limit, &mut |_, _| {});
         let drafts = drafts.iter().map(probed).collect();
         let took_us = watch.lap();
-        watch.held(emit(EventKind::Probed { round: self.round, drafts, took_us }));
+        watch.exclude(emit(EventKind::Probed { round: self.round, drafts, took_us }));
     }
 }
 

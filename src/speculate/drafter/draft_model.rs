@@ -1,7 +1,7 @@
-//! A second, smaller model with the same tokenizer drafts; it has its own cache and its own rollback.
+//! Drafting with a second, smaller model that has the same tokenizer and its own cache.
 //!
-//! Its cache is held against the committed tokens before each draft: what differs is cut off, what is
-//! missing is run. So it may be switched on at any time and never has to be told what to forget.
+//! Before each draft its cache is compared with the committed tokens: differing positions are cut off, missing ones are
+//! run. So the drafter can be switched on at any time and needs no separate rollback.
 
 use super::{DraftCtx, Drafter};
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError};
@@ -12,20 +12,20 @@ const START: Checkpoint = Checkpoint { len: 0 };
 /// Drafts with another model.
 pub struct ModelDrafter {
     model: Box<dyn Model>,
-    /// What its cache holds.
+    /// The tokens in its cache.
     cached: Vec<TokenId>,
     is_full: bool,
     notice: Option<String>,
 }
 
 impl ModelDrafter {
-    /// Drafts with this model, whose cache must be empty.
+    /// A drafter with this model, whose cache must be empty.
     #[must_use]
     pub fn new(model: Box<dyn Model>) -> Self {
         Self { model, cached: Vec::new(), is_full: false, notice: None }
     }
 
-    /// Brings the cache to these tokens; the pass that ran the last of them, when there was one.
+    /// Brings the cache to these tokens. Returns the pass that ran the last of them, if one was needed.
     fn follow(&mut self, tokens: &[TokenId]) -> Result<Option<Forward>, ModelError> {
         let same = self.cached.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         self.cut(same)?;
@@ -38,19 +38,20 @@ impl ModelDrafter {
         Ok(Some(out))
     }
 
-    /// Drafts that its context has room for behind so many tokens; says so once when there are none.
+    /// Number of drafts that fit into its context after `tokens` tokens. If none fit, a notice says so once.
     fn room(&mut self, tokens: usize) -> usize {
         let ctx_len = self.model.spec().ctx_len;
         let room = (ctx_len + 1).saturating_sub(tokens);
         if room == 0 && !self.is_full {
-            let message = format!("the draft model's context of {ctx_len} is full, so plain decoding goes on");
+            let message =
+                format!("the draft model's context of {ctx_len} is full, so decoding continues without drafts");
             self.notice = Some(message);
         }
         self.is_full = room == 0;
         room
     }
 
-    /// Cuts the cache to `len` tokens, or fewer where a recurrent model can only return further back.
+    /// Cuts the cache to `len` tokens, or to fewer if a recurrent model can only return to an earlier position.
     fn cut(&mut self, len: usize) -> Result<(), ModelError> {
         let len = self.model.rewindable(len);
         self.cached.truncate(len);
@@ -65,7 +66,7 @@ impl Drafter for ModelDrafter {
     }
 
     fn settle(&mut self, committed: &[TokenId]) -> Result<(), ModelError> {
-        // the anchor stays to be run: its logits are the first draft's
+        // not the anchor: it runs when drafting, since its logits predict the first draft
         if self.room(committed.len()) > 0 {
             self.follow(&committed[..committed.len().saturating_sub(1)])?;
         }
@@ -82,7 +83,7 @@ impl Drafter for ModelDrafter {
         if limit == 0 {
             return Ok(());
         }
-        // all but the anchor at most: it must be run for its logits
+        // without the anchor, which must run for its logits
         self.cut(self.cached.len().min(ctx.committed.len() - 1))?;
         let mut out = self.follow(ctx.committed)?;
         for depth in 0..limit {

@@ -1,8 +1,8 @@
-//! All drafters of a run, one of them (or a chain of them) at work.
+//! All drafters of a run; one of them, or several in turn, are active.
 //!
-//! Invariant: every member is told all that is committed, so that any of them can take over at the next
-//! round; those that run a model do so only when they draft. A member that fails is off from then on,
-//! with a notice; who asks for one that is not there gets plain decoding and the reason.
+//! Invariant: every member observes all committed tokens, so any of them can draft in the next round. Members that run
+//! a model do so only when they draft. A member that fails is switched off, with a notice. Selecting a missing drafter
+//! gives plain decoding and a notice with the reason.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::{DraftCtx, Drafter, WEIGHTLESS};
 use crate::model::{ModelError, Rows, Tap};
 use crate::protocol::{DrafterKind, Settings, TokenId};
 
-/// A drafter, or why there is none.
+/// A drafter, or the reason why it is missing.
 struct Member {
     kind: DrafterKind,
     drafter: Result<Box<dyn Drafter>, String>,
@@ -22,12 +22,12 @@ pub struct DrafterSet {
     members: Vec<Member>,
     kind: DrafterKind,
     notices: VecDeque<String>,
-    /// All states that members read, as they were last configured: what the target hands over.
+    /// All states that the members read, as last configured; the target outputs these.
     tap: Tap,
 }
 
 impl Default for DrafterSet {
-    /// Those that need nothing but the target.
+    /// The drafters that need only the target.
     fn default() -> Self {
         let mut drafter_set =
             Self { members: Vec::new(), kind: DrafterKind::None, notices: VecDeque::new(), tap: Tap::none() };
@@ -37,13 +37,13 @@ impl Default for DrafterSet {
 }
 
 impl DrafterSet {
-    /// Adds a drafter, in place of one of the same kind.
+    /// Adds a drafter, or replaces the one of the same kind.
     pub fn add(&mut self, kind: DrafterKind, drafter: Box<dyn Drafter>) {
         self.put(kind, Ok(drafter));
     }
 
-    /// Notes why a drafter is not there: one sentence with the next step.
-    pub fn lack(&mut self, kind: DrafterKind, reason: String) {
+    /// Notes why a drafter is missing: one sentence with what to do.
+    pub fn set_missing(&mut self, kind: DrafterKind, reason: String) {
         self.put(kind, Err(reason));
     }
 
@@ -52,26 +52,26 @@ impl DrafterSet {
         self.members.push(Member { kind, drafter });
     }
 
-    /// Whether one of the drafters at work is of this kind.
-    fn is_at_work(&self, kind: DrafterKind) -> bool {
+    /// Whether a drafter of this kind is active.
+    fn is_active(&self, kind: DrafterKind) -> bool {
         self.kind.chain().contains(&kind)
     }
 
-    /// Does something with all members, or with those at work; one that fails is off from then on.
-    fn each(&mut self, at_work_only: bool, mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
-        let at_work = self.kind.chain();
+    /// Calls `act` for all members, or for the active ones; a member that fails is switched off.
+    fn each(&mut self, active_only: bool, mut act: impl FnMut(&mut dyn Drafter) -> Result<(), ModelError>) {
+        let active = self.kind.chain();
         for member in &mut self.members {
-            let is_at_work = at_work.contains(&member.kind);
+            let is_active = active.contains(&member.kind);
             let Ok(drafter) = &mut member.drafter else {
                 continue;
             };
-            if at_work_only && !is_at_work {
+            if active_only && !is_active {
                 continue;
             }
             if let Err(error) = act(drafter.as_mut()) {
-                let reason = format!("the drafter {} failed and is off from here on: {error}", member.kind);
-                if is_at_work {
-                    self.notices.push_back(format!("{reason}; plain decoding goes on"));
+                let reason = format!("the drafter {} failed and is switched off: {error}", member.kind);
+                if is_active {
+                    self.notices.push_back(format!("{reason}; decoding continues without drafts"));
                 }
                 member.drafter = Err(reason);
             }
@@ -79,18 +79,19 @@ impl DrafterSet {
     }
 }
 
-/// The states that a drafter reads, out of those of all.
+/// The states that a drafter reads, selected from those of all drafters.
 fn own_states<'a>(drafter: &dyn Drafter, all: &Tap, hidden: &'a Rows) -> Result<Cow<'a, Rows>, ModelError> {
     let own = drafter.tap();
     if own == *all || own.states().is_empty() {
         return Ok(Cow::Borrowed(hidden));
     }
     let picked = own.pick(all, hidden).map(Cow::Owned);
-    picked.ok_or_else(|| ModelError::Unsupported("the target hands over other states than this drafter reads".into()))
+    picked
+        .ok_or_else(|| ModelError::Unsupported("the target does not output the states that this drafter reads".into()))
 }
 
 impl Drafter for DrafterSet {
-    /// A member that cannot be copied is off in the copy.
+    /// A member that cannot be copied is switched off in the copy.
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
         let member = |member: &Member| {
             let drafter = match &member.drafter {
@@ -141,9 +142,9 @@ impl Drafter for DrafterSet {
             if !ctx.drafts().is_empty() {
                 break;
             }
-            let work = std::mem::replace(&mut self.kind, *kind);
+            let selected = std::mem::replace(&mut self.kind, *kind);
             self.each(true, |drafter| drafter.draft(ctx));
-            self.kind = work;
+            self.kind = selected;
         }
         Ok(())
     }
@@ -158,8 +159,8 @@ impl Drafter for DrafterSet {
     fn configure(&mut self, settings: &Settings) {
         let changed = self.kind != settings.drafter;
         self.kind = settings.drafter;
-        let lacking = self.members.iter().filter(|member| changed && self.is_at_work(member.kind));
-        let reasons: Vec<String> = lacking.filter_map(|member| member.drafter.as_ref().err().cloned()).collect();
+        let selected = self.members.iter().filter(|member| changed && self.is_active(member.kind));
+        let reasons: Vec<String> = selected.filter_map(|member| member.drafter.as_ref().err().cloned()).collect();
         self.notices.extend(reasons);
         self.each(true, |drafter| {
             drafter.configure(settings);

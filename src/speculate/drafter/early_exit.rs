@@ -1,13 +1,13 @@
 //! Self-speculation: the target's first layers draft, with its own final norm and head (Zhang et al.,
 //! "Draft & Verify", arXiv:2309.08168; Elhoushi et al., "LayerSkip", arXiv:2404.16710).
 //!
-//! It shares the target's cache of those layers: what it writes behind the committed positions is cut
-//! off again, and the verify pass writes the same rows anew.
+//! It uses the target's cache of those layers: the rows that it writes after the committed positions are rolled back,
+//! and the verify pass writes them again.
 
 use super::{DraftCtx, Drafter};
 use crate::model::ModelError;
 
-/// Drafts with as many layers as the settings say.
+/// Drafts with [`Drafting::exit_layers`](crate::protocol::Drafting::exit_layers) layers.
 pub struct EarlyExitDrafter;
 
 impl Drafter for EarlyExitDrafter {

@@ -1,7 +1,7 @@
-//! Who proposes tokens. One trait; each kind is a file of its own, and a [`DrafterSet`] holds them all.
+//! Drafters, which propose tokens: one trait, one file per kind, and a [`DrafterSet`] with all of them.
 //!
-//! Invariant: a drafter decides how fast the text comes, never which text. It may propose nothing, too
-//! much or nonsense, and it may fail.
+//! Invariant: a drafter affects only the speed, never the text. It may propose nothing, too much or nonsense, and it
+//! may fail.
 
 mod draft_model;
 mod drafter_set;
@@ -32,7 +32,7 @@ use crate::protocol::{DraftPick, DrafterKind, Drafting, Settings, TokenId};
 /// Makes a drafter.
 type New = fn() -> Box<dyn Drafter>;
 
-/// Drafters that have no weights of their own: they need nothing but the target. The engine lists them in this order.
+/// Drafters without weights, which need only the target. The engine lists them in this order.
 pub const WEIGHTLESS: &[(DrafterKind, New)] = &[
     (DrafterKind::Ngram, || Box::new(NgramDrafter)),
     (DrafterKind::EarlyExit, || Box::new(EarlyExitDrafter)),
@@ -41,19 +41,19 @@ pub const WEIGHTLESS: &[(DrafterKind, New)] = &[
     (DrafterKind::Human, || Box::new(HumanDrafter::default())),
 ];
 
-/// Proposes tokens that may follow what is committed.
+/// Proposes tokens that may follow the committed ones.
 pub trait Drafter {
-    /// Which hidden states of the target it reads; drafters that read none ask for none.
+    /// The hidden states of the target that it reads; none by default.
     fn tap(&self) -> Tap {
         Tap::none()
     }
 
-    /// Whether all that is committed must be [shown again](Drafter::reread): what slots mean has changed.
+    /// Whether all committed tokens must be [read again](Drafter::reread), because the meaning of its slots changed.
     fn wants_reread(&self) -> bool {
         false
     }
 
-    /// Learns all committed tokens but the first anew, as [`Drafter::observe`] does.
+    /// Replaces what it observed by all committed tokens except the first. Arguments as for [`Drafter::observe`].
     ///
     /// # Errors
     /// As [`Drafter::observe`].
@@ -61,18 +61,18 @@ pub trait Drafter {
         Ok(())
     }
 
-    /// Learns newly committed tokens. `hidden` row `i` holds the target's states of the drafter's
-    /// [tap](Drafter::tap) that predicted `tokens[i]`. Committed rows only, so nothing observed is ever taken back but by
-    /// [`Drafter::rewind`]. Drafters that need no hidden states read [`DraftCtx::committed`] instead.
+    /// Takes newly committed tokens. Row `i` of `hidden` contains the target's states of the drafter's
+    /// [tap](Drafter::tap) that predicted `tokens[i]`. Since all of them are committed, only [`Drafter::rewind`]
+    /// removes observed tokens. Drafters that need no hidden states read [`DraftCtx::committed`] instead.
     ///
     /// # Errors
-    /// When the drafter cannot take them.
+    /// When the drafter cannot process them.
     fn observe(&mut self, _tokens: &[TokenId], _hidden: &Rows) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// Works off what was observed, so that the next draft does not pay for it. Called after a
-    /// prompt, whose cost belongs to the prefill.
+    /// Processes the observed tokens now, so that this does not delay the next draft. Called after a prompt, where the
+    /// time belongs to the prefill.
     ///
     /// # Errors
     /// As [`Drafter::draft`].
@@ -80,7 +80,7 @@ pub trait Drafter {
         Ok(())
     }
 
-    /// Forgets all but the first `len` observed tokens: the next prompt differs from there on.
+    /// Removes all observed tokens except the first `len`: the next prompt differs from there on.
     ///
     /// # Errors
     /// When the cache cannot be cut.
@@ -88,33 +88,33 @@ pub trait Drafter {
         Ok(())
     }
 
-    /// Proposes tokens with [`DraftCtx::propose`]; none is a valid answer.
+    /// Proposes tokens with [`DraftCtx::propose`]. It may propose none.
     ///
     /// # Errors
-    /// When a model behind it fails. What was proposed before stands.
+    /// When its model fails. Earlier proposals of the round remain.
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError>;
 
-    /// A copy that has observed the same, with caches of its own: for a lane that runs beside.
+    /// A copy that has observed the same tokens, with its own caches: for another lane.
     ///
     /// # Errors
     /// When a cache cannot be copied.
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError>;
 
-    /// Takes tokens that somebody else worked out: the person's draft, or the plain answer.
+    /// Takes tokens from another source: a person's draft, or the plain answer.
     fn offer(&mut self, _tokens: &[TokenId]) {}
 
-    /// Takes new settings; in force from the next round on.
+    /// Changes the settings, from the next round on.
     fn configure(&mut self, _settings: &Settings) {}
 
-    /// Something the user should know, once: why nothing is drafted, say.
+    /// A notice to the user, returned once: for example why nothing is drafted.
     fn notice(&mut self) -> Option<String> {
         None
     }
 }
 
-/// What a drafter works with in a round.
+/// The inputs and outputs of a drafter in a round.
 pub struct DraftCtx<'a> {
-    /// The round: its draws, its draft length.
+    /// Draws and draft length of the round.
     pub round: RoundCtx<'a>,
     /// How to draft.
     pub drafting: Drafting,
@@ -122,33 +122,34 @@ pub struct DraftCtx<'a> {
     pub committed: &'a [TokenId],
     /// Turns logits into q.
     pub sampler: &'a Sampler,
-    /// The target, for drafters that use its layers; they leave its cache as long as it was.
+    /// The target, for drafters that use its layers; they restore the length of its cache.
     pub target: &'a mut dyn Model,
-    /// Hears each proposal with its index as soon as it is known.
+    /// Called with the index and each proposal as soon as it is made.
     pub on_draft: &'a mut dyn FnMut(usize, &Draft),
-    /// Most drafts that are taken: k in a chain, the nodes of a tree.
+    /// Most drafts that are accepted by [`DraftCtx::propose`]: k in a chain, the nodes of a tree.
     pub(super) limit: usize,
-    /// What ends a chain before that; nothing in a tree.
+    /// Ends a chain before `limit`; none in a tree.
     pub(super) progress: Option<DraftProgress>,
-    /// What was proposed so far.
+    /// Proposals so far.
     pub(super) drafts: Vec<Draft>,
-    /// What was not sure enough.
+    /// The token that ended the draft because its probability was too low.
     pub(super) stopped: Option<Stopped>,
 }
 
-/// A token that was not sure enough to be proposed.
+/// A token that was not proposed because its probability was too low.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stopped {
     pub(super) token: TokenId,
     /// The drafter's probability of it.
     pub(super) q: f32,
-    /// What that fell below.
+    /// The limit that `q` is below.
     pub(super) p_min: f32,
 }
 
 impl DraftCtx<'_> {
-    /// Adds a draft; the answer is whether another one is welcome. A token that is none ends the draft, and so
-    /// do a tree node that continues nothing and a stop rule that expects too little of another token.
+    /// Adds a draft and returns whether another one may follow. The draft ends at its limit, at a token outside the
+    /// vocabulary, at a tree node whose parent does not exist, and where the stop rule finds that another token would
+    /// not pay off.
     pub fn propose(&mut self, draft: Draft) -> bool {
         let index = self.drafts.len();
         let is_token = draft.token.0 < self.target.spec().info.vocab;
@@ -163,7 +164,7 @@ impl DraftCtx<'_> {
         !is_last
     }
 
-    /// The largest probability that q must hold for the next draft to be proposed.
+    /// The next draft is proposed only if the largest probability of q is at least this.
     fn p_min(&self) -> f32 {
         self.progress
             .as_ref()
@@ -171,23 +172,23 @@ impl DraftCtx<'_> {
             .map_or(self.drafting.p_min, |p_min| p_min.max(self.drafting.p_min))
     }
 
-    /// What was proposed so far.
+    /// Proposals so far.
     #[must_use]
     pub fn drafts(&self) -> &[Draft] {
         &self.drafts
     }
 
-    /// Most drafts that are taken.
+    /// Most drafts of this round.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// What row 0 of a drafter's logits proposes for depth `depth`; none where the drafter is not sure
-    /// enough (p-min). `vocab` names the tokens, none = all of them in order.
+    /// Picks the draft at depth `depth` from row 0 of a drafter's logits; none if the largest probability is below
+    /// p-min. `vocab` lists the tokens of the logits; none means tokens 0, 1, 2 …
     ///
     /// # Errors
-    /// [`ModelError::NotFinite`].
+    /// [`ModelError::NotFinite`] when a logit is infinite or NaN.
     pub fn pick(
         &mut self,
         out: &Forward,
@@ -195,10 +196,11 @@ impl DraftCtx<'_> {
         depth: usize,
     ) -> Result<Option<Draft>, ModelError> {
         let position = self.round.position + depth;
-        // a token that the target lacks would be dropped when it is drawn, by its own value
+        // Tokens that the target lacks are removed before drawing: dropping a drawn token because of its own value
+        // would change the distribution.
         let row = LogitRow::of(out, 0, vocab).within(self.target.spec().info.vocab);
         let q = self.sampler.distribution(&row, None, position)?;
-        // the largest probability, not the draft's own: that must not decide whether it is proposed
+        // the largest probability, since the drawn token's own must not decide whether it is proposed
         let best = q.argmax();
         let (sure, p_min) = (q.prob(best), self.p_min());
         if sure < p_min {

@@ -1,11 +1,11 @@
 //! Drafting with MTP modules: one slot per committed token, then more for each draft.
 //!
-//! Slot `t` of the first module reads the target's state at `t` and the token that this state predicted.
-//! With one module, its own output takes the state's place from depth 2 on and the module is used again
-//! at every depth. With D modules, module d reads module d − 1's output at `t` and the token d places
-//! further on, and drafts at depth d (DeepSeek-V3 report, section 2.2); behind depth D the last one is
-//! used again. How states and tokens are paired and whether a slot stands before the first is told by the
-//! module's [`MtpSpec`], which the settings can overrule. Invariant: between rounds a module's cache holds settled slots only, nothing drafted.
+//! Slot `t` of the first module reads the target's state at `t` and the token that this state predicted. With one
+//! module, its own output replaces the state from depth 2 on, and the module is used again at every depth. With D
+//! modules, module d reads the output of module d − 1 at `t` and the token d positions later, and drafts at depth d
+//! (DeepSeek-V3 report, section 2.2); after depth D the last module is used again. The module's [`MtpSpec`], which the
+//! settings can override, says how states and tokens are paired and whether there is a slot before the first.
+//! Invariant: between rounds a module's cache contains only settled slots, which belong to committed tokens.
 
 mod borrow;
 mod stage;
@@ -15,38 +15,37 @@ use super::{DraftCtx, Drafter, tree};
 use crate::model::{DraftModule, Forward, Model, ModelError, Rows, Tap};
 use crate::protocol::{MtpSpec, Pairing, Settings, TokenId};
 
-/// Slots of a prompt that run at once.
+/// Most slots of a prompt in one pass.
 const SETTLE_ROWS: usize = 256;
 
 /// A drafter around one [`DraftModule`] or a stack of them.
 pub struct MtpDrafter {
     stages: Vec<Stage>,
-    /// What the modules were made for.
+    /// The conventions that the modules were made for.
     made_for: MtpSpec,
-    /// What is in force.
+    /// The conventions in force.
     spec: MtpSpec,
-    /// Wanted, and not to be had from these modules: told once.
+    /// The last conventions that the modules did not support, so that the error is reported once.
     refused: Option<MtpSpec>,
     is_stale: bool,
     notice: Option<String>,
     /// The token before the observed ones.
     first: Option<TokenId>,
     observed: Vec<TokenId>,
-    /// Target states of the observed tokens that the first module has not run.
+    /// Target states of the observed tokens that the first module has not run yet.
     states: Rows,
-    /// Output of the first module's last settled slot: logits of the first draft, and the state for the
-    /// second.
+    /// Output of the first module's last settled slot: logits of the first draft, and the state for the second draft.
     head: Option<Forward>,
 }
 
 impl MtpDrafter {
-    /// Drafts with this module, whose cache must be empty.
+    /// A drafter with this module, whose cache must be empty.
     #[must_use]
     pub fn new(module: Box<dyn DraftModule>) -> Self {
         Self::stack(vec![module])
     }
 
-    /// Drafts with one module per depth, the first first; their caches must be empty.
+    /// A drafter with one module per depth, in order of depth; their caches must be empty.
     #[must_use]
     pub fn stack(modules: Vec<Box<dyn DraftModule>>) -> Self {
         let spec = modules.first().map(|module| module.spec()).unwrap_or_default();
@@ -76,13 +75,13 @@ impl MtpDrafter {
         }
     }
 
-    /// Forgets what was observed.
+    /// Removes all observed tokens.
     fn clear(&mut self) -> Result<(), ModelError> {
         self.first = None;
         self.rewind(0)
     }
 
-    /// Runs what the first module has not seen.
+    /// Runs the first module over the observed tokens that it has not run yet.
     fn settle_first(&mut self) -> Result<(), ModelError> {
         let keep = self.stages.len() > 1;
         let width = self.states.width();
@@ -110,7 +109,7 @@ impl MtpDrafter {
         Ok(())
     }
 
-    /// Runs the slots of module `depth` whose token is known.
+    /// Runs the slots of module `depth` whose tokens are committed.
     fn settle_deeper(&mut self, depth: usize) -> Result<(), ModelError> {
         let ready = self.stages[depth - 1].outputs.len();
         let end = ready.min(self.observed.len().saturating_sub(depth));
@@ -129,7 +128,7 @@ impl MtpDrafter {
         }
     }
 
-    /// `target` is there when a draft follows.
+    /// Settles all modules; `target` is given if a draft follows.
     fn settle_all(&mut self, target: Option<&dyn Model>) -> Result<(), ModelError> {
         if self.shares_target_kv() {
             return target.map_or(Ok(()), |target| self.attach_kv(target));
@@ -160,7 +159,7 @@ impl MtpDrafter {
     }
 }
 
-/// A path of drafts behind the settled slots, and what the modules say at its end.
+/// A path of drafts after the settled slots, and the modules' predictions along it.
 pub(super) struct Reach<'a> {
     stages: &'a mut [Stage],
     spec: MtpSpec,
@@ -169,12 +168,12 @@ pub(super) struct Reach<'a> {
     /// The token that the last settled slot predicted from.
     anchor: TokenId,
     path: Vec<TokenId>,
-    /// Behind 0, 1, 2 … tokens of the path; the hidden rows of all slots that were run for it.
+    /// Outputs after 0, 1, 2 … tokens of the path, with the hidden rows of all slots that ran for them.
     outs: Vec<Forward>,
 }
 
 impl<'a> Reach<'a> {
-    /// At the anchor; none when nothing was observed.
+    /// The empty path, at the anchor; none when nothing was observed.
     pub(super) fn new(drafter: &'a mut MtpDrafter) -> Option<Self> {
         let outs = vec![drafter.head.clone()?];
         let (spec, anchor) = (drafter.spec, *drafter.observed.last()?);
@@ -187,7 +186,7 @@ impl<'a> Reach<'a> {
         Some(Self { stages: &mut drafter.stages, spec, settled, anchor, path: Vec::new(), outs })
     }
 
-    /// Tokens of the slots behind the settled ones.
+    /// Tokens of the slots after the settled ones.
     fn slot_tokens(&self) -> Vec<TokenId> {
         match self.spec.pairing {
             Pairing::Next => self.path.clone(),
@@ -197,12 +196,12 @@ impl<'a> Reach<'a> {
         }
     }
 
-    /// What is said of the next token.
+    /// The prediction of the next token.
     pub(super) fn out(&self) -> &Forward {
         self.outs.last().expect("the first stays")
     }
 
-    /// The module that speaks behind `depth` drafts.
+    /// The module that predicts the token after `depth` drafts.
     fn stage(&self, depth: usize) -> usize {
         depth.min(self.stages.len() - 1)
     }
@@ -212,13 +211,13 @@ impl<'a> Reach<'a> {
         self.stages[self.stage(self.path.len())].module.draft_vocab()
     }
 
-    /// Goes one draft further; false where the text is too short for a deeper module.
+    /// Extends the path by one draft. False if the text is too short for a deeper module.
     pub(super) fn advance(&mut self, token: TokenId) -> Result<bool, ModelError> {
         self.path.push(token);
         let depth = self.path.len();
         let tokens = self.slot_tokens();
         let out = if depth < self.stages.len() {
-            // module `depth` lacks the slots whose tokens are the drafts
+            // module `depth` has not run the slots whose tokens are drafts
             let Some(first) = self.settled.checked_sub(depth) else {
                 self.path.pop();
                 return Ok(false);
@@ -242,7 +241,7 @@ impl<'a> Reach<'a> {
         Ok(true)
     }
 
-    /// Goes to the end of another path.
+    /// Changes to another path, and keeps the part that both share.
     pub(super) fn go_to(&mut self, path: &[TokenId]) -> Result<bool, ModelError> {
         let same = self.path.iter().zip(path).take_while(|(a, b)| a == b).count();
         while self.path.len() > same {
@@ -267,7 +266,7 @@ impl<'a> Reach<'a> {
         Ok(())
     }
 
-    /// Takes all drafted slots out again.
+    /// Removes all drafted slots.
     pub(super) fn leave(mut self) -> Result<(), ModelError> {
         let left = self.go_to(&[]).map(|_| ());
         self.stages.iter_mut().for_each(|stage| stage.module.hold_position(None));
@@ -307,7 +306,7 @@ impl Drafter for MtpDrafter {
         match taken {
             Ok(()) => {
                 self.spec = wanted;
-                self.head = None; // of slots that are gone
+                self.head = None; // its slots no longer exist
             }
             Err(error) => {
                 self.refused = Some(wanted);
@@ -319,7 +318,7 @@ impl Drafter for MtpDrafter {
                 });
             }
         }
-        // caches are empty now; a module without any needs other states alone
+        // the caches are empty now; a module without a cache is stale only if it reads other states
         self.is_stale |= !self.shares_target_kv() || self.tap() != tap;
     }
 
@@ -367,7 +366,7 @@ impl Drafter for MtpDrafter {
         }
         for (depth, stage) in self.stages.iter_mut().enumerate() {
             let slots = len.saturating_sub(depth).min(stage.settled(&self.spec));
-            // another text may have another first token, which the slot before slot 0 holds
+            // the slot before slot 0 contains the first token, which may differ in another text
             let lead = if slots == 0 { 0 } else { stage.lead(&self.spec) };
             stage.module.truncate(lead + slots)?;
             stage.outputs = stage.outputs.slice(0..slots.min(stage.outputs.len()));
@@ -377,7 +376,7 @@ impl Drafter for MtpDrafter {
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         if ctx.round.draft_len == 0 || ctx.limit() == 0 {
-            return Ok(()); // what was observed waits: plain decoding pays nothing
+            return Ok(()); // observed tokens wait until a draft is needed, so plain decoding costs nothing
         }
         self.first = ctx.committed.first().copied();
         self.settle_all(Some(ctx.target))?;

@@ -1,14 +1,14 @@
-//! Prompt lookup: what followed the last n tokens when they last stood in the text, prompt and answer
-//! alike (Saxena, "Prompt Lookup Decoding", 2023).
+//! Prompt lookup: drafts what followed the last n tokens where they last occurred in the text, prompt and answer
+//! included (Saxena, "Prompt Lookup Decoding", 2023).
 //!
-//! One backward pass over the committed tokens; no state, so nothing to catch up or roll back.
+//! It searches the committed tokens once, backwards. It has no state to catch up or roll back.
 
 use super::{DraftCtx, Drafter};
 use crate::model::ModelError;
 use crate::protocol::TokenId;
 use crate::speculate::verify::Draft;
 
-/// Looks up the longest n-gram between the set bounds; among equally long ones the latest.
+/// Looks up the longest n-gram within the configured bounds, the latest of equally long ones.
 pub struct NgramDrafter;
 
 impl Drafter for NgramDrafter {
@@ -22,7 +22,7 @@ impl Drafter for NgramDrafter {
             return Ok(());
         };
         for _ in 0..ctx.limit().min(ctx.round.draft_len) {
-            // a repetition shorter than the draft goes on into the draft itself
+            // a repetition shorter than the draft continues within the draft itself
             let token = match ctx.committed.get(from) {
                 Some(token) => *token,
                 None => ctx.drafts()[from - ctx.committed.len()].token,
@@ -36,7 +36,7 @@ impl Drafter for NgramDrafter {
     }
 }
 
-/// Where the text went on when its last `min` to `max` tokens stood there before.
+/// Index after the latest earlier occurrence of the text's longest suffix of `min` to `max` tokens.
 fn find(tokens: &[TokenId], min: usize, max: usize) -> Option<usize> {
     let mut best = (0, None);
     for end in (1..tokens.len()).rev() {

@@ -1,12 +1,12 @@
-//! Drafts that come from outside: the plain answer, worked out before (the ceiling), or a person's.
+//! Drafts from another source: the plain answer, computed first (the upper limit of any drafter), or a person's draft.
 
 use super::{DraftCtx, Drafter};
 use crate::model::ModelError;
 use crate::protocol::{Settings, TokenId};
 use crate::speculate::verify::Draft;
 
-/// Replays the plain answer that it was offered. Where the text left that answer (sampling, a lenient
-/// rule) there is nothing to replay, and it says so.
+/// Replays the plain answer that it was offered. If the text differs from that answer (sampling, a lenient rule), it
+/// has nothing to replay and reports this.
 #[derive(Clone, Default)]
 pub struct OracleDrafter {
     /// Prompt and plain answer.
@@ -26,7 +26,7 @@ impl Drafter for OracleDrafter {
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let Some(rest) = self.answer.strip_prefix(ctx.committed) else {
             if !std::mem::take(&mut self.answer).is_empty() {
-                let text = "the text left the plain answer, so the oracle has nothing more to draft in this turn";
+                let text = "the text differs from the plain answer, so the oracle cannot draft any more in this turn";
                 self.notice = Some(text.to_owned());
             }
             return Ok(());
@@ -58,7 +58,7 @@ impl Drafter for HumanDrafter {
     }
 
     fn configure(&mut self, _: &Settings) {
-        self.typed.clear(); // typed for another round
+        self.typed.clear(); // it was typed for a round with other settings
     }
 
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {

@@ -1,4 +1,4 @@
-//! Random tokens: what speculation costs when no draft is any good. The floor.
+//! Random tokens: the lower limit of any drafter, where almost no draft is accepted.
 
 use super::{DraftCtx, Drafter};
 use crate::model::ModelError;
@@ -6,7 +6,7 @@ use crate::protocol::TokenId;
 use crate::speculate::random::Purpose;
 use crate::speculate::verify::Draft;
 
-/// Every token of the vocabulary is as likely as any other; the run's seed decides.
+/// Drafts every token of the vocabulary with equal probability, from the run's seed.
 pub struct RandomDrafter;
 
 impl Drafter for RandomDrafter {

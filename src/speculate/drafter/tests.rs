@@ -1,4 +1,4 @@
-//! Drafters behind fake models whose numbers can be worked out by hand.
+//! Tests drafters with fake models whose numbers can be computed by hand.
 
 use super::*;
 use crate::model::{Checkpoint, DraftModule, LogitRows, ModelSpec};
@@ -37,12 +37,12 @@ impl Model for Idle {
     }
 }
 
-/// What a module makes of a slot: a small whole number, so that nothing is rounded.
+/// Output of a fake module for a slot: a small integer, so that nothing is rounded.
 fn mixed(number: usize, token: TokenId, state: f32, before: f32) -> f32 {
     (state * 5.0 + token.0 as f32 * 3.0 + before * 7.0 + number as f32 * 11.0 + 1.0) % 101.0
 }
 
-/// A module whose output depends on all slots in its cache, so that a wrong one shows.
+/// A module whose output depends on all slots in its cache, so that every wrong slot changes it.
 struct Fake {
     number: usize,
     slots: Vec<f32>,
@@ -91,13 +91,13 @@ impl DraftModule for Fake {
     }
 }
 
-/// Runs the drafter once; greedy unless there is a temperature.
+/// Runs the drafter once, greedily unless the settings have a temperature.
 fn draft(drafter: &mut dyn Drafter, committed: &[TokenId], k: usize, settings: &Settings) -> Vec<Draft> {
-    guided(drafter, committed, k, settings, None).0
+    draft_with_stop_rule(drafter, committed, k, settings, None).0
 }
 
-/// The drafts, and what was left out behind them.
-fn guided(
+/// Runs the drafter once with a stop rule. Returns the drafts and the token that ended them.
+fn draft_with_stop_rule(
     drafter: &mut dyn Drafter,
     committed: &[TokenId],
     k: usize,
@@ -114,7 +114,7 @@ fn guided(
         leniency: settings.leniency,
         draws: &draws,
     };
-    let mut told = 0;
+    let mut reported = 0;
     let mut ctx = DraftCtx {
         stopped: None,
         round,
@@ -122,19 +122,19 @@ fn guided(
         committed,
         sampler: &Sampler { sampling: settings.sampling },
         target: &mut target,
-        on_draft: &mut |_, _| told += 1,
+        on_draft: &mut |_, _| reported += 1,
         limit: settings.drafting.tree.map_or(k, usize::from),
         progress: stop_rule.map(DraftProgress::new),
         drafts: Vec::new(),
     };
     drafter.draft(&mut ctx).unwrap();
     let (drafts, stopped) = (ctx.drafts, ctx.stopped);
-    assert_eq!(told, drafts.len());
+    assert_eq!(reported, drafts.len());
     (drafts, stopped)
 }
 
-/// The chain by the book: module d reads module d − 1's outputs and the tokens d places further on.
-fn by_the_book(modules: usize, tokens: &[TokenId], states: &[f32], k: usize) -> Vec<TokenId> {
+/// A reference implementation of a chain: module d reads the outputs of module d − 1 and the tokens d positions later.
+fn reference_chain(modules: usize, tokens: &[TokenId], states: &[f32], k: usize) -> Vec<TokenId> {
     let mut text = tokens.to_vec();
     let mut inputs = states.to_vec();
     let mut drafted = Vec::new();
@@ -166,27 +166,27 @@ fn numbers(count: usize, seed: usize) -> (Vec<TokenId>, Vec<f32>) {
 }
 
 #[test]
-fn a_stack_drafts_by_the_book_after_any_history() {
+fn a_stack_drafts_as_the_reference_after_any_history() {
     for modules in 1..=4 {
         for k in [1, 2, 3, 5, 7] {
             let settings = Settings::default();
             let mut drafter = MtpDrafter::stack((0..modules).map(fake).collect());
             let (tokens, states) = numbers(30, 1);
-            let mut known = 0;
-            // in steps of 1 to 4 tokens, a draft now and then, a rewind in the middle
+            let mut observed = 0;
+            // several steps of 1 to 6 tokens, most with a draft, and one rewind
             for (step, size) in [6, 1, 3, 2, 4, 1, 1, 5].into_iter().enumerate() {
                 if step == 5 {
-                    known -= 4;
-                    drafter.rewind(known).unwrap();
+                    observed -= 4;
+                    drafter.rewind(observed).unwrap();
                 }
-                let to = known + size;
-                drafter.observe(&tokens[known + 1..=to], &Rows::new(states[known..to].to_vec(), 1)).unwrap();
-                known = to;
+                let to = observed + size;
+                drafter.observe(&tokens[observed + 1..=to], &Rows::new(states[observed..to].to_vec(), 1)).unwrap();
+                observed = to;
                 if step != 2 {
-                    let got = draft(&mut drafter, &tokens[..=known], k, &settings);
+                    let got = draft(&mut drafter, &tokens[..=observed], k, &settings);
                     let got: Vec<TokenId> = got.iter().map(|draft| draft.token).collect();
-                    let want = by_the_book(modules, &tokens[..=known], &states[..known], k);
-                    assert_eq!(got, want, "{modules} modules, k = {k}, {known} known");
+                    let want = reference_chain(modules, &tokens[..=observed], &states[..observed], k);
+                    assert_eq!(got, want, "{modules} modules, k = {k}, {observed} observed");
                 }
             }
         }
@@ -206,7 +206,7 @@ fn with_tree(nodes: u8, sampling: Sampling) -> Settings {
 }
 
 #[test]
-fn trees_keep_their_budget_and_every_path_is_what_the_module_says() {
+fn trees_keep_their_budget_and_contain_the_reference_chain() {
     let (tokens, states) = numbers(12, 3);
     for modules in 1..=3 {
         for (nodes, k) in [(1, 1), (2, 1), (4, 2), (7, 3), (15, 4), (15, 9)] {
@@ -223,8 +223,8 @@ fn trees_keep_their_budget_and_every_path_is_what_the_module_says() {
                 depth
             };
             assert!((0..drafts.len()).all(|at| drafts[at].row.unwrap() <= at && depth(at) < k));
-            // the first choices of all rows are the chain
-            let chain = by_the_book(modules, &tokens, &states, k);
+            // the first choices along the tree are the chain
+            let chain = reference_chain(modules, &tokens, &states, k);
             let mut row = 0;
             for token in chain {
                 let Some(first) = drafts.iter().position(|draft| draft.row == Some(row)) else { break };
@@ -239,10 +239,10 @@ fn trees_keep_their_budget_and_every_path_is_what_the_module_says() {
                 tokens.dedup();
                 assert_eq!(tokens.len(), all);
             }
-            // and nothing drafted is left behind
+            // and the modules' caches contain no drafted slots afterwards
             let again = draft(&mut drafter, &tokens, k, &Settings::default());
             let again: Vec<_> = again.iter().map(|draft| draft.token).collect();
-            assert_eq!(again, by_the_book(modules, &tokens, &states, k));
+            assert_eq!(again, reference_chain(modules, &tokens, &states, k));
         }
     }
 }
@@ -270,12 +270,12 @@ fn an_unsure_drafter_stops_and_argmax_is_certain_to_the_rules() {
 }
 
 #[test]
-fn a_guide_ends_a_chain_as_its_rule_says_and_leaves_certain_drafts_alone() {
+fn a_stop_rule_ends_chains_but_not_drafts_without_probabilities() {
     let (tokens, states) = numbers(12, 3);
     let drafts = |stop_rule: Option<DraftStopRule>| {
         let mut drafter = MtpDrafter::new(fake(0));
         drafter.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
-        guided(&mut drafter, &tokens, 8, &Settings::default(), stop_rule)
+        draft_with_stop_rule(&mut drafter, &tokens, 8, &Settings::default(), stop_rule)
     };
     let free = drafts(None).0;
     let mut lengths = Vec::new();
@@ -284,7 +284,7 @@ fn a_guide_ends_a_chain_as_its_rule_says_and_leaves_certain_drafts_alone() {
         let costs = Costs { verify_us, draft_us: row, settle_us: 0.0, overhead_us: 0.0 };
         let stop_rule = Policy::new(costs, 2).stop_rule(8);
         let (mut made, mut progress) = (0, DraftProgress::new(stop_rule.clone()));
-        let left_out = loop {
+        let is_discarded = loop {
             let q = free[made].confidence().unwrap();
             if q < progress.p_min() {
                 break true;
@@ -296,13 +296,13 @@ fn a_guide_ends_a_chain_as_its_rule_says_and_leaves_certain_drafts_alone() {
             }
         };
         let (drafts, stopped) = drafts(Some(stop_rule.clone()));
-        assert_eq!((drafts.len(), stopped.is_some()), (made, left_out), "rows at {row}");
+        assert_eq!((drafts.len(), stopped.is_some()), (made, is_discarded), "rows at {row}");
         assert!(stopped.is_none_or(|left| left.q < left.p_min && left.p_min == progress.p_min()));
         assert!(drafts.iter().zip(&free).all(|(draft, free)| draft.token == free.token));
         lengths.push(made);
         let text: Vec<TokenId> = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3].map(TokenId).to_vec();
-        let found = guided(&mut NgramDrafter, &text, 4, &Settings::default(), Some(stop_rule)).0;
-        assert_eq!(found.len(), 4, "a draft without a probability is not ended by one");
+        let found = draft_with_stop_rule(&mut NgramDrafter, &text, 4, &Settings::default(), Some(stop_rule)).0;
+        assert_eq!(found.len(), 4, "the rule does not end drafts without probabilities");
     }
     assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths[0] > lengths[3] && lengths[6] == 0, "{lengths:?}");
 }
@@ -319,12 +319,12 @@ fn ngrams_repeat_themselves_into_the_draft() {
 }
 
 #[test]
-fn a_chain_asks_the_next_only_when_the_first_finds_nothing() {
+fn the_second_drafter_drafts_only_if_the_first_finds_nothing() {
     let settings = |drafter| Settings { drafter, ..Settings::default() };
     let (tokens, states) = numbers(12, 5);
     let mut drafter_set = DrafterSet::default();
     drafter_set.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(fake(0))));
-    drafter_set.lack(DrafterKind::DraftModel, "no draft model".into());
+    drafter_set.set_missing(DrafterKind::DraftModel, "no draft model".into());
     drafter_set.configure(&settings("ngram+mtp".parse().unwrap()));
     drafter_set.observe(&tokens[1..], &Rows::new(states.clone(), 1)).unwrap();
     let fresh: Vec<TokenId> = (0..4).map(TokenId).collect();
@@ -333,24 +333,24 @@ fn a_chain_asks_the_next_only_when_the_first_finds_nothing() {
     let repeated: Vec<TokenId> = [1, 2, 3, 1, 2].map(TokenId).into();
     let by_lookup = draft(&mut drafter_set, &repeated, 2, &Settings::default());
     assert!(by_lookup.iter().all(|draft| draft.q.is_none()) && by_lookup[0].token == TokenId(3));
-    // one that is not there: plain decoding and the reason, once
+    // a missing drafter: plain decoding, and the reason once
     drafter_set.configure(&settings(DrafterKind::DraftModel));
     drafter_set.configure(&settings(DrafterKind::DraftModel));
     assert!(draft(&mut drafter_set, &repeated, 2, &Settings::default()).is_empty());
     assert_eq!(drafter_set.notice().as_deref(), Some("no draft model"));
     assert_eq!(drafter_set.notice(), None);
-    // a drafter that was not at work has been told everything
+    // an inactive drafter has observed all tokens, too
     drafter_set.configure(&settings(DrafterKind::Mtp));
     let late: Vec<_> = draft(&mut drafter_set, &tokens, 3, &Settings::default()).iter().map(|d| d.token).collect();
-    assert_eq!(late, by_the_book(1, &tokens, &states, 3));
+    assert_eq!(late, reference_chain(1, &tokens, &states, 3));
     drafter_set.configure(&settings(DrafterKind::None));
     assert!(draft(&mut drafter_set, &repeated, 2, &Settings::default()).is_empty());
 }
 
 /// Fails at its second draft.
-struct Shaky(u32);
+struct FailingDrafter(u32);
 
-impl Drafter for Shaky {
+impl Drafter for FailingDrafter {
     fn fork(&self) -> Result<Box<dyn Drafter>, ModelError> {
         Ok(Box::new(Self(self.0)))
     }
@@ -365,9 +365,9 @@ impl Drafter for Shaky {
 }
 
 #[test]
-fn a_member_that_fails_is_off_and_the_others_stay() {
+fn a_failing_member_is_switched_off_and_the_others_stay() {
     let mut drafter_set = DrafterSet::default();
-    drafter_set.add(DrafterKind::Mtp, Box::new(Shaky(0)));
+    drafter_set.add(DrafterKind::Mtp, Box::new(FailingDrafter(0)));
     let settings = |drafter| Settings { drafter, ..Settings::default() };
     drafter_set.configure(&settings(DrafterKind::Mtp));
     let text = [TokenId(3)];
@@ -376,12 +376,12 @@ fn a_member_that_fails_is_off_and_the_others_stay() {
         assert!(draft(&mut drafter_set, &text, 2, &Settings::default()).is_empty());
     }
     let notice = drafter_set.notice().unwrap();
-    assert!(notice.contains("mtp failed") && notice.contains("plain decoding goes on"), "{notice}");
+    assert!(notice.contains("mtp failed") && notice.contains("continues without drafts"), "{notice}");
     assert_eq!(drafter_set.notice(), None);
     drafter_set.configure(&settings(DrafterKind::Random));
     assert_eq!(draft(&mut drafter_set, &text, 2, &Settings::default()).len(), 2);
     drafter_set.configure(&settings(DrafterKind::Mtp));
-    assert!(drafter_set.notice().unwrap().contains("off from here on"));
+    assert!(drafter_set.notice().unwrap().contains("switched off"));
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn oracle_and_human_propose_what_they_were_offered() {
     assert_eq!(tokens(draft(&mut oracle, &text[..5], 3, &Settings::default())), [5]);
     assert!(oracle.notice().is_none());
     assert!(draft(&mut oracle, &[TokenId(9)], 3, &Settings::default()).is_empty());
-    assert!(oracle.notice().unwrap().contains("left the plain answer"));
+    assert!(oracle.notice().unwrap().contains("differs from the plain answer"));
     let mut human = HumanDrafter::default();
     human.offer(&text);
     assert_eq!(tokens(draft(&mut human, &text[..1], 2, &Settings::default())), [0, 1]);

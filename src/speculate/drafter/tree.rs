@@ -1,9 +1,9 @@
-//! Draft trees: at each depth the module's best alternatives instead of one, in a node budget.
+//! Draft trees: several alternatives at each depth instead of one, within a budget of nodes.
 //!
-//! The tree grows best first, by the product of drafter probabilities along the path, with as many
-//! module passes as a chain of the same k would take. At a temperature the alternatives of a row are
-//! drawn without replacement. Invariant, for losslessness: whether an alternative is in the tree is
-//! decided by what was drawn before it, never by its own value.
+//! The tree grows at its most probable node, by the product of the drafter's probabilities along the path, with as many
+//! module passes as a chain of the same k. At a temperature above 0 the alternatives of a row are drawn without
+//! replacement. Invariant, needed for losslessness: whether an alternative is in the tree depends only on what was
+//! drawn before it, never on its own value.
 
 use super::DraftCtx;
 use super::mtp::Reach;
@@ -17,10 +17,10 @@ use crate::speculate::verify::Draft;
 /// A node, in the tree or not yet.
 struct Node {
     draft: Draft,
-    /// Node that it continues; none = the anchor.
+    /// The node that it continues; none is the anchor.
     parent: Option<usize>,
     depth: usize,
-    /// What the tree is grown by: at most the parent's, at most the sibling's before.
+    /// Priority for growing: at most that of its parent and of the sibling before it.
     weight: f64,
     is_expanded: bool,
 }
@@ -50,7 +50,7 @@ pub(super) fn grow(ctx: &mut DraftCtx<'_>, reach: &mut Reach<'_>) -> Result<(), 
 }
 
 impl Tree {
-    /// Adds the alternatives that may follow `parent`, at whose end `reach` stands.
+    /// Adds the alternatives that may follow `parent`; `reach` is at that node.
     fn expand(&mut self, ctx: &DraftCtx<'_>, reach: &Reach<'_>, parent: Option<usize>) -> Result<(), ModelError> {
         let (depth, weight) = parent.map_or((0, 1.0), |at| (self.nodes[at].depth + 1, self.nodes[at].weight));
         let row = LogitRow::of(reach.out(), 0, Some(reach.vocab()));
@@ -71,8 +71,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The nodes that are in the tree, heaviest first. Parents and earlier siblings weigh no less and are
-    /// older, so whatever is cut off leaves a tree.
+    /// The nodes of the tree, largest weight first. Parents and earlier siblings have no smaller weight and were made
+    /// earlier, so the first nodes always form a tree.
     fn chosen(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         order.sort_by(|a, b| self.nodes[*b].weight.total_cmp(&self.nodes[*a].weight));
@@ -80,7 +80,7 @@ impl Tree {
         order
     }
 
-    /// The heaviest node of the tree that may get children.
+    /// The node with the largest weight that may get children.
     fn most_promising(&self, max_depth: usize) -> Option<usize> {
         let open = |at: &usize| !self.nodes[*at].is_expanded && self.nodes[*at].depth + 1 < max_depth;
         self.chosen().into_iter().find(open)
@@ -107,14 +107,14 @@ impl Tree {
     }
 }
 
-/// The most probable tokens, with their probability.
+/// The most probable tokens and their probabilities.
 fn best(q: &Distribution, count: usize, greedy: bool) -> Vec<(Draft, f32)> {
     let draft = |(token, share)| (Draft { drawn: greedy, ..Draft::drawn(token, q.clone()) }, share);
     q.top(count).0.into_iter().map(draft).collect()
 }
 
-/// Tokens drawn one after the other without replacement; beside each the largest probability among
-/// those that were left when it was drawn.
+/// Tokens drawn one after the other without replacement, each with the largest probability among the tokens that were
+/// left when it was drawn.
 fn drawn(q: &Distribution, count: usize, draw: impl Fn(usize) -> f32) -> Vec<(Draft, f32)> {
     let mut left = q.clone();
     let mut drafts = Vec::new();

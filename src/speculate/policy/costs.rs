@@ -1,48 +1,49 @@
-//! Costs of a machine that changes its speed: what was measured at the start, corrected by what
-//! rounds really take.
+//! The current costs of a machine whose speed changes: the costs measured at the start, corrected by the times of
+//! rounds.
 //!
-//! A shared machine gets slower and faster as a whole, which does not change which k is best; what
-//! matters is how widths compare at the same time. So the logarithm of a time is taken as that of the
-//! measured cost plus the machine's speed of the moment, which wanders, plus a correction of the width,
-//! which moves slowly and resembles its neighbours'. A Kalman filter tells them apart: what changes with
-//! the width from one round to the next belongs to the width, and what changes from one answer to the next
-//! to the machine. What one row costs behind a draft, and a round's first draft, are ratios to these. Invariant:
-//! no clock in here, and no single outlier moves anything far.
+//! A shared machine gets slower and faster as a whole. This does not change which k is best; only the ratios of widths
+//! at the same time matter. So the logarithm of a time is modelled as that of the measured cost, plus the machine's
+//! current speed, which varies, plus a correction of the width, which varies slowly and resembles that of neighbouring
+//! widths. A Kalman filter separates them: a change with the width from one round to the next belongs to the width, a
+//! change from one answer to the next to the machine. The cost of one row after a discarded draft and that of a round's
+//! first draft are ratios to these. Invariant: this code reads no clock, and a single outlier changes no estimate much.
 
 use crate::protocol::Costs;
 
-/// How far the machine's speed may be from the start's, as a standard deviation of a logarithm.
+// Standard deviations are those of the logarithm of a time.
+
+/// Standard deviation of the machine's speed relative to the measurement at the start.
 const SPEED: f64 = 0.5;
-/// How far it may have moved when another answer begins.
+/// Standard deviation of its change between two answers.
 const SPEED_JUMP: f64 = 0.4;
-/// How far it wanders from one time to the next.
+/// Standard deviation of its change from one observation to the next.
 const SPEED_STEP: f64 = 0.03;
-/// How far a width's cost relative to the others may be from what was measured.
+/// Standard deviation of a width's correction.
 const WIDTH: f64 = 0.1;
-/// How far that wanders from one time to the next.
+/// Standard deviation of its change from one observation to the next.
 const WIDTH_STEP: f64 = 0.003;
-/// Rows over which neighbouring widths resemble each other.
+/// Distance in rows over which corrections of widths are correlated.
 const REACH: f64 = 4.0;
-/// How far a draft's cost may be from what was measured.
+/// Standard deviation of a draft's correction.
 const DRAFT: f64 = 0.3;
-/// Noise of one time.
+/// Noise of one observation.
 const NOISE: f64 = 0.08;
-/// The same of drafts, which are short.
+/// Noise of an observed draft, which takes a short time.
 const DRAFT_NOISE: f64 = 0.2;
-/// Standard deviations of a surprise that count; what is beyond is cut off.
+/// Standard deviations at which a surprise is cut off.
 const MOST: f64 = 2.5;
-/// Times of the overhead that correct it.
+/// Observations of the overhead whose median is used.
 const WINDOW: usize = 15;
-/// One row behind a draft ÷ one row of a plain round, before any was seen.
-const BEHIND_GUESS: f64 = 1.05;
-/// Times that a guess counts for.
+/// One row after a discarded draft ÷ one row of a plain round, before the first observation.
+const DISCARDED_GUESS: f64 = 1.05;
+/// Weight of a guess, in observations.
 const RATIO_WEIGHT: f64 = 4.0;
-/// What a ratio's sum keeps of itself at the next time.
+/// Factor by which a ratio's sum fades with each observation.
 const RATIO_KEEP: f64 = 0.98;
-/// Largest part of a second row's cost that is taken for what the first costs more behind drafts: else no draft would
-/// be left out any more, and nothing learnt of it.
-const BEHIND_MOST: f64 = 0.75;
-/// Largest factor by which one time moves a ratio.
+/// Limit on the extra cost of one row after a discarded draft, as a share of a second row's cost. Without it no draft
+/// might be discarded any more, and the ratio would get no observations.
+const DISCARDED_MOST: f64 = 0.75;
+/// Largest factor by which one observation changes a ratio.
 const RATIO_MOST: f64 = 2.0;
 
 /// Estimates of the speed, of each width and of a draft, in this order, as logarithms.
@@ -51,7 +52,7 @@ struct Filter {
     mean: Vec<f64>,
     /// Covariance, row by row.
     spread: Vec<Vec<f64>>,
-    /// What each step adds to it.
+    /// Covariance that each step adds.
     step: Vec<Vec<f64>>,
     /// Sign of the last surprise that was cut off.
     cut: f64,
@@ -84,7 +85,7 @@ impl Filter {
         }
     }
 
-    /// Takes the logarithm of a time relative to what was measured for entry `of`.
+    /// Takes an observation: the logarithm of a time ÷ the measured cost of entry `of`.
     fn observe(&mut self, of: usize, seen: f64, noise: f64) {
         for (row, step) in self.spread.iter_mut().zip(&self.step) {
             row.iter_mut().zip(step).for_each(|(spread, step)| *spread += step);
@@ -95,7 +96,7 @@ impl Filter {
         let mut total = gain[0] + gain[of] + noise * noise;
         let most = MOST * total.sqrt();
         if surprise.abs() > most && surprise.signum() == self.cut {
-            // twice in a row the same way: it is the machine
+            // twice in the same direction: the machine's speed changed
             self.spread[0][0] += surprise * surprise;
             gain = own(&self.spread);
             total = gain[0] + gain[of] + noise * noise;
@@ -110,13 +111,13 @@ impl Filter {
         }
     }
 
-    /// Standard deviation of what two entries differ by.
+    /// Standard deviation of the difference of two entries.
     fn apart(&self, a: usize, b: usize) -> f64 {
         (self.spread[a][a] + self.spread[b][b] - 2.0 * self.spread[a][b]).max(0.0).sqrt()
     }
 }
 
-/// How a time compares with another one: a faded mean of logarithms.
+/// The ratio of two times: a fading mean of logarithms.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ratio {
     sum: f64,
@@ -136,7 +137,7 @@ impl Ratio {
     }
 }
 
-/// The last times of the work around passes.
+/// The last observations of the work around passes, in microseconds.
 #[derive(Clone, Debug, Default)]
 struct Recent(Vec<f64>);
 
@@ -157,15 +158,15 @@ impl Recent {
     }
 }
 
-/// What rounds cost as of now.
+/// The current costs of rounds.
 #[derive(Clone, Debug)]
 pub(super) struct Now {
     /// A round without drafts.
     pub(super) plain_us: f64,
-    /// What the first draft of a round costs beyond what the others do.
+    /// Extra cost of a round's first draft.
     pub(super) first_us: f64,
-    /// The parts of a round in which the drafter ran. One row behind it costs more than in a plain round: it finds
-    /// less of the target's weights in a cache.
+    /// The parts of a round in which the drafter ran. One row then costs more than in a plain round, since less of the
+    /// target's weights is in a cache.
     pub(super) costs: Costs,
 }
 
@@ -174,8 +175,8 @@ pub(super) struct Now {
 pub(super) struct CostModel {
     base: Costs,
     filter: Filter,
-    /// One row behind a draft that was left out ÷ one row of a plain round.
-    behind: Ratio,
+    /// One row after a discarded draft ÷ one row of a plain round.
+    discarded: Ratio,
     /// A round's first draft ÷ a later one.
     first: Ratio,
     plain_overhead: Recent,
@@ -187,20 +188,20 @@ impl CostModel {
         Self {
             filter: Filter::new(base.verify_us.len()),
             base,
-            behind: Ratio::default(),
+            discarded: Ratio::default(),
             first: Ratio::default(),
             plain_overhead: Recent::default(),
             overhead: Recent::default(),
         }
     }
 
-    /// Another answer begins, and the machine may be as fast as it likes: a change of speed that comes with a change of
-    /// width tells nothing of the width then.
+    /// Prepares for the next answer. The machine's speed may have changed meanwhile, so a change of times then says
+    /// little about a width that changes at the same time.
     pub(super) fn begin_answer(&mut self) {
         self.filter.spread[0][0] += SPEED_JUMP * SPEED_JUMP;
     }
 
-    /// A target pass over `rows` rows took this long.
+    /// Observes the time of a target pass over `rows` rows.
     pub(super) fn verified(&mut self, rows: usize, took_us: f64) {
         let expected = rows.checked_sub(1).and_then(|i| self.base.verify_us.get(i));
         if let Some(seen) = expected.and_then(|expected| relative(took_us, *expected)) {
@@ -208,14 +209,14 @@ impl CostModel {
         }
     }
 
-    /// A pass over one row behind a draft that was left out took this long.
-    pub(super) fn verified_behind(&mut self, took_us: f64) {
+    /// Observes the time of a pass over one row after a discarded draft.
+    pub(super) fn verified_after_discarded(&mut self, took_us: f64) {
         let plain_us = self.verify_us(|_| 0.0)[0];
-        self.behind.observe(took_us, plain_us);
+        self.discarded.observe(took_us, plain_us);
     }
 
-    /// A round's drafts took this long, the first of them and the mean of the others, where there were any;
-    /// the drafter had nothing to catch up on.
+    /// Observes the times of a round's drafts: the first one, and the mean of the others, if any. The drafter must have
+    /// had nothing to catch up on.
     pub(super) fn drafted(&mut self, first_us: f64, later_us: Option<f64>) {
         if let Some(seen) = later_us.and_then(|later| relative(later, self.base.draft_us.max(1.0))) {
             self.filter.observe(self.base.verify_us.len() + 1, seen, DRAFT_NOISE);
@@ -224,18 +225,18 @@ impl CostModel {
         self.first.observe(first_us, later_us);
     }
 
-    /// A round took this long outside model passes.
+    /// Observes the time of a round outside model passes.
     pub(super) fn overhead(&mut self, took_us: f64, is_plain: bool) {
         let recent = if is_plain { &mut self.plain_overhead } else { &mut self.overhead };
         recent.observe(took_us);
     }
 
-    /// Costs as of now.
+    /// The current costs.
     pub(super) fn now(&self) -> Now {
         self.with(|_| 0.0)
     }
 
-    /// Costs as of now, but for widths other than `rows` as low as they may be by `hope` standard errors.
+    /// The current costs, but those of widths other than `rows` are lower by `hope` standard errors.
     pub(super) fn hoped(&self, rows: usize, hope: f64) -> Now {
         self.with(|width| -hope * self.filter.apart(width, rows))
     }
@@ -258,8 +259,8 @@ impl CostModel {
         let mut verify_us = self.verify_us(shift);
         let one_row = verify_us[0];
         let two_rows = verify_us.get(1).copied().unwrap_or(one_row);
-        verify_us[0] =
-            (one_row * self.behind.now(BEHIND_GUESS)).clamp(one_row, one_row + BEHIND_MOST * (two_rows - one_row));
+        verify_us[0] = (one_row * self.discarded.now(DISCARDED_GUESS))
+            .clamp(one_row, one_row + DISCARDED_MOST * (two_rows - one_row));
         let usual = self.base.overhead_us * self.speed();
         let (alone, drafting) = (self.plain_overhead.median(), self.overhead.median());
         let draft_us = self.draft_us();
@@ -281,8 +282,7 @@ fn relative(took_us: f64, expected: f64) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-/// The nearest curve that never falls (pool adjacent violators): more rows cannot cost less, so what
-/// looks like it is noise.
+/// The nearest curve that never falls (pool adjacent violators): more rows cannot cost less, so a decrease is noise.
 pub(crate) fn rising(curve: Vec<f64>) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::with_capacity(curve.len());
     for value in curve {
@@ -329,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn a_width_is_known_by_how_it_compares_not_by_being_seen_alone() {
+    fn a_width_is_corrected_only_relative_to_other_widths() {
         let mut model = CostModel::new(base());
         let unsure = model.hoped(2, 1.0).plain_us / model.now().plain_us;
         // a slow time begins while only two rows run, and lasts
         (0..200).for_each(|_| model.verified(2, 1650.0));
         let now = model.verify_us(|_| 0.0);
         assert!((now[1] - 1650.0).abs() < 20.0, "{now:?}");
-        assert!((now[0] / now[1] - 1.0 / 1.1).abs() < 0.05, "nothing was seen of one row: {now:?}");
+        assert!((now[0] / now[1] - 1.0 / 1.1).abs() < 0.05, "one row was not observed: {now:?}");
         (0..12).for_each(|_| model.verified(1, 1000.0));
         let now = model.verify_us(|_| 0.0);
         assert!(now[1] / now[0] > 1.25, "one row is cheap in the same slow time: {now:?}");
@@ -348,8 +348,8 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_between_two_answers_is_the_machine() {
-        let dearer = |between: bool| {
+    fn a_change_between_two_answers_is_attributed_to_the_machine() {
+        let ratio = |between: bool| {
             let mut model = CostModel::new(base());
             (0..60).for_each(|_| model.verified(1, 1000.0));
             if between {
@@ -359,11 +359,11 @@ mod tests {
             let now = model.verify_us(|_| 0.0);
             now[1] / now[0]
         };
-        assert!((dearer(true) - 1.1).abs() < 0.02 && dearer(false) > 1.13, "{} {}", dearer(true), dearer(false));
+        assert!((ratio(true) - 1.1).abs() < 0.02 && ratio(false) > 1.13, "{} {}", ratio(true), ratio(false));
     }
 
     #[test]
-    fn a_width_that_got_dearer_than_the_others_is_corrected_and_an_outlier_is_not() {
+    fn a_width_that_became_costlier_is_corrected_and_an_outlier_is_ignored() {
         let mut model = CostModel::new(base());
         for _ in 0..24 {
             for _ in 0..4 {
@@ -381,11 +381,11 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_that_is_left_out_costs_more_than_its_making() {
+    fn a_discarded_draft_also_makes_the_next_pass_slower() {
         let mut model = CostModel::new(base());
         for _ in 0..60 {
             model.verified(1, 1000.0);
-            model.verified_behind(1050.0);
+            model.verified_after_discarded(1050.0);
             model.drafted(120.0, Some(80.0));
             model.drafted(120.0, None);
             model.overhead(20.0, true);
@@ -395,7 +395,7 @@ mod tests {
         assert!((now.plain_us - 1020.0).abs() < 5.0, "{now:?}");
         assert!((now.costs.verify_us[0] - 1050.0).abs() < 10.0 && now.costs.overhead_us == 50.0, "{now:?}");
         assert!((now.costs.draft_us - 80.0).abs() < 5.0 && (now.first_us - 40.0).abs() < 5.0, "{now:?}");
-        (0..60).for_each(|_| model.verified_behind(90_000.0));
+        (0..60).for_each(|_| model.verified_after_discarded(90_000.0));
         let now = model.now().costs.verify_us;
         assert!(now.is_sorted() && now[0] <= 2000.0, "{now:?}");
     }

@@ -1,37 +1,36 @@
-//! Where a draft ends: at the token whose verification, or whose making, would cost more than it is
-//! likely to save.
+//! The stop rule: a draft ends before the token whose verification, or drafting, would cost more than it is likely to
+//! save.
 //!
-//! A drafter's probability of its own proposal says how likely that is to be accepted, and says so before
-//! the target is asked. With `R` the chance that all drafts so far are accepted and `V` the time that a
-//! token takes at the speed expected, a draft that is accepted with chance `a` is worth `R · a · V`, and
-//! more if others follow; its row costs `T(m + 1) − T(m)` and another draft costs `d`. Invariant: pure,
-//! and a token's own value never decides whether it is proposed, only the distribution it comes from and
-//! what was proposed before it: so every lossless rule stays one.
+//! A drafter's probability of its own proposal predicts how likely the target is to accept it, before the target runs.
+//! Let `R` be the chance that all drafts so far are accepted and `V` the time of a token at the expected speed. A draft
+//! that is accepted with chance `a` saves `R · a · V`, and more if others follow. Its row costs `T(m + 1) − T(m)`, and
+//! another draft costs `d`. Invariant: pure. Whether a token is proposed depends only on the distribution that it comes
+//! from and on earlier proposals, never on the token itself, so every lossless rule stays lossless.
 
 use crate::protocol::Costs;
 
-/// Chance of acceptance of a draft that is not made yet, before any was seen.
+/// Chance of acceptance of a draft that is not made yet, before the first observation.
 const NEXT_GUESS: f64 = 0.6;
-/// Chance that it is proposed, before any was seen.
+/// Chance that it is proposed, before the first observation.
 const NEXT_OFFERED: f64 = 0.8;
-/// Drafts that these guesses count for.
+/// Weight of these guesses, in drafts.
 const NEXT_WEIGHT: f64 = 20.0;
-/// Accepted drafts that trusting the drafter's own probabilities counts for.
+/// Weight of the assumption that the drafter's probabilities are right, in accepted drafts.
 const TRUST_WEIGHT: f64 = 6.0;
-/// What counts keep of themselves at the next draft: the last 100 or so weigh.
+/// Factor by which counts fade with each draft: about the last 100 count.
 const KEEP: f64 = 0.99;
 
-/// Share of drafts without a probability from which on drafts are not ended by probabilities alone.
+/// Largest share of drafts without a probability at which the drafter counts as one that reports probabilities.
 const SILENT: f64 = 0.1;
 
-/// What is known of the drafter's probabilities: faded counts and sums.
+/// How good the drafter's probabilities are: fading counts and sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Confidence {
-    /// Drafts with a probability that were tested.
+    /// Accepted drafts among the tested ones with a probability.
     accepted: f64,
-    /// Sum of their probabilities.
+    /// Sum of the probabilities of these tested drafts.
     promised: f64,
-    /// Drafts made behind others, those of them that were proposed, and the sum of their probabilities.
+    /// Drafts made after others, the proposed ones of these, and the sum of their probabilities.
     later: f64,
     later_offered: f64,
     later_sure: f64,
@@ -41,7 +40,8 @@ pub(super) struct Confidence {
 }
 
 impl Confidence {
-    /// A round whose draft `i` had the largest probability `sure[i]`; so many behind them were left out.
+    /// Takes a round in which the largest probability for draft `i` was `sure[i]`, and `dropped` drafts were discarded
+    /// after them.
     pub(super) fn observe(&mut self, sure: &[Option<f32>], accepted: usize, dropped: usize) {
         if dropped > 0 && !sure.is_empty() {
             self.made_later(None);
@@ -68,35 +68,35 @@ impl Confidence {
         self.later_sure = self.later_sure * KEEP + f64::from(offered.unwrap_or(0.0));
     }
 
-    /// The chance that a draft of this probability is accepted when those before it were.
+    /// The chance that a draft with this probability is accepted if those before it were.
     pub(super) fn chance(&self, q: f32) -> f64 {
         (f64::from(q) * self.trust()).min(1.0)
     }
 
-    /// Whether the drafter says of nearly all its drafts how probable they are.
-    pub(super) fn is_informative(&self) -> bool {
+    /// Whether the drafter reports a probability for nearly all its drafts.
+    pub(super) fn has_probabilities(&self) -> bool {
         self.spoken > 0.0 && self.silent <= SILENT * (self.spoken + self.silent)
     }
 
-    /// Accepted drafts for each that the drafter's probabilities promised.
+    /// Accepted drafts ÷ the number that the drafter's probabilities predicted.
     fn trust(&self) -> f64 {
         (self.accepted + TRUST_WEIGHT) / (self.promised + TRUST_WEIGHT)
     }
 
-    /// A draft behind others that is not made yet.
+    /// Chances of a draft after others that is not made yet.
     fn next(&self) -> Next {
         let sure = (self.later_sure + NEXT_GUESS * NEXT_WEIGHT) / (self.later + NEXT_WEIGHT);
         let offered = (self.later_offered + NEXT_OFFERED * NEXT_WEIGHT) / (self.later + NEXT_WEIGHT);
         Next { accepted: (sure * self.trust()).min(1.0), offered }
     }
 
-    /// What ends drafts of at most `longest` tokens at these costs, where a token takes `token_us`.
+    /// The stop rule for drafts of at most `longest` tokens with these costs, if a token takes `token_us` microseconds.
     pub(super) fn stop_rule(&self, costs: Costs, longest: usize, token_us: f64) -> DraftStopRule {
         DraftStopRule { confidence: *self, next: self.next(), costs, longest, token_us }
     }
 }
 
-/// Tells a drafter in a round where to end.
+/// Decides where the drafts of a round end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftStopRule {
     costs: Costs,
@@ -109,42 +109,43 @@ pub struct DraftStopRule {
 /// Chances of a draft that is not made yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Next {
-    /// That it is sure enough to be proposed.
+    /// That its probability is high enough to be proposed.
     offered: f64,
-    /// That it is proposed and accepted, when those before it are.
+    /// That it is proposed and accepted, if those before it are.
     accepted: f64,
 }
 
 impl DraftStopRule {
-    /// The drafter's probability below which a draft behind `made` others is not worth its row; those are
-    /// all accepted with chance `reach`. At most 1.
+    /// The drafter's probability, 0 to 1, below which a draft after `made` others is not worth its row. The others are
+    /// all accepted with chance `reach`.
     fn p_min(&self, made: usize, reach: f64) -> f32 {
-        // with n drafts more behind it: a · (1 + next + next² + …) tokens
-        let needed = |plan: Plan| plan.cost_us / (self.token_us * reach * (1.0 + plan.tokens));
-        let alone = Plan { tokens: 0.0, cost_us: 0.0 };
+        // with n more drafts after it: a · (1 + next + next² + …) tokens
+        let needed = |more: MoreDrafts| more.cost_us / (self.token_us * reach * (1.0 + more.tokens));
+        let none = MoreDrafts { tokens: 0.0, cost_us: 0.0 };
         let row_us = self.row_us(made);
-        let plans = std::iter::once(alone).chain(self.plans(made + 1));
-        let least = plans.map(|plan| needed(Plan { cost_us: plan.cost_us + row_us, ..plan })).fold(1.0, f64::min);
+        let choices = std::iter::once(none).chain(self.more_drafts(made + 1));
+        let needs = choices.map(|more| needed(MoreDrafts { cost_us: more.cost_us + row_us, ..more }));
+        let least = needs.fold(1.0, f64::min);
         (least / self.confidence.trust()).clamp(0.0, 1.0) as f32
     }
 
-    /// Whether another draft behind `made` ones, all accepted with chance `reach`, is worth making.
+    /// Whether another draft after `made` others, all accepted with chance `reach`, is worth making.
     fn goes_on(&self, made: usize, reach: f64) -> bool {
-        self.plans(made).any(|plan| self.token_us * reach * plan.tokens > plan.cost_us)
+        self.more_drafts(made).any(|more| self.token_us * reach * more.tokens > more.cost_us)
     }
 
-    /// 1, 2, … drafts more behind `made`: tokens that they bring once those are accepted, and their cost.
-    fn plans(&self, made: usize) -> impl Iterator<Item = Plan> {
+    /// Gain and cost of 1, 2, … more drafts after `made` accepted ones.
+    fn more_drafts(&self, made: usize) -> impl Iterator<Item = MoreDrafts> {
         let (mut chance, mut tokens, mut cost_us) = (1.0, 0.0, 0.0);
         (made..self.longest).map(move |at| {
             chance *= self.next.accepted;
             tokens += chance;
             cost_us += self.costs.draft_us + self.next.offered * self.row_us(at);
-            Plan { tokens, cost_us }
+            MoreDrafts { tokens, cost_us }
         })
     }
 
-    /// What the row of a draft behind `made` others costs.
+    /// Cost of the row of a draft after `made` others, in microseconds; infinite if that width was not timed.
     fn row_us(&self, made: usize) -> f64 {
         match self.costs.verify_us.get(made..=made + 1) {
             Some([before, with]) => with - before,
@@ -153,7 +154,7 @@ impl DraftStopRule {
     }
 }
 
-/// A chain under way that a [`DraftStopRule`] ends.
+/// A chain in progress that a [`DraftStopRule`] ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftProgress {
     stop_rule: DraftStopRule,
@@ -163,19 +164,19 @@ pub struct DraftProgress {
 }
 
 impl DraftProgress {
-    /// Before the first draft, which is always made.
+    /// The state before the first draft, which is always made.
     #[must_use]
     pub fn new(stop_rule: DraftStopRule) -> Self {
         Self { stop_rule, made: 0, reach: 1.0 }
     }
 
-    /// The drafter's probability below which the next draft is left out, and ends the chain.
+    /// The drafter's probability, 0 to 1, below which the next draft is discarded and ends the chain.
     #[must_use]
     pub fn p_min(&self) -> f32 {
         self.stop_rule.p_min(self.made, self.reach)
     }
 
-    /// Adds a draft of this probability.
+    /// Adds a draft with this probability.
     pub fn take(&mut self, q: f32) {
         self.made += 1;
         self.reach *= self.stop_rule.confidence.chance(q);
@@ -188,9 +189,9 @@ impl DraftProgress {
     }
 }
 
-/// Drafts to come.
+/// Expected gain in tokens, and cost in microseconds, of some more drafts.
 #[derive(Clone, Copy)]
-struct Plan {
+struct MoreDrafts {
     tokens: f64,
     cost_us: f64,
 }
@@ -211,25 +212,28 @@ mod tests {
     #[test]
     fn a_draft_ends_where_a_row_costs_more_than_it_is_likely_to_bring() {
         let stop_rule = stop_rule(120.0);
-        // alone a row pays from 120 ÷ 800 on; that others may follow makes it no dearer
+        // alone a row pays off from 120 ÷ 800 on; that others may follow does not make it costlier
         let first = stop_rule.p_min(0, 1.0);
         assert!((0.10..=0.15).contains(&first), "{first}");
         let least = |reach| stop_rule.p_min(1, reach);
-        assert!(least(0.9) < least(0.5) && least(0.5) < least(0.2), "the less is likely so far, the more it takes");
-        assert_eq!(stop_rule.p_min(1, 0.01), 1.0, "only what is certain, and that does not pay either");
+        assert!(
+            least(0.9) < least(0.5) && least(0.5) < least(0.2),
+            "less likely drafts so far need a more probable next one"
+        );
+        assert_eq!(stop_rule.p_min(1, 0.01), 1.0, "at most 1, though even a certain draft would not pay off");
         // one more: 0.6 · 800 against 80 + 120
         assert!(stop_rule.goes_on(1, 0.6) && !stop_rule.goes_on(1, 0.2));
         assert!(!stop_rule.goes_on(8, 1.0), "nine rows were timed");
     }
 
     #[test]
-    fn dear_rows_end_drafts_early_and_free_ones_hardly() {
+    fn costly_rows_end_drafts_early_and_free_ones_late() {
         assert!(!stop_rule(900.0).goes_on(1, 1.0) && stop_rule(900.0).p_min(0, 1.0) == 1.0);
         assert!(stop_rule(0.0).goes_on(6, 0.3) && stop_rule(0.0).p_min(0, 1.0) == 0.0);
     }
 
     #[test]
-    fn a_course_goes_on_while_all_is_likely() {
+    fn a_chain_continues_while_all_drafts_are_likely() {
         let mut progress = DraftProgress::new(stop_rule(120.0));
         assert!(progress.goes_on() && progress.p_min() <= 0.15);
         progress.take(0.9);
@@ -238,22 +242,22 @@ mod tests {
         progress.take(0.3);
         assert!(progress.p_min() > sure && !progress.goes_on(), "0.9 · 0.3 · 0.6 · 800 against 200");
         let mut hopeless = DraftProgress::new(stop_rule(900.0));
-        assert!(hopeless.goes_on() && hopeless.p_min() == 1.0, "the first is made, and left out");
+        assert!(hopeless.goes_on() && hopeless.p_min() == 1.0, "the first draft is made and discarded");
         hopeless.take(1.0);
         assert!(!hopeless.goes_on());
     }
 
     #[test]
-    fn nothing_is_planned_behind_k() {
+    fn a_chain_ends_at_k() {
         let stop_rule = Confidence::default().stop_rule(costs(120.0), 2, 800.0);
         assert!(stop_rule.goes_on(1, 1.0) && !stop_rule.goes_on(2, 1.0));
     }
 
     #[test]
-    fn a_drafter_that_promises_too_much_is_trusted_less() {
-        let mut boaster = Confidence::default();
-        (0..200).for_each(|round| boaster.observe(&[Some(0.9)], usize::from(round % 3 == 0), 0));
-        let stop_rule = boaster.stop_rule(costs(120.0), 8, 800.0);
+    fn an_overconfident_drafter_is_trusted_less() {
+        let mut overconfident = Confidence::default();
+        (0..200).for_each(|round| overconfident.observe(&[Some(0.9)], usize::from(round % 3 == 0), 0));
+        let stop_rule = overconfident.stop_rule(costs(120.0), 8, 800.0);
         assert!((stop_rule.confidence.chance(0.9) - 0.33).abs() < 0.06, "{}", stop_rule.confidence.chance(0.9));
         assert!(stop_rule.p_min(0, 1.0) > 0.2);
         let mut honest = Confidence::default();
@@ -263,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn drafts_without_probabilities_and_nonsense_teach_nothing() {
+    fn drafts_without_probabilities_and_invalid_ones_are_ignored() {
         let mut confidence = Confidence::default();
-        assert!(!confidence.is_informative());
+        assert!(!confidence.has_probabilities());
         confidence.observe(&[Some(0.5), Some(0.4)], 1, 0);
-        assert!(confidence.is_informative());
+        assert!(confidence.has_probabilities());
         (0..20).for_each(|_| confidence.observe(&[None, None], 2, 0));
-        assert!(!confidence.is_informative(), "most drafts say nothing of themselves");
+        assert!(!confidence.has_probabilities(), "most drafts have no probability");
         let before = confidence.stop_rule(costs(120.0), 8, 800.0);
         confidence.observe(&[Some(f32::NAN), Some(f32::INFINITY)], 2, 0);
         let after = confidence.stop_rule(costs(120.0), 8, 800.0);

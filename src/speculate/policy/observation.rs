@@ -1,32 +1,32 @@
-//! What a round showed, read from the events that everyone sees.
+//! Observations of a round, read from its events.
 
 use crate::protocol::{EventKind, MAX_DRAFT_LEN};
 
-/// What a round showed.
+/// Figures of one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Drafts asked of the drafter.
+    /// Drafts requested from the drafter: k.
     pub asked: usize,
-    /// Drafts it gave.
+    /// Drafts that it proposed.
     pub drafted: usize,
-    /// Drafts accepted.
+    /// Accepted drafts.
     pub accepted: usize,
-    /// Drafts made and left out because of p-min: 0 or 1.
+    /// Drafts that were made and discarded because their probability was too low: 0 or 1.
     pub dropped: usize,
-    /// Largest probability of what each draft was picked from; none where the drafter has none.
+    /// Largest probability, 0 to 1, of the distribution of each draft; none if the drafter has no distribution.
     pub sure: [Option<f32>; MAX_DRAFT_LEN as usize],
-    /// Time of the first draft step; 0 when there was none.
+    /// Time of the first draft step in microseconds; 0 if there was none.
     pub first_draft_us: f64,
-    /// Time of all draft steps.
+    /// Time of all draft steps in microseconds.
     pub draft_us: f64,
-    /// Time of the target's pass.
+    /// Time of the target's pass in microseconds.
     pub verify_us: f64,
-    /// Time of the whole round.
+    /// Time of the whole round in microseconds; the caller sets it.
     pub round_us: f64,
 }
 
 impl Observation {
-    /// Takes note of one of a round's events; the round's own time is told by whoever keeps its clock.
+    /// Takes one of the round's events. The caller sets `round_us`.
     pub fn on_event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::RoundStarted { draft_len, .. } => *self = Self { asked: (*draft_len).into(), ..Self::default() },

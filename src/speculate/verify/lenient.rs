@@ -1,14 +1,14 @@
-//! Rules that are NOT lossless: they accept drafts that the target would not have picked, and say so.
+//! Rules that are NOT lossless: they accept drafts that the target would not have picked, and record these.
 //!
-//! All of them accept at least what [`Exact`](super::Exact) accepts with the same draws; each other
-//! draft they accept is a departure. After a rejection the target's own pick is committed.
+//! Each of them accepts every draft that [`Exact`](super::Exact) accepts with the same draws; every other accepted
+//! draft is a departure. After a rejection the target's own pick is committed.
 
 use super::walk::{Branch, Choice, Rule, Taken, Tried};
 use super::{Draft, RoundCtx};
 use crate::protocol::Leniency;
 use crate::speculate::distribution::Distribution;
 
-/// What a draft must be, beside equal to the target's pick, to be accepted.
+/// The condition under which a draft is accepted that does not equal the target's pick.
 trait Lenient {
     fn passes(&self, line: &Leniency, p: &Distribution, draft: &Draft) -> bool;
 }
@@ -39,7 +39,7 @@ impl Lenient for Typical {
     }
 }
 
-/// A draft among the target's `top_k` most probable tokens.
+/// Accepts a draft among the target's `top_k` most probable tokens.
 pub struct TopK;
 
 impl Lenient for TopK {
@@ -50,7 +50,7 @@ impl Lenient for TopK {
     }
 }
 
-/// A draft that the target gives at least a fixed probability.
+/// Accepts a draft if p is at least the threshold.
 pub struct Threshold;
 
 impl Lenient for Threshold {
@@ -59,8 +59,7 @@ impl Lenient for Threshold {
     }
 }
 
-/// A draft that the drafter itself is sure of; the target is not asked. A drafter without distribution
-/// is never sure.
+/// Accepts a draft if q is at least the threshold, whatever p is. Drafts without a distribution never pass.
 pub struct Confidence;
 
 impl Lenient for Confidence {

@@ -1,4 +1,4 @@
-//! The rules under which committed tokens follow `p`, one row at a time: chains and trees alike.
+//! Lossless rules that judge one row at a time, in chains and trees: committed tokens follow `p`.
 
 use std::borrow::Cow;
 
@@ -25,10 +25,10 @@ impl Rule for Exact {
 /// Speculative sampling (Leviathan et al., 2023; Chen et al., 2023): accept with probability
 /// min(1, p/q), else replace the draft by a draw from the normalised max(0, p − q).
 ///
-/// Where several drafts continue a row, they are tried one after the other, each against what the ones
-/// before left of p and q: drafts drawn without replacement keep the law of p (recursive rejection
-/// sampling: Jeon et al., arXiv:2402.14160; Chen et al., "Sequoia", arXiv:2402.12374; with
-/// replacement: Miao et al., "SpecInfer", arXiv:2305.09781). At temperature 0 the rule is [`Exact`].
+/// If several drafts continue a row, they are tried one after the other. Each is compared with the residual of p, and
+/// with q without the drafts before it. So the output follows p if the drafts are drawn without replacement (recursive
+/// rejection sampling: Jeon et al., arXiv:2402.14160; Chen et al., "Sequoia", arXiv:2402.12374; with replacement: Miao
+/// et al., "SpecInfer", arXiv:2305.09781). At temperature 0 the rule is [`Exact`].
 pub struct Rejection;
 
 impl Rule for Rejection {
@@ -42,15 +42,15 @@ impl Rule for Rejection {
         let mut left = Cow::Borrowed(branch.p);
         let mut drawn: Vec<&Draft> = Vec::new();
         for (index, draft) in &branch.drafts {
-            let law = law(draft, &drawn);
+            let q = draft_distribution(draft, &drawn);
             let u = ctx.draw(Purpose::Accept, *index);
-            // of the first, p and q say it
-            let limit = (!drawn.is_empty()).then(|| over(left.prob(draft.token), law.prob(draft.token)));
+            // the limit of the first draft is p/q, which the judgement contains
+            let limit = (!drawn.is_empty()).then(|| ratio(left.prob(draft.token), q.prob(draft.token)));
             tried.push(Tried { u: Some(u), limit });
-            if u * law.prob(draft.token) < left.prob(draft.token) {
+            if u * q.prob(draft.token) < left.prob(draft.token) {
                 return Choice { tried, taken: Taken::Draft { instead: None } };
             }
-            left = Cow::Owned(left.residual(&law));
+            left = Cow::Owned(left.residual(&q));
             drawn.push(draft);
         }
         let u = ctx.draws.uniform(Purpose::Next, ctx.position + branch.depth);
@@ -58,13 +58,13 @@ impl Rule for Rejection {
     }
 }
 
-/// min(1, p/q) of what is left of both; without any q whatever p has left is enough.
-fn over(p: f32, q: f32) -> f32 {
+/// min(1, p/q); if q is 0: 1 if p is above 0, else 0.
+fn ratio(p: f32, q: f32) -> f32 {
     if q > 0.0 { (p / q).min(1.0) } else { f32::from(u8::from(p > 0.0)) }
 }
 
-/// What a draft was drawn from, given the ones drawn before it at the same row.
-fn law<'a>(draft: &'a Draft, before: &[&Draft]) -> Cow<'a, Distribution> {
+/// The distribution that a draft was drawn from, without the drafts drawn before it at the same row.
+fn draft_distribution<'a>(draft: &'a Draft, before: &[&Draft]) -> Cow<'a, Distribution> {
     match &draft.q {
         Some(q) if draft.drawn => before.iter().fold(Cow::Borrowed(q), |q, gone| Cow::Owned(q.without(gone.token))),
         _ => Cow::Owned(Distribution::certain(draft.token)),

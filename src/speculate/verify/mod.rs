@@ -1,10 +1,9 @@
-//! The rules by which drafts are accepted. Pure: distributions and draws in, a verdict out; no
-//! tensors, no model, no clock, no stop rules.
+//! The rules that accept or reject drafts. Pure functions of distributions and draws: no tensors, no model, no clock,
+//! no stop rules.
 //!
-//! Drafts form a chain or a tree; row 0 of the target judges what follows the anchor, row i + 1 what
-//! follows draft i. Invariant: accepted drafts are a path from the anchor, a rejected one stands beside
-//! or behind that path, and all others were not reached. Under a lossless rule committed tokens follow
-//! `p`, whoever drafted.
+//! Drafts form a chain or a tree; row 0 of the target judges the drafts that continue the anchor, row i + 1 those that
+//! continue draft i. Invariant: accepted drafts are a path from the anchor, a rejected draft continues a node of that
+//! path, and all others were not reached. Under a lossless rule committed tokens follow `p` with every drafter.
 
 mod block;
 mod lenient;
@@ -26,29 +25,29 @@ pub use lossless::{Exact, Rejection};
 pub struct Draft {
     /// The proposal.
     pub token: TokenId,
-    /// What the drafter thinks of this position; `None` = nothing (n-gram, scripted).
+    /// The drafter's distribution at this position; none for drafters without one (n-gram, scripted).
     pub q: Option<Distribution>,
-    /// Whether the token was drawn from `q`. One that was not is certain to the rules.
+    /// Whether the token was drawn from `q`. If not, the rules treat it as certain: q = 1.
     pub drawn: bool,
-    /// In a tree, the row that judges the draft: 0 is the anchor's, i + 1 that of draft i, which it
-    /// continues. None in a chain, where it is the draft's own index.
+    /// In a tree, the row that judges the draft: 0 if it continues the anchor, i + 1 if it continues draft i. None in a
+    /// chain, where it is the draft's index.
     pub row: Option<usize>,
 }
 
 impl Draft {
-    /// A token of a drafter without distribution.
+    /// A draft of a drafter without a distribution.
     #[must_use]
     pub const fn certain(token: TokenId) -> Self {
         Self { token, q: None, drawn: false, row: None }
     }
 
-    /// A token drawn from `q`.
+    /// A draft drawn from `q`.
     #[must_use]
     pub const fn drawn(token: TokenId, q: Distribution) -> Self {
         Self { token, q: Some(q), drawn: true, row: None }
     }
 
-    /// The same as a node of a tree, judged by `row`.
+    /// The draft as a node of a tree, judged by `row`.
     #[must_use]
     pub fn at_row(self, row: usize) -> Self {
         Self { row: Some(row), ..self }
@@ -60,7 +59,7 @@ impl Draft {
         self.row.unwrap_or(index)
     }
 
-    /// Probability with which the token was proposed, 0 to 1: what rules divide by.
+    /// Probability with which the token was proposed, 0 to 1: the rules divide by it.
     #[must_use]
     pub fn q_prob(&self) -> f32 {
         self.drawn.then(|| self.confidence()).flatten().unwrap_or(1.0)
@@ -73,35 +72,36 @@ impl Draft {
     }
 }
 
-/// Where the draws lie that belong to a round.
+/// Address of the draws that belong to a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfRound {
     /// Position of the round's first draft.
     pub start: usize,
-    /// Index in the round of the first draft at hand: 0, but where the rest of a round is judged again.
+    /// Index in the round of the first judged draft: 0, unless only the rest of a round is judged again.
     pub first: usize,
 }
 
-/// What a round hands to drafter and verifier besides tokens.
+/// What drafter and verifier need to know of a round besides tokens.
 #[derive(Clone, Copy)]
 pub struct RoundCtx<'a> {
     /// Position of the first draft in the context; it addresses the draws.
     pub position: usize,
-    /// Most tokens the drafter may propose; in a tree, its depth.
+    /// k: most tokens that the drafter may propose; in a tree, its depth.
     pub draft_len: usize,
-    /// Whether the largest probability is taken instead of a draw (temperature 0).
+    /// Whether the most probable token is taken instead of a draw (temperature 0).
     pub greedy: bool,
-    /// Where drafts and acceptance take draws that belong to the round, not to a position. Needed where draws of
-    /// later positions decide on an earlier one: `block`, trees, and a k that follows from what was drafted.
+    /// Address of fresh draws for drafting and acceptance, which belong to the round and not to a position. Needed
+    /// where draws of later positions affect an earlier one: `block`, trees, and a draft length that depends on the
+    /// drafts.
     pub fresh: Option<OfRound>,
-    /// Where lenient rules draw the line.
+    /// Limits of the lenient rules.
     pub leniency: Leniency,
     /// The run's draws.
     pub draws: &'a dyn Draws,
 }
 
 impl RoundCtx<'_> {
-    /// The target's own choice at depth `depth` (0 = behind the anchor), and the draw it took.
+    /// The target's own choice at depth `depth` (0 = after the anchor), and the draw that picked it; none if greedy.
     #[must_use]
     pub fn pick(&self, p: &Distribution, depth: usize) -> (TokenId, Option<f32>) {
         if self.greedy {
@@ -121,9 +121,9 @@ impl RoundCtx<'_> {
     }
 }
 
-/// Pure: no tensors, no model, no clock. `target` has one row per draft plus one.
+/// Judges drafts: a pure function, without tensors, model or clock.
 pub trait Verifier {
-    /// Judges the drafts of one round.
+    /// Judges the drafts of one round. `target` has one row per draft plus one.
     fn verify(&self, ctx: &RoundCtx<'_>, drafts: &[Draft], target: &[Distribution]) -> Verification;
 }
 

@@ -1,4 +1,4 @@
-//! Every rule, on distributions made by hand and at random.
+//! Tests every rule on distributions made by hand and at random.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,11 @@ fn lenient() -> impl Iterator<Item = VerifyRule> {
 }
 
 #[test]
-fn a_draft_that_the_targets_own_draws_chose_is_judged_by_other_draws() {
-    // the oracle's: what plain decoding would pick, proposed as certain
-    let law = |is_aside: bool| {
+fn drafts_of_the_oracle_must_be_judged_by_independent_draws() {
+    // the oracle proposes, as certain, the tokens that plain decoding picks with `own` draws
+    let shares = |is_independent: bool| {
         let draws = SeededDraws::new(11);
-        let own = if is_aside { draws.aside() } else { draws.clone() };
+        let own = if is_independent { draws.independent() } else { draws.clone() };
         let p = Distribution::from_weights(&[1.0, 1.0, 1.0]);
         let mut counts = [0.0; 3];
         for position in 0..30_000 {
@@ -42,8 +42,8 @@ fn a_draft_that_the_targets_own_draws_chose_is_judged_by_other_draws() {
         }
         counts
     };
-    assert!(law(true).iter().all(|share| (share - 1.0 / 3.0_f64).abs() < 0.01), "{:?}", law(true));
-    assert!(law(false).iter().any(|share| (share - 1.0 / 3.0_f64).abs() > 0.1), "{:?}", law(false));
+    assert!(shares(true).iter().all(|share| (share - 1.0 / 3.0_f64).abs() < 0.01), "{:?}", shares(true));
+    assert!(shares(false).iter().any(|share| (share - 1.0 / 3.0_f64).abs() > 0.1), "{:?}", shares(false));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn greedy_accepts_the_matching_prefix() {
 }
 
 #[test]
-fn greedy_walks_a_tree_along_the_targets_own_choices() {
+fn greedy_follows_the_targets_choices_in_a_tree() {
     let draws = SeededDraws::new(0);
     // anchor ─ 1 ─ 5 · anchor ─ 2 ─ (6, 7 ─ 8); rows: anchor, 1, 2, 5, 6, 7, 8
     let drafts = [(1, 0), (2, 0), (5, 1), (6, 2), (7, 2), (8, 5)].map(|(token, row)| draft(token).at_row(row));
@@ -87,7 +87,7 @@ fn greedy_walks_a_tree_along_the_targets_own_choices() {
 }
 
 #[test]
-fn drafts_beside_one_another_tell_the_ratio_they_were_judged_by() {
+fn later_drafts_of_one_row_record_the_ratio_that_judged_them() {
     let draws = SeededDraws::new(3);
     let (p, q) = (Distribution::from_weights(&[0.1, 0.5, 0.4]), Distribution::from_weights(&[0.5, 0.3, 0.2]));
     let drafts = [0, 1].map(|token| Draft::drawn(TokenId(token), q.clone()).at_row(0));
@@ -96,7 +96,7 @@ fn drafts_beside_one_another_tell_the_ratio_they_were_judged_by() {
     for position in 0..200 {
         let verdict = Rejection.verify(&ctx(&draws, position, false), &drafts, &rows);
         let [first, second] = [0, 1].map(|index| verdict.judgements[index]);
-        assert_eq!(first.limit, None, "p and q say it");
+        assert_eq!(first.limit, None, "it is p/q");
         let Some(limit) = second.limit else {
             assert_eq!(second.outcome, Outcome::NotReached);
             continue;
@@ -141,7 +141,7 @@ fn chi_square(counts: &[u32], p: &Distribution, n: usize) -> (f64, f64) {
 }
 
 /// Draws one draft from q, verifies it against p, and counts the first committed token.
-fn law_of_first_token(rule: VerifyRule, p: &Distribution, q: &Distribution, n: usize) -> Vec<u32> {
+fn first_token_counts(rule: VerifyRule, p: &Distribution, q: &Distribution, n: usize) -> Vec<u32> {
     let draws = SeededDraws::new(11);
     let rows = [p.clone(), p.clone()];
     let mut counts = vec![0; 8];
@@ -157,7 +157,7 @@ fn law_of_first_token(rule: VerifyRule, p: &Distribution, q: &Distribution, n: u
 }
 
 #[test]
-fn the_output_law_is_p_for_every_rule_temperature_and_truncation() {
+fn the_output_distribution_is_p_for_every_rule_temperature_and_truncation() {
     use crate::protocol::Sampling;
     use crate::speculate::sampler::Sampler;
     let target = [1.2f32, 0.3, -0.5, 2.0, 0.0, 1.0, -2.0, 0.7];
@@ -177,7 +177,7 @@ fn the_output_law_is_p_for_every_rule_temperature_and_truncation() {
         let p = sampler.distribution(&target[..].into(), None, 0).unwrap();
         let q = sampler.distribution(&drafter[..].into(), None, 0).unwrap();
         for rule in lossless() {
-            let counts = law_of_first_token(rule, &p, &q, n);
+            let counts = first_token_counts(rule, &p, &q, n);
             let (chi, df) = chi_square(&counts, &p, n);
             assert!(chi < chi_limit(df), "{rule} {sampling:?}: chi-square {chi} with {df} degrees of freedom");
             let outside = counts.iter().enumerate().filter(|(t, _)| p.prob(TokenId(*t as u32)) == 0.0);
@@ -211,7 +211,7 @@ impl Toy {
     }
 
     /// Probability of a whole text.
-    fn law(&self, text: &[u32]) -> f64 {
+    fn probability(&self, text: &[u32]) -> f64 {
         (0..text.len()).map(|i| f64::from(self.next(&text[..i]).prob(TokenId(text[i])))).product()
     }
 }
@@ -219,15 +219,15 @@ impl Toy {
 /// How the toy's drafts are made.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    /// Three drawn one behind the other.
+    /// Three drafts, each drawn after the one before.
     Chain,
-    /// The same, always the most probable: certain to the rule.
+    /// Three drafts, always the most probable token, which the rules treat as certain.
     Argmax,
-    /// Two or three alternatives without replacement, here and there two levels more.
+    /// One to three alternatives per row, drawn without replacement, several levels deep.
     Tree,
 }
 
-/// Drafts behind `text`, and the paths at whose end each row stands.
+/// Drafts after `text`, and the path to each row.
 fn toy_drafts(shape: Shape, ctx: &RoundCtx<'_>, text: &[u32]) -> (Vec<Draft>, Vec<Vec<u32>>) {
     let mut paths = vec![text.to_vec()];
     let mut drafts = Vec::new();
@@ -251,7 +251,7 @@ fn toy_drafts(shape: Shape, ctx: &RoundCtx<'_>, text: &[u32]) -> (Vec<Draft>, Ve
     (drafts, paths)
 }
 
-/// Writes until there are `len` tokens, in as many rounds as it takes; `fresh` overrides what the rule needs.
+/// Writes `len` tokens in as many rounds as needed; `fresh` says whether the rounds use fresh draws.
 fn write(rule: VerifyRule, shape: Shape, (seed, len): (u64, usize), fresh: bool) -> (Vec<u32>, usize) {
     let draws = SeededDraws::new(seed);
     let (mut text, mut accepted) = (Vec::new(), 0);
@@ -275,8 +275,9 @@ fn write(rule: VerifyRule, shape: Shape, (seed, len): (u64, usize), fresh: bool)
     (text, accepted)
 }
 
-/// Chi-square of the law of whole texts of four tokens, and the drafts accepted a first round.
-fn law_of_texts(rule: VerifyRule, shape: Shape, fresh: bool, n: u64) -> (f64, f64, f64) {
+/// Chi-square of the distribution of whole texts of four tokens, its degrees of freedom, and the mean number of
+/// accepted drafts in the first round.
+fn text_chi_square(rule: VerifyRule, shape: Shape, fresh: bool, n: u64) -> (f64, f64, f64) {
     let mut counts = BTreeMap::<Vec<u32>, f64>::new();
     let mut accepted = 0;
     for seed in 0..n {
@@ -286,7 +287,7 @@ fn law_of_texts(rule: VerifyRule, shape: Shape, fresh: bool, n: u64) -> (f64, f6
     }
     let texts = (0..81u32).map(|i| [i / 27, i / 9 % 3, i / 3 % 3, i % 3]);
     let term = |text: [u32; 4]| {
-        let expected = Toy::TARGET.law(&text) * n as f64;
+        let expected = Toy::TARGET.probability(&text) * n as f64;
         (counts.get(&text[..]).copied().unwrap_or(0.0) - expected).powi(2) / expected
     };
     (texts.map(term).sum(), 80.0, accepted as f64 / n as f64)
@@ -297,7 +298,7 @@ fn whole_texts_over_many_rounds_follow_the_target_for_every_lossless_rule_and_sh
     for rule in lossless() {
         for shape in [Shape::Chain, Shape::Argmax, Shape::Tree] {
             let fresh = rule == VerifyRule::Block || matches!(shape, Shape::Tree);
-            let (chi, df, _) = law_of_texts(rule, shape, fresh, 20_000);
+            let (chi, df, _) = text_chi_square(rule, shape, fresh, 20_000);
             assert!(chi < chi_limit(df), "{rule}, {shape:?}: chi-square {chi} with {df} degrees of freedom");
         }
     }
@@ -305,11 +306,11 @@ fn whole_texts_over_many_rounds_follow_the_target_for_every_lossless_rule_and_sh
 
 #[test]
 fn block_needs_fresh_draws_and_accepts_more_than_rejection() {
-    let (chi, df, block) = law_of_texts(VerifyRule::Block, Shape::Chain, false, 20_000);
-    assert!(chi > chi_limit(df), "draws used again must show, or the test above is blind: {chi}");
-    let (_, _, one_by_one) = law_of_texts(VerifyRule::Rejection, Shape::Chain, false, 20_000);
+    let (chi, df, block) = text_chi_square(VerifyRule::Block, Shape::Chain, false, 20_000);
+    assert!(chi > chi_limit(df), "repeated draws must be detected, or the test above cannot fail: {chi}");
+    let (_, _, one_by_one) = text_chi_square(VerifyRule::Rejection, Shape::Chain, false, 20_000);
     assert!(block > one_by_one + 0.01, "block {block}, one by one {one_by_one}");
-    let (.., tree) = law_of_texts(VerifyRule::Rejection, Shape::Tree, true, 20_000);
+    let (.., tree) = text_chi_square(VerifyRule::Rejection, Shape::Tree, true, 20_000);
     assert!(tree > one_by_one + 0.1, "tree {tree}, chain {one_by_one}");
 }
 
@@ -332,14 +333,14 @@ fn the_papers_example_accepts_11_ninths_in_a_block_and_10_ninths_one_by_one() {
 }
 
 #[test]
-fn lenient_rules_accept_more_and_say_where_they_left_the_lossless_path() {
+fn lenient_rules_accept_more_and_record_departures() {
     let draws = SeededDraws::new(0);
     let p = Distribution::from_weights(&[0.50, 0.30, 0.15, 0.05]);
     let rows = vec![p; 3];
     let leniency = Leniency { epsilon: 0.2, delta: 1.0, top_k: 2, threshold: 0.3, confidence: 0.9 };
     let ctx = RoundCtx { leniency, ..ctx(&draws, 0, true) };
     for rule in lenient() {
-        // the first is the target's own, the second second best, the third far off
+        // the first is the target's choice, the second its second best, the third improbable
         let sure = Distribution::from_weights(&[0.02, 0.96, 0.01, 0.01]);
         let drafts = [draft(0), Draft::drawn(TokenId(1), sure), draft(3)];
         let verdict = verifier(rule).verify(&ctx, &drafts, &rows[..]);
@@ -348,7 +349,7 @@ fn lenient_rules_accept_more_and_say_where_they_left_the_lossless_path() {
         assert_eq!(verdict.departures, [Departure { index: 1, instead: TokenId(0) }], "{rule}");
         assert_eq!((verdict.next, verdict.next_kind), (TokenId(0), NextKind::Recovered), "{rule}");
     }
-    // a certain distribution leaves no room; a drafter without distribution is never sure
+    // nothing else passes if p is certain, nor without a q
     let certain = [Distribution::certain(TokenId(0)), Distribution::certain(TokenId(0))];
     for rule in lenient() {
         let verdict = verifier(rule).verify(&ctx, &[draft(1)], &certain);
@@ -357,7 +358,7 @@ fn lenient_rules_accept_more_and_say_where_they_left_the_lossless_path() {
 }
 
 #[test]
-fn typical_acceptance_asks_less_where_the_target_is_unsure() {
+fn typical_acceptance_has_a_lower_limit_if_the_target_is_unsure() {
     let draws = SeededDraws::new(0);
     let leniency = Leniency { epsilon: 0.3, delta: 0.3, ..Leniency::default() };
     let ctx = RoundCtx { leniency, ..ctx(&draws, 0, true) };
@@ -365,7 +366,7 @@ fn typical_acceptance_asks_less_where_the_target_is_unsure() {
         let p = Distribution::from_weights(weights);
         Typical.verify(&ctx, &[draft(token)], &[p.clone(), p]).accepted() == 1
     };
-    let flat = [1.0; 16]; // entropy ln 16: the bar is 0.3 / 16
+    let flat = [1.0; 16]; // entropy ln 16: the limit is 0.3 / 16
     assert!(accepts(&flat, 9));
     assert!(!accepts(&[0.85, 0.15], 1), "0.15 is below 0.3 e^(-0.42) = 0.197");
     assert!(accepts(&[0.65, 0.35], 1), "0.35 is above 0.3 e^(-0.65) = 0.157");
@@ -386,12 +387,12 @@ proptest! {
             let token = TokenId(token);
             let kept = p.prob(token).min(q.prob(token));
             let rejected: f32 = (0..5).map(TokenId).map(|t| (q.prob(t) - p.prob(t)).max(0.0)).sum();
-            let law = kept + if rejected > 0.0 { rejected * p.residual(&q).prob(token) } else { 0.0 };
-            prop_assert!((law - p.prob(token)).abs() < 1e-5, "{law} against {}", p.prob(token));
+            let share = kept + if rejected > 0.0 { rejected * p.residual(&q).prob(token) } else { 0.0 };
+            prop_assert!((share - p.prob(token)).abs() < 1e-5, "{share} against {}", p.prob(token));
         }
         let n = 20_000;
         for rule in [VerifyRule::Rejection, VerifyRule::Block] {
-            let counts = law_of_first_token(rule, &p, &q, n);
+            let counts = first_token_counts(rule, &p, &q, n);
             for (token, count) in counts.iter().enumerate().take(5) {
                 let want = f64::from(p.prob(TokenId(token as u32)));
                 let error = (f64::from(*count) / n as f64 - want).abs();
@@ -417,7 +418,7 @@ proptest! {
             prop_assert_eq!(v.judgements.len(), drafts.len());
             let outcomes: Vec<_> = v.judgements.iter().map(|j| j.outcome).collect();
             prop_assert!(outcomes.iter().zip(&v.judgements).all(|(o, j)| *o != Outcome::NotReached || j.u.is_none()));
-            // the accepted ones are a path, and what was tried continues it
+            // accepted drafts are a path, and rejected ones continue it
             let mut row = 0;
             for index in v.path() {
                 prop_assert_eq!(drafts[index].row_at(index), row);

@@ -1,5 +1,5 @@
-//! The walk that most rules share: from the anchor down, at each row ask the rule which of the drafts
-//! that continue it is accepted. A chain is a tree in which every row has one.
+//! The walk that most rules share: from the anchor on, it asks the rule at each row which of the drafts that continue
+//! it is accepted. A chain is a tree with one draft per row.
 
 use super::{Draft, RoundCtx, Verifier};
 use crate::protocol::{Departure, Judgement, NextKind, Outcome, TokenId, Verification};
@@ -7,39 +7,39 @@ use crate::speculate::distribution::Distribution;
 
 /// One row of the target with the drafts that continue it, in the order in which they are tried.
 pub(super) struct Branch<'a> {
-    /// 0 = behind the anchor.
+    /// 0 = after the anchor.
     pub(super) depth: usize,
     pub(super) p: &'a Distribution,
     /// Index in the round, and the draft; never empty.
     pub(super) drafts: Vec<(usize, &'a Draft)>,
 }
 
-/// What a rule says of a branch.
+/// A rule's decision on a branch.
 pub(super) struct Choice {
     /// The drafts that were tried, in order.
     pub(super) tried: Vec<Tried>,
     pub(super) taken: Taken,
 }
 
-/// How a draft was tried.
+/// How a draft was judged.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tried {
-    /// What was drawn.
+    /// The draw, 0 to 1; none if nothing was drawn.
     pub(super) u: Option<f32>,
-    /// What the draw had to stay below, where that is not p ÷ q.
+    /// The value that the draw had to stay below, if that is not p ÷ q.
     pub(super) limit: Option<f32>,
 }
 
-/// How a branch goes on.
+/// How a branch continues.
 pub(super) enum Taken {
-    /// With the last draft that was tried; `instead` is what a lossless rule would have committed, if
-    /// that is another token.
+    /// With the last tried draft; `instead` is the token that a lossless rule would have committed, if that is another
+    /// one.
     Draft { instead: Option<TokenId> },
-    /// With none of them, but with this token, picked with this draw.
+    /// With none of the drafts, but with this token of the target, picked with this draw.
     Own { token: TokenId, u: Option<f32> },
 }
 
-/// A rule that looks at one row at a time.
+/// A rule that judges one row at a time.
 pub(super) trait Rule {
     const LOSSLESS: bool;
 
@@ -69,7 +69,7 @@ impl<R: Rule> Verifier for R {
     }
 }
 
-/// Judges one branch; the draft that was accepted, if one was.
+/// Judges one branch. Returns the index of the accepted draft, if any.
 fn step(rule: &impl Rule, ctx: &RoundCtx<'_>, branch: &Branch<'_>, verdict: &mut Verification) -> Option<usize> {
     let Choice { tried, taken } = rule.choose(ctx, branch);
     let mut last = None;
@@ -93,7 +93,7 @@ fn step(rule: &impl Rule, ctx: &RoundCtx<'_>, branch: &Branch<'_>, verdict: &mut
     }
 }
 
-/// A judgement per draft, none of them reached yet.
+/// One judgement per draft, all of them not reached.
 pub(super) fn unjudged(drafts: &[Draft], target: &[Distribution]) -> Vec<Judgement> {
     let judgement = |(index, draft): (usize, &Draft)| Judgement {
         p: target.get(draft.row_at(index)).map_or(0.0, |p| p.prob(draft.token)),

@@ -1,19 +1,19 @@
 //! Drafting with a module that reads the target's keys and values: an assistant.
 //!
-//! Invariant: it has no slots to settle. Of all that was observed the last token and its state are needed; no other
-//! state is kept, and these stay until others come, since the same anchor may be drafted from again.
+//! Invariant: it has no slots to settle. It needs only the last observed token and its state. These stay until others
+//! are observed, since it may draft again from the same anchor.
 
 use super::MtpDrafter;
 use crate::model::{Model, ModelError, Rows};
 use crate::protocol::TokenId;
 
 impl MtpDrafter {
-    /// Whether the first module reads the target's cache and has none to fill.
+    /// Whether the first module reads the target's cache and has none of its own.
     pub(super) fn shares_target_kv(&self) -> bool {
         self.stages.first().is_some_and(|stage| stage.module.shares_target_kv())
     }
 
-    /// Notes observed tokens and the state of the last one: no other is ever read.
+    /// Stores observed tokens and the state of the last one, since no other state is read.
     pub(super) fn note_last(&mut self, tokens: &[TokenId], hidden: &Rows) {
         self.observed.extend_from_slice(tokens);
         if let Some(last) = tokens.len().checked_sub(1) {
@@ -21,7 +21,7 @@ impl MtpDrafter {
         }
     }
 
-    /// Runs the anchor's slot over what the target lends.
+    /// Attaches the target's KV cache and runs the anchor's slot.
     pub(super) fn attach_kv(&mut self, target: &dyn Model) -> Result<(), ModelError> {
         let Some(end) = self.observed.len().checked_sub(1).filter(|_| !self.states.is_empty()) else {
             return Ok(());
@@ -35,7 +35,7 @@ impl MtpDrafter {
         Ok(())
     }
 
-    /// Forgets all but the first `len` observed tokens.
+    /// Removes all observed tokens except the first `len`.
     pub(super) fn forget(&mut self, len: usize) -> Result<(), ModelError> {
         if len < self.observed.len() {
             self.observed.truncate(len);
@@ -54,10 +54,10 @@ mod tests {
     use crate::speculate::drafter::Drafter;
     use crate::speculate::drafter::tests::idle;
 
-    /// Says ten times the token and the state.
-    struct Lodger(MtpSpec);
+    /// A module without a cache: its output is 10 · token + state.
+    struct SharedKvModule(MtpSpec);
 
-    impl DraftModule for Lodger {
+    impl DraftModule for SharedKvModule {
         fn len(&self) -> usize {
             0
         }
@@ -75,8 +75,8 @@ mod tests {
             Ok(())
         }
         fn forward(&mut self, tokens: &[TokenId], hidden: &Rows) -> Result<Forward, ModelError> {
-            let said: Vec<f32> = tokens.iter().zip(hidden.iter()).map(|(t, h)| 10.0 * t.0 as f32 + h[0]).collect();
-            Ok(Forward { logits: Rows::new(vec![0.0; 4], 4), hidden: Rows::new(said, 1), stats: Vec::new() })
+            let outputs: Vec<f32> = tokens.iter().zip(hidden.iter()).map(|(t, h)| 10.0 * t.0 as f32 + h[0]).collect();
+            Ok(Forward { logits: Rows::new(vec![0.0; 4], 4), hidden: Rows::new(outputs, 1), stats: Vec::new() })
         }
         fn truncate(&mut self, _: usize) -> Result<(), ModelError> {
             Ok(())
@@ -96,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn of_all_states_that_were_observed_the_last_one_is_kept() {
-        let mut drafter = MtpDrafter::new(Box::new(Lodger(MtpSpec::default())));
-        let said = |drafter: &mut MtpDrafter| {
+    fn only_the_last_observed_state_is_kept() {
+        let mut drafter = MtpDrafter::new(Box::new(SharedKvModule(MtpSpec::default())));
+        let output = |drafter: &mut MtpDrafter| {
             drafter.attach_kv(&idle()).unwrap();
             drafter.head.as_ref().unwrap().hidden.as_slice().to_vec()
         };
@@ -107,18 +107,18 @@ mod tests {
             observing(&mut drafter, next.clone());
             assert_eq!((drafter.states.len(), drafter.observed.len()), (1, next.end as usize - 1));
             let last = (next.end - 1) as f32;
-            assert_eq!(said(&mut drafter), [10.0 * last + last / 100.0]);
-            assert_eq!(said(&mut drafter), [10.0 * last + last / 100.0], "and it stays");
+            assert_eq!(output(&mut drafter), [10.0 * last + last / 100.0]);
+            assert_eq!(output(&mut drafter), [10.0 * last + last / 100.0], "and it stays");
         }
         drafter.rewind(20).unwrap();
         assert!(drafter.states.is_empty() && drafter.head.is_none());
         observing(&mut drafter, 50..52);
-        assert_eq!((drafter.observed.len(), said(&mut drafter)), (22, vec![510.51]));
+        assert_eq!((drafter.observed.len(), output(&mut drafter)), (22, vec![510.51]));
     }
 
     #[test]
-    fn a_text_is_read_again_for_other_states_alone() {
-        let mut drafter = MtpDrafter::new(Box::new(Lodger(MtpSpec::default())));
+    fn a_text_is_read_again_only_for_other_states() {
+        let mut drafter = MtpDrafter::new(Box::new(SharedKvModule(MtpSpec::default())));
         observing(&mut drafter, 1..31);
         for (text, rereads) in [
             ("position=constant", false),

@@ -1,28 +1,28 @@
-//! A module of a stack, and where its slots begin.
+//! One module of a stack, and where its slots begin.
 
 use crate::model::{DraftModule, ModelError, Rows};
 use crate::protocol::{MtpSpec, SlotZero, TokenId};
 
-/// A module and what it made of the settled slots.
+/// A module and its outputs for the settled slots.
 pub(super) struct Stage {
     pub(super) module: Box<dyn DraftModule>,
-    /// One row per settled slot, kept where a deeper module reads them.
+    /// One row per settled slot, stored only if a deeper module reads them.
     pub(super) outputs: Rows,
 }
 
 impl Stage {
-    /// Slots of the cache that stand before slot 0.
+    /// Slots of the cache before slot 0: 0 or 1.
     pub(super) fn lead(&self, spec: &MtpSpec) -> usize {
         usize::from(spec.slot0 == SlotZero::Extra).min(self.module.len())
     }
 
-    /// Settled slots, when nothing is drafted.
+    /// Number of settled slots, as long as nothing is drafted.
     pub(super) fn settled(&self, spec: &MtpSpec) -> usize {
         self.module.len() - self.lead(spec)
     }
 
-    /// Makes sure that the slot before slot 0 is there, where there is to be one: a zero state and the
-    /// first token.
+    /// Runs the slot before slot 0, with a zero state and the first token, if the conventions require it and it has not
+    /// run yet.
     pub(super) fn begin(&mut self, spec: &MtpSpec, first: Option<TokenId>, width: usize) -> Result<(), ModelError> {
         if spec.slot0 == SlotZero::Extra && self.module.is_empty() {
             let first = first.ok_or_else(|| ModelError::Unsupported("an MTP slot before the first token".into()))?;
