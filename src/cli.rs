@@ -1,7 +1,10 @@
 //! The command line as it is typed: names, paths, numbers and the domain's own enums. `commands` decides what they
 //! mean.
+//!
+//! Flattened groups come last in a command's options: each sets the heading of everything after it.
 
 mod generate;
+pub mod help;
 mod identity;
 mod lab;
 mod screen;
@@ -11,7 +14,7 @@ mod values;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
@@ -25,18 +28,34 @@ use values::{model_name, parse_threads};
 
 use crate::model::options::{Backend, DeviceChoice, Dtype, Rollback};
 
-/// What the program says by how it ends.
-const STATUS: &str = "Exit status: 0 when all went well; 1 when what was compared or measured differs where it must \
-    not; 2 on an error; 130 or 143 when a signal stopped an answer.";
+/// What the exit status means.
+const STATUS: &str = "Exit status: 0 on success; 1 if a comparison or measurement found a difference that must not be \
+    there; 2 on an error; 130 or 143 if a signal stopped an answer.";
+
+const EXPLAIN_NOTE: &str = "Answers are greedy, under the rule exact, and at most 128 tokens long, even if \
+    --max-tokens is larger. -k matters only as the depth of --tree; --verify and --p-min have no effect.";
+
+const BENCH_NOTE: &str = "Answers are at most 128 tokens long, even if --max-tokens is larger. The exit status is 1 if \
+    greedy answers under a lossless rule differ from plain ones, or if a case is slower than in the baseline by more \
+    than both spreads and both runs are alike.";
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
 #[command(name = "draftscope", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
-#[command(after_help = STATUS)]
+#[command(after_help = STATUS, disable_help_flag = true)]
 pub struct Cli {
     /// What to do; without one, chat.
     #[command(subcommand)]
-    pub command: Option<Action>,
+    pub command: Option<CliCommand>,
+    /// Print the main options
+    #[arg(short = 'h', global = true, action = ArgAction::HelpShort)]
+    pub help_main: Option<bool>,
+    /// Print all options but those for experts
+    #[arg(long = "help", global = true, action = ArgAction::HelpShort)]
+    pub help: Option<bool>,
+    /// Print all options, and explain their values
+    #[arg(long, global = true, action = ArgAction::HelpLong)]
+    pub help_all: Option<bool>,
     /// Options of chat, which is what runs without a subcommand.
     #[command(flatten)]
     pub chat: ChatArgs,
@@ -44,61 +63,52 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Action {
-    /// Chat in the terminal and watch every token being drafted, verified, accepted or discarded
+pub enum CliCommand {
+    /// Chat and watch tokens being drafted, verified, accepted or rejected (the default)
     Chat(ChatArgs),
-    /// Answer one prompt without a screen
+    /// Answer one prompt without a screen, as text or JSON
     Run(RunArgs),
-    /// Decode one prompt plainly and speculatively, interleaved on one device, and compare
-    ///
-    /// The exit status is 1 when greedy outputs differ under a lossless rule.
+    /// Decode one prompt with and without drafts, interleaved on one device, and compare
+    #[command(after_help = "The exit status is 1 if greedy outputs differ under a lossless rule.")]
     Compare(CompareArgs),
-    /// Account for the speed: what passes cost here, what drafts are worth, which k is best
-    ///
-    /// Answers are greedy, by the rule exact, and at most 128 tokens long, whatever --max-tokens says; -k counts only
-    /// as the depth of --tree, --verify and --p-min have no effect.
+    /// Explain the speed: what passes cost here, what drafts are worth, which k is best
+    #[command(after_help = EXPLAIN_NOTE)]
     Explain(ExplainArgs),
-    /// Check that speculation does not change the output (exact text, or the sampling distribution)
-    ///
-    /// The exit status is 1 when the modes differ.
+    /// Check that speculation does not change the output (text or distribution)
+    #[command(after_help = "The exit status is 1 if the output with and without drafts differs.")]
     VerifyIdentity(IdentityArgs),
     /// Play a recording in the terminal, without a model
     Replay(ReplayArgs),
     /// Play the recordings that come with the program, without a model
     Demo(DemoArgs),
-    /// Make a page, a cast, a picture, a table or a report of a recording
+    /// Turn a recording into a page, a cast, a picture, a table or a report
     Export(ExportArgs),
     /// Compare two recordings token by token, as text, as JSON or on the terminal
-    ///
-    /// The exit status is 1 when their tokens differ.
+    #[command(after_help = "The exit status is 1 if their tokens differ.")]
     Diff(DiffArgs),
-    /// Run a suite of prompts over draft lengths, rules and drafters, each beside plain decoding
-    ///
-    /// Answers are at most 128 tokens long, whatever --max-tokens says.
-    ///
-    /// The exit status is 1 when greedy answers under a lossless rule differ from plain ones, or when a
-    /// case is slower than the baseline beyond both spreads and both runs are alike.
+    /// Measure prompts over draft lengths, rules and drafters against plain decoding
+    #[command(after_help = BENCH_NOTE)]
     Bench(BenchArgs),
-    /// Where settings come from
+    /// Write, show or find the configuration file
     Config {
         /// What to do with the configuration.
         #[command(subcommand)]
         action: ConfigAction,
     },
-    /// Write completions for a shell to standard output
+    /// Print completions for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write the manual page to standard output
+    /// Print the manual page
     Man {
         /// Write this page and those of all subcommands into this folder instead
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
-    /// Let the target answer many prompts in batch and keep its hidden states: data to train drafters on
+    /// Make training data for drafters: the target's answers with its hidden states
     Generate(GenerateArgs),
-    /// Train a draft module for a model with the recipe in `training/`, and watch acceptance climb
+    /// Train a draft module with the recipe in `training/`, and watch acceptance rise
     Train(TrainArgs),
     /// Fetch, list and remove models
     Models {
@@ -112,96 +122,96 @@ pub enum Action {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// GGUF file, model folder (config.json and safetensors), name of a known model, or a repository of
-    /// the Hugging Face Hub (owner/name or owner/name@revision); without it the default model, fetched on first use
-    #[arg(long, short, value_name = "FILE|DIR|NAME", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
+    /// GGUF file, model folder (safetensors), name of a known model, or repository of the Hugging Face Hub (owner/name
+    /// or owner/name@revision) [default: the default model, downloaded on first use]
+    #[arg(long, short, value_name = "MODEL", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
-    /// In what the target's weights are held; auto takes what is fastest on the device
+    /// Data type of the target's weights; auto takes the fastest on the device
     #[arg(long, value_enum, default_value_t = Dtype::Auto)]
     pub dtype: Dtype,
     /// Where to compute
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
-    /// What computes the target; auto takes the native kernels on a CPU where they support the file
+    /// What computes the target; auto takes the native kernels on a CPU if they support the file
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub backend: Backend,
-    /// Threads of the native kernels; auto measures at start how many pay (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash and
-    /// Gemma 4: all cores)
+    /// Threads of the native kernels; auto measures at start how many are fastest (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash
+    /// and Gemma 4: all cores)
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_threads)]
     pub threads: Threads,
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// Who proposes draft tokens; whoever does, a lossless rule keeps what the target would write (greedily and by
-    /// exact the very text, else its distribution)
-    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters())]
+    /// What proposes draft tokens; with a lossless rule the output does not depend on it (the same text when greedy or
+    /// under exact, else the same distribution)
+    #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
-    /// A second, smaller model with the same tokenizer, named as --model, for the drafter draft-model; or the
-    /// target's EAGLE-3 head or assistant (Gemma 4), for the drafter mtp
-    #[arg(long, value_name = "FILE|DIR|NAME")]
+    /// A smaller model with the same tokenizer, for the drafter draft-model; or the target's EAGLE-3 head or Gemma 4
+    /// assistant, for mtp
+    #[arg(long, value_name = "MODEL", help_heading = "Drafting")]
     pub draft_model: Option<PathBuf>,
     /// Folder of an MTP module (config.json and a .safetensors file) instead of the built-in one
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Drafting")]
     pub mtp: Option<PathBuf>,
-    /// How rejected rows are taken back where layers are recurrent (Qwen3.5): a copy of the state behind each
-    /// verified row, or the rows worked out again, which takes less memory
-    #[arg(long, value_enum, default_value_t = Rollback::Snapshots)]
+    /// How rejected rows are rolled back in recurrent layers (Qwen3.5): from a copy of the state after each verified
+    /// row, or by computing the rows again, which takes less memory
+    #[arg(long, value_enum, default_value_t = Rollback::Snapshots, help_heading = "Drafting")]
     pub rollback: Rollback,
-    /// Tokens that a module which comes with the target (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash), or an assistant, may propose
-    /// where its whole head is dear: the N first, whose merges are the most frequent, or a file with one token id a
-    /// line; all = every one, also where an assistant looks into a few clusters only. Tokens of the text join those of a
-    /// module
-    #[arg(long, value_name = "N|FILE|all")]
+    /// Tokens that the target's own module (Qwen3.5, DeepSeek-V3, GLM-4.7-Flash) or assistant may propose if its whole
+    /// head costs too much: the first N (those with the most frequent merges), those in a file with one token id a
+    /// line, or all, even if an assistant usually looks into a few clusters only. A module may also propose tokens of
+    /// the text
+    #[arg(long, value_name = "N|FILE|all", help_heading = "Drafting")]
     pub draft_vocab: Option<String>,
 }
 
 /// How to speculate and how to pick tokens.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Decoding")]
+#[command(next_help_heading = "Sampling")]
 pub struct DecodeArgs {
-    /// Draft length: tokens drafted per round, 0 (plain) to 15; auto takes what promises the most tokens/s, ending
-    /// each draft where another token would not pay
-    #[arg(short, long = "draft-len", value_name = "auto|K", default_value_t = DraftLenArg::DEFAULT, value_parser = parse_draft_len, allow_negative_numbers = true)]
+    /// Draft length: tokens drafted per round, 0 (plain decoding) to 15; auto chooses, round by round, what promises
+    /// the most tokens/s
+    #[arg(short, long = "draft-len", value_name = "auto|K", default_value_t = DraftLenArg::DEFAULT, value_parser = parse_draft_len, allow_negative_numbers = true, help_heading = "Drafting", display_order = 0)]
     pub k: DraftLenArg,
     /// How drafts are judged; exact, rejection and block are lossless, the others change the text
-    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules())]
+    #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules(), help_heading = "Drafting", display_order = 1)]
     pub verify: String,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub lab: LabArgs,
-    /// 0 takes the most probable token
+    /// 0 always picks the most probable token
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u32,
-    /// Keep the smallest set of tokens whose probabilities add up to P
+    /// Keep the smallest set of tokens with a total probability of P
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     pub top_p: f32,
-    /// Keep tokens of at least P times the best one's probability
+    /// Keep tokens with at least P times the probability of the best one
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub min_p: f32,
-    /// Seed of all draws: by exact it fixes the text, by other rules the text with one k and drafter (with -k auto, which
-    /// follows measured times, not even that)
+    /// Seed of all draws; it fixes the text under exact, and under other rules for one drafter and one fixed k (-k auto
+    /// follows measured times)
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Longest answer, in tokens
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_tokens: u32,
-    /// Instructions that stand before the conversation
-    #[arg(long, value_name = "TEXT")]
+    /// Instructions for the model, before the conversation
+    #[arg(long, value_name = "TEXT", help_heading = "Model")]
     pub system: Option<String>,
-    /// Send prompts as they stand, without the model's chat template
-    #[arg(long)]
+    /// Send prompts as they are, without the model's chat template
+    #[arg(long, help_heading = "Model")]
     pub raw: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub lab: LabArgs,
 }
 
-/// What races beside.
+/// Settings that race beside those of the run.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Decoding")]
+#[command(next_help_heading = "Drafting")]
 pub struct RivalArgs {
-    /// Race other settings beside, on the same prompt, with caches and a clock of their own: k, drafter,
-    /// rule and temperature, those that differ from the run's: --rival k=4,rule=rejection
+    /// Race other settings on the same prompt, with their own caches and clock: of k, drafter, rule and temperature
+    /// those that differ, such as k=4,rule=rejection
     #[arg(long, value_name = "NAME=VALUE,…")]
     pub rival: Option<String>,
 }
@@ -210,11 +220,10 @@ pub struct RivalArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct TraceArgs {
-    /// Record every event to this file, one JSON object a line; compressed when it ends in .zst
+    /// Record all events to this file as JSON lines; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// What becomes of prompts and answers in the recording, and in the events that --output jsonl writes: as they
-    /// are, or digests in their place
+    /// Prompts and answers in the recording, and in the events that --output jsonl writes: as they are, or as digests
     #[arg(long, value_enum, default_value_t = TraceTextArg::Full)]
     pub trace_text: TraceTextArg,
     /// Replace the file if it exists
@@ -238,7 +247,7 @@ pub struct ChatArgs {
     #[allow(missing_docs)]
     pub trace: TraceArgs,
     /// First prompt, sent at once
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", help_heading = "Screen")]
     pub prompt: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -255,7 +264,7 @@ pub struct PromptArgs {
     /// Read the prompt from a file, or from standard input with -
     #[arg(long, value_name = "FILE|-")]
     pub prompt_file: Option<PathBuf>,
-    /// The prompt without an option's name; - reads it from standard input
+    /// The prompt; - reads it from standard input
     #[arg(value_name = "TEXT|-")]
     pub text: Option<String>,
 }
@@ -266,6 +275,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub prompt: PromptArgs,
+    /// What to write: the answer, one JSON summary, or every event
+    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
+    pub output: OutputArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,
@@ -278,9 +290,6 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub trace: TraceArgs,
-    /// What to write: the answer, one JSON summary, or every event
-    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
-    pub output: OutputArg,
 }
 
 /// Options of `compare`.
@@ -289,6 +298,12 @@ pub struct CompareArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub prompt: PromptArgs,
+    /// Measured repeats; one more runs first as warm-up and is discarded
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// What to write: a few lines, one JSON summary, or every event
+    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
+    pub output: OutputArg,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,
@@ -298,36 +313,24 @@ pub struct CompareArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub trace: TraceArgs,
-    /// Measured repeats; one more runs first as warm-up and is discarded
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
-    /// What to write: a few lines, one JSON summary, or every event
-    #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
-    pub output: OutputArg,
 }
 
 /// Options of `explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub decode: DecodeArgs,
     /// Prompts to measure acceptance on, by category (TOML) [default: the built-in suite]
     #[arg(long, value_name = "FILE")]
     pub suite: Option<PathBuf>,
     /// Positions in the cache while passes are timed
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub at: u32,
-    /// Turns in which every width is timed once; one more runs first and is dropped
+    /// Times that every width is timed; one more runs first and is discarded
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub turns: u32,
     /// Time passes only; run no prompts
     #[arg(long, conflicts_with_all = ["suite", "race"])]
     pub costs_only: bool,
-    /// Only race these draft lengths over the suite, interleaved on one engine: 0,1,2,3,auto, say
+    /// Only race these draft lengths over the suite, interleaved on one engine, such as 0,1,2,3,auto
     #[arg(long, value_name = "K,…", value_delimiter = ',', value_parser = parse_draft_len)]
     pub race: Option<Vec<DraftLenArg>>,
     /// Times that the race goes through the suite
@@ -336,6 +339,12 @@ pub struct ExplainArgs {
     /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
     pub output: ReportArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
 }
 
 /// `models …`.
@@ -345,7 +354,7 @@ pub enum ModelsAction {
     Pull {
         /// Name of a known model, or owner/name of a repository of the Hub [default: the default model]
         name: Option<String>,
-        /// Fetch it again even if it is there; of a repository, take the newest commit and replace what differs
+        /// Fetch it again even if it is there; for a repository, take the newest commit and replace files that differ
         #[arg(long)]
         force: bool,
         /// Use this source only
@@ -355,13 +364,13 @@ pub enum ModelsAction {
         #[arg(long)]
         json: bool,
     },
-    /// List known models and files in the program's own cache; repositories stay in the Hub's
+    /// List known models and files in the program's own cache (repositories are in the Hub's cache)
     List {
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say what is known of a model, and check its file; a repository is fetched first
+    /// Print what is known about a model, and check its file; a repository is fetched first
     Info {
         /// Name, file, folder or repository
         name: String,
@@ -401,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_a_value_and_reported_with_its_range() {
+    fn a_negative_number_is_a_value_that_may_be_out_of_range() {
         let parse = |args: &[&str]| Cli::try_parse_from(args).map_err(|error| error.to_string());
         for option in ["--seed", "--top-k", "-k", "--tree", "--ngram-max", "--exit-layers"] {
             let error = parse(&["draftscope", "run", "a", option, "-1"]).unwrap_err();

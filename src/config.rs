@@ -1,8 +1,8 @@
 //! The configuration file: names of options and their values, which become defaults of the command
-//! line, so that file < environment < option holds for every one of them.
+//! line. An environment variable overrides the file, and an option overrides both.
 //!
-//! Invariant: a file that is missing, torn or partly wrong never stops the program: what is not
-//! understood is a warning, the rest holds. What an option means is `cli`'s business.
+//! Invariant: a file that is missing, cut off or partly wrong never stops the program: each part that is not
+//! understood becomes a warning, the rest is used. `cli` defines what an option means.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,37 +15,37 @@ pub const TEMPLATE: &str = include_str!("../assets/config.toml");
 
 /// Options that the file may set, by their long names.
 pub const KEYS: &[&str] = &[
-    "theme",
-    "view",
-    "split",
-    "ascii",
-    "no-mouse",
     "model",
     "dtype",
     "device",
     "backend",
     "threads",
     "ctx",
-    "drafter",
+    "system",
+    "raw",
     "draft-len",
     "verify",
+    "drafter",
     "temperature",
     "top-k",
     "top-p",
     "min-p",
     "seed",
     "max-tokens",
-    "system",
-    "raw",
+    "theme",
+    "view",
+    "split",
+    "ascii",
+    "no-mouse",
 ];
 
-/// Largest file that is read.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// Most themes that are read.
 const MAX_THEMES: usize = 64;
 
-/// What the files of the user say.
+/// Contents of the user's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserFiles {
     /// Option and value, in the order of the file.
@@ -54,7 +54,7 @@ pub struct UserFiles {
     pub keymap: Option<String>,
     /// Name and text of each file in `themes`, by name.
     pub themes: Vec<(String, String)>,
-    /// What was not understood.
+    /// A sentence about each part that was not understood.
     pub warnings: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ pub fn path() -> Option<PathBuf> {
 }
 
 impl UserFiles {
-    /// Reads the file and what lies beside it.
+    /// Reads the file, and the keymap and themes next to it.
     #[must_use]
     pub fn read(path: &Path) -> Self {
         let mut files = Self::default();
@@ -119,15 +119,16 @@ impl UserFiles {
         let table = match text.parse::<toml::Table>() {
             Ok(table) => table,
             Err(error) => {
-                self.warnings.push(format!("config: none of it is used: {}", toml_error(text, &error)));
+                self.warnings.push(format!("config: the whole file is ignored: {}", toml_error(text, &error)));
                 return;
             }
         };
         for (key, value) in table {
             let value = match value {
                 _ if !KEYS.contains(&key.as_str()) => {
-                    self.warnings
-                        .push(format!("config: there is no setting '{key}'; draftscope config init lists all"));
+                    self.warnings.push(format!(
+                        "config: there is no setting '{key}'; `draftscope config init` lists all settings"
+                    ));
                     continue;
                 }
                 toml::Value::String(text) => text,
@@ -144,15 +145,15 @@ impl UserFiles {
     }
 }
 
-/// Commands that measure or prove: how they decode is part of what they say, so it is not the file's to change.
+/// Commands that measure or check. How they decode is part of their result, so the file does not change it.
 const MEASURING: &[&str] = &["explain", "verify-identity"];
 
-/// What of the file holds for those as well: what is loaded, and where it runs.
+/// Settings that apply to those commands as well: what is loaded, and where it runs.
 const LOADING: &[&str] = &["model", "dtype", "device", "backend", "threads", "ctx"];
 
-/// The command line with the entries as defaults; those it does not take are warnings. An entry holds for the
-/// options of `chat`, and for those of other commands that are the same (told by their help): `--device` of
-/// `train` or `--theme` of `export` mean other things and keep their own defaults.
+/// The command line with the entries as defaults, and a warning for each entry that it rejects. An entry applies to
+/// the option of `chat`, and to options of other commands with the same name and help text: `--device` of `train` and
+/// `--theme` of `export` mean other things and keep their own defaults.
 #[must_use]
 pub fn with_defaults(command: clap::Command, entries: &[(String, String)]) -> (clap::Command, Vec<String>) {
     let (mut command, mut warnings) = (command, Vec::new());
@@ -179,8 +180,8 @@ fn with_default(command: clap::Command, key: &str, value: &str, shared: &str) ->
     if MEASURING.contains(&command.get_name()) && !LOADING.contains(&key) {
         return command;
     }
-    let wanted = |arg: &&clap::Arg| arg.get_long() == Some(key) && (key == "model" || help(arg) == shared);
-    let id = command.get_arguments().find(wanted).map(|arg| arg.get_id().clone());
+    let is_same = |arg: &&clap::Arg| arg.get_long() == Some(key) && (key == "model" || help(arg) == shared);
+    let id = command.get_arguments().find(is_same).map(|arg| arg.get_id().clone());
     let command = match id {
         Some(id) => command.mut_arg(id, |arg| arg.default_value(value.to_owned())),
         None => command,
@@ -188,7 +189,7 @@ fn with_default(command: clap::Command, key: &str, value: &str, shared: &str) ->
     command.mut_subcommands(|sub| with_default(sub, key, value, shared))
 }
 
-/// Where and why a text is not the TOML that is wanted, in a line.
+/// The line and the reason of a TOML error, in one line.
 #[must_use]
 pub fn toml_error(text: &str, error: &toml::de::Error) -> String {
     let why = error.message().trim().replace('\n', ", ");
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_the_file_is_read() {
+    fn keymap_and_themes_next_to_the_file_are_read() {
         let files = read("theme = \"mine\"\n");
         assert_eq!(files.themes, [("mine".to_owned(), "inherits = \"nord\"".to_owned())]);
         assert_eq!(files.keymap.as_deref(), Some("[browse]"));
@@ -241,8 +242,8 @@ mod tests {
         let cli = parse(&files.entries, &["draftscope", "--temperature", "0.2"]);
         assert_eq!(cli.chat.decode.temperature, 0.2);
         let run = parse(&files.entries, &["draftscope", "run", "--prompt", "hi"]);
-        let Some(crate::cli::Action::Run(args)) = run.command else { panic!("run") };
-        assert_eq!(args.decode.temperature, 0.7, "subcommands know the file too");
+        let Some(crate::cli::CliCommand::Run(args)) = run.command else { panic!("run") };
+        assert_eq!(args.decode.temperature, 0.7, "the file applies to subcommands, too");
     }
 
     #[test]
@@ -252,26 +253,26 @@ mod tests {
              temperature = 0.7\ntop-k = 5\nmodel = \"mine.gguf\"\ntheme = \"light\"\n",
         );
         let proof = parse(&files.entries, &["draftscope", "verify-identity"]);
-        let Some(crate::cli::Action::VerifyIdentity(args)) = proof.command else { panic!("verify-identity") };
+        let Some(crate::cli::CliCommand::VerifyIdentity(args)) = proof.command else { panic!("verify-identity") };
         assert_eq!((args.k.len(), args.verify.as_str(), args.max_tokens), (6, "exact", 64));
         assert_eq!((args.temperature, args.top_k, args.model.ctx), (0.0, 0, Some(16384)));
         let account = parse(&files.entries, &["draftscope", "explain"]);
-        let Some(crate::cli::Action::Explain(args)) = account.command else { panic!("explain") };
+        let Some(crate::cli::CliCommand::Explain(args)) = account.command else { panic!("explain") };
         assert_eq!(args.decode.temperature, 0.0);
         let train = parse(&files.entries, &["draftscope", "train", "--out", "a", "--work", "b"]);
-        let Some(crate::cli::Action::Train(args)) = train.command else { panic!("train") };
+        let Some(crate::cli::CliCommand::Train(args)) = train.command else { panic!("train") };
         assert_eq!((args.threads, args.device.as_str()), (2, "cpu"));
         assert_eq!(args.model.as_deref(), Some(Path::new("mine.gguf")));
         let made = parse(&files.entries, &["draftscope", "generate", "--tasks", "a", "--out", "b"]);
-        let Some(crate::cli::Action::Generate(args)) = made.command else { panic!("generate") };
+        let Some(crate::cli::CliCommand::Generate(args)) = made.command else { panic!("generate") };
         assert_eq!((args.threads, args.ctx), (1, 1024));
         let page = parse(&files.entries, &["draftscope", "export", "a.jsonl", "--to", "svg"]);
-        let Some(crate::cli::Action::Export(args)) = page.command else { panic!("export") };
+        let Some(crate::cli::CliCommand::Export(args)) = page.command else { panic!("export") };
         assert_eq!(args.theme, None);
     }
 
     #[test]
-    fn what_is_not_understood_is_a_warning_and_the_rest_holds() {
+    fn a_part_that_is_not_understood_is_a_warning_and_the_rest_is_used() {
         let files = read("temprature = 1\nseed = [1]\ntop-k = 5\nverify = \"exakt\"\n");
         assert_eq!(files.warnings.len(), 2, "{:?}", files.warnings);
         let (command, warnings) = with_defaults(Cli::command(), &files.entries);
@@ -279,11 +280,11 @@ mod tests {
         assert!(warnings[0].starts_with("config: verify: "), "{warnings:?}");
         let cli = Cli::from_arg_matches(&command.try_get_matches_from(["draftscope"]).unwrap()).unwrap();
         assert_eq!(cli.chat.decode.top_k, 5);
-        assert!(read("= broken").warnings[0].contains("none of it is used"));
+        assert!(read("= broken").warnings[0].contains("the whole file is ignored"));
     }
 
     #[test]
-    fn the_template_names_every_key_and_its_defaults_are_taken() {
+    fn the_template_names_every_key_and_its_defaults_are_valid() {
         let open: String = TEMPLATE
             .lines()
             .filter_map(|l| l.strip_prefix("# "))

@@ -1,5 +1,5 @@
-//! draftscope: arguments to a source and its consumers, to an exit code. The only place that names
-//! all modules; logic lives in the library.
+//! The program draftscope: parses the arguments, runs one command and returns its exit code. The logic is in the
+//! library.
 
 mod commands;
 
@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
 use commands::config::Parsed;
-use draftscope::cli::Action;
+use draftscope::cli::CliCommand;
 use draftscope::fatal::OutOfMemory;
 use draftscope::model::text::template::process;
 
-/// Exit status of an error; 1 says that what was compared differs.
+/// Exit status of an error; 1 means that a comparison found a difference.
 const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     draftscope::fatal::install();
     let parsed = commands::config::parse();
     commands::config::warn(&parsed);
-    // what runs in this thread may need more memory than there is
+    // this thread may run out of memory, too
     let result = catch_unwind(AssertUnwindSafe(|| run(&parsed)));
     let result = result.unwrap_or_else(|panic| match OutOfMemory::of(&*panic) {
         Some(refused) => Err(refused.into()),
@@ -41,22 +41,22 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
     let files = &parsed.files;
     match &parsed.cli.command {
         None => commands::chat::run(&parsed.cli.chat, files),
-        Some(Action::Chat(args)) => commands::chat::run(args, files),
-        Some(Action::Run(args)) => commands::run::run(args),
-        Some(Action::Compare(args)) => commands::compare::run(args),
-        Some(Action::Explain(args)) => commands::explain::run(args),
-        Some(Action::VerifyIdentity(args)) => commands::identity::run(args),
-        Some(Action::Replay(args)) => commands::replay::run(args, files),
-        Some(Action::Demo(args)) => commands::demo::run(args, files),
-        Some(Action::Export(args)) => commands::export::run(args),
-        Some(Action::Diff(args)) => commands::diff::run(args, files),
-        Some(Action::Bench(args)) => commands::bench::run(args),
-        Some(Action::Generate(args)) => commands::generate::run(args),
-        Some(Action::Train(args)) => commands::train::run(args),
-        Some(Action::Models { action }) => commands::models::run(action.clone()),
-        Some(Action::Config { action }) => commands::config::run(action, parsed),
-        Some(Action::Completions { shell }) => commands::config::completions(*shell),
-        Some(Action::Man { out }) => commands::config::man(out.as_deref()),
+        Some(CliCommand::Chat(args)) => commands::chat::run(args, files),
+        Some(CliCommand::Run(args)) => commands::run::run(args),
+        Some(CliCommand::Compare(args)) => commands::compare::run(args),
+        Some(CliCommand::Explain(args)) => commands::explain::run(args),
+        Some(CliCommand::VerifyIdentity(args)) => commands::identity::run(args),
+        Some(CliCommand::Replay(args)) => commands::replay::run(args, files),
+        Some(CliCommand::Demo(args)) => commands::demo::run(args, files),
+        Some(CliCommand::Export(args)) => commands::export::run(args),
+        Some(CliCommand::Diff(args)) => commands::diff::run(args, files),
+        Some(CliCommand::Bench(args)) => commands::bench::run(args),
+        Some(CliCommand::Generate(args)) => commands::generate::run(args),
+        Some(CliCommand::Train(args)) => commands::train::run(args),
+        Some(CliCommand::Models { action }) => commands::models::run(action.clone()),
+        Some(CliCommand::Config { action }) => commands::config::run(action, parsed),
+        Some(CliCommand::Completions { shell }) => commands::config::completions(*shell),
+        Some(CliCommand::Man { out }) => commands::config::man(out.as_deref()),
     }
 }
 
@@ -69,7 +69,7 @@ fn format_error(error: &anyhow::Error) -> String {
     })
 }
 
-/// A reader that has enough (`draftscope run … | head`) is no failure.
+/// Whether the reader closed the pipe (`draftscope run … | head`), which is no failure.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -1,4 +1,4 @@
-//! The program as a user runs it: outputs, and one clear line for everything that cannot be done.
+//! The program as a user runs it: its outputs, and one line for every error.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -19,7 +19,7 @@ fn draftscope() -> Command {
     command
 }
 
-/// A tiny target with its MTP module in a folder, as `--mtp` takes it.
+/// A tiny target and an MTP module in a folder for `--mtp`.
 struct Files {
     tiny: Tiny,
 }
@@ -57,7 +57,7 @@ fn json(command: &mut Command) -> Json {
     serde_json::from_slice(&out).unwrap()
 }
 
-/// Fails with one line that begins with the program's name and holds `what`.
+/// Fails with one line that begins with the program's name and contains `what`.
 fn refuses(command: &mut Command, what: &str) {
     let one_line = predicate::function(|text: &str| text.trim_end().lines().count() == 1);
     command
@@ -68,7 +68,7 @@ fn refuses(command: &mut Command, what: &str) {
 }
 
 #[test]
-fn a_summary_adds_up_and_text_and_events_tell_the_same() {
+fn a_summary_is_consistent_and_agrees_with_text_and_events() {
     let files = Files::new();
     let summary = json(files.run().args(["-k", "4", "--output", "summary"]));
     let number = |name: &str| summary[name].as_u64().unwrap_or_else(|| panic!("{name}: {summary}"));
@@ -119,7 +119,7 @@ fn vllms_names_count_the_rounds_that_drafted() {
     assert_eq!(plain["tokens_per_round"], 1.0);
 }
 
-/// Names of fields at any depth, but of what another page defines and of a suite's categories.
+/// Names of fields at any depth, except those that another page defines and a suite's categories.
 fn fields<'a>(value: &'a Json, into: &mut Vec<&'a str>) {
     match value {
         Json::Object(map) => {
@@ -145,28 +145,28 @@ fn every_field_that_is_written_is_defined() {
     let (suite, bench) = (suite.to_string_lossy().into_owned(), files.path("bench.json"));
     let asked = |action: &str, options: &[&str]| json(files.command(action).args(options).args(["-o", "summary"]));
     let account = ["--suite", &suite, "--turns", "3", "--max-tokens", "12"];
-    let mut told = vec![
+    let mut reports = vec![
         asked("run", &["--prompt", "the inn", "--max-tokens", "12", "--rival", "k=4"]),
         asked("compare", &["--prompt", "the inn", "--max-tokens", "12", "--repeat", "1"]),
         asked("explain", &[&account[..], &["--tree", "3"]].concat()),
         asked("explain", &[&account[..], &["--race", "0,1,auto", "--repeat", "1"]].concat()),
         asked("verify-identity", &["--limit", "1", "-k", "2", "--max-tokens", "8"]),
     ];
-    for value in &told[..4] {
+    for value in &reports[..4] {
         assert!(value["header"]["threads"].is_u64() && value["header"]["model"]["name"].is_string(), "{value}");
     }
     assert_eq!(
-        (&told[0]["finish_reason"], &told[0]["header"]["settings"]["max_tokens"]),
+        (&reports[0]["finish_reason"], &reports[0]["header"]["settings"]["max_tokens"]),
         (&"max_tokens".into(), &12.into())
     );
     let mut measure = files.command("bench");
     measure.args(["--suite", &suite, "--max-tokens", "8", "--repeat", "1", "--json"]).arg(&bench).assert().success();
-    told.push(serde_json::from_slice(&fs::read(&bench).unwrap()).unwrap());
+    reports.push(serde_json::from_slice(&fs::read(&bench).unwrap()).unwrap());
     let page = include_str!("../docs/json.md");
     let mut names = Vec::new();
-    told.iter().for_each(|value| fields(value, &mut names));
+    reports.iter().for_each(|value| fields(value, &mut names));
     let unknown: Vec<_> = names.into_iter().filter(|name| !page.contains(&format!("`{name}`"))).collect();
-    assert!(unknown.is_empty(), "docs/json.md says nothing of {unknown:?}");
+    assert!(unknown.is_empty(), "docs/json.md does not define {unknown:?}");
 }
 
 #[test]
@@ -192,17 +192,17 @@ fn digests_stand_in_place_of_text_in_the_event_stream_too() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_recording_that_is_not_whole_is_reported_and_takes_no_result() {
+fn an_incomplete_recording_is_reported_and_the_result_is_still_printed() {
     let files = Files::new();
     let full = ["--trace", "/dev/full", "--force"];
-    let told = predicate::str::contains("the recording is not complete");
+    let warning = predicate::str::contains("the recording is not complete");
     for (action, extra) in [("run", &["-o", "summary"][..]), ("compare", &["-o", "summary", "--repeat", "1"])] {
         let mut command = files.command(action);
         command.args(["--prompt", "the inn", "--max-tokens", "8"]).args(full).args(extra);
-        let out = command.assert().code(2).stderr(told.clone()).get_output().stdout.clone();
+        let out = command.assert().code(2).stderr(warning.clone()).get_output().stdout.clone();
         assert!(serde_json::from_slice::<Json>(&out).unwrap().is_object(), "{action}");
     }
-    // nor does it hide behind a reader of standard output that has enough
+    // a closed pipe at standard output does not hide the error
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_draftscope"));
@@ -212,7 +212,7 @@ fn a_recording_that_is_not_whole_is_reported_and_takes_no_result() {
 }
 
 #[test]
-fn a_trace_holds_the_event_stream_and_is_not_overwritten() {
+fn a_trace_has_the_event_stream_and_is_not_overwritten() {
     let files = Files::new();
     let trace = files.path("a.dscope.jsonl");
     let with_trace = |extra: &[&str]| {
@@ -260,11 +260,11 @@ fn prompts_come_from_arguments_files_and_standard_input() {
     assert_eq!(bare.get_output().stdout, want);
     let mut chat = files.command("chat");
     let lines = chat.args(tail).write_stdin("the thin inn\n\nagain\n").assert().success();
-    assert!(lines.get_output().stdout.starts_with(&want), "without a terminal chat answers line by line");
+    assert!(lines.get_output().stdout.starts_with(&want), "without a terminal, chat answers line by line");
 }
 
 #[test]
-fn sampling_is_repeated_by_its_seed() {
+fn the_same_seed_gives_the_same_text() {
     let files = Files::new();
     let sample = |seed: &str, rule: &str, k: &str| {
         let args = ["--temperature", "1.5", "--top-k", "20", "--seed", seed, "--verify", rule, "-k", k];
@@ -309,7 +309,7 @@ fn damaged_and_foreign_files_get_one_line() {
     let files = Files::new();
     let whole = fs::read(&files.tiny.target).unwrap();
     let cut = files.path("cut.gguf");
-    // at any place: in the magic, the metadata, the table of tensors, the tensors
+    // at every place: in the magic number, the metadata, the table of tensors, the tensors
     for share in [0.0, 0.0001, 0.05, 0.2, 0.5, 0.9, 0.999] {
         fs::write(&cut, &whole[..(whole.len() as f64 * share) as usize]).unwrap();
         refused_model(&cut, "damaged or incomplete");
@@ -326,7 +326,7 @@ fn damaged_and_foreign_files_get_one_line() {
     refused_model(&wider.target, "has shape [96, 64], expected [128, 64]");
     let keyless = Tiny::with(3, |parts| parts.metadata.retain(|(key, _)| key != "llama.block_count"));
     refused_model(&keyless.target, "'llama.block_count' is missing");
-    // flipped bytes anywhere in the head: an answer or one line, never a crash
+    // flipped bytes in the header: an answer or one line, never a crash
     for at in (0..whole.len().min(4000)).step_by(53) {
         let mut bent = whole.clone();
         bent[at] ^= 0xff;
@@ -339,7 +339,7 @@ fn damaged_and_foreign_files_get_one_line() {
 }
 
 #[test]
-fn weights_that_overflow_are_reported() {
+fn weights_that_are_not_numbers_are_reported() {
     let broken = Tiny::with(3, |parts| {
         let norm = parts.tensors.iter_mut().find(|(name, _)| name == "output_norm.weight").unwrap();
         let bad = candle_core::Tensor::full(f32::NAN, tiny::D, &candle_core::Device::Cpu).unwrap();
@@ -354,7 +354,7 @@ fn weights_that_overflow_are_reported() {
 }
 
 #[test]
-fn a_module_of_another_target_is_left_out_with_a_word() {
+fn a_module_of_another_target_is_reported() {
     let files = Files::new();
     let mut command = draftscope();
     command.args(["run", "--prompt", "the", "--max-tokens", "4", "--model"]).arg(&files.tiny.target);
@@ -440,7 +440,7 @@ fn a_recording_is_replayed_exported_and_compared_without_a_model() {
 }
 
 #[test]
-fn a_digest_holds_no_text_and_demos_need_no_model() {
+fn a_digest_has_no_text_and_demos_need_no_model() {
     let files = Files::new();
     let path = files.path("d.jsonl");
     files.run().args(["--trace-text", "digest", "--trace"]).arg(&path).assert().success();
@@ -448,7 +448,7 @@ fn a_digest_holds_no_text_and_demos_need_no_model() {
     assert!(text.contains("sha256:") && !text.contains("thin inn"));
     draftscope().args(["export", "--to", "html"]).arg(&path).assert().success();
     // its tokens are numbers of its own: no other recording has the same ones
-    refuses(draftscope().arg("diff").args([&path, &path]), "holds digests in place of texts");
+    refuses(draftscope().arg("diff").args([&path, &path]), "has digests in place of text");
     let names = draftscope().args(["demo", "--list"]).assert().success().get_output().stdout.clone();
     for line in String::from_utf8(names).unwrap().lines() {
         let name = line.split_whitespace().next().unwrap();
@@ -490,8 +490,8 @@ fn a_bench_measures_every_case_and_compares_with_its_baseline() {
     }
     assert_eq!(fs::read_to_string(&table).unwrap().lines().count(), rows.len() + 1);
     let again = bench(&["--categories", "a", "--baseline", &json]).assert().success();
-    let told = String::from_utf8(again.get_output().stdout.clone()).unwrap();
-    assert!(told.contains("against the baseline") && told.contains("4 cases of the baseline were not run"), "{told}");
+    let text = String::from_utf8(again.get_output().stdout.clone()).unwrap();
+    assert!(text.contains("against the baseline") && text.contains("4 cases of the baseline were not run"), "{text}");
     bench(&["--json", &json]).assert().failure().stderr(predicate::str::contains("--force"));
     bench(&["--json", "/no/such/b.json"])
         .assert()
@@ -512,7 +512,7 @@ fn a_bench_measures_every_case_and_compares_with_its_baseline() {
 }
 
 #[test]
-fn a_rival_races_beside_and_is_reported() {
+fn a_rival_races_and_is_reported() {
     let files = Files::new();
     let run = |options: &[&str]| {
         let mut command = files.run();
@@ -523,19 +523,19 @@ fn a_rival_races_beside_and_is_reported() {
     assert_eq!(summary["rival"]["output_token_ids"], summary["output_token_ids"], "greedy: the same text");
     assert_eq!(summary["rival"]["acceptance_histogram"].as_array().unwrap().len(), 6, "{summary}");
     assert!(json(run(&["--output", "summary"]).args(["--seed", "1"])).get("rival").is_none());
-    let told = predicate::str::contains("× as fast as the rival").and(predicate::str::contains("both wrote the same"));
-    run(&["--rival", "rule=rejection"]).assert().success().stderr(told);
+    let report = predicate::str::contains("the rival is ").and(predicate::str::contains("both wrote the same"));
+    run(&["--rival", "rule=rejection"]).assert().success().stderr(report);
     let lenient = predicate::str::contains("the rival's rule is not lossless: ");
     run(&["--rival", "rule=top-k"]).assert().success().stderr(lenient);
     // plain decoding beside a rival that drafts with the module
     let summary = json(run(&["--drafter", "none", "--rival", "drafter=mtp,k=3"]).args(["--output", "summary"]));
     assert!(summary["rival"]["num_draft_tokens"].as_u64().unwrap() > 0, "{summary}");
     refuses(&mut run(&["--rival", "speed=9"]), "there is no setting of a rival 'speed=9'; there are: k=…");
-    refuses(&mut run(&["--rival", "drafter=human"]), "nobody is asked there");
+    refuses(&mut run(&["--rival", "drafter=human"]), "a rival asks no person for drafts");
 }
 
 #[test]
-fn a_tree_is_accounted_for_or_declined() {
+fn explain_has_figures_of_a_tree_or_rejects_it() {
     let files = Files::new();
     let suite = files.path("suite.toml");
     fs::write(&suite, "[one]\nprompts = [\"the thin inn\"]\n").unwrap();
@@ -545,29 +545,29 @@ fn a_tree_is_accounted_for_or_declined() {
         command.args(options);
         command
     };
-    let told = json(&mut explain(&["--tree", "4", "-k", "2"]));
-    assert_eq!((&told["tree"]["nodes"], &told["tree"]["depth"]), (&4.into(), &2.into()), "{}", told["tree"]);
-    assert!(told["tree"]["point"]["counts"]["drafted"].as_u64().unwrap() > 0);
+    let report = json(&mut explain(&["--tree", "4", "-k", "2"]));
+    assert_eq!((&report["tree"]["nodes"], &report["tree"]["depth"]), (&4.into(), &2.into()), "{}", report["tree"]);
+    assert!(report["tree"]["point"]["counts"]["drafted"].as_u64().unwrap() > 0);
     assert!(json(&mut explain(&[]))["tree"].is_null());
     refuses(&mut explain(&["--tree", "4", "--drafter", "ngram"]), "only the MTP module drafts trees");
 }
 
 #[test]
-fn options_that_make_no_sense_are_reported() {
+fn options_without_effect_are_reported() {
     let files = Files::new();
     refuses(files.run().args(["--ngram-min", "6", "--ngram-max", "3"]), "--ngram-min is 6 and --ngram-max 3");
     files.run().args(["--ngram-min", "6"]).assert().success();
     refuses(files.run().args(["--draft-model", "/no/such.gguf"]), "check what --draft-model names");
     refuses(files.run().args(["--temperature", "-1"]), "temperature");
-    let told = |options: &[&str], what: &'static str| {
+    let warns = |options: &[&str], what: &'static str| {
         files.run().args(options).assert().success().stderr(predicate::str::contains(what));
     };
-    told(&["--drafter", "early-exit", "--exit-layers", "99"], "--exit-layers 99 is no early exit");
-    told(&["-k", "auto", "--verify", "rejection", "--temperature", "0.8"], "one seed can give another text");
-    told(&["--drafter", "ngram", "--tree", "4"], "--tree has no effect: the drafter ngram drafts chains");
+    warns(&["--drafter", "early-exit", "--exit-layers", "99"], "--exit-layers 99 is no early exit");
+    warns(&["-k", "auto", "--verify", "rejection", "--temperature", "0.8"], "one seed can give another text");
+    warns(&["--drafter", "ngram", "--tree", "4"], "--tree has no effect: the drafter ngram drafts chains");
     let target = files.tiny.target.to_string_lossy().into_owned();
-    told(&["--raw", "--system", "Be brief."], "--system does nothing here");
-    told(&["--draft-model", &target], "--draft-model is loaded and drafts nothing: the drafter is mtp");
+    warns(&["--raw", "--system", "Be brief."], "--system does nothing here");
+    warns(&["--draft-model", &target], "--draft-model is loaded and drafts nothing: the drafter is mtp");
     let explain = |options: &[&str], what: &'static str| {
         let mut command = files.command("explain");
         command.args(["--turns", "3", "--costs-only"]).args(options);
@@ -579,11 +579,11 @@ fn options_that_make_no_sense_are_reported() {
     far.args(["--turns", "3", "--costs-only", "--at", "500"]);
     far.assert().failure().stderr(predicate::str::contains("--at 500 needs 516 positions"));
     explain(&["--max-tokens", "999"], "answers are at most 128 tokens long here, not 999");
-    told(&["--verify", "threshold", "--threshold", "0"], "not lossless: ");
+    warns(&["--verify", "threshold", "--threshold", "0"], "not lossless: ");
 }
 
 #[test]
-fn an_export_goes_to_standard_output_and_spares_folders() {
+fn an_export_writes_to_standard_output_and_does_not_replace_folders() {
     let files = Files::new();
     let path = files.path("a.dscope.jsonl");
     files.run().arg("--trace").arg(&path).assert().success();
@@ -600,19 +600,19 @@ fn an_export_goes_to_standard_output_and_spares_folders() {
     let mut diff = draftscope();
     diff.args(["diff", "-"]).arg(&path).write_stdin(fs::read(&path).unwrap());
     diff.assert().success().stdout(predicate::str::contains("turn 1: identical"));
-    refuses(draftscope().args(["diff", "-", "-"]), "standard input holds one recording");
+    refuses(draftscope().args(["diff", "-", "-"]), "standard input gives only one recording");
     refuses(files.run().args(["--trace", "-"]), "--trace takes a file");
-    refuses(draftscope().args(["export", "-", "--to", "md"]), "say where with --out");
+    refuses(draftscope().args(["export", "-", "--to", "md"]), "choose a file with --out");
     refuses(files.command("bench").args(["--json", "-"]), "--json and --csv take files");
     let twice = ["--json", "/tmp/one-of-bench", "--csv", "/tmp/./one-of-bench"];
     refuses(files.command("bench").args(twice), "--json and --csv name one file");
     let around = files.tiny.folder.path().to_string_lossy().into_owned();
-    refuses(&mut export(&["--to", "gif-frames", "-o", &around, "--force"]), "holds the recording itself");
+    refuses(&mut export(&["--to", "gif-frames", "-o", &around, "--force"]), "contains the recording itself");
     assert!(path.exists() && files.tiny.target.exists());
 }
 
 #[test]
-fn warnings_about_the_configuration_are_reported_once() {
+fn warnings_about_the_configuration_are_printed_once() {
     let files = Files::new();
     let path = files.path("config.toml");
     fs::write(&path, "draft-len = 99\nseed = 7\n").unwrap();
@@ -620,19 +620,19 @@ fn warnings_about_the_configuration_are_reported_once() {
         let out = command.env("DRAFTSCOPE_CONFIG", &path).assert().success().get_output().clone();
         (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
     };
-    let (_, told) = with(files.run());
-    assert_eq!(told.matches("config: draft-len").count(), 1, "{told}");
+    let (_, warnings) = with(files.run());
+    assert_eq!(warnings.matches("config: draft-len").count(), 1, "{warnings}");
     let mut show = draftscope();
     show.args(["config", "show"]);
-    let (shown, told) = with(show);
-    assert_eq!(told.matches("config: draft-len").count(), 1, "{told}");
+    let (shown, warnings) = with(show);
+    assert_eq!(warnings.matches("config: draft-len").count(), 1, "{warnings}");
     let source = |key: &str| shown.lines().find(|line| line.starts_with(key)).unwrap().to_owned();
     assert!(source("draft-len").ends_with("# default") && source("seed").ends_with("# file"), "{shown}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_an_error_and_no_crash() {
+fn a_full_disk_is_an_error_and_not_a_crash() {
     for args in [&["demo", "--list"][..], &["config", "show"], &["config", "path"], &["models", "list"]] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_draftscope"));
@@ -643,7 +643,7 @@ fn a_full_disk_is_an_error_and_no_crash() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_stops_an_answer_and_its_recording_gets_its_end() {
+fn a_signal_stops_an_answer_and_completes_its_recording() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Command, Stdio};
     let files = Files::new();
@@ -652,7 +652,7 @@ fn a_signal_stops_an_answer_and_its_recording_gets_its_end() {
     command.arg("run").arg("--model").arg(&files.tiny.target).arg("--mtp").arg(files.path("mtp"));
     command.args(["--prompt", "the inn", "--max-tokens", "400", "--output", "jsonl", "--trace"]).arg(&path);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    // its pipe is soon full and it has to wait, so that the signal finds it at work
+    // its pipe is soon full, so it waits there when the signal comes
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut String::new()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -666,11 +666,70 @@ fn a_signal_stops_an_answer_and_its_recording_gets_its_end() {
 }
 
 #[test]
-fn manual_pages_are_written_one_for_each_subcommand() {
+fn each_subcommand_gets_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man");
     draftscope().args(["man", "--out"]).arg(&pages).assert().success();
     let page = fs::read_to_string(pages.join("draftscope-explain.1")).unwrap();
     assert!(page.contains("costs\\-only"), "{page}");
     draftscope().arg("man").assert().success().stdout(predicate::str::contains("draftscope\\-explain(1)"));
+}
+
+/// Output of the program at 100 columns.
+fn help(args: &[&str]) -> String {
+    let out = draftscope().env("COLUMNS", "100").args(args).assert().success().get_output().stdout.clone();
+    String::from_utf8(out).unwrap()
+}
+
+/// Long options by the heading above them, in lines that begin with an option.
+fn listed(help: &str) -> Vec<(&str, &str)> {
+    let mut heading = "";
+    let mut listed = Vec::new();
+    for line in help.lines() {
+        if !line.starts_with(' ') && line.ends_with(':') {
+            heading = line.trim_end_matches(':');
+        }
+        let option = line.trim_start().split(' ').find(|word| word.starts_with("--"));
+        if line.trim_start().starts_with('-') {
+            listed.extend(option.map(|option| (heading, option)));
+        }
+    }
+    listed
+}
+
+#[test]
+fn the_help_fits_two_screens_and_each_option_stands_in_a_group() {
+    let usual = help(&["--help"]);
+    let (lines, width) = (usual.lines().count(), usual.lines().map(|line| line.chars().count()).max().unwrap());
+    assert!(lines <= 84 && width <= 100, "{lines} lines of {width} columns:\n{usual}");
+    let groups: std::collections::BTreeSet<&str> = listed(&usual).iter().map(|(heading, _)| *heading).collect();
+    assert_eq!(groups, ["Drafting", "Model", "Options", "Recording", "Sampling", "Screen"].into());
+    let own: Vec<_> = listed(&usual).into_iter().filter(|(heading, _)| *heading == "Options").collect();
+    assert_eq!(own.iter().map(|(_, option)| *option).collect::<Vec<_>>(), ["--help", "--help-all", "--version"]);
+    assert!(usual.contains("--seed") && !usual.contains("--mtp-spec"), "{usual}");
+    let main = help(&["-h"]);
+    assert!(main.lines().count() <= 60 && main.contains("--model") && !main.contains("--seed"), "{main}");
+    assert!(help(&["explain", "--help"]).contains("-k matters only as the depth of --tree"));
+}
+
+#[test]
+fn help_all_lists_every_option_of_every_command_and_the_manual_explains_them() {
+    use clap::CommandFactory;
+    let command = draftscope::cli::Cli::command();
+    let options = |command: &clap::Command| -> Vec<String> {
+        command.get_arguments().filter_map(|arg| Some(format!("--{}", arg.get_long()?))).collect()
+    };
+    let lists = |args: &[&str], command: &clap::Command| {
+        let all = help(args);
+        let listed: Vec<_> = listed(&all).into_iter().map(|(_, option)| option).collect();
+        let missing: Vec<_> = options(command).into_iter().filter(|option| !listed.contains(&&**option)).collect();
+        assert!(missing.is_empty(), "{args:?} leaves out {missing:?}:\n{all}");
+    };
+    assert!(options(&command).len() > 40);
+    lists(&["--help-all"], &command);
+    for sub in command.get_subcommands() {
+        lists(&[sub.get_name(), "--help-all"], sub);
+    }
+    assert!(help(&["--help-all"]).contains("hidden-first"));
+    assert!(help(&["man"]).contains("hidden\\-first"));
 }

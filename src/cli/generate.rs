@@ -13,25 +13,25 @@ pub struct GenerateArgs {
     /// "temperature": 0.7, "max_tokens": 256, "system": "text"}; only turns and seed are needed
     #[arg(long, value_name = "FILE")]
     pub tasks: PathBuf,
-    /// Folder for the shards; what is there already is not made again
+    /// Folder for the shards; shards that are there already are kept
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// GGUF file, or name of a known model; without it the default model, fetched on first use
+    /// GGUF file, or name of a known model [default: the default model, downloaded on first use]
     #[arg(long, short, value_name = "FILE|NAME", env = "DRAFTSCOPE_MODEL", value_parser = model_name())]
     pub model: Option<PathBuf>,
-    /// Threads that compute
+    /// Number of compute threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
-    /// Make every N-th shard only, from the I-th (from 0) on: several processes share the work
+    /// Make only every N-th shard, beginning with shard I (from 0), so that several processes share the work
     #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = parse_part)]
     pub part: (usize, usize),
     /// Tasks per shard
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub shard_tasks: u32,
-    /// Most positions of a conversation
+    /// Longest conversation, in tokens
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=8192))]
     pub ctx: u32,
-    /// Blocks of the target behind which its state is kept too, for modules that read several layers
+    /// Also keep the hidden state after these blocks of the target, for modules that read several layers
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub hidden_layers: Vec<usize>,
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_one_of_so_many() {
+    fn a_part_is_an_index_below_a_count() {
         assert_eq!(parse_part("1/2"), Ok((1, 2)));
         for bad in ["2/2", "1", "0/0", "a/b", "-1/2"] {
             assert!(parse_part(bad).is_err(), "{bad}");

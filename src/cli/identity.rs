@@ -10,28 +10,25 @@ use super::{DraftLenArg, ModelArgs, ReportArg};
 /// Options of `verify-identity`.
 #[derive(Clone, Debug, Args)]
 pub struct IdentityArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub model: ModelArgs,
     /// Prompts by category (TOML) [default: the built-in 200]
     #[arg(long, value_name = "FILE")]
     pub prompts: Option<PathBuf>,
-    /// Take so many prompts, spread over the file; 0 takes all
+    /// Number of prompts, spread evenly over the file; 0 takes all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
-    /// Draft lengths to try; auto lets the engine's policy choose, round by round
+    /// Draft lengths to try; with auto the engine chooses, round by round
     #[arg(short, long = "draft-len", value_name = "K,…|auto", value_delimiter = ',', default_value = "1,2,3,4,6,8", value_parser = parse_drafting_len, allow_negative_numbers = true)]
     pub k: Vec<DraftLenArg>,
-    /// Drafters to try; all takes every one that is there [default: the one of --drafter]
+    /// Drafters to try; all takes every one that is loaded [default: the value of --drafter]
     #[arg(long, value_name = "NAME,…|all", value_delimiter = ',')]
     pub drafters: Vec<String>,
-    /// Draft trees of at most N nodes, -k deep, where the drafter can
+    /// Draft trees of at most N nodes, -k deep, if the drafter can
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15), allow_negative_numbers = true)]
     pub tree: Option<u8>,
-    /// Rule to prove: exact, rejection or block
+    /// Rule to check
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = ["exact", "rejection", "block"])]
     pub verify: String,
-    /// Run verification one row at a time: bit-equal to plain decoding by construction
+    /// Verify one row at a time, which is bit-equal to plain decoding by construction
     #[arg(long)]
     pub row_by_row: bool,
     /// Longest answer, in tokens
@@ -46,16 +43,19 @@ pub struct IdentityArgs {
     /// Keep the K most probable tokens; 0 keeps all
     #[arg(long, value_name = "K", default_value_t = 0, allow_negative_numbers = true)]
     pub top_k: u32,
-    /// Continuations drawn in each of the two modes, for each prompt, drafter and k
+    /// Continuations to draw in each of the two modes, for each prompt, drafter and k
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
     pub samples: u32,
-    /// Tokens of a drawn continuation
+    /// Length of a drawn continuation, in tokens
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub sample_len: u32,
-    /// Send prompts as they stand, without the model's chat template
+    /// Send prompts as they are, without the model's chat template
     #[arg(long)]
     pub raw: bool,
     /// What to write: a report or one JSON object
     #[arg(long, short, value_enum, default_value_t = ReportArg::Text)]
     pub output: ReportArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
 }

@@ -1,21 +1,21 @@
-//! Flags of the lab: how drafters draft, and where the rules that are not lossless draw the line.
+//! Drafters and rules in detail: how drafters draft, and the limits of rules that are not lossless.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::protocol::DrafterKind;
 
-/// Drafters and rules in detail.
+/// Drafters and rules in detail; [`super::help`] shows these options only with `--help-all`.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Lab")]
+#[command(next_help_heading = "Drafting")]
 pub struct LabArgs {
     /// Draft a tree of at most N nodes, -k deep, instead of a chain (MTP module only)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15), allow_negative_numbers = true)]
     pub tree: Option<u8>,
-    /// How a drafter picks at a temperature
+    /// How a drafter picks tokens at a temperature above 0
     #[arg(long, value_name = "HOW", default_value = "sample", value_parser = picks())]
     pub draft_pick: String,
-    /// Stop drafting where the drafter's largest probability falls below P
+    /// End a draft when the drafter's largest probability falls below P
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     pub p_min: f32,
     /// Shortest n-gram that is looked up
@@ -27,23 +27,23 @@ pub struct LabArgs {
     /// Layers of the target that early-exit drafts with; 0 takes a third of them
     #[arg(long, value_name = "L", default_value_t = 0, allow_negative_numbers = true)]
     pub exit_layers: u16,
-    /// Expert: run the MTP module by other conventions than it was made for, e.g. feed=pre-norm,order=hidden-first;
-    /// the text stays the same, the acceptance tells. Keys: feed, recycle, order, pairing, position, slot0, norm
+    /// Run the MTP module by other conventions than its own, such as feed=pre-norm,order=hidden-first; the text stays
+    /// the same, a wrong convention only lowers acceptance. Keys: feed, recycle, order, pairing, position, slot0, norm
     #[arg(long, value_name = "KEY=VALUE,…", default_value = "", hide_default_value = true)]
     pub mtp_spec: String,
-    /// typical: accept drafts of p above this …
+    /// Rule typical accepts a draft if p > min(epsilon, delta · e^(-entropy of p)): epsilon
     #[arg(long, value_name = "P", default_value_t = 0.3, allow_negative_numbers = true)]
     pub epsilon: f32,
-    /// … or above this times e^(-entropy of p)
+    /// Rule typical accepts a draft if p > min(epsilon, delta · e^(-entropy of p)): delta
     #[arg(long, value_name = "X", default_value_t = 0.3, allow_negative_numbers = true)]
     pub delta: f32,
-    /// top-k: accept drafts among so many best tokens of the target
+    /// Rule top-k accepts a draft that is among the target's K most probable tokens
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10), allow_negative_numbers = true)]
     pub lenient_top_k: u8,
-    /// threshold: accept drafts of at least this p
+    /// Rule threshold accepts a draft if p is at least P
     #[arg(long, value_name = "P", default_value_t = 0.1, allow_negative_numbers = true)]
     pub threshold: f32,
-    /// confidence: accept drafts of at least this q unverified
+    /// Rule confidence accepts a draft if q is at least Q, without asking the target
     #[arg(long, value_name = "Q", default_value_t = 0.6, allow_negative_numbers = true)]
     pub confidence: f32,
 }
@@ -61,17 +61,17 @@ pub(super) fn drafters() -> PossibleValuesParser {
 /// Names of `--verify`.
 pub(super) fn rules() -> PossibleValuesParser {
     named(&[
-        ("exact", "lossless: a draft must equal the target's own pick"),
+        ("exact", "lossless: a draft must equal the token that the target picks"),
         ("rejection", "lossless: speculative sampling, min(1, p/q)"),
-        ("block", "lossless: speculative sampling, the drafts of a chain judged together; a tree's by rejection"),
+        ("block", "lossless: as rejection, but the drafts of a chain are judged together (trees: by rejection)"),
         ("typical", "NOT lossless: p > min(epsilon, delta e^-entropy)"),
         ("top-k", "NOT lossless: among the target's best tokens"),
         ("threshold", "NOT lossless: p at least --threshold"),
-        ("confidence", "NOT lossless: q at least --confidence, unverified"),
+        ("confidence", "NOT lossless: q at least --confidence; the target is not asked"),
     ])
 }
 
 /// Names of `--draft-pick`.
 fn picks() -> PossibleValuesParser {
-    named(&[("sample", "drawn from q"), ("argmax", "the most probable; certain to the rules")])
+    named(&[("sample", "drawn from q"), ("argmax", "the most probable token, which rules count as q = 1")])
 }

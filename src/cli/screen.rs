@@ -8,8 +8,8 @@ use crate::tui::Page;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Screen")]
 pub struct LookArgs {
-    /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours;
-    /// without it default, or light where the terminal says that its background is
+    /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours
+    /// [default: default, or light on a terminal that reports a light background]
     #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
     pub theme: Option<String>,
     /// Draw without box, block and braille glyphs
@@ -24,24 +24,24 @@ pub struct LookArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Screen")]
 pub struct ScreenArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub look: LookArgs,
-    /// The view to begin with
+    /// First view
     #[arg(long, value_enum, default_value_t = Page::Chat)]
     pub view: Page,
     /// Start with plain and speculative answers side by side
     #[arg(long)]
     pub split: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub look: LookArgs,
 }
 
 /// `config …`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigAction {
-    /// Say where the configuration file is read from
+    /// Print where the configuration file is read from
     Path,
-    /// Write a configuration file with the settings that it may hold and their defaults, all commented out
+    /// Write a configuration file that lists every setting with its default, commented out
     Init,
-    /// Say what is in force and where it comes from: default, file or environment
+    /// Print the value of every setting and its source: default, file or environment
     Show,
 }

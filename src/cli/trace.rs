@@ -17,10 +17,10 @@ pub struct PlayArgs {
     /// Longest wait between two events, in seconds of the recording
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds, allow_negative_numbers = true)]
     pub idle_limit: f64,
-    /// Begin again at the end
+    /// Start again at the end
     #[arg(long = "loop")]
     pub loops: bool,
-    /// Hold before the first round; space goes on, . steps
+    /// Pause before the first round; space continues, . steps
     #[arg(long)]
     pub paused: bool,
     #[command(flatten)]
@@ -59,13 +59,13 @@ pub struct DemoArgs {
 pub struct ExportArgs {
     /// The recording; - reads it from standard input
     pub file: PathBuf,
-    /// What to make of it
+    /// Format to write
     #[arg(long, value_enum)]
     pub to: Format,
-    /// Where to; a folder for gif-frames and specspecs, - for standard output [default: beside the recording]
+    /// File to write (for gif-frames and specspecs a folder), or - for standard output [default: next to the recording]
     #[arg(long, short, value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// Replace what is there; of a folder only what such an export made
+    /// Replace an existing file; in a folder, only files that such an export made
     #[arg(long)]
     pub force: bool,
     /// Moment that svg shows, in seconds of the recording [default: the end]
@@ -74,7 +74,7 @@ pub struct ExportArgs {
     /// Size of the screen that cast, svg and gif-frames show [default: 120x40]
     #[arg(long, value_name = "COLSxROWS", value_parser = parse_size)]
     pub size: Option<(u16, u16)>,
-    /// Colours of that screen, a bundled theme
+    /// Colours of that screen: a bundled theme
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
     /// Longest wait between two frames of cast and gif-frames, in seconds [default: 2]
@@ -85,9 +85,9 @@ pub struct ExportArgs {
 /// Options of `diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
-    /// One recording; - reads it from standard input
+    /// First recording; - reads it from standard input
     pub a: PathBuf,
-    /// The other; one of both can be -
+    /// Second recording; only one of both can be -
     pub b: PathBuf,
     /// Write JSON
     #[arg(long, conflicts_with = "tui")]
@@ -103,12 +103,6 @@ pub struct DiffArgs {
 /// Options of `bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub decode: DecodeArgs,
     /// Prompts by category (TOML); several files add up [default: the built-in suite]
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub suite: Vec<PathBuf>,
@@ -124,14 +118,14 @@ pub struct BenchArgs {
     /// Drafters to run [default: the value of --drafter]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub drafters: Vec<String>,
-    /// Measured repeats of everything, each prompt beside plain decoding; one prompt runs first as warm-up
+    /// Measured repeats of every case, each next to plain decoding; one prompt runs first as warm-up
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Measure instead what the screen costs: tokens/s with it against without, interleaved; the exit status
-    /// is 1 below 97 %
+    /// Measure instead what the screen costs: tokens/s with and without it, interleaved; the exit status is 1 if the
+    /// screen leaves less than 97 %
     #[arg(long, conflicts_with_all = ["json", "csv", "baseline", "ks", "rules", "drafters"])]
     pub screen: bool,
-    /// Write every figure to this file as JSON, to compare with later
+    /// Write every figure to this file as JSON, for a later --baseline
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write the table to this file as CSV
@@ -140,9 +134,15 @@ pub struct BenchArgs {
     /// Replace these files if they exist
     #[arg(long)]
     pub force: bool,
-    /// Compare with what an earlier --json wrote
+    /// Compare with a file that an earlier --json wrote
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub decode: DecodeArgs,
 }
 
 fn parse_speed(text: &str) -> Result<f32, String> {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_out_of_range_are_refused() {
+    fn numbers_out_of_range_are_rejected() {
         assert_eq!(parse_speed("0.5×"), Ok(0.5));
         assert!(["0", "17", "fast", "NaN"].iter().all(|t| parse_speed(t).is_err()));
         assert_eq!(parse_seconds("1.5s"), Ok(1.5));

@@ -1,4 +1,4 @@
-//! Values of options that are names or a number with a name beside it.
+//! Values of options: names, and numbers that may also be `auto`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum OutputArg {
     Jsonl,
 }
 
-/// What a command that reports writes to standard output.
+/// What a command with a report writes to standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportArg {
     /// A report for people
@@ -41,12 +41,12 @@ pub enum TraceTextArg {
 pub enum DraftLenArg {
     /// The engine chooses, round by round.
     Auto,
-    /// So many.
+    /// This many tokens.
     Fixed(u8),
 }
 
 impl DraftLenArg {
-    /// What holds when nothing is asked for.
+    /// The value without `-k`.
     pub const DEFAULT: Self = Self::Fixed(2);
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn parse_draft_len(text: &str) -> Result<DraftLenArg, String> {
     }
 }
 
-/// A draft length that drafts.
+/// `auto`, or a draft length of at least 1.
 pub(super) fn parse_drafting_len(text: &str) -> Result<DraftLenArg, String> {
     let parsed = parse_draft_len(text).ok().filter(|k| *k != DraftLenArg::Fixed(0));
     parsed.ok_or_else(|| "it must be auto or a number from 1 to 15".to_owned())
@@ -86,13 +86,14 @@ pub(super) fn parse_drafting_len(text: &str) -> Result<DraftLenArg, String> {
 /// `--threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// As many as pay, measured at start.
+    /// As many as are fastest, measured at start.
     Auto,
-    /// So many.
+    /// This many.
     Count(u16),
 }
 
-/// What names a model: any text, also one that is no UTF-8. Empty is none, as a variable's value may be.
+/// Name or path of a model: any text, UTF-8 or not. Empty text is accepted, because an environment variable may be
+/// empty.
 pub(super) fn model_name() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }

@@ -46,7 +46,7 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
         driver.add(Box::new(recorder));
     }
     driver.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));
-    let (mut messages, mut told): (Vec<Message>, u64) = (Vec::new(), 0);
+    let (mut messages, mut reported): (Vec<Message>, u64) = (Vec::new(), 0);
     let lines = args.prompt.clone().map(Ok).into_iter().chain(io::stdin().lock().lines());
     for line in lines {
         let text = line?;
@@ -63,13 +63,13 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
             Prompt::Chat(messages.clone())
         };
         let outcome = driver.answer(prompt);
-        super::output::report_new_notices(&driver, &mut told);
+        super::output::report_new_notices(&driver, &mut reported);
         if let Outcome::Failed(message) = outcome {
             bail!(message);
         }
         super::output::report_rival(&driver);
         let own = driver.session().turn().map(|turn| Summary::of(turn, Lane::Speculative));
-        own.as_ref().and_then(super::output::departures).iter().for_each(|told| super::output::say(told));
+        own.as_ref().and_then(super::output::departures).iter().for_each(|text| super::output::say(text));
         let answer = driver.session().turn().map(|turn| turn.answer(Lane::Speculative).text());
         messages.push(Message { role: Speaker::Assistant, content: answer.unwrap_or_default() });
         io::stdout().flush()?;

@@ -1,4 +1,4 @@
-//! The command line with the user's configuration behind it; `config`, `completions` and `man`.
+//! The command line with the user's configuration as defaults; `config`, `completions` and `man`.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use draftscope::cli::{Action, Cli, ConfigAction};
+use draftscope::cli::help::{Detail, with_detail};
+use draftscope::cli::{Cli, CliCommand, ConfigAction};
 use draftscope::config::{self, KEYS, TEMPLATE, UserFiles};
 use draftscope::session::text::{one_line, printable};
 
-/// What was typed, and what the user's files say.
+/// The command line, and the user's files.
 pub(crate) struct Parsed {
     pub(crate) cli: Cli,
     pub(crate) files: UserFiles,
@@ -20,24 +21,25 @@ pub(crate) struct Parsed {
 /// Reads the files, then the command line; ends the program on a wrong option, as clap does.
 pub(crate) fn parse() -> Parsed {
     let mut files = config::path().map(|path| UserFiles::read(&path)).unwrap_or_default();
-    let (command, warnings) = config::with_defaults(Cli::command(), &files.entries);
+    let command = with_detail(Cli::command(), Detail::of(std::env::args_os()));
+    let (command, warnings) = config::with_defaults(command, &files.entries);
     files.warnings.extend(warnings);
     let matches = command.get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     Parsed { cli, files }
 }
 
-/// Says what of the files was not understood, where neither the screen nor the command itself does.
+/// Prints warnings about the user's files, unless the screen or the command itself shows them.
 pub(crate) fn warn(parsed: &Parsed) {
     let on_screen = super::terminal::can_draw();
-    let is_reported = match &parsed.cli.command {
-        None | Some(Action::Chat(_) | Action::Replay(_)) => on_screen,
-        Some(Action::Demo(args)) => on_screen && !args.list,
-        Some(Action::Diff(args)) => on_screen && args.tui,
-        Some(Action::Config { action: ConfigAction::Show }) => true,
+    let is_shown = match &parsed.cli.command {
+        None | Some(CliCommand::Chat(_) | CliCommand::Replay(_)) => on_screen,
+        Some(CliCommand::Demo(args)) => on_screen && !args.list,
+        Some(CliCommand::Diff(args)) => on_screen && args.tui,
+        Some(CliCommand::Config { action: ConfigAction::Show }) => true,
         Some(_) => false,
     };
-    if !is_reported {
+    if !is_shown {
         parsed.files.warnings.iter().for_each(|warning| super::output::say(warning));
     }
 }
@@ -50,9 +52,9 @@ pub(crate) fn run(action: &ConfigAction, parsed: &Parsed) -> Result<ExitCode> {
         ConfigAction::Show => show(parsed)?,
         ConfigAction::Init => {
             let folder = path.parent().unwrap_or(std::path::Path::new("."));
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
             if path.exists() {
-                bail!("{} exists already; remove it first to have a fresh one", path.display());
+                bail!("{} exists already; remove it first to get a new one", path.display());
             }
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(TEMPLATE.as_bytes())?;
@@ -71,8 +73,8 @@ fn show(parsed: &Parsed) -> Result<()> {
         let id = if id == "draft_len" { "k" } else { id.as_str() };
         let found = matches.try_get_raw(id).ok().flatten();
         let value: Vec<_> = found.into_iter().flatten().map(|value| value.to_string_lossy().into_owned()).collect();
-        let is_taken = |entry| config::with_defaults(Cli::command(), std::slice::from_ref(entry)).1.is_empty();
-        let in_file = parsed.files.entries.iter().filter(|(known, _)| known == key).any(is_taken);
+        let is_valid = |entry| config::with_defaults(Cli::command(), std::slice::from_ref(entry)).1.is_empty();
+        let in_file = parsed.files.entries.iter().filter(|(known, _)| known == key).any(is_valid);
         let source = match matches.value_source(id) {
             Some(ValueSource::EnvVariable) => "environment",
             Some(_) if in_file => "file",
@@ -89,7 +91,7 @@ fn show(parsed: &Parsed) -> Result<()> {
 
 /// Completions for a shell, on standard output.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    let mut text = Vec::new(); // the generator panics when a reader has enough
+    let mut text = Vec::new(); // the generator panics on a closed pipe
     clap_complete::generate(shell, &mut Cli::command(), "draftscope", &mut text);
     std::io::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)

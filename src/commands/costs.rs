@@ -1,7 +1,7 @@
-//! The memory of measured costs: one small file per machine state in the cache directory.
+//! The memory of measured costs: one small file per key in the cache directory.
 //!
-//! Invariant: a file is whole (it arrives by rename) and carries its key; one that is damaged, of another
-//! key or unreadable counts as absent, and failing to write is not worth a word.
+//! Invariant: a file is complete (it gets its name by renaming) and contains its key. A file that is damaged,
+//! unreadable or of another key counts as absent, and a failed write is ignored.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,10 +14,10 @@ use draftscope::store::Store;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Far more than a file of costs holds.
+/// Largest file that is read, in bytes: far more than costs take.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The user's memory; without a place for it nothing is remembered.
+/// The user's memory; without a cache directory nothing is remembered.
 pub(super) fn memory() -> Arc<dyn CostMemory> {
     let dir = Store::from_env().ok().and_then(|store| Some(store.cache().dir().parent()?.join("costs")));
     Arc::new(Folder(dir))

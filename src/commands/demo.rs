@@ -17,7 +17,7 @@ macro_rules! demo {
     };
 }
 
-/// Slow enough to follow: the engine makes some two hundred rounds a second.
+/// Multiple of the recorded pace. Slow enough to follow: the engine makes some two hundred rounds a second.
 const SPEED: f32 = 0.05;
 
 /// In the order in which they play.

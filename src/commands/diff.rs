@@ -14,9 +14,9 @@ use draftscope::session::{Diff, FirstDifference, Session, Side, TurnDiff};
 use draftscope::trace::Events;
 use draftscope::tui::{Compared, Recorded};
 
-use super::progress::Progress;
+use super::progress::ReadingBar;
 
-/// Reads a figure off the first or the second.
+/// Formats a figure of the first or second recording.
 type Figure<'a> = &'a dyn Fn(usize) -> String;
 
 /// Exit status when tokens differ.
@@ -27,13 +27,13 @@ pub(crate) fn run(args: &DiffArgs, files: &UserFiles) -> Result<ExitCode> {
         bail!("--tui needs a terminal; without it the difference is written as text");
     }
     if [&args.a, &args.b].iter().all(|path| path.as_os_str() == "-") {
-        bail!("standard input holds one recording; name a file for the other");
+        bail!("standard input gives only one recording; name a file for the other");
     }
     let (a, b) = (fold(&args.a)?, fold(&args.b)?);
     for (path, session) in [(&args.a, &a), (&args.b, &b)] {
         if is_digested(session) {
             bail!(
-                "{} holds digests in place of texts, whose tokens mean nothing beside another recording's; \
+                "{} has digests in place of text, so its tokens cannot be compared with another recording's; \
                  compare recordings made with --trace-text full",
                 path.display()
             );
@@ -61,7 +61,7 @@ fn is_digested(session: &Session) -> bool {
 fn fold(path: &Path) -> Result<Session> {
     let mut session = Session::new();
     let mut events = Events::open(path)?;
-    let mut progress = Progress::new(format!("reading {}", path.display()));
+    let mut progress = ReadingBar::new(format!("reading {}", path.display()));
     while let Some(event) = events.next() {
         session.apply(&event?);
         if session.events().is_multiple_of(4096) {
@@ -107,8 +107,8 @@ fn report(diff: &Diff) -> String {
     }
     if diff.unpaired_turns > 0 {
         let count = diff.unpaired_turns;
-        let turns = if count == 1 { "turn stands" } else { "turns stand" };
-        line(format!("{count} {turns} in one recording only"));
+        let turns = if count == 1 { "turn is" } else { "turns are" };
+        line(format!("{count} {turns} in only one of the recordings"));
     }
     out
 }
@@ -120,7 +120,7 @@ fn verdict(turn: &TurnDiff) -> String {
         _ if turn.is_same() => format!("turn {}: identical, {a} tokens{prompt}", turn.turn),
         Some(difference) => {
             let tie = if difference.near_tie { ", a near tie" } else { "" };
-            format!("turn {}: they part at token {}{tie}{prompt}", turn.turn, difference.index + 1)
+            format!("turn {}: first difference at token {}{tie}{prompt}", turn.turn, difference.index + 1)
         }
         None => format!(
             "turn {}: the first {} tokens are identical, then one ends ({a} and {b}){prompt}",

@@ -1,4 +1,4 @@
-//! From typed arguments to an engine at work.
+//! Starts the engine as the arguments say.
 
 use anyhow::{Context, Result};
 use draftscope::cli::{DecodeArgs, ModelArgs, RivalArgs};
@@ -17,7 +17,7 @@ pub(crate) fn start(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) 
     spawn(recipe(model)?, settings)
 }
 
-/// The same with other settings raced beside, where some are wanted.
+/// The same, with a rival if the arguments ask for one.
 pub(crate) fn start_against(
     rival: &RivalArgs,
     model: &ModelArgs,
@@ -37,5 +37,5 @@ pub(crate) fn start_against(
 /// Starts the engine on a recipe.
 pub(crate) fn spawn(recipe: LoadOptions, settings: Settings) -> Result<Source> {
     let memory = costs::memory();
-    engine::spawn_with(EngineConfig { recipe, settings }, memory).context("the system gives no thread for the engine")
+    engine::spawn_with(EngineConfig { recipe, settings }, memory).context("cannot start a thread for the engine")
 }

@@ -18,28 +18,28 @@ use super::signals::Stop;
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let format = args.to;
     if args.out.is_none() && args.file.as_os_str() == "-" {
-        bail!("a recording from standard input has no name to export beside; say where with --out");
+        bail!("a recording from standard input has no name of its own; choose a file with --out");
     }
-    let out = args.out.clone().unwrap_or_else(|| beside(&args.file, format));
+    let out = args.out.clone().unwrap_or_else(|| next_to(&args.file, format));
     if files::same_file(&out, &args.file) {
         bail!("{} is the recording itself; name another file with --out", out.display());
     }
-    if format.is_folder() && holds(&out, &args.file) {
-        bail!("{} holds the recording itself; name another folder with --out", out.display());
+    if format.is_folder() && contains(&out, &args.file) {
+        bail!("{} contains the recording itself; name another folder with --out", out.display());
     }
     if let Some(name) = args.theme.as_deref().filter(|name| !Theme::names().any(|known| known == *name)) {
         let known: Vec<&str> = Theme::names().collect();
         bail!("there is no theme '{name}'; there are: {}", known.join(", "));
     }
     let recording = super::progress::open(&args.file)?;
-    ignored(args, format).iter().for_each(|said| super::output::say(said));
+    ignored(args, format).iter().for_each(|warning| super::output::say(warning));
     let options = options(args);
-    // what is half written goes away when writing ends early, but not when the program is ended
+    // a half-written file is removed when writing is stopped, but not when a signal ends the program
     let stop = Stop::listen()?;
     let recording = recording.stopped_by(stop.flag());
     let made = if out.as_os_str() == "-" {
         if format == Format::Jsonl && io::stdout().is_terminal() {
-            bail!("jsonl is the recording as it stands, which no terminal should be sent; use a pipe, or --out FILE");
+            bail!("jsonl is the recording itself, which is not for a terminal; use a pipe, or --out FILE");
         }
         export::export_to(&recording, format, &mut BufWriter::new(io::stdout().lock()), &options)
     } else {
@@ -66,30 +66,30 @@ fn options(args: &ExportArgs) -> ExportOptions {
     }
 }
 
-/// What was asked for and means nothing to this format.
+/// Warnings about options that this format ignores.
 fn ignored(args: &ExportArgs, format: Format) -> Vec<String> {
     let is_film = matches!(format, Format::Cast | Format::GifFrames);
     let is_screen = is_film || format == Format::Svg;
-    let asked = [
+    let options = [
         ("--at", args.at.is_some(), format == Format::Svg),
         ("--size", args.size.is_some(), is_screen),
         ("--theme", args.theme.is_some(), is_screen),
         ("--idle-limit", args.idle_limit.is_some(), is_film),
     ];
-    let idle = asked.into_iter().filter(|(_, is_given, counts)| *is_given && !*counts);
-    idle.map(|(name, ..)| format!("{name} does nothing here: no screen is shown for it in this format")).collect()
+    let ignored = options.into_iter().filter(|(_, is_given, counts)| *is_given && !*counts);
+    ignored.map(|(name, ..)| format!("{name} does nothing here: this format does not use it")).collect()
 }
 
 /// Whether a file lies in a folder, however deep.
-fn holds(folder: &Path, file: &Path) -> bool {
+fn contains(folder: &Path, file: &Path) -> bool {
     match (folder.canonicalize(), file.canonicalize()) {
         (Ok(folder), Ok(file)) => file.starts_with(folder),
         _ => false,
     }
 }
 
-/// The recording's name without its endings, and the format's.
-fn beside(file: &Path, format: Format) -> PathBuf {
+/// The recording's path with the format's ending instead of its own.
+fn next_to(file: &Path, format: Format) -> PathBuf {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut stem = name.as_ref();
     for ending in [".zst", ".jsonl", ".dscope"] {

@@ -1,4 +1,4 @@
-//! Files that commands write, and those that keys of the screen ask for: the session as a trace, or exported.
+//! Files that keys of the screen write (the session as a trace, or exported), and a check that two paths name one file.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn exported(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<St
     Ok(format!("exported to {}", path.display()))
 }
 
-/// Name of a file that nobody has yet, without its ending.
+/// A new name without its ending, from the seconds since 1970.
 fn fresh_name() -> String {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("draftscope-{}", since_1970.as_secs())
@@ -63,7 +63,7 @@ fn written(format: Format, path: &Path, events: &mut dyn Iterator<Item = &Event>
     Ok(export::export(&recording, format, path, &ExportOptions::default())?)
 }
 
-/// A line for each event and, where the run has not said its end, one for that.
+/// Writes a line for each event and, if the run has not ended yet, one for its end.
 fn lines(events: &mut dyn Iterator<Item = &Event>, file: &mut std::fs::File) -> Result<()> {
     let mut out = io::BufWriter::new(file);
     let mut session = Session::new();
@@ -79,7 +79,7 @@ fn lines(events: &mut dyn Iterator<Item = &Event>, file: &mut std::fs::File) -> 
     Ok(out.flush()?)
 }
 
-/// Whether both are there and the same, be it under two names.
+/// Whether both paths exist and are the same file, also under two names.
 #[cfg(unix)]
 pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -89,7 +89,7 @@ pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Whether both are there and the same.
+/// Whether both paths exist and are the same file.
 #[cfg(not(unix))]
 pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {

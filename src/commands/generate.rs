@@ -12,7 +12,7 @@ use draftscope::model::native::NativeLlama;
 use draftscope::store::Terminal;
 use serde::Serialize;
 
-/// Between two lines of progress.
+/// Time between two lines of progress.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// One line of progress.
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let family = opened.transformer().conventions.name;
     ensure!(
         opened.config.runs_whole_native(),
-        "generate runs on the native kernels, which do not run whole {family} models"
+        "generate runs on the native kernels, which do not support whole {family} models"
     );
     let codec = opened.codec()?;
     let template = opened.template(&codec)?;
@@ -60,12 +60,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let generator = Generator::new((&mut model, &codec), &template, &tasks.tasks, plan.clone())?;
     plan.claim(&args.out)?;
     let (index, count) = args.part;
-    let (started, mut told, mut last) = (Instant::now(), Instant::now(), Progress::default());
+    let (started, mut reported, mut last) = (Instant::now(), Instant::now(), Progress::default());
     generator.run(&args.out, Part { index, count }, &mut |progress| {
         last = *progress;
         let event = if progress.wrote.is_some() { "shard" } else { "progress" };
-        if progress.wrote.is_some() || told.elapsed() >= EVERY {
-            told = Instant::now();
+        if progress.wrote.is_some() || reported.elapsed() >= EVERY {
+            reported = Instant::now();
             report(event, started, progress);
         }
     })?;

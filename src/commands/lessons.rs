@@ -23,7 +23,7 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("quiz"),
 ];
 
-/// What lessons play where there is no engine.
+/// What lessons play when there is no engine.
 pub(crate) fn lessons() -> Recordings {
     Recordings(Rc::new(|name: &str| {
         let known = LESSONS.iter().find(|(known, _)| *known == name);

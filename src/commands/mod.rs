@@ -1,4 +1,4 @@
-//! One file per subcommand, and files that they share: from typed arguments to an engine and its output.
+//! One file per subcommand, and files that they share: from arguments to an engine and its output.
 
 pub(crate) mod bench;
 pub(crate) mod chat;

@@ -39,13 +39,13 @@ struct Info {
     entry: ModelEntry,
     /// What the model is; none when there is no file yet.
     model: Option<Card>,
-    /// What it is, where it is a draft module for another model: one field for each kind, null where it is another.
+    /// What it is, if it is a draft module for another model: one field for each kind, null for all other kinds.
     #[serde(flatten)]
     modules: BTreeMap<&'static str, Option<Value>>,
     /// The same for people.
     #[serde(skip)]
     module: Option<Box<dyn ModuleCard>>,
-    /// What a GGUF file's header tells of a model that does not run.
+    /// What a GGUF file's header says about a model that is not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     sketch: Option<GgufSummary>,
     /// Why it does not run.
@@ -67,7 +67,7 @@ impl Info {
         info
     }
 
-    /// Reads the headers of whatever it is.
+    /// Reads the headers of the model or module.
     fn read(&mut self) -> Result<(), ModelError> {
         let file = &self.entry.file;
         match kind_in(file) {

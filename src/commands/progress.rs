@@ -1,7 +1,7 @@
-//! How far the reading of a long recording is, on the terminal.
+//! A progress bar for reading a long recording.
 //!
-//! Invariant: nothing appears for what takes a moment, nor where standard error is no terminal, and
-//! nothing stays.
+//! Invariant: the bar appears only on a terminal and only if reading takes longer than a moment, and it
+//! is removed at the end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,25 +10,25 @@ use anyhow::Result;
 use draftscope::trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What takes less is not worth a line.
+/// Reading that takes less shows no bar.
 const MOMENT: Duration = Duration::from_millis(250);
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;
 
-/// A line that comes when something takes long, and goes with it.
-pub(crate) struct Progress {
+/// A bar that appears when reading takes long, and is removed on drop.
+pub(crate) struct ReadingBar {
     what: String,
     since: Instant,
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl ReadingBar {
     pub(crate) fn new(what: String) -> Self {
         Self { what, since: Instant::now(), bar: None }
     }
 
-    /// The share that is done, 0 to 1.
+    /// Shows the share that is done, 0 to 1.
     pub(crate) fn at(&mut self, share: f64) {
         if self.bar.is_none() && self.since.elapsed() >= MOMENT {
             let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %");
@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ReadingBar {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -49,9 +49,9 @@ impl Drop for Progress {
     }
 }
 
-/// Looks a recording over, and tells where it was cut off.
+/// Opens a recording, and reports where it was cut off.
 pub(crate) fn open(path: &Path) -> Result<Recording> {
-    let mut progress = Progress::new(format!("reading {}", path.display()));
+    let mut progress = ReadingBar::new(format!("reading {}", path.display()));
     let recording = Recording::open_watched(path, |share| progress.at(share))?;
     drop(progress);
     if let Some(cut) = recording.cut() {

@@ -1,6 +1,6 @@
-//! From typed arguments to what the engine loads: the target, the module that drafts, a second model.
+//! From arguments to what the engine loads: the target, the module that drafts, a second model.
 //!
-//! Invariant: everything that can be refused without loading weights is refused here, before the engine starts.
+//! Invariant: everything that can be rejected without loading weights is rejected here, before the engine starts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const MTP_CONFIG: &[u8] = include_bytes!("../../assets/mtp/smollm2-135m/config.j
 const MTP_NAME: &str = "smollm2-135m-mtp-9 (fp8)";
 
 pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
-    // loaded whoever drafts, so that it can be switched to
+    // loaded for every drafter, so that the user can switch to it
     let mtp = if args.drafter == DrafterKind::None.name() { None } else { Some(mtp_recipe(args.mtp.as_deref())?) };
     let store = store()?;
     let target = store.resolve(args.model.as_deref(), &mut Terminal::default())?;
@@ -46,7 +46,7 @@ pub(crate) fn recipe(args: &ModelArgs) -> Result<LoadOptions> {
     })
 }
 
-/// The second model; the store's own words are about the target.
+/// The second model; the store's own error message is about the target.
 fn drafter(store: &Store, model: &Path) -> Result<PathBuf> {
     store.resolve(Some(model), &mut Terminal::default()).map_err(|error| match error {
         StoreError::Read { path, source } => {
@@ -56,7 +56,7 @@ fn drafter(store: &Store, model: &Path) -> Result<PathBuf> {
     })
 }
 
-/// The store, which fetches no weights of what does not run.
+/// The store; it rejects an unsupported repository before its weights are fetched.
 pub(crate) fn store() -> Result<Store> {
     let preflight = |folder: &Path| preflight(&SideFiles::of(folder)).map_err(|error| error.to_string());
     Ok(Store::from_env()?.with_preflight(preflight))
@@ -85,7 +85,7 @@ fn draft_vocab(text: &str) -> Result<DraftVocab> {
     Ok(DraftVocab::Tokens(ids.collect::<Result<_>>()?))
 }
 
-/// The sum that a model in the cache was checked against; files elsewhere are not hashed at start.
+/// The sha256 that a model in the cache was checked against; files elsewhere are not hashed at start.
 pub(crate) fn remembered_sha256(store: &Store, target: &Path) -> Option<String> {
     let entries = store.list().ok()?;
     entries.into_iter().find(|e| store.cache().dir().join(&e.file) == target)?.sha256
@@ -98,7 +98,7 @@ pub(super) fn mtp_recipe(folder: Option<&Path>) -> Result<ModuleFile> {
             let read = |path: PathBuf| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()));
             let config = read(folder.join("config.json"))?;
             if let Some(kind) = kind_of(&config) {
-                bail!("{} holds {}; name it with --draft-model", folder.display(), kind.title());
+                bail!("{} contains {}; name it with --draft-model", folder.display(), kind.title());
             }
             let weights = read(weights_in(folder)?)?;
             (folder.display().to_string(), weights.into(), config.into())
@@ -113,5 +113,5 @@ fn weights_in(folder: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let weights = paths.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).min();
-    weights.with_context(|| format!("{} holds no .safetensors file", folder.display()))
+    weights.with_context(|| format!("{} has no .safetensors file", folder.display()))
 }

@@ -11,7 +11,7 @@ pub(crate) fn run(args: &ReplayArgs, files: &UserFiles) -> Result<ExitCode> {
     let recording = super::progress::open(&args.file)?;
     if let Some(trace) = &args.trace.trace {
         if args.play.loops {
-            bail!("--loop has no end to record; leave out --trace or --loop");
+            bail!("--loop never ends, so it cannot be recorded; leave out --trace or --loop");
         }
         if super::files::same_file(trace, &args.file) {
             bail!("{} is the recording itself; name another file with --trace", trace.display());

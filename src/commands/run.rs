@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::signals::Stop;
 
-/// The run in numbers, and what raced beside it.
+/// The figures of the run, and those of its rival.
 #[derive(Serialize)]
 struct Raced {
     #[serde(flatten)]
@@ -53,12 +53,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         (OutputArg::Summary, Some(summary)) => super::output::print_json(&summary),
         (OutputArg::Text, Some(summary)) => {
             let own = &summary.figures.own;
-            super::output::departures(own).iter().chain(&cut_short(own)).for_each(|told| super::output::say(told));
+            super::output::departures(own).iter().chain(&cut_short(own)).for_each(|text| super::output::say(text));
             Ok(())
         }
         _ => Ok(()),
     };
-    // a recording that broke off takes nothing from what was measured, and is told whoever reads the rest
+    // an incomplete recording is an error, but what was measured is printed all the same
     whole.and(printed)?;
     if outcome == Outcome::Stopped {
         bail!(stop.stopped());
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An answer that did not end by itself, nor where it was asked to.
+/// A warning that the answer ended because the context is full.
 fn cut_short(run: &Summary) -> Option<String> {
     let is_full = run.finish_reason == Some(StopReason::ContextFull);
     is_full.then(|| {

@@ -1,6 +1,6 @@
-//! From typed arguments to what the engine is told: the settings of a run, and its prompt.
+//! From arguments to what the engine gets: the settings of a run, and its prompt.
 //!
-//! Invariant: settings that leave here are valid; what a model or a file can still refuse is left to others.
+//! Invariant: returned settings are valid in themselves; the engine checks them against the model.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
 };
 
-/// Largest prompt that is read from a file: far more than any context holds.
+/// Largest prompt that is read from a file, in bytes: far more than any context holds.
 const MAX_PROMPT_BYTES: u64 = 16 << 20;
 
 pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
@@ -41,10 +41,10 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
     Ok(settings)
 }
 
-/// Longest answer to a prompt of a suite.
+/// Longest answer to a prompt of a suite, in tokens.
 pub(crate) const ANSWER_TOKENS: u32 = 128;
 
-/// Says that answers to a suite are short, where longer ones were asked for.
+/// Warns that answers to a suite are shorter than requested.
 pub(crate) fn report_short_answers(decode: &DecodeArgs) {
     let asked = decode.max_tokens;
     if asked > ANSWER_TOKENS && asked != Settings::default().max_tokens {
@@ -56,7 +56,7 @@ fn drafting(lab: &LabArgs) -> Result<Drafting> {
     let (shortest, usual) = (lab.ngram_min, Drafting::default().ngram_max);
     let longest = lab.ngram_max.unwrap_or(usual.max(shortest));
     if shortest > longest {
-        bail!("--ngram-min is {shortest} and --ngram-max {longest}; the shortest n-gram must not be the longer one");
+        bail!("--ngram-min is {shortest} and --ngram-max {longest}; the minimum must not be above the maximum");
     }
     Ok(Drafting {
         pick: lab.draft_pick.parse()?,
@@ -79,7 +79,7 @@ const fn leniency(lab: &LabArgs) -> Leniency {
     }
 }
 
-/// Without a screen nobody can be asked for drafts.
+/// Rejects the drafter `human`, which needs a screen.
 pub(crate) fn nobody_to_ask(args: &ModelArgs) -> Result<()> {
     if args.drafter == DrafterKind::Human.name() {
         bail!(
@@ -89,7 +89,7 @@ pub(crate) fn nobody_to_ask(args: &ModelArgs) -> Result<()> {
     Ok(())
 }
 
-/// The prompt that was asked for, as the engine takes it.
+/// The requested prompt, in the form that the engine takes.
 pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
     let text = match (args.prompt.as_ref().or(args.text.as_ref().filter(|text| *text != "-")), &args.prompt_file) {
         (Some(text), _) => text.clone(),

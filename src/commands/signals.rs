@@ -1,7 +1,6 @@
-//! What a signal does to an answer under way: it ends as if it had been stopped, so that its recording
-//! gets its end.
+//! Signals: the first one stops the running answer as a key would, so that its recording is complete.
 //!
-//! Invariant: the second signal ends the program as if nobody had listened.
+//! Invariant: the second signal ends the program as if there were no handler.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,15 +11,15 @@ use draftscope::headless::Driver;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A signal came before all was done.
+/// A signal stopped the command before its end.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("stopped by a signal before all was done; what was printed or recorded until then is whole")]
+#[error("stopped by a signal; what was printed or recorded until then is complete")]
 pub(crate) struct Stopped {
     signal: usize,
 }
 
 impl Stopped {
-    /// As a shell tells a signal.
+    /// The exit status that shells give a signal: 128 + its number.
     pub(crate) fn status(self) -> ExitCode {
         ExitCode::from(u8::try_from(128 + self.signal).unwrap_or(u8::MAX))
     }
@@ -28,35 +27,35 @@ impl Stopped {
 
 /// Listens for the signals that ask a program to end.
 pub(crate) struct Stop {
-    is_asked: Arc<AtomicBool>,
+    is_requested: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
     /// Listens from now on. Called once, when there is an answer that can be stopped.
     pub(crate) fn listen() -> Result<Self> {
-        let (is_asked, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_requested, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for number in [SIGINT, SIGTERM] {
-            // in this order: the first signal finds nothing asked yet
-            flag::register_conditional_default(number, Arc::clone(&is_asked))
+            // in this order, so that the first signal finds the flag not set yet
+            flag::register_conditional_default(number, Arc::clone(&is_requested))
                 .and_then(|_| flag::register_usize(number, Arc::clone(&signal), usize::try_from(number).unwrap_or(0)))
-                .and_then(|_| flag::register(number, Arc::clone(&is_asked)))
-                .context("the system lets nobody listen for signals")?;
+                .and_then(|_| flag::register(number, Arc::clone(&is_requested)))
+                .context("cannot install handlers for signals")?;
         }
-        Ok(Self { is_asked, signal })
+        Ok(Self { is_requested, signal })
     }
 
-    /// Has a driver's answers end with the first signal.
+    /// Makes the first signal stop a driver's answers.
     pub(crate) fn watch(&self, driver: &mut Driver) {
         driver.stop_on(self.flag());
     }
 
     /// Set once a signal came.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_asked)
+        Arc::clone(&self.is_requested)
     }
 
-    /// What to end with.
+    /// The error to end with.
     pub(crate) fn stopped(&self) -> Stopped {
         Stopped { signal: self.signal.load(Ordering::Relaxed) }
     }

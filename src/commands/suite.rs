@@ -14,7 +14,7 @@ struct Category {
     prompts: Vec<String>,
 }
 
-/// Category under which all prompts stand together.
+/// Category of all prompts together.
 pub(crate) const ALL: &str = "all";
 
 /// (Category, prompt) pairs.
@@ -33,7 +33,7 @@ pub(crate) fn suite(path: Option<&Path>) -> Result<Suite> {
 pub(crate) fn parse_suite(text: &str) -> Result<Suite> {
     let suite: BTreeMap<String, Category> = toml::from_str(text).map_err(|error| {
         let why = toml_error(text, &error);
-        anyhow!("{why}; it holds tables of prompts, as in [category] and prompts = [\"one\", \"another\"]")
+        anyhow!("{why}; a suite has tables of prompts, as in [category] and prompts = [\"one\", \"another\"]")
     })?;
     suite.iter().try_for_each(|(name, category)| check(name, category))?;
     let pairs = suite.into_iter().flat_map(|(name, category)| {
@@ -41,15 +41,15 @@ pub(crate) fn parse_suite(text: &str) -> Result<Suite> {
     });
     let pairs: Vec<_> = pairs.collect();
     if pairs.is_empty() {
-        bail!("the suite holds no prompts");
+        bail!("the suite has no prompts");
     }
     Ok(pairs)
 }
 
-/// Names stand in tables, and every prompt is sent.
+/// Rejects names that a table cannot show, and empty prompts.
 fn check(name: &str, category: &Category) -> Result<()> {
     if name == ALL {
-        bail!("a category is called '{ALL}', as the sum over categories is; rename it");
+        bail!("a category is called '{ALL}', which is the name of the sum over categories; rename it");
     }
     if name.trim().is_empty() || name.contains(char::is_control) {
         bail!("a category is called '{}', which a table cannot show; rename it", printable(name));
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_measured_or_shown_is_said_in_one_line() {
-        let error_of = |text: &str| format!("{:#}", parse_suite(text).unwrap_err());
+    fn an_unusable_suite_is_reported_in_one_line() {
+        let error = |text: &str| format!("{:#}", parse_suite(text).unwrap_err());
         for (text, why) in [
             ("x = 1", "line 1"),
             ("[a]\nprompts = [\"x\"]\n\n[b]\nprompts = 3", "line 5"),
@@ -75,7 +75,7 @@ mod tests {
             ("[a]\nprompts = [\"x\", \" \"]", "prompt 2 of the category 'a'"),
             ("[a]\nprompts = []", "no prompts"),
         ] {
-            let error = error_of(text);
+            let error = error(text);
             assert!(error.contains(why) && !error.contains(char::is_control), "{error:?}");
         }
         assert_eq!(parse_suite("[a]\nprompts = [\"x\", \"y\"]").unwrap().len(), 2);

@@ -1,4 +1,4 @@
-//! The screen as commands use it: whether there is one, how it looks, recordings on it.
+//! The screen as commands use it: whether there is one, its options, and playing recordings on it.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
     }
 }
 
-/// Shows recordings on the terminal, at `speed` unless another was asked for; where there is no
+/// Shows recordings on the terminal, at `speed` unless an option sets another; without a
 /// terminal, writes their answers as text.
 pub(crate) fn play(
     recordings: Vec<Recording>,

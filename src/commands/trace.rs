@@ -1,4 +1,4 @@
-//! Consumers of events that arguments ask for: the recording, and lines on standard output.
+//! Consumers of events that options ask for: the recording, and lines on standard output.
 
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -13,13 +13,15 @@ use draftscope::trace::{Digested, RecordOptions, Recorder, TextPolicy};
 /// cannot be written is reported at once.
 pub(crate) fn recorder(args: &TraceArgs) -> Result<Option<Recorder>> {
     if args.trace.as_deref() == Some(Path::new("-")) {
-        bail!("--trace takes a file, because standard output is taken; --output jsonl writes the same lines there");
+        bail!(
+            "--trace takes a file, because standard output is used for the answer; --output jsonl writes the same lines there"
+        );
     }
     let options = RecordOptions { force: args.force, text: text_policy(args) };
     Ok(args.trace.as_deref().map(|path| Recorder::create(path, options)).transpose()?)
 }
 
-/// What writes every event to standard output, under the same policy as the recording.
+/// Writes every event to standard output, under the same policy as the recording.
 pub(crate) fn event_stream(args: &TraceArgs) -> Box<dyn Consumer> {
     let lines = Jsonl(BufWriter::new(io::stdout()));
     match text_policy(args) {

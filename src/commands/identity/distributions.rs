@@ -30,7 +30,7 @@ struct Compared {
 }
 
 impl Report {
-    /// Whether as few comparisons failed as chance alone explains.
+    /// Whether chance alone explains the number of failed comparisons.
     pub(super) fn is_consistent(&self) -> bool {
         self.failed() <= tolerated(self.comparisons.len(), self.level)
     }
@@ -40,7 +40,7 @@ impl Report {
     }
 }
 
-/// Most failures out of `n` that chance explains: more come with a probability of at most `level`.
+/// Most failures out of `n` that chance explains: more have a probability of at most `level`.
 fn tolerated(n: usize, level: f64) -> usize {
     let (mut term, mut below) = ((1.0 - level).powi(n as i32), 0.0);
     for failures in 0..n {
@@ -95,7 +95,7 @@ pub(super) fn text(report: &Report) -> String {
     }
     line(String::new());
     line(format!(
-        "power: the chance of noticing a distribution that is so far away (total variation distance); each comparison raises a false alarm with a chance of {:.0} %",
+        "power: the chance of noticing a distribution at that total variation distance; each comparison raises a false alarm with a chance of {:.0} %",
         report.level * 100.0
     ));
     line(format!(
@@ -104,9 +104,9 @@ pub(super) fn text(report: &Report) -> String {
         report.comparisons.len(),
         report.temperature,
         if report.is_consistent() {
-            "as chance explains, one distribution"
+            "chance explains that, the distributions agree"
         } else {
-            "more than chance explains, the distributions differ"
+            "chance does not explain that, the distributions differ"
         }
     ));
     out

@@ -1,4 +1,4 @@
-//! Greedy texts: token by token the same, or a diagnosis.
+//! Greedy texts: identical token by token, or a diagnosis of the difference.
 
 use std::fmt::Write as _;
 
@@ -20,9 +20,9 @@ const SHOWN: usize = 10;
 pub(super) struct Report {
     prompts: usize,
     row_by_row: bool,
-    /// Runs whose text left the plain text ÷ runs.
+    /// Runs whose text differs from the plain text ÷ runs.
     pub(super) divergence: Rate,
-    /// The same, of prompts with any such run.
+    /// Prompts with any such run ÷ prompts.
     prompts_diverged: Rate,
     /// Output tokens compared.
     tokens: u64,
@@ -43,7 +43,7 @@ struct Group {
     committed: u64,
 }
 
-/// One run that left the plain text.
+/// One run whose text differs from the plain text.
 #[derive(Serialize)]
 struct Difference {
     prompt: String,
@@ -130,7 +130,7 @@ impl Group {
     fn count(&mut self, record: &Record) {
         self.rounds += record.rounds.len() as u64;
         self.rollbacks += record.rounds.iter().filter(|round| round.rolled_back).count() as u64;
-        // without the prompt's token, and without what stood behind the answer's end
+        // without the token that prefill gave, and without tokens after the answer's end
         self.committed += record.tokens.len().saturating_sub(1) as u64;
     }
 }

@@ -1,4 +1,4 @@
-//! `draftscope verify-identity`: is the output really the same? Measured, and explained where it is not.
+//! `draftscope verify-identity`: checks that the output is the same with and without drafts, and explains a difference.
 
 mod distributions;
 mod greedy;
@@ -67,7 +67,7 @@ fn write(output: ReportArg, report: &impl Serialize, text: &str, is_same: bool) 
     Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
 }
 
-/// A report, and what it is about.
+/// A report, with its model and rule.
 #[derive(Serialize)]
 struct Described<'a, T> {
     model: &'a ModelInfo,
@@ -76,7 +76,7 @@ struct Described<'a, T> {
     report: &'a T,
 }
 
-/// So many prompts, evenly spread, so that every category is there.
+/// As many prompts as requested, spread evenly, so that every category occurs.
 fn prompts(args: &IdentityArgs) -> Result<Vec<String>> {
     let text = match &args.prompts {
         None => PROMPTS.to_owned(),
@@ -121,7 +121,7 @@ fn settings(args: &IdentityArgs) -> Result<Settings> {
     Ok(settings)
 }
 
-/// The drafters asked for; `all` leaves out those that need files that are not there, and a person.
+/// The requested drafters; `all` leaves out those that need missing files or a person.
 fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
     let is_there = |kind: &DrafterKind| match kind {
         DrafterKind::Mtp => loaded.mtp.is_some(),
@@ -141,7 +141,7 @@ fn drafters(args: &IdentityArgs, loaded: &Loaded) -> Result<Vec<DrafterKind>> {
     Ok(kinds)
 }
 
-/// A drafter with a k, and what chooses k where it is automatic.
+/// A drafter with a k, and the policy that chooses k if it is automatic.
 struct Trial {
     drafter: DrafterKind,
     k: DraftLenArg,
@@ -153,7 +153,7 @@ impl Bench {
         Described { model: &self.model, rule: self.settings.rule, report }
     }
 
-    /// Every drafter with every k. Called before anything was decoded: then whole rounds can be timed.
+    /// Every drafter with every k. Called before anything is decoded, so that whole rounds can be timed.
     fn trials(&mut self, ks: &[DraftLenArg]) -> Result<Vec<Trial>> {
         let pairs: Vec<_> = self.drafters.iter().flat_map(|drafter| ks.iter().map(|k| (*drafter, *k))).collect();
         let trial = |(drafter, k)| {

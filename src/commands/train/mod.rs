@@ -1,7 +1,7 @@
-//! `draftscope train`: the recipe in `training/`, driven step by step and shown as it goes.
+//! `draftscope train`: runs the recipe in `training/` step by step and shows its progress.
 //!
-//! PyTorch does the training; this starts it with the right model, folders and binary, and shows what
-//! its JSON lines say. A step that is done is not done again, so the same command goes on after a stop.
+//! PyTorch does the training; this module starts it with the right model, folders and binary, and shows what
+//! its JSON lines say. A finished step is not repeated, so the same command continues after a stop.
 
 mod progress;
 mod work_dir;
@@ -28,21 +28,21 @@ use super::signals::Stop;
 /// Name of the run under the working folder.
 const RUN: &str = "module";
 
-/// A module begins as the target's last block.
+/// A module starts as a copy of the target's last block.
 const INIT: &str = "train.init=layer";
 
 /// Share of the training over which the learning rate falls to zero.
 const COOLDOWN: f64 = 0.3;
 
-/// Between two looks at whether a signal came.
+/// Time between two checks for a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A part of the recipe: its module, and what follows on the command line.
+/// A step of the recipe: its Python module and the arguments of that.
 struct Step {
     title: &'static str,
     module: &'static str,
     arguments: Vec<String>,
-    /// A file that is there when the step has been done.
+    /// A file that exists once the step is done.
     makes: Option<PathBuf>,
     /// Tokens to train on, or conversations for each process.
     goal: Option<u64>,
@@ -77,26 +77,26 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model, if the recipe knows its kind.
+/// Opens the model, if the recipe supports it.
 fn trainable(model: &Path) -> Result<OpenModel> {
     let opened = OpenModel::open(model)?;
     let Source::Gguf(file) = &opened.source else {
-        bail!("{} is a folder, and the recipe reads GGUF files alone", model.display());
+        bail!("{} is a folder, and the recipe reads only GGUF files", model.display());
     };
     let family = opened.transformer().conventions.name;
-    ensure!(family == "llama", "the recipe trains modules for the Llama family alone, and this is {family}");
+    ensure!(family == "llama", "the recipe trains modules only for the Llama family, and this is {family}");
     let scaling = file.text("llama.rope.scaling.type").filter(|kind| *kind != "none");
     if let Some(kind) = scaling {
         let kind = draftscope::session::text::printable(kind);
-        bail!("the recipe knows no rotary positions that are stretched, and this model's are ('{kind}')");
+        bail!("the recipe does not support stretched rotary positions, and this model has them ('{kind}')");
     }
     let template = opened.template(&opened.codec()?)?;
     template.context("this model has no chat template, and the recipe's conversations need one")?;
     Ok(opened)
 }
 
-/// A path stays right when the working directory changes, links and all (a virtual environment's are what makes it one); a
-/// name is looked up.
+/// A path becomes absolute, because the working directory changes; its links stay, because a virtual environment depends
+/// on them. A bare name is looked up on the search path.
 fn python(python: &Path) -> Result<PathBuf> {
     if python.components().count() < 2 {
         return Ok(python.to_owned());
@@ -104,11 +104,11 @@ fn python(python: &Path) -> Result<PathBuf> {
     std::path::absolute(python).with_context(|| format!("cannot find {}", python.display()))
 }
 
-/// The recipe's folder, as a path that stays right when the working directory changes.
+/// The recipe's folder, as a path that does not depend on the working directory.
 fn recipe(folder: &Path) -> Result<PathBuf> {
     if !folder.join("mtp_training/train.py").exists() {
         bail!(
-            "{} does not hold the training recipe; give the sources' folder `training` with --recipe",
+            "{} does not contain the training recipe; give the sources' folder `training` with --recipe",
             folder.display()
         );
     }
@@ -137,7 +137,8 @@ fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 6] {
     ]
 }
 
-/// Runs a step and shows its lines until it ends. A signal is passed on to it and to what it started, and waited for.
+/// Runs a step and shows its lines until it ends. A signal is passed on to the step and its child processes, and the step
+/// is waited for.
 fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     #[cfg(unix)]
@@ -147,10 +148,10 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
     let lines = lines(&mut child);
     let mut progress = StepProgress::new(step.title, step.goal);
     let shown = (!json && std::io::stderr().is_terminal()).then(display);
-    let (mut last, mut is_reported) = (String::new(), false);
+    let (mut last, mut is_stopping) = (String::new(), false);
     loop {
-        if stop.flag().load(Ordering::Relaxed) && !is_reported {
-            is_reported = true;
+        if stop.flag().load(Ordering::Relaxed) && !is_stopping {
+            is_stopping = true;
             end(&mut child);
         }
         let line = match lines.recv_timeout(LOOK) {
@@ -168,19 +169,19 @@ fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Res
     if let Some(bar) = shown {
         bar.abandon();
     }
-    let status = child.wait().context("the step cannot be waited for")?;
-    if is_reported {
-        let goes_on = format!("the step \"{}\" was stopped, and the same command goes on from there", step.title);
-        return Err(anyhow::Error::from(stop.stopped()).context(goes_on));
+    let status = child.wait().context("cannot wait for the step")?;
+    if is_stopping {
+        let stopped = format!("the step \"{}\" was stopped; the same command continues from there", step.title);
+        return Err(anyhow::Error::from(stop.stopped()).context(stopped));
     }
     if !status.success() {
         let cause = draftscope::session::text::printable(&last);
-        bail!("the step \"{}\" ended with {status}: {cause}; the same command goes on from there", step.title);
+        bail!("the step \"{}\" ended with {status}: {cause}; the same command continues from there", step.title);
     }
     Ok(())
 }
 
-/// Asks a step to end, and whatever it started.
+/// Asks a step and its child processes to end.
 fn end(child: &mut Child) {
     #[cfg(unix)]
     {
@@ -191,7 +192,7 @@ fn end(child: &mut Child) {
     let _ = child.kill();
 }
 
-/// All lines of both of a child's streams, as they come.
+/// All lines of a child's two streams, as they arrive.
 fn lines(child: &mut Child) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     let streams: [Option<Box<dyn std::io::Read + Send>>; 2] =

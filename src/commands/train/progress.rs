@@ -1,16 +1,16 @@
-//! What a step's JSON lines add up to, as text: a fold without input or output.
+//! The progress of a step as text: a fold over its JSON lines, without input or output.
 
 use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-/// Points of a curve that are kept; the oldest go first.
+/// Points of a curve that are kept; the oldest are dropped first.
 const KEPT: usize = 48;
 
 /// Cells of a bar.
 const CELLS: usize = 24;
 
-/// One line of the recipe or of `draftscope generate`. Unknown fields are of no interest here.
+/// One line of the recipe or of `draftscope generate`. Unknown fields are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Line {
     event: String,
@@ -36,14 +36,14 @@ struct Line {
     answer_tokens_per_s: f64,
 }
 
-/// What has been heard of a step.
+/// What a step has reported so far.
 #[derive(Debug)]
 pub(super) struct StepProgress {
     title: &'static str,
-    /// Tokens to train on, or conversations that each process is to have; none where a step tells neither.
+    /// Tokens to train on, or conversations for each process; none if a step reports neither.
     goal: Option<u64>,
     last: Line,
-    /// Of the last training or validation line that had figures, by depth.
+    /// Cross entropy of the last training line that had figures, by depth, in nats.
     loss: Vec<f64>,
     curves: Vec<Vec<f64>>, // agreement, [depth][time]
     validated: Vec<f64>,
@@ -54,7 +54,7 @@ impl StepProgress {
         Self { title, goal, last: Line::default(), loss: Vec::new(), curves: Vec::new(), validated: Vec::new() }
     }
 
-    /// Takes a line; whether it was one of the recipe's.
+    /// Reads a line; returns whether it is one of the recipe's.
     pub(super) fn take(&mut self, line: &str) -> bool {
         let Ok(mut line) = serde_json::from_str::<Line>(line) else {
             return false;
@@ -63,7 +63,7 @@ impl StepProgress {
             "train" if !line.agree.is_empty() => self.learn(&line),
             "validation" | "start" | "final" => {
                 self.validated.clone_from(&line.agree);
-                // they tell neither, so what was told last still stands
+                // these lines have neither of the two, so the last ones stay
                 (line.tokens_per_s, line.lr) = (self.last.tokens_per_s, self.last.lr);
             }
             _ => {}
@@ -104,7 +104,7 @@ impl StepProgress {
         }
     }
 
-    /// What part of the goal is done, and how long the rest takes at so much a second, where that is known.
+    /// The share of the goal that is done, and the time that the rest takes at `rate` per second, if known.
     fn share(&self, done: u64, rate: f64) -> String {
         let Some(goal) = self.goal.filter(|goal| *goal > 0) else {
             return String::new();
@@ -129,8 +129,14 @@ impl StepProgress {
             let filled = (now * CELLS as f64).round() as usize;
             let bar = "█".repeat(filled) + &"░".repeat(CELLS - filled);
             let loss = self.loss.get(depth).map_or_else(|| "    ".to_owned(), |loss| format!("{loss:4.2}"));
-            let held = self.validated.get(depth).map_or_else(String::new, |held| format!("  validation {held:.3}"));
-            let _ = write!(text, "\n  depth {}  loss {loss}  agrees {now:.3} {bar}{held}  {}", depth + 1, spark(curve));
+            let validated =
+                self.validated.get(depth).map_or_else(String::new, |agree| format!("  validation {agree:.3}"));
+            let _ = write!(
+                text,
+                "\n  depth {}  loss {loss}  agrees {now:.3} {bar}{validated}  {}",
+                depth + 1,
+                spark(curve)
+            );
         }
         text
     }
@@ -173,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_reported_in_minutes_or_hours() {
+    fn the_remaining_time_is_shown_in_minutes_or_hours() {
         let progress = StepProgress::new("training", Some(1_000_000));
         assert_eq!(progress.share(400_000, 1000.0), " of 1000000 (40 %, 10 min left)");
         assert_eq!(progress.share(0, 50.0), " of 1000000 (0 %, 6 h left)");
@@ -182,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn generation_is_reported_in_one_line_and_other_output_is_none() {
+    fn generation_is_shown_in_one_line_and_other_output_is_skipped() {
         let mut progress = StepProgress::new("conversations", Some(88));
         assert!(progress.take(r#"{"event":"progress","elapsed_s":9.8,"shards":2,"conversations":44,"kept":43,"tokens":10236,"answer_tokens":7387,"answer_tokens_per_s":751.49}"#));
         assert_eq!(progress.text(), "conversations: 44 of 88 (50 %) by one process, 7387 answer tokens, 751/s");

@@ -1,7 +1,6 @@
-//! What a work folder was begun with, and who works in it.
+//! The note of a work folder, which says what it was begun with, and its lock.
 //!
-//! Invariant: steps that are done are of the model and the sizes that the folder's note tells; one process at a time is at
-//! work there.
+//! Invariant: finished steps belong to the model and the sizes in the folder's note; one process at a time works there.
 
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
@@ -15,29 +14,29 @@ use serde::{Deserialize, Serialize};
 /// Name of the note.
 const NOTE: &str = "begun.json";
 
-/// What is there once training has begun, whose schedule rests on the number of tokens.
+/// The file that exists once training has begun, whose schedule depends on the number of tokens.
 fn checkpoint(work: &Path) -> PathBuf {
     work.join("runs").join(super::RUN).join("state.pt")
 }
 
-/// Takes the folder, which nobody else may have; given back when the file is closed.
+/// Locks the folder for this process until the file is closed.
 pub(super) fn lock(work: &Path) -> Result<File> {
     let file = File::create(work.join("lock")).with_context(|| format!("cannot write to {}", work.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            bail!("another draftscope train is at work in {}; wait for it", work.display())
+            bail!("another draftscope train is working in {}; wait for it", work.display())
         }
         Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", work.display())),
     }
 }
 
-/// What all steps rest on.
+/// What all steps depend on.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkNote {
     /// The model's own name.
     model: String,
-    /// Length of its file, which tells its quantisations apart.
+    /// Length of its file in bytes, which distinguishes its quantisations.
     model_bytes: u64,
     conversations: u32,
     tokens: u64,
@@ -49,7 +48,7 @@ impl WorkNote {
         Ok(Self { model: source.name(), model_bytes, conversations: args.conversations, tokens: args.tokens })
     }
 
-    /// Writes the note, or holds this against the one that is there; the tokens to train on may change until training begins.
+    /// Writes the note; one that is there already must agree. The tokens to train on may change until training begins.
     pub(super) fn claim(&self, work: &Path) -> Result<()> {
         let note = work.join(NOTE);
         if note.exists() {
@@ -66,7 +65,7 @@ impl WorkNote {
     }
 
     fn check(&self, before: &Self, work: &Path) -> Result<()> {
-        let elsewhere = format!("go on with that, or name another --work than {}", work.display());
+        let elsewhere = format!("continue with that, or choose another --work than {}", work.display());
         let same_model = (&self.model, self.model_bytes) == (&before.model, before.model_bytes);
         let name = draftscope::session::text::printable(&before.model);
         ensure!(
@@ -95,29 +94,29 @@ mod tests {
     }
 
     #[test]
-    fn work_goes_on_with_what_it_was_begun_with_alone() {
+    fn work_continues_only_with_what_it_was_begun_with() {
         let work = tempfile::tempdir().unwrap();
         note().claim(work.path()).unwrap();
         note().claim(work.path()).unwrap();
-        let refusal = |other: WorkNote| other.claim(work.path()).unwrap_err().to_string();
-        assert!(refusal(WorkNote { model_bytes: 6, ..note() }).contains("another model, a of 5 bytes"));
-        assert!(refusal(WorkNote { conversations: 200, ..note() }).contains("--conversations 100"));
+        let error = |other: WorkNote| other.claim(work.path()).unwrap_err().to_string();
+        assert!(error(WorkNote { model_bytes: 6, ..note() }).contains("another model, a of 5 bytes"));
+        assert!(error(WorkNote { conversations: 200, ..note() }).contains("--conversations 100"));
         WorkNote { tokens: 2000, ..note() }.claim(work.path()).unwrap(); // nothing is trained yet
         let checkpoint = checkpoint(work.path());
         std::fs::create_dir_all(checkpoint.parent().unwrap()).unwrap();
         std::fs::write(checkpoint, "").unwrap();
         WorkNote { tokens: 2000, ..note() }.claim(work.path()).unwrap();
-        assert!(refusal(note()).contains("--tokens 2000"));
+        assert!(error(note()).contains("--tokens 2000"));
         std::fs::write(work.path().join(NOTE), "{").unwrap();
-        assert!(refusal(note()).contains("is damaged"));
+        assert!(error(note()).contains("is damaged"));
     }
 
     #[test]
     fn one_process_at_a_time_works_in_a_folder() {
         let work = tempfile::tempdir().unwrap();
-        let held = lock(work.path()).unwrap();
+        let first = lock(work.path()).unwrap();
         assert!(lock(work.path()).unwrap_err().to_string().contains("another draftscope train"));
-        drop(held);
+        drop(first);
         lock(work.path()).unwrap();
     }
 }
