@@ -1,6 +1,6 @@
-//! A wall around libraries that panic on what a hostile or damaged file can hold.
+//! Turns panics of libraries, which hostile or damaged files can cause, into errors.
 //!
-//! Invariant: a panic inside becomes one sentence; nothing is printed, so a screen stays whole.
+//! Invariant: a panic becomes one error message; nothing is printed, so the screen stays intact.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -16,7 +16,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs something that may panic; `to_error` makes an error of what it panicked with.
+/// Runs a function that may panic; `to_error` makes an error of the panic's message.
 pub(in crate::model) fn catch_panic<T>(
     to_error: impl FnOnce(&str) -> ModelError,
     run: impl FnOnce() -> Result<T, ModelError>,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_one_sentence() {
+    fn a_panic_becomes_one_error_message() {
         let to_error = |why: &str| ModelError::Tokenizer(why.to_owned());
         let error = catch_panic::<()>(to_error, || panic!("index out of bounds:\nthe len is 3"));
         assert_eq!(error.unwrap_err().to_string(), "tokenizer: index out of bounds:\u{fffd}the len is 3");

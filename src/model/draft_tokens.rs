@@ -1,14 +1,14 @@
-//! The tokens that a draft module may propose: its draft vocabulary, and what stands in the text.
+//! The tokens that a draft module may propose: its draft vocabulary, and tokens of the text.
 //!
-//! A head trimmed to frequent tokens cannot draft the names and rare words of the text at hand, which a module is often
-//! right to repeat. So tokens of its slots that the draft vocabulary lacks join it, for a row of the head each (a trimmed
-//! vocabulary as in FR-Spec, arXiv 2502.14856, with the part of it that depends on the text added). Invariant: what has
-//! joined is a function of the tokens in the cache; slots that are dropped take along what they brought. Rows of the head
-//! are the backends' business.
+//! A head trimmed to frequent tokens cannot draft the names and rare words of the current text, which a module often
+//! repeats correctly. So tokens of the text that the draft vocabulary lacks join it, each with one row of the head (FR-Spec,
+//! arXiv 2502.14856, trims the vocabulary; the part that depends on the text is added here). Invariant: the joined tokens
+//! are a function of the tokens in the cache; dropping a slot drops the token that it added. The backends store the rows
+//! of the head.
 
 use crate::protocol::TokenId;
 
-/// Tokens of the text that may join a head that was trimmed when the program was started: only long texts have more.
+/// Most tokens of the text that may join a head that `--draft-vocab` trims; only long texts have more.
 pub const CONTEXT_VOCAB: usize = 1024;
 
 /// Most tokens of the text that a module's config may let join.
@@ -17,21 +17,21 @@ pub const MAX_CONTEXT_VOCAB: usize = 1 << 14;
 /// Tokens in the order of a module's logits.
 #[derive(Clone, Debug, Default)]
 pub struct DraftTokens {
-    tokens: Vec<TokenId>, // the draft vocabulary, ascending; then what joined, by slot
+    tokens: Vec<TokenId>, // the draft vocabulary, ascending; then the joined tokens, by slot
     fixed: usize,
     room: usize,
-    /// The slot that brought each of those that joined.
+    /// Slot of each joined token.
     brought_by: Vec<usize>,
 }
 
 impl DraftTokens {
-    /// Of a draft vocabulary, ascending, which at most `room` tokens of the text may join.
+    /// Starts with a draft vocabulary, ascending, which at most `room` tokens of the text may join.
     #[must_use]
     pub fn new(draft_vocab: Vec<TokenId>, room: usize) -> Self {
         Self { fixed: draft_vocab.len(), tokens: draft_vocab, room, brought_by: Vec::new() }
     }
 
-    /// Tokens of the text that may join, at most.
+    /// Most tokens of the text that may join.
     #[must_use]
     pub fn room(&self) -> usize {
         self.room
@@ -49,7 +49,7 @@ impl DraftTokens {
         &self.tokens[self.fixed..]
     }
 
-    /// Slots from `first` on read these tokens; gives how many of them joined. When there is no more room nothing joins: the
+    /// Adds the tokens of the slots from `first` on; returns how many joined. If there is no more room, none joins, and the
     /// earliest stay.
     pub fn read(&mut self, first: usize, tokens: &[TokenId]) -> usize {
         let before = self.tokens.len();
@@ -67,7 +67,7 @@ impl DraftTokens {
         fixed.binary_search(&token).is_ok() || joined.contains(&token)
     }
 
-    /// Slots `len..` are dropped; gives how many tokens have joined then.
+    /// Drops slots `len..`; returns how many joined tokens are left.
     pub fn truncate(&mut self, len: usize) -> usize {
         let kept = self.brought_by.partition_point(|slot| *slot < len);
         self.brought_by.truncate(kept);

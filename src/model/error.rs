@@ -1,4 +1,4 @@
-//! What can go wrong while a model is loaded or run, in words a user can act on.
+//! Errors of loading and running models, with messages that say what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -13,62 +13,62 @@ pub enum ModelError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is damaged or not of the kind it should be.
+    /// The file is damaged or of another kind.
     #[error("{} is damaged or incomplete: {what}; {}", path.display(), again(path))]
     Corrupt {
         /// Which file.
         path: PathBuf,
-        /// What does not fit.
+        /// What is wrong.
         what: String,
     },
-    /// Recognised, but not something this program runs.
+    /// Recognised, but not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// More memory than there is.
+    /// The model needs more memory than there is.
     #[error("{0}")]
     DoesNotFit(String),
-    /// A key that must be there is not, or holds something else.
+    /// A required key is missing or has a wrong value.
     #[error("model metadata: {0}")]
     Metadata(String),
-    /// A tensor that must be there is not.
+    /// A required tensor is missing.
     #[error("the model file has no tensor '{0}'; it is incomplete or of another architecture")]
     MissingTensor(String),
-    /// A tensor of another shape than the metadata says.
+    /// A tensor has another shape than the metadata requires.
     #[error("tensor '{name}' has shape {got:?}, expected {expected:?}")]
     Shape {
         /// Which tensor.
         name: String,
         /// Shape in the file.
         got: Vec<usize>,
-        /// Shape that the metadata asks for.
+        /// Shape that the metadata requires.
         expected: Vec<usize>,
     },
-    /// More positions than the cache holds.
+    /// More positions than the cache has.
     #[error(
-        "the context is full: {needed} positions are needed and the cache holds {ctx_len}; shorten the prompt, or start with a larger --ctx where the model has room for one"
+        "the context is full: {needed} positions are needed and the cache has {ctx_len}; shorten the prompt, or start with a larger --ctx if the model supports it"
     )]
     ContextFull {
         /// Positions needed.
         needed: usize,
-        /// Positions there are.
+        /// Positions of the cache.
         ctx_len: usize,
     },
-    /// A prompt of many more tokens than the context holds; they were not all counted.
+    /// A prompt of many more tokens than the context has; not all of them were counted.
     #[error(
-        "the context is full: the {bytes} bytes of the prompt take more than the {ctx_len} positions that the cache holds; shorten the prompt, or start with a larger --ctx where the model has room for one"
+        "the context is full: the {bytes} bytes of the prompt take more than the {ctx_len} positions of the cache; shorten the prompt, or start with a larger --ctx if the model supports it"
     )]
     PromptTooLong {
-        /// Bytes of the prompt, with what the chat template puts around it.
+        /// Bytes of the prompt, including the chat template's text.
         bytes: usize,
-        /// Positions there are.
+        /// Positions of the cache.
         ctx_len: usize,
     },
-    /// A rewind to where the cache cannot go.
-    #[error("cannot rewind the cache to {len}: it holds {have} positions and the checkpoint is at {since}")]
+    /// A rewind to a length that the cache cannot return to.
+    #[error("cannot rewind the cache to {len}: it has {have} positions and the checkpoint is at {since}")]
     Rewind {
-        /// Asked length.
+        /// Requested length.
         len: usize,
-        /// Length now.
+        /// Current length.
         have: usize,
         /// Length at the checkpoint.
         since: usize,
@@ -81,7 +81,7 @@ pub enum ModelError {
         /// Size of the vocabulary.
         vocab: usize,
     },
-    /// The network computed something that is no number.
+    /// The network computed NaN or infinity.
     #[error(
         "the model computed values that are not numbers at position {position}; its weights are damaged or the dtype overflows"
     )]
@@ -95,7 +95,7 @@ pub enum ModelError {
     /// The chat template cannot be rendered.
     #[error("chat template: {0}")]
     Template(String),
-    /// From the tensor library.
+    /// An error of the tensor library.
     #[error("tensor operation failed: {0}")]
     Candle(#[from] candle_core::Error),
 }
@@ -110,7 +110,7 @@ pub(in crate::model) struct HubPlace {
 }
 
 impl HubPlace {
-    /// Read from `…/models--owner--name/snapshots/COMMIT/…`.
+    /// Parses `…/models--owner--name/snapshots/COMMIT/…`.
     pub(in crate::model) fn of(path: &Path) -> Option<Self> {
         let mut parts = path.iter();
         let repo = parts.find_map(|part| part.to_str()?.strip_prefix("models--"))?.replacen("--", "/", 1);
@@ -119,29 +119,29 @@ impl HubPlace {
     }
 }
 
-/// As a folder is called; in the hub's cache that is a commit, so the repository's name is taken.
+/// Name of a folder; in the Hub's cache, where folders are named by commits, the repository's name.
 pub(in crate::model) fn name_of(folder: &Path) -> String {
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let own = || path.file_name().map_or_else(|| "unnamed".to_owned(), |name| name.to_string_lossy().into_owned());
     HubPlace::of(&path).map_or_else(own, |place| place.repo)
 }
 
-/// How to get a damaged file again.
+/// How to replace a damaged file.
 fn again(path: &Path) -> String {
     match HubPlace::of(path) {
         Some(HubPlace { repo, commit, file }) => {
             let file = file.to_str().filter(|file| file.ends_with(".gguf"));
             let file = file.map_or_else(String::new, |file| format!("/{file}"));
             format!(
-                "fetch it again with `draftscope models pull --force {}`",
+                "download it again with `draftscope models pull --force {}`",
                 format!("{repo}@{commit}{file}").replace(char::is_control, "")
             )
         }
-        None => "get a whole copy of it (`draftscope models pull --force` fetches the default model)".to_owned(),
+        None => "get a complete copy of it (`draftscope models pull --force` downloads the default model)".to_owned(),
     }
 }
 
-/// A name out of a file, fit for a message: no control characters, not endless.
+/// A name from a file, made safe for a message: without control characters, at most 80 characters.
 pub(in crate::model) fn clean(name: &str) -> String {
     const MOST: usize = 80;
     let mut clean: String =
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_damaged_file_is_reported_with_the_command_that_fetches_it_again() {
+    fn the_error_of_a_damaged_file_names_the_command_that_replaces_it() {
         let says = |path: &str| ModelError::Corrupt { path: path.into(), what: "x".into() }.to_string();
         let hub = "/c/hub/models--owner--a--b/snapshots/0123abc";
         assert!(says(&format!("{hub}/m-1.safetensors")).ends_with("pull --force owner/a--b@0123abc`"));
         assert!(says(&format!("{hub}/q/m.gguf")).ends_with("pull --force owner/a--b@0123abc/q/m.gguf`"));
         assert!(
             says("/c/m.gguf")
-                .ends_with("get a whole copy of it (`draftscope models pull --force` fetches the default model)")
+                .ends_with("get a complete copy of it (`draftscope models pull --force` downloads the default model)")
         );
     }
 }

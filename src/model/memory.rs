@@ -1,18 +1,18 @@
-//! Whether a model fits into memory, in figures, before anything large is allocated.
+//! Checks whether a model fits into memory before anything large is allocated.
 //!
-//! Invariant: what is asked for here is at least what weights and a full cache take; memory that cannot
-//! be measured refuses nothing.
+//! Invariant: the estimate is at least what weights and a full cache take. If memory cannot be measured, no
+//! model is rejected.
 
 use indicatif::DecimalBytes;
 
 use crate::model::error::ModelError;
 
-/// What a model is going to take.
+/// The memory that a model will take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     /// Bytes of weights.
     pub weights: u64,
-    /// In what they are held.
+    /// Dtype of the loaded weights.
     pub dtype: String,
     /// Bytes of cache for the whole context.
     pub cache: u64,
@@ -21,7 +21,7 @@ pub struct MemoryNeed {
 }
 
 impl MemoryNeed {
-    /// Refuses what does not fit into `available` bytes; none = unknown.
+    /// Rejects a model that does not fit into `available` bytes; `None` means unknown.
     ///
     /// # Errors
     /// [`ModelError::DoesNotFit`] with the figures and what to do.
@@ -47,8 +47,8 @@ impl MemoryNeed {
     }
 }
 
-/// Refuses a model whose weights, held as narrowly as they can be, are more than `memory`, all that this machine has;
-/// none = unknown. What else takes memory at the moment does not count: a model is fetched to be kept.
+/// Rejects a model whose weights, in their narrowest dtype, take more than `memory`, all bytes that this machine has; `None`
+/// means unknown. Memory in use at the moment counts as free, because a downloaded model is kept for later.
 ///
 /// # Errors
 /// [`ModelError::DoesNotFit`] with the figures and what to do.
@@ -63,7 +63,7 @@ pub fn check_weights(weights: u64, dtype: &str, memory: Option<u64>) -> Result<(
     )))
 }
 
-/// All memory that this process may use, a container's limit respected; none where the system does not tell.
+/// All memory, in bytes, that this process may use, within a container's limit; `None` if the system does not report it.
 #[must_use]
 pub fn installed() -> Option<u64> {
     let mut system = sysinfo::System::new();
@@ -72,14 +72,14 @@ pub fn installed() -> Option<u64> {
     Some(system.cgroup_limits().map_or(total, |limits| total.min(limits.total_memory)))
 }
 
-/// Bytes that can be had without pushing others out, a container's limit respected; none where the
-/// system does not tell.
+/// Bytes that are available without swapping, within a container's limit; `None` if the system does not report
+/// them.
 #[must_use]
 pub fn available() -> Option<u64> {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
     let free = Some(system.available_memory()).filter(|bytes| *bytes > 0)?;
-    // files that a container has read count as its memory and can be had all the same
+    // a container's file cache counts as its memory but can be reclaimed, so rss is used
     let within = system.cgroup_limits().map(|limits| limits.total_memory.saturating_sub(limits.rss));
     Some(within.map_or(free, |within| free.min(within)))
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_the_figures_and_what_to_do() {
+    fn a_rejection_has_the_figures_and_says_what_to_do() {
         let need = MemoryNeed { weights: 8_000_000_000, dtype: "f32".into(), cache: 2_000_000_000, ctx_len: 4096 };
         need.check(None).unwrap();
         need.check(Some(10_000_000_000)).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_beyond_all_memory_are_reported_with_what_helps() {
+    fn weights_beyond_all_memory_are_rejected_with_advice() {
         check_weights(8, "bf16", None).unwrap();
         check_weights(8, "bf16", Some(8)).unwrap();
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn this_system_tells_its_memory() {
+    fn this_system_reports_its_memory() {
         assert!(available().is_none_or(|bytes| bytes > 1 << 20));
         assert!(installed().is_none_or(|all| available().is_some_and(|free| free <= all)));
     }

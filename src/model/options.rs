@@ -1,4 +1,4 @@
-//! What to load, and how: plain data that may cross threads.
+//! What to load and how: plain data that may cross threads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,68 +14,67 @@ use crate::protocol::TokenId;
 pub struct LoadOptions {
     /// The target: a GGUF file, or a folder with `config.json` and safetensors.
     pub target: PathBuf,
-    /// Sha256 of the file, when known.
+    /// SHA-256 of the file, if known.
     pub sha256: Option<String>,
-    /// In what its weights are held.
+    /// Dtype of its loaded weights.
     pub dtype: Dtype,
-    /// Where it runs.
+    /// Device that it runs on.
     pub device: DeviceChoice,
     /// What computes it.
     pub backend: Backend,
-    /// Threads of the native backend; none measures how many pay.
+    /// Threads of the native backend; `None` measures which number is fastest.
     pub threads: Option<usize>,
-    /// Positions its cache holds; none takes what the model was made for, at most 4,096.
+    /// Positions of its cache; `None` is the model's own context length, at most 4,096.
     pub ctx_len: Option<usize>,
-    /// The MTP module, or the stack of them; none for plain decoding.
+    /// The MTP module, or a stack of them; `None` for plain decoding.
     pub mtp: Option<ModuleFile>,
     /// A second model that drafts: a file or folder as for the target.
     pub draft_model: Option<PathBuf>,
-    /// How rejected rows are taken back where layers are recurrent.
+    /// How rejected rows of recurrent layers are rolled back.
     pub rollback: Rollback,
-    /// Tokens that a module which comes with the target may propose; none = all.
+    /// Tokens that a module from the target's own files may propose; `None` for all.
     pub draft_vocab: Option<DraftVocab>,
 }
 
-/// How rejected rows are taken back where layers are recurrent. Either way the states are the same to the
-/// bit.
+/// How rejected rows of recurrent layers are rolled back. Both ways give bit-identical states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Rollback {
     /// A copy of the state after each row of a verify pass.
     #[default]
     Snapshots,
-    /// The inputs of the rows, from which the state is computed again: less memory, a little more time.
+    /// The inputs of the rows, from which the state is computed again: less memory, slightly more time.
     Replay,
 }
 
-/// Context length when none is asked for: enough for a long chat, small enough for a laptop.
+/// Default context length, in positions: enough for a long chat, small enough for a laptop.
 pub const DEFAULT_CTX: usize = 4096;
 
 /// An MTP module's files.
 #[derive(Clone, Debug)]
 pub struct ModuleFile {
-    /// As it is called.
+    /// Name of the module.
     pub name: String,
     /// Safetensors bytes.
     pub weights: Arc<[u8]>,
     /// `config.json`.
     pub config: Arc<[u8]>,
-    /// Of the weights, lower-case hex.
+    /// SHA-256 of the weights, lower-case hex.
     pub sha256: Option<String>,
-    /// Whether a module that does not fit the target is an error; otherwise it is left out with a
+    /// Whether a module that does not fit the target is an error; otherwise it is ignored with a
     /// notice.
     pub required: bool,
 }
 
-/// In what a target's weights are held.
+/// Dtype of a target's loaded weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Dtype {
-    /// What is fastest on the device.
+    /// The fastest one on the device.
     #[default]
     Auto,
     /// As stored; the file must be Q4_1.
     #[value(name = "q4_1")]
     Q4_1,
-    /// As the file stores them, whatever that is.
+    /// As the file stores them.
     Stored,
     /// Widened to f32.
     F32,
@@ -95,7 +94,7 @@ pub enum Backend {
     Native,
 }
 
-/// In what a target's matrices are held.
+/// Dtype of a target's loaded matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightType {
     /// As the file stores them.
@@ -124,7 +123,7 @@ impl DeviceChoice {
     /// Opens the device.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] saying what to build or plug in.
+    /// [`ModelError::Unsupported`] with the feature that the build lacks.
     pub fn open(self) -> Result<Device, ModelError> {
         let unavailable = |name: &str, error: &dyn std::fmt::Display| {
             ModelError::Unsupported(format!(
@@ -144,23 +143,23 @@ fn first_line(error: &candle_core::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Which tokens a draft module may propose, where the whole head would be dear.
+/// Which tokens a draft module may propose, to save the cost of the whole head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DraftVocab {
-    /// The tokens with so many smallest ids and all that end an answer: the ids of byte-level BPE follow the order
-    /// of merges, which is that of frequency in the text the tokenizer was made from.
+    /// The tokens with this many smallest ids, and all tokens that end an answer: the ids of byte-level BPE follow the
+    /// order of merges, which is the order of frequency in the tokenizer's training text.
     First(usize),
     /// These tokens.
     Tokens(Vec<TokenId>),
-    /// Every token, also where a module would look at some of them only.
+    /// Every token, even if the module would consider only some of them.
     All,
 }
 
 impl DraftVocab {
-    /// Ascending, for a target of so many tokens.
+    /// The tokens, ascending, for a target with `vocab` tokens.
     ///
     /// # Errors
-    /// [`ModelError::Vocabulary`] for a token that is none; [`ModelError::Metadata`] when none is left.
+    /// [`ModelError::Vocabulary`] for a token outside the vocabulary; [`ModelError::Metadata`] if there are none.
     pub fn tokens(&self, vocab: usize, ends: &[TokenId]) -> Result<Vec<TokenId>, ModelError> {
         let mut tokens: Vec<TokenId> = match self {
             Self::First(count) => (0..(*count).min(vocab) as u32).map(TokenId).chain(ends.iter().copied()).collect(),
@@ -173,13 +172,13 @@ impl DraftVocab {
             return Err(ModelError::Vocabulary { token: token.0, vocab });
         }
         if tokens.is_empty() {
-            return Err(ModelError::Metadata("the draft vocabulary holds no token".into()));
+            return Err(ModelError::Metadata("the draft vocabulary is empty".into()));
         }
         Ok(tokens)
     }
 }
 
-/// Name of a device as the header shows it.
+/// Name of a device in the header of recordings.
 #[must_use]
 pub fn device_name(device: &Device) -> &'static str {
     match device {

@@ -1,8 +1,8 @@
-//! A target that runs every row in a pass of its own.
+//! A target that computes each row in a separate pass.
 //!
-//! Invariant: whatever is asked, the inner model only ever sees one row at a time behind its prompt, so
-//! that verification computes bit for bit what plain decoding does. It shows that nothing but arithmetic
-//! differs where a pass over several rows gives another token.
+//! Invariant: after the prompt, the inner model runs one row at a time, so verification computes bit for bit what plain
+//! decoding computes. If a pass over several rows gives another token and this target does not, the cause is the order
+//! of floating-point operations.
 
 use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
@@ -28,7 +28,7 @@ impl Model for RowByRow {
         self.0.len()
     }
 
-    /// Prompts (the last row's logits only) run as they always do; both kinds of decoding read them alike.
+    /// Prompts (only the last row's logits) run in one pass, as in plain decoding.
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
         if rows == LogitRows::Last || tokens.len() < 2 {
             return self.0.forward(tokens, rows);

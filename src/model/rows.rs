@@ -1,4 +1,4 @@
-//! A matrix of `f32` rows: what crosses the model seams.
+//! A matrix of `f32` rows, in which models and drafters exchange logits and hidden states.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Rows {
     data: Vec<f32>,
     width: usize,
-    /// Values at the end of `data` that are no rows.
+    /// Unused values at the end of `data`.
     spare: usize,
-    /// Where `data` goes when it is not needed any more.
+    /// Pool that gets `data` back on drop.
     home: Option<RowPool>,
 }
 
-/// Keeps the memory of rows for the next ones. A model that gives large rows again and again, of another
-/// number each time, writes them to the same place, which the caches hold, and clears nothing.
+/// Reuses the memory of rows. A model that returns large rows again and again, each time a different number of them,
+/// writes to the same memory, which is still in the processor's caches and need not be cleared.
 #[derive(Clone, Debug, Default)]
 pub struct RowPool(Arc<Mutex<Vec<f32>>>);
 
 impl RowPool {
-    /// `len` rows of `width` values, to be overwritten: what they hold is what the last ones held.
+    /// `len` rows of `width` values, to be overwritten: they contain values of earlier rows.
     #[must_use]
     pub fn rows(&self, len: usize, width: usize) -> Rows {
         let mut data = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -33,10 +33,10 @@ impl RowPool {
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        if let Some(RowPool(shelf)) = self.home.take() {
-            let mut shelf = shelf.lock().unwrap_or_else(PoisonError::into_inner);
-            if shelf.len() < self.data.len() {
-                *shelf = std::mem::take(&mut self.data);
+        if let Some(RowPool(pool)) = self.home.take() {
+            let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+            if pool.len() < self.data.len() {
+                *pool = std::mem::take(&mut self.data);
             }
         }
     }
@@ -58,10 +58,10 @@ impl Rows {
     /// Wraps row-major data.
     ///
     /// # Panics
-    /// When `data` is not a whole number of rows.
+    /// If `data` is not a whole number of rows.
     #[must_use]
     pub fn new(data: Vec<f32>, width: usize) -> Self {
-        assert!(width > 0 && data.len().is_multiple_of(width), "{} values are no rows of {width}", data.len());
+        assert!(width > 0 && data.len().is_multiple_of(width), "{} values are not rows of {width}", data.len());
         Self::of(data, width)
     }
 
@@ -81,7 +81,7 @@ impl Rows {
         self.as_slice().len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_slice().is_empty()
@@ -96,7 +96,7 @@ impl Rows {
     /// Row `index`.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// If there is no such row.
     #[must_use]
     pub fn row(&self, index: usize) -> &[f32] {
         &self.as_slice()[index * self.width..(index + 1) * self.width]
@@ -125,14 +125,14 @@ impl Rows {
         &self.data[..self.data.len() - self.spare]
     }
 
-    /// All values, row after row, to be changed.
+    /// All values, row after row, mutable.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         let end = self.data.len() - self.spare;
         &mut self.data[..end]
     }
 
-    /// Nothing behind the rows.
+    /// Removes the unused values at the end.
     fn trim(&mut self) {
         self.data.truncate(self.data.len() - self.spare);
         self.spare = 0;
@@ -141,17 +141,17 @@ impl Rows {
     /// Appends the first `count` rows of `other`, which must be of the same width.
     ///
     /// # Panics
-    /// When widths differ or `other` has fewer rows.
+    /// If widths differ or `other` has fewer rows.
     pub fn extend(&mut self, other: &Self, count: usize) {
         assert_eq!(self.width, other.width, "rows of different widths");
         self.trim();
         self.data.extend_from_slice(&other.as_slice()[..count * other.width]);
     }
 
-    /// Appends all rows of `other`; the first ones appended give the width.
+    /// Appends all rows of `other`; empty rows take its width.
     ///
     /// # Panics
-    /// When widths differ.
+    /// If widths differ.
     pub fn append(&mut self, other: &Self) {
         if self.is_empty() {
             self.width = other.width;
@@ -162,7 +162,7 @@ impl Rows {
     /// A copy of some rows.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer.
     #[must_use]
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         Self::of(self.as_slice()[rows.start * self.width..rows.end * self.width].to_vec(), self.width)
@@ -171,7 +171,7 @@ impl Rows {
     /// A copy of some rows, in this order.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// If there is no such row.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let data = rows.iter().flat_map(|row| self.row(*row)).copied().collect();
@@ -200,18 +200,18 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_lends_one_memory_and_shows_nothing_of_it_behind_the_rows() {
-        let shelf = RowPool::default();
-        let mut wide = shelf.rows(3, 2);
+    fn a_pool_reuses_one_memory_and_rows_show_none_of_their_spare_values() {
+        let pool = RowPool::default();
+        let mut wide = pool.rows(3, 2);
         wide.as_mut_slice().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let (place, copy) = (wide.as_slice().as_ptr(), wide.clone());
         drop(wide);
-        let mut narrow = shelf.rows(1, 2);
+        let mut narrow = pool.rows(1, 2);
         assert_eq!((narrow.as_slice().as_ptr(), narrow.len(), narrow.last()), (place, 1, Some(&[1.0, 2.0][..])));
         assert_eq!(narrow, Rows::new(vec![1.0, 2.0], 2));
         narrow.append(&Rows::new(vec![7.0, 8.0], 2));
         assert_eq!(narrow.as_slice(), [1.0, 2.0, 7.0, 8.0]);
-        assert_eq!(shelf.rows(2, 2).as_slice(), [0.0; 4], "lent out is lent out");
+        assert_eq!(pool.rows(2, 2).as_slice(), [0.0; 4], "memory in use is not given out again");
         assert_eq!(copy.slice(1..3), copy.select(&[1, 2]));
         narrow.clear();
         assert!(narrow.is_empty() && narrow.iter().next().is_none());

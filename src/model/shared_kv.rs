@@ -1,4 +1,4 @@
-//! A target's keys and values, for drafters that attend to them and have no KV cache of their own.
+//! A target's keys and values, for drafters that attend to them and have no KV cache.
 
 use candle_core::Tensor;
 
@@ -7,13 +7,13 @@ use crate::model::error::ModelError;
 /// Which positions a layer attends to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The last ones, as many as the window.
+    /// The last ones, up to the window's length.
     Sliding,
     /// All of them.
     Full,
 }
 
-/// Keys and values of one layer, `[kv_heads, n, head_dim]` each; normed, keys rotated.
+/// Keys and values of one layer, `[kv_heads, n, head_dim]` each, after norms and rotary embedding.
 #[derive(Clone)]
 pub struct SharedLayer {
     /// `[kv_heads, n, head_dim]`
@@ -28,10 +28,10 @@ impl From<(Tensor, Tensor)> for SharedLayer {
     }
 }
 
-/// The keys and values of the layers that assistants read, one of each kind that the target has.
+/// The keys and values that assistants read: one layer of each kind that the target has.
 ///
-/// They share the target's memory: rows that the target appends later are not visible, and rows that it rolls back must
-/// not be read any more.
+/// They share the target's memory: rows that the target appends later are not visible, and rows that it has rolled back
+/// must not be read.
 #[derive(Clone)]
 pub struct SharedKv {
     sliding: Option<SharedLayer>,
@@ -49,16 +49,18 @@ impl SharedKv {
     /// The layer of a kind.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when the target has no such layer.
+    /// [`ModelError::Unsupported`] if the target has no such layer.
     pub fn layer(&self, reach: Reach) -> Result<&SharedLayer, ModelError> {
         let layer = match reach {
             Reach::Sliding => &self.sliding,
             Reach::Full => &self.full,
         };
-        layer.as_ref().ok_or_else(|| ModelError::Unsupported("the target has no layer of a kind that is read".into()))
+        layer.as_ref().ok_or_else(|| {
+            ModelError::Unsupported("the target has no layer of the kind that the drafter attends to".into())
+        })
     }
 
-    /// Positions.
+    /// Number of positions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

@@ -1,7 +1,7 @@
-//! Which hidden states of a target its passes hand over.
+//! Which hidden states the passes of a target return.
 //!
-//! Invariant: a row carries the states in the order of the [`Tap`], `d` values each. What somebody reads
-//! of them is theirs: several drafters may listen to one target, each to its own states.
+//! Invariant: a row has the states in the order of the [`Tap`], `d` values each. Several drafters may read
+//! different states of one target.
 
 use crate::model::error::ModelError;
 use crate::model::rows::Rows;
@@ -10,20 +10,20 @@ use crate::protocol::Feed;
 /// A hidden state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Behind the final norm: what the output head reads.
+    /// After the final norm: the input of the output head.
     Normed,
     /// The residual stream before the final norm.
     Residual,
-    /// The residual stream behind so many blocks; 0 is the embedding.
+    /// The residual stream after this many blocks; 0 is the embedding.
     Behind(usize),
 }
 
-/// The states that a row carries, side by side.
+/// The states that a row has, side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tap(Vec<State>);
 
 impl Default for Tap {
-    /// The normed state alone.
+    /// Only the normed state.
     fn default() -> Self {
         Self(vec![State::Normed])
     }
@@ -36,7 +36,7 @@ impl Tap {
         Self(states)
     }
 
-    /// The one state that a module reads which is fed this way; one that fuses layers names them itself.
+    /// The state that a module with this feed reads; a module that fuses layers adds its own.
     #[must_use]
     pub fn fed(feed: Feed) -> Self {
         match feed {
@@ -45,13 +45,13 @@ impl Tap {
         }
     }
 
-    /// These states, and those behind so many blocks each.
+    /// These states, and one after each of these numbers of blocks.
     #[must_use]
     pub fn and_behind(&self, blocks: &[usize]) -> Self {
         Self(self.0.iter().copied().chain(blocks.iter().map(|blocks| State::Behind(*blocks))).collect())
     }
 
-    /// No state: for drafters that read none.
+    /// No state, for drafters that read none.
     #[must_use]
     pub fn none() -> Self {
         Self(Vec::new())
@@ -63,13 +63,13 @@ impl Tap {
         &self.0
     }
 
-    /// Whether it is the normed state alone.
+    /// Whether it is only the normed state.
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.0 == [State::Normed]
     }
 
-    /// Adds the states of another that are not there yet.
+    /// Adds the states of another tap that are missing here.
     pub fn join(&mut self, other: &Self) {
         for state in &other.0 {
             if !self.0.contains(state) {
@@ -78,7 +78,7 @@ impl Tap {
         }
     }
 
-    /// The states of `self` out of rows that carry those of `all`; none where one is missing.
+    /// Takes the states of `self` from rows with the states of `all`; `None` if one is missing.
     #[must_use]
     pub fn pick(&self, all: &Self, rows: &Rows) -> Option<Rows> {
         if self == all || self.0.is_empty() || rows.is_empty() {
@@ -91,20 +91,20 @@ impl Tap {
         Some(Rows::new(values.copied().collect(), d * places.len()))
     }
 
-    /// Blocks behind which a state is wanted, for each state; none for the normed one.
+    /// For each state the number of blocks after which it is read; `None` for the normed one.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] when there are fewer `layers`, or no state is asked for.
+    /// [`ModelError::Unsupported`] if there are fewer `layers`, or if the tap has no state.
     pub fn places(&self, layers: usize) -> Result<Vec<Option<usize>>, ModelError> {
         if self.0.is_empty() {
-            return Err(ModelError::Unsupported("a pass that hands over no hidden state".into()));
+            return Err(ModelError::Unsupported("a pass that returns no hidden state is not supported".into()));
         }
         let place = |state: &State| match *state {
             State::Normed => Ok(None),
             State::Residual => Ok(Some(layers)),
             State::Behind(blocks) if blocks <= layers => Ok(Some(blocks)),
             State::Behind(blocks) => Err(ModelError::Unsupported(format!(
-                "the drafter reads the state after block {blocks} and the target has {layers} blocks; it was made for another target"
+                "the drafter reads the state after block {blocks}, but the target has {layers} blocks; it was made for another target"
             ))),
         };
         self.0.iter().map(place).collect()
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_listener_gets_its_own_states() {
+    fn each_drafter_gets_its_own_states() {
         let mut all = Tap::default();
         let three = Tap::new(vec![State::Behind(2), State::Residual, State::Normed]);
         all.join(&three);
@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(Tap::none().pick(&all, &rows).unwrap(), rows);
         assert_eq!(Tap::new(vec![State::Behind(1)]).pick(&all, &rows), None);
         assert_eq!(three.places(2).unwrap(), [Some(2), Some(2), None]);
-        assert!(three.places(1).unwrap_err().to_string().contains("after block 2 and the target has 1"));
+        assert!(three.places(1).unwrap_err().to_string().contains("after block 2, but the target has 1"));
     }
 }

@@ -1,9 +1,9 @@
-//! The directory that holds model files: `$XDG_CACHE_HOME/draftscope/models` (the platform's cache
+//! The directory of model files: `$XDG_CACHE_HOME/draftscope/models` (the platform's cache
 //! directory elsewhere), or `$DRAFTSCOPE_CACHE/models`.
 //!
-//! Invariant: a file under its final name is whole, because files arrive there by rename only.
-//! Whatever is unfinished lives in `.partial/`, belongs to the holder of `.lock`, and is rubbish
-//! once nobody holds it. Fetching is for [`super::fetch`].
+//! Invariant: a file under its final name is complete, because files get that name only by renaming.
+//! Unfinished files are in `.partial/`, belong to the process that has `.lock`, and are rubbish once
+//! no process has it. [`super::fetch`] does the fetching.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Cache {
         Self { dir }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -54,14 +54,14 @@ impl Cache {
         self.dir.join(model.file)
     }
 
-    /// Where unfinished files live.
+    /// The directory of unfinished files.
     pub(super) fn scratch(&self) -> PathBuf {
         self.dir.join(".partial")
     }
 
-    /// How a known model's file stands, its contents included; read once, then remembered.
+    /// Status of a known model's file, contents included. They are read once; a note keeps the result.
     pub(super) fn check(&self, model: &KnownModel) -> Status {
-        match self.stand(model) {
+        match self.unread_status(model) {
             Status::Unchecked => self.read(model),
             status => status,
         }
@@ -79,12 +79,12 @@ impl Cache {
         }
     }
 
-    /// How a known model's file stands as far as can be told without reading it.
-    fn stand(&self, model: &KnownModel) -> Status {
+    /// Status of a known model's file as far as it is known without reading the file.
+    fn unread_status(&self, model: &KnownModel) -> Status {
         let file = self.path_of(model);
         let bytes = match fs::metadata(&file) {
             Ok(meta) if meta.is_file() => meta.len(),
-            Ok(_) => return damaged(&"it is no file"),
+            Ok(_) => return damaged(&"it is not a file"),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Status::Missing,
             Err(error) => return damaged(&error),
         };
@@ -103,7 +103,7 @@ impl Cache {
     /// # Errors
     /// When the directory exists and cannot be read.
     pub fn list(&self) -> Result<Vec<ModelEntry>, StoreError> {
-        let known = catalog::KNOWN.iter().map(|model| self.entry(model, self.stand(model)));
+        let known = catalog::KNOWN.iter().map(|model| self.entry(model, self.unread_status(model)));
         let mut entries: Vec<_> = known.collect();
         let mut files = self.files()?;
         files.retain(|file| entries.iter().all(|entry| entry.file != *file));
@@ -144,14 +144,14 @@ impl Cache {
         self.dir.join(".lock")
     }
 
-    /// Waits for the right to change the cache, creating it if need be.
+    /// Waits for the lock on the cache, which is created if necessary.
     pub(super) fn lock(&self, progress: &mut dyn Progress) -> Result<Lock, StoreError> {
         fs::create_dir_all(&self.dir).map_err(StoreError::cache("create", &self.dir))?;
         let path = self.lock_file();
         Lock::wait(&path, "the model cache", progress).map_err(StoreError::cache("lock", &path))
     }
 
-    /// Removes what an interrupted fetch left behind, unless one is under way.
+    /// Removes the leftovers of an interrupted fetch, unless a fetch is running.
     pub(super) fn sweep(&self) {
         if !self.scratch().exists() {
             return;
@@ -161,8 +161,8 @@ impl Cache {
         }
     }
 
-    /// Empties the place for unfinished files, but for what can be resumed.
-    pub(super) fn clear_scratch(&self, _held: &Lock, keep: Option<&str>) {
+    /// Empties the directory of unfinished files, except for the entry `keep`.
+    pub(super) fn clear_scratch(&self, _lock: &Lock, keep: Option<&str>) {
         let scratch = self.scratch();
         for path in paths_in(&scratch) {
             if keep.is_some_and(|keep| path.file_name().is_some_and(|name| name == keep)) {
@@ -176,7 +176,7 @@ impl Cache {
         let _ = fs::remove_dir(&scratch); // stays when something was kept
     }
 
-    /// A known model in words.
+    /// The entry of a known model.
     pub(super) fn entry(&self, model: &KnownModel, status: Status) -> ModelEntry {
         let file = self.path_of(model);
         let there = fs::metadata(&file).ok();
@@ -204,7 +204,7 @@ impl Cache {
     }
 }
 
-/// A file that is not in the catalog, in words.
+/// The entry of a file that is not in the catalog.
 pub(super) fn foreign(file: PathBuf) -> Result<ModelEntry, std::io::Error> {
     let bytes = fs::metadata(&file)?.len();
     Ok(ModelEntry {
@@ -219,7 +219,7 @@ pub(super) fn foreign(file: PathBuf) -> Result<ModelEntry, std::io::Error> {
     })
 }
 
-/// A model folder in words; it is not hashed.
+/// The entry of a model folder, which is not hashed.
 pub(super) fn folder(path: &Path) -> Result<ModelEntry, std::io::Error> {
     let files = fs::read_dir(path)?.filter_map(|entry| fs::metadata(entry.ok()?.path()).ok()); // links followed
     Ok(ModelEntry {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_leaves_a_fetch_under_way_alone() {
+    fn a_sweep_spares_a_running_fetch() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().to_owned());
         fs::create_dir_all(cache.scratch()).unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_frees_the_file_and_its_note_and_nothing_outside() {
+    fn removing_deletes_the_file_and_its_note_and_nothing_outside() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("models"));
         let gone = cache.remove("mine", &mut ()).unwrap_err();

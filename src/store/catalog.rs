@@ -1,10 +1,10 @@
-//! The models this program knows by name: what a right file is, and where one can be had.
+//! The models that this program knows by name: which file each is, and where to get it.
 //!
 //! Invariant: an entry names exactly one sequence of bytes (size and sha256); every source of it
-//! must deliver these bytes, so that measurements on two machines are of the same model. How to
-//! fetch is for [`super::hub`] and [`super::pip`], where to keep for [`super::cache`].
+//! must deliver these bytes, so that measurements on two machines are of the same model.
+//! [`super::hub`] and [`super::pip`] fetch them, [`super::cache`] stores them.
 
-/// A model with a name, and the one file that is it.
+/// A model with a name, and its one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownModel {
     /// What the user types.
@@ -70,7 +70,7 @@ pub const DEFAULT: KnownModel = KnownModel {
 /// All known models, the default first.
 pub const KNOWN: &[KnownModel] = &[DEFAULT];
 
-/// The known model of this name, case aside.
+/// The known model of this name, in upper or lower case.
 pub(super) fn find(name: &str) -> Option<&'static KnownModel> {
     KNOWN.iter().find(|model| model.name.eq_ignore_ascii_case(name))
 }

@@ -1,9 +1,8 @@
-//! Is this file the model it claims to be? Size and sha256, and a note beside the file that
-//! remembers a digest so that a start need not read 100 MB again.
+//! Checks size and sha256 of a model file, and keeps the digest in a note next to the file, so that a start need
+//! not read 100 MB again.
 //!
-//! Invariant: a note counts only while size and modification time are those it was written for, and is written
-//! for the very file that was read; a missing, stale or damaged note costs one reading of the file and nothing
-//! else.
+//! Invariant: a note counts only while the file has the size and modification time that the note records, and it
+//! describes exactly the file that was read. A missing, stale or damaged note only costs reading the file once.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -27,7 +26,7 @@ pub(super) enum Mismatch {
         /// Bytes there are.
         got: u64,
     },
-    /// More was coming when the expected size was reached.
+    /// More bytes came than expected.
     #[error("it is longer than the expected {expected} bytes")]
     TooLong {
         /// Bytes in the catalog.
@@ -62,14 +61,14 @@ impl Mismatch {
     }
 }
 
-/// By what a change of a file shows.
+/// Size and modification time, which show whether a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,
     modified_ns: u64,
 }
 
-/// What was found out about a file once.
+/// The digest of a file, valid for its stamp.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     #[serde(flatten)]
@@ -77,13 +76,13 @@ struct Note {
     sha256: String,
 }
 
-/// The digest that a valid note remembers.
+/// The digest in the note of a file, if the note is valid.
 pub(super) fn noted(file: &Path) -> Option<String> {
     let note: Note = serde_json::from_slice(&fs::read(note_path(file)).ok()?).ok()?;
     (note.stamp == stamp(&fs::metadata(file).ok()?).ok()?).then_some(note.sha256)
 }
 
-/// Writes the note of a file that nobody else changes; failing to is no error, since it only saves time.
+/// Writes the note of a file that no other process changes. A failure is no error, because a note only saves time.
 pub(super) fn note(file: &Path, sha256: &str) {
     if let Ok(stamp) = fs::metadata(file).and_then(|meta| stamp(&meta)) {
         write_note(file, stamp, sha256);
@@ -97,7 +96,7 @@ fn write_note(file: &Path, stamp: Stamp, sha256: &str) {
     }
 }
 
-/// Where the note of a file lies: hidden, beside it.
+/// Path of the note of a file: a hidden file next to it.
 pub(super) fn note_path(file: &Path) -> PathBuf {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     file.with_file_name(format!(".{name}.sha256.json"))
@@ -105,7 +104,7 @@ pub(super) fn note_path(file: &Path) -> PathBuf {
 
 /// Reads the whole file for its digest.
 pub(super) fn sha256_of(file: &Path) -> io::Result<String> {
-    sha256_hearing(file, &mut || {})
+    sha256_watched(file, &mut || {})
 }
 
 /// The same, and notes the digest unless the file was changed or replaced while it was read.
@@ -124,8 +123,8 @@ fn noting(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
     Ok(sha256)
 }
 
-/// The digest alone; `read` hears that another MiB was read.
-pub(super) fn sha256_hearing(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
+/// The digest alone; `read` is called after each MiB.
+pub(super) fn sha256_watched(file: &Path, read: &mut dyn FnMut()) -> io::Result<String> {
     digest(&mut File::open(file)?, read)
 }
 
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_noted_for_the_file_that_was_read_alone() {
+    fn a_digest_is_noted_only_for_the_file_that_was_read() {
         let dir = tempfile::tempdir().unwrap();
         let (file, other) = (dir.path().join("m.gguf"), dir.path().join("new"));
         fs::write(&file, "abc").unwrap();

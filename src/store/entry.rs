@@ -1,4 +1,4 @@
-//! What the store tells about its models: plain values for JSON, and a table for people.
+//! What the store reports about its models: plain values for JSON, and a table for people.
 //!
 //! Invariant: nothing here touches a file; [`super::cache`] fills these in.
 
@@ -16,7 +16,7 @@ use super::fetch::SourceKind;
 pub struct ModelEntry {
     /// What the user types; for a file that is not in the catalog its name without `.gguf`.
     pub name: String,
-    /// One line: the catalog's words, or where an unknown file came from.
+    /// One line: the catalog's description, or what kind of file it is.
     pub about: String,
     /// Whether it runs when none is named.
     pub is_default: bool,
@@ -28,12 +28,12 @@ pub struct ModelEntry {
     pub sha256: Option<String>,
     /// Terms of the weights, where known.
     pub license: Option<String>,
-    /// How the file stands.
+    /// Status of the file.
     #[serde(flatten)]
     pub status: Status,
 }
 
-/// How a model's file stands.
+/// Status of a model's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Status {
@@ -43,7 +43,7 @@ pub enum Status {
     Unchecked,
     /// There, but not what it should be; the next pull replaces it.
     Damaged {
-        /// What does not fit.
+        /// What is wrong.
         why: String,
     },
     /// Not there; the next start fetches it.
@@ -113,10 +113,10 @@ fn cells(entry: &ModelEntry) -> [String; 4] {
     ]
 }
 
-/// What a pull came to.
+/// Result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pulled {
-    /// The model as it stands now.
+    /// The model after the pull.
     #[serde(flatten)]
     pub entry: ModelEntry,
     /// Where it came from; `None` when it was already there.
@@ -129,7 +129,7 @@ impl Display for Pulled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, file) = (&self.entry.name, self.entry.file.display());
         match self.source {
-            None => write!(f, "{name} is already in place and right: {file}"),
+            None => write!(f, "{name} is already there and correct: {file}"),
             Some(source) => write!(f, "{name} fetched from {source} in {:.1} s: {file}", self.took.as_secs_f64()),
         }
     }
@@ -142,7 +142,7 @@ pub struct Removed {
     pub name: String,
     /// The file that is gone.
     pub file: PathBuf,
-    /// Bytes set free.
+    /// Bytes freed.
     pub bytes: u64,
 }
 

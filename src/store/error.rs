@@ -1,6 +1,6 @@
-//! What can go wrong while a model file is found, fetched or removed, in words a user can act on.
+//! Errors of finding, fetching and removing model files.
 //!
-//! Invariant: each message says the cause and the next step. [`SourceError`] is why one source did
+//! Invariant: each message names the cause and the next step. [`SourceError`] is why one source did
 //! not deliver; [`StoreError`] is what the caller sees after all of them were tried.
 
 use std::fmt::{self, Display};
@@ -22,18 +22,18 @@ pub enum StoreError {
     },
     /// Neither a file nor a name.
     #[error(
-        "there is no model file and no known model '{name}'; known: {known} (`draftscope models list`), and owner/name for a repository of the Hugging Face Hub"
+        "there is no model file and no known model '{name}'; known models: {known} (`draftscope models list`); a repository of the Hugging Face Hub is named owner/name"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
     /// Nothing under this name in the cache.
     #[error("'{name}' is not in the cache at {}; `draftscope models list` shows what is", dir.display())]
     NotCached {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Where it was looked for.
         dir: PathBuf,
@@ -41,7 +41,7 @@ pub enum StoreError {
     /// No source delivered the file.
     #[error("{0}")]
     NoSource(Box<Exhausted>),
-    /// A repository of the hub could not be had.
+    /// A repository of the hub could not be fetched.
     #[error("cannot get the repository '{name}' from the Hugging Face Hub: {why}")]
     Repo {
         /// `owner/name`.
@@ -49,13 +49,13 @@ pub enum StoreError {
         /// Why, and what to do.
         why: String,
     },
-    /// A repository, asked of something else than the hub.
+    /// A repository was requested from another source than the hub.
     #[error("'{name}' is a repository of the Hugging Face Hub, which pip does not have; leave --from out")]
     HubOnly {
         /// `owner/name`.
         name: String,
     },
-    /// There is no home directory to hold the cache.
+    /// There is no home directory for the cache.
     #[error(
         "no place for model files: the home directory is unknown; set DRAFTSCOPE_CACHE to a directory, or use --model FILE"
     )]
@@ -80,7 +80,7 @@ impl StoreError {
     }
 }
 
-/// Everything that was tried for one model, and how to do it by hand.
+/// Everything that was tried for one model, and how to put its file in place by hand.
 #[derive(Debug)]
 pub struct Exhausted {
     /// The model's name.
@@ -96,7 +96,7 @@ pub struct Exhausted {
 /// One place that was tried.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Which place, in the user's words.
+    /// Which place, as messages name it.
     pub place: String,
     /// Why it did not deliver.
     pub why: String,
@@ -120,7 +120,7 @@ impl Display for Exhausted {
 /// Why one source did not deliver.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
-    /// Not asked, because the user said so.
+    /// Not asked, because the user forbids it.
     #[error("not asked, because {0}")]
     Off(String),
     /// It cannot be reached, or is not installed.
@@ -129,16 +129,16 @@ pub(super) enum SourceError {
     /// It was reached and broke off or answered with an error.
     #[error("{0}")]
     Failed(String),
-    /// It was reached and has no such thing, now or later.
+    /// It was reached and does not have it; another try would not help.
     #[error("{0}")]
     Lacks(String),
     /// It delivered something else.
     #[error("refused what it delivered: {0}")]
     Refused(#[from] Mismatch),
-    /// The right to fetch it cannot be had.
+    /// Its lock cannot be taken.
     #[error("cannot lock {}: {source}; check permissions and free space, or set HF_HUB_CACHE to another directory", path.display())]
     Lock {
-        /// Which file stands for it.
+        /// The lock file.
         path: PathBuf,
         /// Why.
         source: io::Error,

@@ -1,9 +1,8 @@
-//! Fetching a model into the cache: the sources in order, every byte checked on its way in.
+//! Fetches a model into the cache: tries the sources in order and checks every byte.
 //!
-//! Invariant: bytes go to a temporary file in the cache directory and get the final name by one
-//! rename, after size and sha256 were found right and the file is on the disk. Whatever else
-//! happens, the final name holds what it held before. How a source gets its bytes is for
-//! [`super::hub`] and [`super::pip`].
+//! Invariant: bytes go to a temporary file in the cache directory, which gets its final name by one
+//! rename, after size and sha256 are checked and the file is on disk. If anything fails, the file
+//! under the final name stays as it was. [`super::hub`] and [`super::pip`] get the bytes.
 
 use std::fmt::{self, Display};
 use std::fs::{self, File};
@@ -66,28 +65,28 @@ pub struct PullOptions {
 }
 
 /// A place that can deliver a model's file.
-pub(super) trait Source: Send + Sync {
+pub(super) trait ModelSource: Send + Sync {
     /// Which kind of place.
     fn kind(&self) -> SourceKind;
 
-    /// The place in the user's words.
+    /// The place, as messages name it.
     fn place(&self, model: &KnownModel) -> String;
 
     /// Hands the whole file, from its first byte, to the delivery.
     fn fetch(&self, model: &KnownModel, to: &mut Delivery<'_>) -> Result<(), SourceError>;
 }
 
-/// Where a source puts what it has.
+/// Takes what a source delivers.
 pub(super) struct Delivery<'a> {
-    /// A directory for whatever the source needs on the way; emptied afterwards.
+    /// A directory for the source's temporary files; emptied afterwards.
     pub(super) scratch: &'a Path,
-    /// Hears how the source gets on.
+    /// Receives the source's progress.
     pub(super) progress: &'a mut dyn Progress,
     intake: Intake,
 }
 
 impl Delivery<'_> {
-    /// Takes the file from a reader, from where the last one ended.
+    /// Appends all that a reader delivers to the file.
     pub(super) fn take(&mut self, reader: &mut dyn Read) -> Result<(), SourceError> {
         let mut buffer = vec![0; 1 << 18];
         loop {
@@ -104,7 +103,7 @@ impl Delivery<'_> {
     }
 }
 
-/// The temporary file, and what is known of its contents so far. Gone on drop unless finished.
+/// The temporary file, with digest and length of its contents so far. Deleted on drop unless finished.
 struct Intake {
     file: File,
     path: TempPath,
@@ -129,7 +128,7 @@ impl Intake {
         self.file.write_all(bytes).map_err(|source| SourceError::Write { path: self.path.to_path_buf(), source })
     }
 
-    /// Checks, brings to the disk and gives the final name; all or nothing.
+    /// Checks the contents, writes them to the disk and gives the file its final name; all or nothing.
     fn finish(self, model: &KnownModel, place: &Path) -> Result<(), SourceError> {
         let sha256 = check::hex(&self.hasher.finalize());
         Mismatch::find(model, self.bytes, &sha256)?;
@@ -144,7 +143,7 @@ impl Intake {
     }
 }
 
-/// Brings a model into the cache: nothing to do, or the first source that delivers.
+/// Brings a model into the cache, from the first source that delivers it, unless a correct file is there.
 pub(super) fn pull(
     Store { cache, sources, .. }: &Store,
     model: &KnownModel,
@@ -166,11 +165,11 @@ pub(super) fn pull(
                 cache.clear_scratch(&lock, None);
                 return Ok(pulled(Some(source.kind())));
             }
-            Err(Stop::Next(attempt)) => {
-                progress.step(&format!("  no: {}", attempt.why));
+            Err(FetchError::TryNext(attempt)) => {
+                progress.step(&format!("  failed: {}", attempt.why));
                 tried.push(attempt);
             }
-            Err(Stop::All(error)) => return Err(error),
+            Err(FetchError::Fatal(error)) => return Err(error),
         }
     }
     Err(StoreError::NoSource(Box::new(Exhausted {
@@ -181,30 +180,37 @@ pub(super) fn pull(
     })))
 }
 
-/// Name of what the hub source keeps under the scratch directory between two tries.
+/// Directory under the scratch directory in which the hub source keeps a partial download between two tries.
 pub(super) const RESUMABLE: &str = "hub";
 
-/// Why a source was left: to ask the next, or because no source can help.
-enum Stop {
-    Next(Attempt),
-    All(StoreError),
+/// Why a source did not deliver.
+enum FetchError {
+    /// The next source may.
+    TryNext(Attempt),
+    /// No source can help.
+    Fatal(StoreError),
 }
 
-/// One source, tried by the holder of the lock.
-fn fetch(cache: &Cache, source: &dyn Source, model: &KnownModel, progress: &mut dyn Progress) -> Result<(), Stop> {
+/// Tries one source; the caller has the lock.
+fn fetch(
+    cache: &Cache,
+    source: &dyn ModelSource,
+    model: &KnownModel,
+    progress: &mut dyn Progress,
+) -> Result<(), FetchError> {
     let place = source.place(model);
     let size = DecimalBytes(model.bytes);
     progress.step(&format!("Fetching {} ({size}) from {place}", model.name));
     let scratch = cache.scratch();
-    fs::create_dir_all(&scratch).map_err(|error| Stop::All(StoreError::cache("create", &scratch)(error)))?;
-    let intake = Intake::new(&scratch.join(format!("{}.part", model.file)), model.bytes).map_err(Stop::All)?;
+    fs::create_dir_all(&scratch).map_err(|error| FetchError::Fatal(StoreError::cache("create", &scratch)(error)))?;
+    let intake = Intake::new(&scratch.join(format!("{}.part", model.file)), model.bytes).map_err(FetchError::Fatal)?;
     let mut delivery = Delivery { scratch: &scratch, progress, intake };
     let fetched = source.fetch(model, &mut delivery);
     delivery.progress.end();
     match fetched.and_then(|()| delivery.intake.finish(model, &cache.path_of(model))) {
         Ok(()) => Ok(()),
-        Err(SourceError::Write { path, source }) => Err(Stop::All(StoreError::cache("write", &path)(source))),
-        Err(error) => Err(Stop::Next(Attempt { place, why: error.to_string() })),
+        Err(SourceError::Write { path, source }) => Err(FetchError::Fatal(StoreError::cache("write", &path)(source))),
+        Err(error) => Err(FetchError::TryNext(Attempt { place, why: error.to_string() })),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Files from the Hugging Face Hub, through `hf-hub`.
 //!
-//! Invariant: an unreachable hub costs seconds. `hf-hub` sets no time limits of its own, so a
-//! bounded connection is tried first, and the download runs on a thread that is given up when it
-//! is silent for too long. What was loaded before an interruption stays in the scratch directory,
-//! where `hf-hub` resumes it.
+//! Invariant: an unreachable hub costs only seconds. `hf-hub` sets no time limits, so a connection
+//! with a time limit is tried first, and the download runs on a thread that is abandoned after too
+//! long a silence. An interrupted download stays in the scratch directory, where `hf-hub` resumes
+//! it.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -19,10 +19,10 @@ use hf_hub::{Cache, Repo, RepoType};
 use super::catalog::{HubPlace, KnownModel};
 use super::check;
 use super::error::SourceError;
-use super::fetch::{Delivery, RESUMABLE, Source, SourceKind};
+use super::fetch::{Delivery, ModelSource, RESUMABLE, SourceKind};
 use super::progress::Progress;
 
-/// Where the hub is unless `HF_ENDPOINT` says otherwise.
+/// Address of the hub, unless `HF_ENDPOINT` names another.
 const ENDPOINT: &str = "https://huggingface.co";
 
 /// The longest silence at each stage.
@@ -30,7 +30,7 @@ const ENDPOINT: &str = "https://huggingface.co";
 struct Patience {
     /// From name lookup to an open connection.
     connect: Duration,
-    /// From there to the first word about the file.
+    /// From there to the size of the file.
     answer: Duration,
     /// Between two pieces of the file.
     stall: Duration,
@@ -45,6 +45,7 @@ pub(super) struct Hub {
     /// With a proxy the hub's own address need not be reachable, so no connection is tried.
     has_proxy: bool,
     patience: Patience,
+    /// Why the hub must not be used, if so.
     off: Option<String>,
 }
 
@@ -75,18 +76,18 @@ impl Hub {
     }
 
     fn download(&self, what: Wanted, progress: &mut dyn Progress) -> Result<PathBuf, String> {
-        let (signs, heard) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let endpoint = self.endpoint.clone();
-        let ask = move || {
-            let done = load(what, endpoint, ProgressSender(signs.clone()));
-            let _ = signs.send(Sign::Done(done));
+        let download = move || {
+            let done = load(what, endpoint, Reporter(sender.clone()));
+            let _ = sender.send(DownloadEvent::Done(done));
         };
-        let spawned = thread::Builder::new().name("hub".to_owned()).spawn(ask);
+        let spawned = thread::Builder::new().name("hub".to_owned()).spawn(download);
         spawned.map_err(|error| error.to_string())?;
-        listen(&heard, self.patience, progress)
+        await_download(&events, self.patience, progress)
     }
 
-    /// In the user's words.
+    /// As messages name it.
     pub(super) fn name(&self) -> &str {
         match self.endpoint.as_str() {
             ENDPOINT => "the Hugging Face Hub",
@@ -94,7 +95,7 @@ impl Hub {
         }
     }
 
-    /// Whether the hub may be asked and answers.
+    /// Checks that the hub may be used and is reachable.
     pub(super) fn ready(&self) -> Result<(), SourceError> {
         match &self.off {
             Some(why) => Err(SourceError::Off(why.clone())),
@@ -102,22 +103,22 @@ impl Hub {
         }
     }
 
-    /// What a repository holds, and its commit.
+    /// The files of a repository, and its commit.
     pub(super) fn info(&self, repo: Repo, (cache, token): (&Cache, Option<String>)) -> Result<RepoInfo, SourceError> {
-        let (answers, heard) = mpsc::channel();
+        let (sender, answer) = mpsc::channel();
         let api = ApiBuilder::from_cache(cache.clone()).with_token(token).with_endpoint(self.endpoint.clone()).build();
         let api = api.map_err(|error| SourceError::Failed(error.to_string()))?;
-        thread::spawn(move || answers.send(api.repo(repo).info()));
-        match heard.recv_timeout(self.patience.answer) {
+        thread::spawn(move || sender.send(api.repo(repo).info()));
+        match answer.recv_timeout(self.patience.answer) {
             Ok(Ok(info)) if is_commit(&info.sha) => Ok(info),
-            Ok(Ok(_)) => Err(SourceError::Failed("it names no commit".to_owned())),
+            Ok(Ok(_)) => Err(SourceError::Failed("its answer names no commit".to_owned())),
             Ok(Err(error)) => Err(SourceError::Failed(error.to_string())),
             Err(_) => Err(SourceError::Failed(format!("no answer for {} s", self.patience.answer.as_secs_f32()))),
         }
     }
 
-    /// One file of a repository at a commit, in the hub's own cache; goes on where an earlier try ended. What
-    /// is there already is taken as it is, or with `force` only if it is what the hub has.
+    /// One file of a repository at a commit, in the hub's own cache; resumes an earlier download. A file that is
+    /// there already is used as it is, or with `force` only if it equals the hub's.
     pub(super) fn get(
         &self,
         (repo, file, force): (&Repo, &str, bool),
@@ -154,23 +155,23 @@ impl Wanted {
     }
 }
 
-/// A name becomes part of a path, so it must be what it claims to be.
+/// Whether this can be a commit. It becomes part of a path, so nothing else may pass.
 fn is_commit(sha: &str) -> bool {
     (7..=64).contains(&sha.len()) && sha.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The same of the tag that becomes a blob's name.
+/// Whether this can be a tag (etag), which becomes the name of a blob.
 fn is_tag(tag: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (1..=128).contains(&tag.len()) && !tag.starts_with('.') && tag.chars().all(fits)
 }
 
-/// What the hub says the digest of a large file is: its tag. Small files have another kind of tag.
+/// The sha256 of a large file, which the hub uses as its tag. Small files have another kind of tag.
 fn digest(tag: &str) -> Option<&str> {
     (tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(tag)
 }
 
-impl Source for Hub {
+impl ModelSource for Hub {
     fn kind(&self) -> SourceKind {
         SourceKind::Hub
     }
@@ -185,28 +186,28 @@ impl Source for Hub {
         let file = self.download(Wanted::of_known_model(&model.hub, &dir), to.progress).map_err(SourceError::Failed)?;
         let opened = File::open(&file).map_err(|error| SourceError::Failed(error.to_string()));
         let taken = opened.and_then(|mut file| to.take(&mut file));
-        let _ = fs::remove_dir_all(&dir); // taken or refused: not to be resumed
+        let _ = fs::remove_dir_all(&dir); // accepted or not, it is never resumed
         taken
     }
 }
 
-/// What the download's thread has to say.
-enum Sign {
+/// What the thread of a download reports.
+enum DownloadEvent {
     /// Size of the file.
     Size(u64),
-    /// So many bytes more.
+    /// This many more bytes have arrived.
     More(u64),
     Done(Result<PathBuf, String>),
 }
 
-/// Passes `hf-hub`'s progress on.
-struct ProgressSender(Sender<Sign>);
+/// Reports `hf-hub`'s progress.
+struct Reporter(Sender<DownloadEvent>);
 
-impl ProgressSender {
-    /// `hf-hub` cannot be cancelled: once nobody listens, its thread is put to sleep for good
-    /// rather than left to load in the background.
-    fn report(&self, sign: Sign) {
-        if self.0.send(sign).is_err() {
+impl Reporter {
+    /// `hf-hub` cannot be cancelled: once the receiver is gone, its thread sleeps for good instead
+    /// of downloading in the background.
+    fn report(&self, event: DownloadEvent) {
+        if self.0.send(event).is_err() {
             loop {
                 thread::park();
             }
@@ -214,39 +215,39 @@ impl ProgressSender {
     }
 }
 
-impl hf_hub::api::Progress for ProgressSender {
+impl hf_hub::api::Progress for Reporter {
     fn init(&mut self, size: usize, _filename: &str) {
-        self.report(Sign::Size(size as u64));
+        self.report(DownloadEvent::Size(size as u64));
     }
     fn update(&mut self, size: usize) {
-        self.report(Sign::More(size as u64));
+        self.report(DownloadEvent::More(size as u64));
     }
     fn finish(&mut self) {}
 }
 
-/// Largest file beside the weights that is fetched; those that are read are smaller.
+/// Largest file other than weights that is fetched, in bytes; those that are read are smaller.
 const MAX_SIDE_FILE: u64 = 256 << 20;
 
-/// Asks what the file is before anything is written: `hf-hub` makes paths of what a server calls a file
-/// and a commit, takes what lies under a name for that file, and cannot go on behind a part's end.
-fn load(what: Wanted, endpoint: String, teller: ProgressSender) -> Result<PathBuf, String> {
+/// Checks the description of the file before anything is written, because `hf-hub` makes paths of a server's names for
+/// file and commit, trusts any file of that name, and cannot resume a part that is as long as the file or longer.
+fn load(what: Wanted, endpoint: String, reporter: Reporter) -> Result<PathBuf, String> {
     let Wanted { repo, file, cache, token } = what;
     let builder = ApiBuilder::from_cache(cache.clone()).with_token(token).with_endpoint(endpoint);
     let api = builder.build().map_err(|error| error.to_string())?;
-    let beats = ProgressSender(teller.0.clone());
+    let heartbeat = Reporter(reporter.0.clone());
     let is_digest = |path: &Path, sha256: &str| {
-        let got = check::sha256_hearing(path, &mut || beats.report(Sign::More(0)));
+        let got = check::sha256_watched(path, &mut || heartbeat.report(DownloadEvent::More(0)));
         got.is_ok_and(|got| got == sha256)
     };
     let meta = described(&api, &repo, &file)?;
     let is_weights = [".safetensors", ".gguf", ".bin"].iter().any(|ending| file.ends_with(ending));
     if !is_weights && meta.size() as u64 > MAX_SIDE_FILE {
-        return Err(format!("{file} has {} bytes, which no such file needs", meta.size()));
+        return Err(format!("{file} has {} bytes; at most {MAX_SIDE_FILE} are accepted", meta.size()));
     }
     let kept = cache.repo(repo.clone());
     let (blob, place) = (kept.blob_path(meta.etag()), kept.pointer_path(meta.commit_hash()).join(&file));
     let same_size = |path: &Path| fs::metadata(path).is_ok_and(|there| there.len() == meta.size() as u64);
-    // without a digest nothing can be told of what is there
+    // without a digest, a file that is there cannot be checked
     if same_size(&place) && digest(meta.etag()).is_some_and(|sha256| is_digest(&place, sha256)) {
         return Ok(place);
     }
@@ -257,19 +258,19 @@ fn load(what: Wanted, endpoint: String, teller: ProgressSender) -> Result<PathBu
     if fs::canonicalize(&place).ok() != fs::canonicalize(&blob).ok() || !blob.exists() {
         let _ = fs::remove_file(&place); // a link to nowhere, or to something else
     }
-    let path = api.repo(repo).download_with_progress(&file, teller).map_err(|error| match error {
+    let path = api.repo(repo).download_with_progress(&file, reporter).map_err(|error| match error {
         ApiError::LockAcquisition(_) => format!("another program is fetching {file}; start again when it is done"),
         error => error.to_string(),
     })?;
-    // a short one is told by whoever listens
+    // `whole` reports a short file
     if !same_size(&path) || digest(meta.etag()).is_none_or(|sha256| is_digest(&path, sha256)) {
         return Ok(path);
     }
     drop_file(&path);
-    Err("what came is not what it says it is (its sha256 differs)".to_owned())
+    Err("the downloaded file is not the announced one (its sha256 differs)".to_owned())
 }
 
-/// What the hub says of a file: names fit for paths, of the commit that was asked for.
+/// The description of a file at the requested commit; its names are safe as parts of paths.
 fn described(api: &Api, repo: &Repo, file: &str) -> Result<Metadata, String> {
     let meta = api.metadata(&api.repo(repo.clone()).url(file)).map_err(|error| error.to_string())?;
     let asked = repo.revision();
@@ -277,7 +278,7 @@ fn described(api: &Api, repo: &Repo, file: &str) -> Result<Metadata, String> {
         return Err(format!("it answers with another commit than {asked}"));
     }
     if !is_tag(meta.etag()) {
-        return Err("it answers with a tag (etag) that is none".to_owned());
+        return Err("it answers with an invalid tag (etag)".to_owned());
     }
     Ok(meta)
 }
@@ -288,27 +289,31 @@ fn drop_file(path: &Path) {
     [Ok(path.to_owned()), blob].into_iter().flatten().for_each(|path| drop(fs::remove_file(path)));
 }
 
-fn listen(heard: &Receiver<Sign>, patience: Patience, progress: &mut dyn Progress) -> Result<PathBuf, String> {
+fn await_download(
+    events: &Receiver<DownloadEvent>,
+    patience: Patience,
+    progress: &mut dyn Progress,
+) -> Result<PathBuf, String> {
     let (mut size, mut done) = (None, 0);
     loop {
         let wait = if size.is_none() { patience.answer } else { patience.stall };
-        match heard.recv_timeout(wait) {
-            Ok(Sign::Size(bytes)) => {
+        match events.recv_timeout(wait) {
+            Ok(DownloadEvent::Size(bytes)) => {
                 size = Some(bytes);
             }
-            Ok(Sign::More(bytes)) => {
+            Ok(DownloadEvent::More(bytes)) => {
                 done += bytes;
                 progress.bytes(done, size.unwrap_or(0));
             }
-            Ok(Sign::Done(Ok(path))) => return whole(path, size),
-            Ok(Sign::Done(Err(why))) => return Err(why),
+            Ok(DownloadEvent::Done(Ok(path))) => return whole(path, size),
+            Ok(DownloadEvent::Done(Err(why))) => return Err(why),
             Err(RecvTimeoutError::Disconnected) => return Err("hf-hub gave up".to_owned()),
             Err(RecvTimeoutError::Timeout) => return Err(format!("no answer for {} s", wait.as_secs_f32())),
         }
     }
 }
 
-/// A connection that ended early without a word leaves a short file: it must not pass for the file.
+/// Rejects a short file, which a connection leaves that ends early without an error.
 fn whole(path: PathBuf, size: Option<u64>) -> Result<PathBuf, String> {
     let have = fs::metadata(&path).map(|meta| meta.len()).ok();
     if size.is_none() || have == size {
@@ -318,21 +323,21 @@ fn whole(path: PathBuf, size: Option<u64>) -> Result<PathBuf, String> {
     Err(format!("it delivered {} of {} bytes", have.unwrap_or(0), size.unwrap_or(0)))
 }
 
-/// Whether any address of the host takes a connection in time. Lookup and connections run on
-/// threads of their own, because neither lookups nor a row of dead addresses can be bounded.
+/// Whether any address of the host accepts a connection within `limit`. The lookup and each connection
+/// have their own thread, because a lookup and a series of dead addresses cannot be limited otherwise.
 fn connect(host: &str, port: u16, limit: Duration) -> Result<(), String> {
-    let (found, heard) = mpsc::channel();
+    let (sender, results) = mpsc::channel();
     let name = (host.to_owned(), port);
     thread::spawn(move || match name.to_socket_addrs() {
-        Ok(addresses) => addresses.take(8).for_each(|address| knock(address, limit, found.clone())),
+        Ok(addresses) => addresses.take(8).for_each(|address| try_address(address, limit, sender.clone())),
         Err(error) => {
-            let _ = found.send(Err(error.to_string()));
+            let _ = sender.send(Err(error.to_string()));
         }
     });
     let end = Instant::now() + limit;
     let mut last = None;
     loop {
-        match heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        match results.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => last = Some(why),
             Err(RecvTimeoutError::Disconnected) => return Err(last.unwrap_or_else(|| "it has no address".to_owned())),
@@ -341,10 +346,10 @@ fn connect(host: &str, port: u16, limit: Duration) -> Result<(), String> {
     }
 }
 
-fn knock(address: SocketAddr, limit: Duration, found: Sender<Result<(), String>>) {
+fn try_address(address: SocketAddr, limit: Duration, sender: Sender<Result<(), String>>) {
     thread::spawn(move || {
         let opened = TcpStream::connect_timeout(&address, limit);
-        let _ = found.send(opened.map(drop).map_err(|error| error.to_string()));
+        let _ = sender.send(opened.map(drop).map_err(|error| error.to_string()));
     });
 }
 
@@ -382,7 +387,7 @@ mod tests {
     };
 
     /// A hub in this process that speaks as much HTTP as `hf-hub` asks for. `limit` is how many
-    /// bytes of the file a connection carries; the ranges asked for are noted.
+    /// bytes of the file a connection carries; the requested ranges are noted.
     struct Mirror {
         endpoint: String,
         limit: Arc<Mutex<usize>>,
@@ -469,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_resumed_is_begun_again() {
+    fn a_leftover_that_cannot_be_resumed_is_replaced() {
         for leftover in [tiny().bytes, tiny().bytes + 1] {
             let dir = tempfile::tempdir().unwrap();
             let mirror = Mirror::start(usize::MAX);
@@ -483,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_hub_is_given_up() {
+    fn a_silent_hub_is_abandoned() {
         let dir = tempfile::tempdir().unwrap();
         let started = Instant::now();
         let error = Mirror::start(0).pull(dir.path()).unwrap_err();
@@ -492,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_hub_and_a_forbidden_one_fail_at_once() {
+    fn an_unreachable_hub_and_a_forbidden_one_fail_quickly() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let hub = |endpoint: &str, off: Option<&str>| Hub {
             has_proxy: false,

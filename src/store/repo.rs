@@ -1,9 +1,8 @@
 //! Whole model folders from the Hugging Face Hub, by the name of their repository.
 //!
 //! They live in the hub's own cache (`HF_HUB_CACHE`, else `HF_HOME/hub`, else `~/.cache/huggingface/hub`),
-//! so what other programs have fetched is found, and what is fetched here is found by them. Invariant: a
-//! folder that is handed out is complete, and all its files are of one commit. A folder that is complete
-//! is used without asking the hub. One process at a time fetches a repository.
+//! so programs share what they fetch. Invariant: a returned folder is complete, and all its files are of one
+//! commit. A complete folder is used without asking the hub. One process at a time fetches a repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,13 +17,13 @@ use super::lock::Lock;
 use super::progress::Progress;
 use super::side;
 
-/// Says of a folder, its weights not there yet, why no model of its kind runs.
+/// Judges a folder whose weights are not there yet; the error is the reason why its model is not supported.
 pub type Preflight = fn(&Path) -> Result<(), String>;
 
 pub(super) const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
 const SINGLE: &str = "model.safetensors";
-/// What older draft heads come as.
+/// Weights of older draft heads.
 const TORCH: &str = "pytorch_model.bin";
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -41,7 +40,7 @@ pub(super) struct RepoName {
 }
 
 impl RepoName {
-    /// What a user typed, if it can be such a name.
+    /// Parses what a user typed; none if it cannot be such a name.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (owner, rest) = text.split_once('/')?;
         let (rest, file) = match rest.split_once('/') {
@@ -77,13 +76,13 @@ pub(super) struct Repos {
     /// None where there is no home directory.
     dir: Option<PathBuf>,
     token: Option<String>,
-    /// Asked before weights are fetched.
+    /// Called before weights are fetched.
     pub(super) preflight: Option<Preflight>,
 }
 
 impl Repos {
     /// The cache that the environment names, and the token: `HF_TOKEN`, `HUGGING_FACE_HUB_TOKEN`, or
-    /// what `hf auth login` left behind.
+    /// the file that `hf auth login` writes.
     pub(super) fn from_env(hub: Hub) -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let home = || Some(etcetera::choose_base_strategy().ok()?.home_dir().join(".cache").join("huggingface"));
@@ -107,8 +106,8 @@ impl Repos {
         Ok(self.pull(name, false, progress)?.0)
     }
 
-    /// The same, and whether the hub was asked; `force` asks it in any case and replaces files that are not
-    /// what it has.
+    /// The same, and whether anything was fetched; `force` always asks the hub and replaces files that differ from
+    /// the hub's.
     pub(super) fn pull(
         &self,
         name: &RepoName,
@@ -122,7 +121,7 @@ impl Repos {
         }
         let fetched = self.hub.ready().and_then(|()| {
             let _lock = locked(dir, name, progress)?;
-            // whoever had the lock may have fetched it
+            // another process may have fetched it while this one waited for the lock
             match self.find(dir, name).filter(|_| !force) {
                 Some(found) => Ok((found, false)),
                 None => self.fetch(dir, (name, force), progress).map(|path| (path, true)),
@@ -132,7 +131,7 @@ impl Repos {
         fetched.map_err(|why| StoreError::Repo { name: name.id.clone(), why: self.explain(&why, dir) })
     }
 
-    /// What the cache has, if that is all that is needed.
+    /// The folder or file in the cache, if it is complete.
     fn find(&self, dir: &Path, name: &RepoName) -> Option<PathBuf> {
         let repo = Cache::new(dir.to_owned()).repo(name.at(name.revision()));
         let noted = fs::read_to_string(dir.join(name.at("").folder_name()).join("refs").join(name.revision())).ok();
@@ -144,8 +143,8 @@ impl Repos {
         }
     }
 
-    /// Fetches the small files of a complete folder that another program passed over, if the hub has them; whether
-    /// there were any. The folder is of use without, so whatever is wrong is told and no error.
+    /// Fetches the small files of a complete folder that another program did not fetch, if the hub has them; returns
+    /// whether there were any. The folder works without them, so a failure is reported and is no error.
     fn complete(&self, dir: &Path, (name, folder): (&RepoName, &Path), progress: &mut dyn Progress) -> bool {
         let missing = side::missing(folder);
         if name.file.is_some() || missing.is_empty() {
@@ -159,19 +158,19 @@ impl Repos {
         fetched.unwrap_or_else(|why| {
             let files = missing.join(", ");
             let why = if matches!(why, SourceError::Off(_)) { format!("the hub was {why}") } else { why.to_string() };
-            progress.step(&format!("{} is used without {files}, which it may have: {why}", name.id));
+            progress.step(&format!("{} is used without {files}, which it may contain: {why}", name.id));
             false
         })
     }
 
-    /// The files that are missing, of the folder's own commit; those that it does not have are noted.
+    /// Fetches the missing files of the folder's commit, and notes those that the commit does not have.
     fn fetch_side(
         &self,
         dir: &Path,
         (name, folder): (&RepoName, &Path),
         progress: &mut dyn Progress,
     ) -> Result<bool, SourceError> {
-        let missing = side::missing(folder); // whoever had the lock may have fetched them
+        let missing = side::missing(folder); // again: another process may have fetched them
         let commit = folder.file_name().unwrap_or_default().to_string_lossy();
         if missing.is_empty() {
             return Ok(false);
@@ -186,7 +185,7 @@ impl Repos {
         Ok(!there.is_empty())
     }
 
-    /// A file, as [`Hub::get`] has it.
+    /// Reports the step, then gets the file as [`Hub::get`] does.
     fn get(
         &self,
         (repo, file, force): (&Repo, &str, bool),
@@ -224,10 +223,10 @@ impl Repos {
             side::FILES.into_iter().filter(|file| has(file)).try_for_each(|file| get(file).map(drop))?;
             let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
             side::note_absent(&folder, has);
-            // gigabytes are not fetched for what does not run
+            // an unsupported model is rejected before gigabytes are fetched
             self.preflight.map_or(Ok(()), |check| check(&folder)).map_err(SourceError::Lacks)?;
             match (has(SINGLE), has(INDEX)) {
-                (true, _) => drop(get(SINGLE)?), // whatever an index says: it may be older
+                (true, _) => drop(get(SINGLE)?), // even if there is an index, which may be older
                 (false, true) => {
                     let index = get(INDEX)?;
                     let shards = shards(&index).ok_or_else(|| SourceError::Lacks(format!("its {INDEX} is damaged")))?;
@@ -238,7 +237,7 @@ impl Repos {
             }
             folder
         };
-        // last, so that a name never leads to half a folder
+        // last, so that a name never leads to an incomplete folder
         let _ = cache.repo(name.at(name.revision())).create_ref(&info.sha);
         Ok(path)
     }
@@ -258,12 +257,12 @@ impl Repos {
         match (denied, &self.token) {
             (true, None) => format!("{text}; check the name, and for a private or gated repository set HF_TOKEN"),
             (true, Some(_)) => format!("{text}; check the name, and that your token may read it"),
-            (false, _) => format!("{text}; what was fetched stays, and the next try goes on from there"),
+            (false, _) => format!("{text}; what was fetched stays, and the next try resumes there"),
         }
     }
 }
 
-/// The right to fetch a repository, where the hub's own programs keep their locks.
+/// Waits for the lock on a repository, which is where the hub's own programs keep their locks.
 fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lock, SourceError> {
     let folder = dir.join(".locks").join(name.at("").folder_name());
     let path = folder.join("draftscope.lock");
@@ -271,16 +270,16 @@ fn locked(dir: &Path, name: &RepoName, progress: &mut dyn Progress) -> Result<Lo
     lock.map_err(|source| SourceError::Lock { path, source })
 }
 
-/// What to do with a repository that is no model folder.
+/// Why a repository is no model folder, and what to do.
 fn no_folder(siblings: &[hf_hub::api::Siblings]) -> String {
     let files = || siblings.iter().map(|sibling| sibling.rfilename.as_str());
     let ggufs = files().filter(|file| file.ends_with(".gguf")).count();
     match files().find(|file| file.ends_with(".gguf") && !is_part(file)) {
         Some(whole) => {
             let whole: String = whole.chars().filter(|c| !c.is_control()).take(80).collect();
-            format!("it holds GGUF files ({ggufs}) and no {SINGLE}: name one, as in owner/name/{whole}")
+            format!("it has GGUF files ({ggufs}) and no {SINGLE}: name one, as in owner/name/{whole}")
         }
-        None if ggufs > 0 => format!("it holds no {SINGLE}, and of GGUF files the parts of split ones alone; {WHOLE}"),
+        None if ggufs > 0 => format!("it has no {SINGLE}, and only parts of split GGUF files; {WHOLE}"),
         None if files().any(|file| file == CONFIG) => format!("the repository has no {SINGLE}"),
         None => "it has no config.json, so it is no model folder".to_owned(),
     }
@@ -320,7 +319,7 @@ pub(super) fn is_head(config: &Path) -> bool {
     })
 }
 
-/// Plain names of the shards that an index lists; none when it is no index.
+/// Names of the shards that an index lists; none when it is no index, or names files elsewhere.
 fn shards(index: &Path) -> Option<Vec<String>> {
     let index = side::json(index)?;
     let names = index["weight_map"].as_object()?.values().map(|name| name.as_str().map(str::to_owned));
@@ -348,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_repositories_are_reported_from_paths() {
+    fn repository_names_and_paths_are_distinguished() {
         let repo = |text: &str| RepoName::parse(text).map(|name| (name.id, name.revision, name.file));
         let some = |id: &str, revision: Option<&str>, file: Option<&str>| {
             Some((id.to_owned(), revision.map(str::to_owned), file.map(str::to_owned)))
@@ -390,7 +389,7 @@ mod tests {
             assert!(!is_complete(dir.path()), "{bad}");
         }
         put(SINGLE, "");
-        assert!(is_complete(dir.path()), "one file is enough, whatever an index says");
+        assert!(is_complete(dir.path()), "one file is enough, even if the index is damaged");
     }
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -448,7 +447,7 @@ mod tests {
     fn answer(mut stream: TcpStream, asked: &Mutex<Vec<String>>, limit: usize, lies: Option<[&str; 2]>) {
         let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
         let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
-        let Some(first) = head.first() else { return }; // a look whether anybody is there
+        let Some(first) = head.first() else { return }; // a connection without a request: the reachability check
         let path = first.split(' ').nth(1).unwrap().to_owned();
         let field = |name: &str| head.iter().find_map(|line| line.to_lowercase().strip_prefix(name).map(str::to_owned));
         asked.lock().unwrap().push(format!("{path} {}", field("authorization: ").unwrap_or_default()));
@@ -485,11 +484,11 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_comes_whole_and_is_then_used_without_asking() {
+    fn a_repository_is_fetched_whole_and_then_used_offline() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         mirror.limit.store(150_000, Ordering::SeqCst);
         let error = mirror.resolve(dir.path(), "owner/name").unwrap_err();
-        assert!(error.contains("the next try goes on from there"), "{error}");
+        assert!(error.contains("the next try resumes there"), "{error}");
         mirror.limit.store(usize::MAX, Ordering::SeqCst);
         let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
         for (name, contents) in files().iter().filter(|(name, _)| *name != "other.gguf") {
@@ -506,7 +505,7 @@ mod tests {
         assert!(mirror.asked.lock().unwrap().is_empty());
     }
 
-    /// Hears the steps.
+    /// Collects the steps.
     #[derive(Default)]
     struct Steps(Vec<String>);
 
@@ -519,10 +518,10 @@ mod tests {
     }
 
     #[test]
-    fn small_files_that_another_program_passed_over_are_fetched_once() {
+    fn small_files_that_another_program_did_not_fetch_are_fetched_once() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
-        let pass_over = || {
+        let forget = || {
             for file in ["generation_config.json", "chat_template.jinja"] {
                 fs::remove_file(folder.join(file)).unwrap();
             }
@@ -532,7 +531,7 @@ mod tests {
         let name = RepoName::parse("owner/name").unwrap();
         let pull =
             |off: Option<&str>, steps: &mut Steps| mirror.repos(dir.path(), off).pull(&name, false, steps).unwrap();
-        pass_over();
+        forget();
         assert_eq!(pull(None, &mut Steps::default()), (folder.clone(), true));
         assert_eq!(fs::read(folder.join("chat_template.jinja")).unwrap(), b"{{ bos_token }}");
         let asked = mirror.asked.lock().unwrap().split_off(0);
@@ -540,19 +539,19 @@ mod tests {
         // those that the repository does not have are not asked for again
         assert_eq!(pull(None, &mut Steps::default()), (folder.clone(), false));
         assert!(mirror.asked.lock().unwrap().is_empty());
-        pass_over();
+        forget();
         let mut steps = Steps::default();
         assert_eq!(pull(Some("HF_HUB_OFFLINE is set"), &mut steps), (folder.clone(), false));
-        let [said] = &steps.0[..] else { panic!("{:?}", steps.0) };
+        let [step] = &steps.0[..] else { panic!("{:?}", steps.0) };
         assert_eq!(
-            said,
+            step,
             "owner/name is used without generation_config.json, tokenizer_config.json, chat_template.jinja, \
-             chat_template.json, which it may have: the hub was not asked, because HF_HUB_OFFLINE is set"
+             chat_template.json, which it may contain: the hub was not asked, because HF_HUB_OFFLINE is set"
         );
     }
 
     #[test]
-    fn of_two_that_ask_at_once_one_fetches() {
+    fn of_two_simultaneous_requests_one_fetches() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let [first, second] = thread::scope(|scope| {
             let both = [(); 2].map(|()| scope.spawn(|| mirror.resolve(dir.path(), "owner/name").unwrap()));
@@ -565,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_pull_replaces_what_is_not_what_the_hub_has_and_nothing_else() {
+    fn a_forced_pull_replaces_only_files_that_differ_from_the_hubs() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
         let damage = |name: &str, bytes: &[u8]| fs::write(fs::canonicalize(folder.join(name)).unwrap(), bytes).unwrap();
@@ -587,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_that_cannot_be_gone_on_with_are_begun_again() {
+    fn leftovers_that_cannot_be_resumed_are_replaced() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let large = files()[3].1.clone();
         let blobs = dir.path().join("hub").join("models--owner--name").join("blobs");
@@ -598,7 +597,7 @@ mod tests {
             fs::write(&part, &leftover).unwrap();
             let first = mirror.resolve(dir.path(), "owner/name");
             if leftover.len() < 200_000 {
-                // its beginning is not the file's, which only the digest shows
+                // its beginning is wrong, which only the digest shows
                 assert!(first.unwrap_err().contains("its sha256 differs"));
             }
             let folder = mirror.resolve(dir.path(), "owner/name").unwrap();
@@ -611,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_out_of_the_cache_are_refused() {
+    fn names_that_lead_out_of_the_cache_are_rejected() {
         let outside = tempfile::tempdir().unwrap();
         let aim: &'static str = Box::leak(outside.path().join("x").display().to_string().into_boxed_str());
         for lies in
@@ -628,15 +627,17 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_that_is_no_folder_says_what_it_is() {
+    fn a_repository_without_a_model_folder_is_rejected_with_advice() {
         let says = |files: &[&str]| {
             let siblings = files.iter().map(|file| hf_hub::api::Siblings { rfilename: (*file).to_owned() });
             no_folder(&siblings.collect::<Vec<_>>())
         };
         let [part, other] = ["q/a-00001-of-00002.gguf", "q/a-00002-of-00002.gguf"];
         let one = says(&[CONFIG, part, other, "b-Q4_K_M.gguf"]);
-        assert_eq!(one, "it holds GGUF files (3) and no model.safetensors: name one, as in owner/name/b-Q4_K_M.gguf");
-        assert!(says(&[part, other]).contains("the parts of split ones alone; parts are not supported: choose a file"));
+        assert_eq!(one, "it has GGUF files (3) and no model.safetensors: name one, as in owner/name/b-Q4_K_M.gguf");
+        assert!(
+            says(&[part, other]).contains("only parts of split GGUF files; parts are not supported: choose a file")
+        );
         assert_eq!(says(&[CONFIG, "model.onnx"]), "the repository has no model.safetensors");
         assert_eq!(says(&["README.md"]), "it has no config.json, so it is no model folder");
         for whole in ["a-00001-of-00001.gguf", "a-of-00002.gguf", "a-1-of-2.gguf", "a-00001-of-00002.bin", "a.gguf"] {
@@ -645,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_not_fetched_for_what_does_not_run() {
+    fn weights_of_an_unsupported_model_are_not_fetched() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let mut repos = mirror.repos(dir.path(), None);
         repos.preflight = Some(|folder| {
@@ -658,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_of_a_repository_and_what_is_not_there() {
+    fn one_file_is_fetched_alone_and_a_missing_one_is_reported() {
         let (dir, mirror) = (tempfile::tempdir().unwrap(), Mirror::start());
         let file = mirror.resolve(dir.path(), "owner/name/other.gguf").unwrap();
         assert_eq!(fs::read(file).unwrap(), b"GGUF");

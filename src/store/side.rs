@@ -1,7 +1,7 @@
-//! The small files of a repository beside configuration and weights: which are missing in the cache.
+//! The small files of a repository besides configuration and weights, and which of them the cache lacks.
 //!
-//! Invariant: a file is asked for once. That a commit has none is noted where the hub's own programs note it,
-//! as an empty file `.no_exist/COMMIT/FILE` beside `snapshots`, and theirs are heeded.
+//! Invariant: a file is asked for once. If a commit does not have it, that is noted as the hub's own programs do, by
+//! an empty file `.no_exist/COMMIT/FILE` next to `snapshots`; their notes count as well.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use super::repo::{CONFIG, is_head};
 
-/// Those that are fetched where a repository has them.
+/// Files that are fetched if a repository has them.
 pub(super) const FILES: [&str; 5] = [GENERATION, TOKENIZER_CONFIG, "tokenizer.json", TEMPLATE, "chat_template.json"];
 const GENERATION: &str = "generation_config.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
 
-/// Largest JSON file that is read.
+/// Largest JSON file that is read, in bytes.
 const MAX_JSON: u64 = 64 << 20;
 
-/// Files that a complete snapshot lacks and that its repository is not known to be without.
+/// Files that a complete snapshot lacks, except those noted as absent from its commit.
 pub(super) fn missing(snapshot: &Path) -> Vec<&'static str> {
     if is_head(&snapshot.join(CONFIG)) {
         return Vec::new(); // it reads its target's tokens
@@ -31,7 +31,7 @@ pub(super) fn missing(snapshot: &Path) -> Vec<&'static str> {
     FILES.into_iter().filter(|file| !is_known(file) && is_needed(file)).collect()
 }
 
-/// Notes which files the repository does not have; failing to only costs another question.
+/// Notes which files the repository does not have; a failure only costs another request.
 pub(super) fn note_absent(snapshot: &Path, has: impl Fn(&str) -> bool) {
     for note in FILES.into_iter().filter(|file| !has(file)).filter_map(|file| absent(snapshot, file)) {
         let _ = note.parent().map(fs::create_dir_all);
@@ -39,7 +39,7 @@ pub(super) fn note_absent(snapshot: &Path, has: impl Fn(&str) -> bool) {
     }
 }
 
-/// Where it is noted that a file is in no snapshot of this commit.
+/// Path of the note that a file is absent from this commit.
 fn absent(snapshot: &Path, file: &str) -> Option<PathBuf> {
     let repo = snapshot.parent().filter(|folder| folder.ends_with("snapshots"))?.parent()?;
     Some(repo.join(".no_exist").join(snapshot.file_name()?).join(file))
@@ -50,7 +50,7 @@ fn has_template(snapshot: &Path) -> bool {
     FILES.into_iter().any(|file| file.starts_with("chat_template.") && snapshot.join(file).is_file()) || in_config()
 }
 
-/// What a JSON file holds; none when it is none, or beyond all bounds.
+/// The value in a JSON file; none when it is no JSON or too large.
 pub(super) fn json(path: &Path) -> Option<Value> {
     let small = fs::metadata(path).ok()?.len() <= MAX_JSON;
     serde_json::from_slice(&fs::read(path).ok().filter(|_| small)?).ok()
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_what_is_neither_there_nor_known_to_be_nowhere() {
+    fn a_file_is_missing_if_it_is_neither_there_nor_noted_as_absent() {
         let dir = tempfile::tempdir().unwrap();
         let snapshot = dir.path().join("snapshots").join("c0ffee");
         fs::create_dir_all(&snapshot).unwrap();

@@ -1,4 +1,4 @@
-//! The store as a whole, with sources that fail in every way sources fail.
+//! The store as a whole, with sources that fail in every possible way.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use super::error::SourceError;
-use super::fetch::{Delivery, Source};
+use super::fetch::{Delivery, ModelSource};
 use super::*;
 
-/// What a tiny model's file holds: long enough for several reads, too mixed to compress.
+/// Contents of a tiny model's file: long enough for several reads, too mixed to compress.
 pub(super) fn contents() -> Vec<u8> {
     (0..1_000_000_u32).map(|i| (i.wrapping_mul(i).wrapping_mul(2_654_435_761) >> 17) as u8).collect()
 }
@@ -34,7 +34,7 @@ pub(super) fn tiny() -> KnownModel {
 }
 
 /// A store in this directory with one source.
-pub(super) fn store(dir: &Path, source: impl Source + 'static) -> Store {
+pub(super) fn store(dir: &Path, source: impl ModelSource + 'static) -> Store {
     let hub = super::hub::Hub::new(None, Some("a test is offline".to_owned()));
     let repos = Repos::new(hub, dir.join("hub"), None);
     Store { cache: Cache::at(dir.join("models")), sources: vec![Box::new(source)], repos }
@@ -81,7 +81,7 @@ impl Read for Breaking {
     }
 }
 
-impl Source for Fake {
+impl ModelSource for Fake {
     fn kind(&self) -> SourceKind {
         self.kind
     }
@@ -142,7 +142,7 @@ fn a_pull_leaves_the_file_its_note_and_nothing_else() {
 }
 
 #[test]
-fn whatever_a_source_does_wrong_is_refused_and_leaves_nothing() {
+fn every_wrong_delivery_is_rejected_and_leaves_nothing() {
     let cases = [
         (Act::BreakOff, "it broke off after 500.00 kB: connection reset"),
         (Act::Short, "refused what it delivered: size is 500001 bytes, expected 1000000"),
@@ -163,7 +163,7 @@ fn whatever_a_source_does_wrong_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_wrong_digest_is_reported_with_both_digests() {
+fn a_wrong_digest_is_reported_with_the_expected_one() {
     let dir = tempfile::tempdir().unwrap();
     let error = pull(&store(dir.path(), Fake::new(&[Act::Wrong]))).unwrap_err().to_string();
     assert!(error.contains(&format!("expected {}", tiny().sha256)), "{error}");
@@ -297,7 +297,7 @@ fn an_explicit_path_is_taken_as_it_is_and_nothing_is_fetched() {
 }
 
 #[test]
-fn what_is_neither_file_nor_name_gets_one_line() {
+fn an_unknown_name_gets_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path(), Fake::new(&[Act::Unreachable]));
     let says = |path: PathBuf| store.resolve(Some(&path), &mut ()).unwrap_err().to_string();
@@ -306,7 +306,7 @@ fn what_is_neither_file_nor_name_gets_one_line() {
     assert_eq!(store.resolve(Some(dir.path()), &mut ()).unwrap(), dir.path(), "a folder may be a model");
     assert_eq!(
         says("llama".into()),
-        "there is no model file and no known model 'llama'; known: smollm2-135m (`draftscope models list`), and owner/name for a repository of the Hugging Face Hub"
+        "there is no model file and no known model 'llama'; known models: smollm2-135m (`draftscope models list`); a repository of the Hugging Face Hub is named owner/name"
     );
     let pulled = store.pull(Some("llama"), PullOptions::default(), &mut ());
     assert!(matches!(pulled, Err(StoreError::Unknown { .. })));

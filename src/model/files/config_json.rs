@@ -1,7 +1,7 @@
 //! `config.json` as JSON: the family that it names, and how its tensors are stored.
 //!
-//! Files of models with other towers nest the keys of the one that writes under `text_config`; those keys count. What
-//! they mean is the families' business.
+//! Models with further towers (images, sound) nest the keys of the text model under `text_config`; those keys count.
+//! The families interpret them.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +14,7 @@ use crate::model::error::clean;
 #[derive(Clone, Debug)]
 pub struct ConfigJson {
     model_type: String,
-    /// Those of `text_config` where there is one.
+    /// The keys of `text_config` if it exists, else the outer ones.
     keys: Map<String, Value>,
     nested: bool,
 }
@@ -28,7 +28,7 @@ impl ConfigJson {
     /// Parses the text.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] when it is no JSON object with a `model_type`.
+    /// [`ModelError::Metadata`] if it is not a JSON object with a `model_type`.
     pub fn parse(json: &[u8]) -> Result<Self, ModelError> {
         #[derive(Deserialize)]
         struct Kind {
@@ -42,7 +42,7 @@ impl ConfigJson {
         };
         let nested = inner.is_some();
         let mut keys = inner.unwrap_or_else(|| outer.clone());
-        // these two stand outside in nested files
+        // nested files have these two keys outside `text_config`
         for key in ["tie_word_embeddings", "quantization_config"] {
             if let Some(value) = outer.get(key)
                 && keys.get(key).is_none_or(Value::is_null)
@@ -59,19 +59,19 @@ impl ConfigJson {
         &self.model_type
     }
 
-    /// `text_config.model_type`; none where nothing is nested.
+    /// `text_config.model_type`; `None` without a `text_config`.
     #[must_use]
     pub fn nested_model_type(&self) -> Option<&Value> {
         self.nested.then(|| self.keys.get("model_type").unwrap_or(&Value::Null))
     }
 
-    /// The keys.
+    /// The keys that count.
     #[must_use]
     pub fn keys(&self) -> &Map<String, Value> {
         &self.keys
     }
 
-    /// The same file with these values for keys that are missing or null.
+    /// The same file, with these values for keys that are missing or null.
     #[must_use]
     pub fn with_defaults(mut self, defaults: &[(&str, Value)]) -> Self {
         for (key, value) in defaults {
@@ -83,21 +83,21 @@ impl ConfigJson {
         self
     }
 
-    /// The keys as a type.
+    /// The keys, deserialised into a type.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming the key that is missing or of another type.
+    /// [`ModelError::Metadata`] with the key that is missing or of another type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ModelError> {
         serde_json::from_value(Value::Object(self.keys.clone())).map_err(|error| wrong(&error))
     }
 
-    /// Transformer blocks; 0 where the key is missing.
+    /// Number of transformer blocks; 0 if the key is missing.
     #[must_use]
     pub fn layers(&self) -> usize {
         self.number("num_hidden_layers")
     }
 
-    /// Draft modules that the files are said to hold.
+    /// Number of draft modules that the files should contain.
     #[must_use]
     pub fn announced_modules(&self) -> usize {
         self.number("num_nextn_predict_layers")
@@ -107,16 +107,16 @@ impl ConfigJson {
         self.keys.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
     }
 
-    /// Whether the embedding is the output head; none when the key is missing: then the tensors decide.
+    /// Whether the embedding is the output head; `None` if the key is missing, so that the tensors decide.
     #[must_use]
     pub fn tied(&self) -> Option<bool> {
         self.keys.get("tie_word_embeddings").and_then(Value::as_bool)
     }
 
-    /// Rows and columns that share a scale, where weights are FP8.
+    /// Rows and columns that share a scale, if weights are FP8.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for every compression but FP8 in blocks.
+    /// [`ModelError::Unsupported`] for any quantisation except block-scaled FP8.
     pub fn fp8_block(&self) -> Result<Option<[usize; 2]>, ModelError> {
         let Some(value) = self.keys.get("quantization_config").filter(|value| !value.is_null()) else {
             return Ok(None);
@@ -137,7 +137,7 @@ impl Quantization {
     /// Rows and columns that share a scale.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for every compression but FP8 in blocks.
+    /// [`ModelError::Unsupported`] for any quantisation except block-scaled FP8.
     pub fn fp8_block(&self) -> Result<[usize; 2], ModelError> {
         let method = self.quant_method.as_deref().unwrap_or("(none)");
         match (method, self.weight_block_size) {
@@ -153,10 +153,10 @@ impl Quantization {
     }
 }
 
-/// A size.
+/// Checks a size.
 ///
 /// # Errors
-/// [`ModelError::Metadata`] when it is 0 or larger than any model has it.
+/// [`ModelError::Metadata`] unless it is in 1 to `most`.
 pub(in crate::model) fn size(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
     if (1..=most).contains(&size) {
         return Ok(size);
@@ -164,10 +164,10 @@ pub(in crate::model) fn size(key: &str, size: usize, most: usize) -> Result<usiz
     Err(ModelError::Metadata(format!("'{key}' is {size}, expected 1 to {most}")))
 }
 
-/// A positive number.
+/// Checks a positive number.
 ///
 /// # Errors
-/// [`ModelError::Metadata`] when it is not a positive number.
+/// [`ModelError::Metadata`] unless it is finite and positive.
 pub(in crate::model) fn positive(key: &str, value: f64) -> Result<f64, ModelError> {
     if value.is_finite() && value > 0.0 {
         return Ok(value);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressions_other_than_fp8_in_blocks_are_rejected_by_name() {
+    fn other_quantisations_than_block_scaled_fp8_are_rejected_with_their_name() {
         let block = |json: Value| serde_json::from_value::<Quantization>(json).unwrap().fp8_block();
         assert_eq!(block(json!({"quant_method": "fp8", "weight_block_size": [128, 128]})).unwrap(), [128, 128]);
         for (config, says) in [

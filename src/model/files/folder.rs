@@ -1,9 +1,9 @@
-//! A model folder as Hugging Face lays it out: `config.json`, safetensors in one file or in shards with
+//! A model folder in the layout of Hugging Face: `config.json`, safetensors in one file or in shards with
 //! an index, and the tokenizer's files.
 //!
-//! Invariant: all shards are mapped and all headers checked when the folder is opened, so a shard that is
-//! missing or cut short is told before anything is read. Tensors go by GGUF's names outside and by the
-//! checkpoint's inside; FP8 with block scales is widened to f32 where it is asked for.
+//! Invariant: opening a folder maps all shards and checks all headers, so a missing or truncated shard is
+//! reported before any tensor is read. Callers use the GGUF names of tensors, the files use the checkpoint's;
+//! FP8 with block scales is widened to f32 when a tensor is read.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,10 +28,10 @@ pub struct Folder {
     names: TensorNames,
     layout: Layout,
     shards: Vec<Shard>,
-    /// Shard of each tensor, by the checkpoint's names.
+    /// Index of each tensor's shard, by the checkpoint's names.
     place: HashMap<String, usize>,
     fp8_block: Option<[usize; 2]>,
-    /// Whether the configuration ties a head to the embedding that is another one.
+    /// Whether the configuration ties the head to the embedding although their tensors differ.
     unties: bool,
 }
 
@@ -39,7 +39,7 @@ impl Folder {
     /// Opens a folder; weights stay on disk.
     ///
     /// # Errors
-    /// When a file is missing or damaged, or the model is of a family that does not run.
+    /// If a file is missing or damaged, or the family is not supported.
     pub fn open(path: &Path, config: ConfigJson, names: TensorNames) -> Result<Self, ModelError> {
         let fp8_block = config.fp8_block()?;
         let shards = Shard::all_of(path)?;
@@ -58,8 +58,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Whether there is a head that is no copy of the embedding where the configuration ties the two: then
-    /// `transformers` (5) goes by the tensors.
+    /// Whether the configuration ties head and embedding although the head's tensor differs. `transformers` (5) then
+    /// uses the tensors.
     fn has_another_head(&self) -> Result<bool, ModelError> {
         let [embedding, head] = ["token_embd.weight", "output.weight"];
         let info = self.translate(embedding).and_then(|name| self.info(&name));
@@ -73,28 +73,28 @@ impl Folder {
         Ok(!is_copy)
     }
 
-    /// Whether the embedding is the output head; none where neither the configuration nor the tensors say so.
+    /// Whether the embedding is the output head; `None` if neither the configuration nor the tensors say so.
     #[must_use]
     pub fn tied(&self) -> Option<bool> {
         if self.unties { Some(false) } else { self.config.tied() }
     }
 
-    /// What of the configuration is ignored because the tensors say otherwise, in a sentence.
+    /// A sentence about the key of the configuration that is ignored because the tensors contradict it.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.unties.then(|| {
-            "'tie_word_embeddings' is ignored: 'lm_head.weight' is no copy of the embedding, so it is the head; make the key false in config.json to go without this notice"
+            "'tie_word_embeddings' is ignored: 'lm_head.weight' differs from the embedding, so it is the head; set the key to false in config.json to avoid this notice"
                 .to_owned()
         })
     }
 
-    /// Where the folder lies.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.side_files.path()
     }
 
-    /// As the folder is called; in the hub's cache that is a commit, so the repository's name is taken.
+    /// Name of the folder; in the Hub's cache, where folders are named by commits, the repository's name.
     #[must_use]
     pub fn name(&self) -> String {
         name_of(self.path())
@@ -106,13 +106,13 @@ impl Folder {
         &self.config
     }
 
-    /// Where its tensors stand.
+    /// How tensor names are built.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Names of all tensors, the checkpoint's.
+    /// Names of all tensors, as the checkpoint spells them.
     pub fn checkpoint_names(&self) -> impl Iterator<Item = &str> {
         self.place.keys().map(String::as_str)
     }
@@ -133,12 +133,12 @@ impl Folder {
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         if name == "output.weight" && self.tied() == Some(true) {
-            return false; // a copy of the embedding, when it is there at all
+            return false; // if it exists, it is a copy of the embedding
         }
         self.translate(name).is_some_and(|name| self.place.contains_key(&name))
     }
 
-    /// The checkpoint's name of a tensor.
+    /// The checkpoint's name of a tensor, by its GGUF name.
     fn translate(&self, name: &str) -> Option<String> {
         let prefix = self.layout.prefix;
         match name {
@@ -154,11 +154,11 @@ impl Folder {
         Some((shard, shard.metadata.info(name)?))
     }
 
-    /// A tensor as stored, FP8 widened, of the given shape.
+    /// A tensor of the given shape as stored; FP8 is widened to f32.
     ///
     /// # Errors
     /// [`ModelError::MissingTensor`] and [`ModelError::Shape`] with the checkpoint's name,
-    /// [`ModelError::Unsupported`] for a type that does not run.
+    /// [`ModelError::Unsupported`] for an unsupported type.
     pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored<'_>, ModelError> {
         let name = self.translate(name).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))?;
         let (bytes, dtype) = self.raw(&name, shape)?;
@@ -184,11 +184,11 @@ impl Folder {
         Ok((shard.bytes(info), info.dtype))
     }
 
-    /// weight = stored × scale of its block; `weight_scale_inv` is that scale, whatever its name says.
+    /// weight = stored × scale of its block. `weight_scale_inv` is that scale and not its inverse, despite the name.
     fn widen(&self, name: &str, bytes: &[u8], shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let (Some([rows, columns]), [out, input]) = (self.fp8_block, shape) else {
             return Err(ModelError::Unsupported(format!(
-                "tensor '{name}' is FP8 and config.json says nothing of its scales ('quantization_config')"
+                "tensor '{name}' is FP8, but config.json does not describe its scales ('quantization_config')"
             )));
         };
         let scales_name = format!("{name}_scale_inv");
@@ -207,18 +207,18 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// Gives back the memory of a tensor that was copied.
+    /// Frees the pages of a tensor that was copied.
     pub(in crate::model) fn release(&self, name: &str) {
         if let Some((shard, info)) = self.translate(name).and_then(|name| self.info(&name)) {
             shard.release(info);
         }
     }
 
-    /// In what the matrices of the first block are stored.
+    /// Dtype of the matrices of the first block, in lower case.
     #[must_use]
     pub fn main_dtype(&self) -> String {
         let dtype = |name: &str| self.info(&self.translate(name)?).map(|(_, info)| info.dtype);
-        let info = dtype("blk.0.ffn_down.weight").or_else(|| dtype("blk.0.attn_output.weight")); // experts alone
+        let info = dtype("blk.0.ffn_down.weight").or_else(|| dtype("blk.0.attn_output.weight")); // a block with experts has no ffn_down
         match info {
             Some(Dtype::F8_E4M3) => "f8_e4m3".to_owned(),
             Some(dtype) => format!("{dtype:?}").to_lowercase(),
@@ -226,15 +226,15 @@ impl Folder {
         }
     }
 
-    /// Bytes of a tensor on disk; none when there is no such one.
+    /// Bytes of a tensor on disk; `None` if there is no such tensor.
     #[must_use]
     pub fn bytes_of(&self, name: &str) -> Option<u64> {
         let (shard, info) = self.info(&self.translate(name)?)?;
         Some(shard.bytes(info).len() as u64)
     }
 
-    /// Bytes that tensors take in memory where they are held as stored, FP8 widened to bf16, rows in whole sixteens as
-    /// the native kernels have them; those of layers behind so many are not counted.
+    /// Bytes that tensors take in memory if they are loaded as stored: FP8 is widened to bf16, and the number of rows is
+    /// rounded up to a multiple of 16 for the native kernels. Only the first `layers` layers count.
     #[must_use]
     pub fn stored_bytes(&self, layers: usize) -> u64 {
         let start = format!("{}layers.", self.layout.prefix);
@@ -242,10 +242,10 @@ impl Folder {
         let counts = |name: &str| !name.ends_with("_scale_inv") && layer(name).is_none_or(|layer| layer < layers);
         let bytes = |info: &TensorInfo| {
             let stored = (info.data_offsets.1 - info.data_offsets.0) as u64;
-            let held = if info.dtype == Dtype::F8_E4M3 { 2 * stored } else { stored };
+            let loaded = if info.dtype == Dtype::F8_E4M3 { 2 * stored } else { stored };
             match info.shape[..] {
-                [rows, _] if rows > 0 => held / rows as u64 * rows.next_multiple_of(16) as u64,
-                _ => held,
+                [rows, _] if rows > 0 => loaded / rows as u64 * rows.next_multiple_of(16) as u64,
+                _ => loaded,
             }
         };
         let tensors = self.shards.iter().flat_map(|shard| shard.metadata.tensors());

@@ -1,4 +1,4 @@
-//! Numbers of eight bits, as FP8 checkpoints store them.
+//! 8-bit floating-point numbers, as FP8 checkpoints store them.
 
 /// FP8 with 4 bits of exponent and 3 of mantissa, without infinities. Source: Micikevicius et al.,
 /// arXiv:2209.05433.

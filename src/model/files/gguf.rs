@@ -1,8 +1,7 @@
-//! Reading GGUF files: typed metadata through candle's bounds-checked reader, tensors through a map of
-//! the file.
+//! GGUF files: candle's bounds-checked reader reads the metadata, tensors come from a memory map.
 //!
-//! Invariant: whatever the bytes are, the answer is a value or a [`ModelError`] that names the key
-//! or tensor. What the numbers mean is the architecture's business.
+//! Invariant: any bytes give a value or a [`ModelError`] that names the key or tensor. The families
+//! interpret the numbers.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -16,10 +15,10 @@ use crate::model::catch_panic::catch_panic;
 use crate::model::files::mapped::Mapped;
 use crate::model::files::stored::Stored;
 
-/// Longest table of contents, in bytes: vocabularies of 256,000 tokens take some 20 MB.
+/// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;
 
-/// Most values in it, of which each takes 32 bytes in memory: those vocabularies have some 2 million with their lengths.
+/// Most values in a header, each 32 bytes in memory: such vocabularies have some 2 million, lengths included.
 const MAX_READS: u32 = 20_000_000;
 
 /// How much of the key `general.alignment` has been read.
@@ -35,8 +34,8 @@ fn without_nuls(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// A table of contents that is refused where it would have the reader divide by 0: candle takes an
-/// alignment as it stands, and reads key, type and value one by one.
+/// The header of a file, as candle reads it: key, type and value one by one. An alignment of 0 is an error here, because
+/// candle would divide by it.
 struct Head<'a> {
     bytes: Cursor<&'a [u8]>,
     alignment: Alignment,
@@ -47,12 +46,12 @@ impl Read for Head<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.reads += 1;
         if self.reads > MAX_READS {
-            return Err(io::Error::other("it holds more values than any model has"));
+            return Err(io::Error::other("it has more values than any model needs"));
         }
         let len = self.bytes.read(into)?;
         let read = &into[..len];
         self.alignment = match self.alignment {
-            // candle drops what a key has of NULs at its end
+            // candle drops trailing NULs of a key
             _ if without_nuls(read) == b"general.alignment" => Alignment::Key,
             Alignment::Key => Alignment::Type,
             Alignment::Type if read.iter().all(|byte| *byte == 0) => {
@@ -70,7 +69,7 @@ impl Seek for Head<'_> {
     }
 }
 
-/// An open GGUF file with its table of contents.
+/// An open GGUF file and its header.
 pub struct GgufFile {
     path: PathBuf,
     content: Content,
@@ -81,14 +80,13 @@ impl GgufFile {
     /// Opens a file and reads its metadata; tensors stay on disk.
     ///
     /// # Errors
-    /// [`ModelError::Read`] when it cannot be opened, [`ModelError::Corrupt`] when it is no whole GGUF,
-    /// [`ModelError::Unsupported`] when it is one part of several.
+    /// [`ModelError::Read`] if it cannot be opened, [`ModelError::Corrupt`] if it is not a complete GGUF file,
+    /// [`ModelError::Unsupported`] if it is one part of a split file.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = Mapped::open(path)?;
         let head = &file.bytes()[..file.bytes().len().min(MAX_HEADER)];
         let mut head = Head { bytes: Cursor::new(head), alignment: Alignment::Unseen, reads: 0 };
-        let broken =
-            |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its table of contents: {why}") };
+        let broken = |why: &str| ModelError::Corrupt { path: path.to_owned(), what: format!("its header: {why}") };
         let content = catch_panic(broken, || Content::read(&mut head).map_err(|error| unreadable(path, &error)))?;
         let gguf = Self { path: path.to_owned(), content, file };
         gguf.check_whole()?;
@@ -96,7 +94,7 @@ impl GgufFile {
         Ok(gguf)
     }
 
-    /// A split file's parts have a table of contents each, of their own tensors alone.
+    /// Rejects a part of a split file, whose header lists only the tensors of that part.
     fn check_whole(&self) -> Result<(), ModelError> {
         match self.number("split.count") {
             Some(parts) if parts > 1 => Err(ModelError::Unsupported(format!(
@@ -107,7 +105,7 @@ impl GgufFile {
         }
     }
 
-    /// A file that was cut short still has a good table of contents: compare it with the length.
+    /// Compares the header with the file's length: a truncated file still has a good header.
     fn check_extent(&self) -> Result<(), ModelError> {
         let size = self.file.bytes().len();
         for (name, info) in &self.content.tensor_infos {
@@ -122,13 +120,13 @@ impl GgufFile {
         Ok(())
     }
 
-    /// Where a tensor lies in the file.
+    /// Byte range of a tensor in the file.
     fn range(&self, info: &TensorInfo) -> Option<Range<usize>> {
         let start = usize::try_from(self.content.tensor_data_offset.checked_add(info.offset)?).ok()?;
         Some(start..start.checked_add(usize::try_from(tensor_bytes(info)?).ok()?)?)
     }
 
-    /// Where the file lies.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -145,20 +143,20 @@ impl GgufFile {
         self.content.tensor_infos.contains_key(name)
     }
 
-    /// How a tensor is stored.
+    /// Type of a tensor; `None` if there is no such tensor.
     #[must_use]
     pub fn tensor_dtype(&self, name: &str) -> Option<GgmlDType> {
         self.content.tensor_infos.get(name).map(|info| info.ggml_dtype)
     }
 
-    /// Type that holds most of the file's bytes, in lower case as GGUF names it.
+    /// Type of most of the weights, in lower case, as GGUF names it.
     #[must_use]
     pub fn main_dtype(&self) -> String {
         let dtype = self.tensor_dtype("blk.0.ffn_down.weight").or_else(|| self.tensor_dtype("token_embd.weight"));
         dtype.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
     }
 
-    /// Bytes of a tensor; none when there is no such one.
+    /// Bytes of a tensor; `None` if there is no such tensor.
     #[must_use]
     pub fn bytes_of(&self, name: &str) -> Option<u64> {
         self.content.tensor_infos.get(name).and_then(tensor_bytes)
@@ -179,7 +177,7 @@ impl GgufFile {
         info.map(|info| info.shape.dims()).ok_or_else(|| ModelError::MissingTensor(name.to_owned()))
     }
 
-    /// A tensor as the file stores it, its shape checked (outermost dimension first).
+    /// A tensor of the given shape (outermost dimension first) as the file stores it.
     ///
     /// # Errors
     /// [`ModelError::MissingTensor`] or [`ModelError::Shape`].
@@ -205,7 +203,7 @@ impl GgufFile {
         self.stored(name, &[len])?.to_f32(&[len])
     }
 
-    /// Gives back the memory of a tensor that was copied.
+    /// Frees the pages of a tensor that was copied.
     pub(in crate::model) fn release(&self, name: &str) {
         if let Some(range) = self.content.tensor_infos.get(name).and_then(|info| self.range(info)) {
             self.file.release(range);
@@ -215,18 +213,18 @@ impl GgufFile {
     /// A metadata value.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] when the key is not there.
+    /// [`ModelError::Metadata`] if the key is missing.
     pub fn value(&self, key: &str) -> Result<&Value, ModelError> {
         self.content.metadata.get(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))
     }
 
-    /// A text value, if there is one under this key.
+    /// The value of a key, if it is text.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.content.metadata.get(key)?.to_string().ok().map(String::as_str)
     }
 
-    /// A whole number, if there is one under this key.
+    /// The value of a key, if it is a whole number.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         whole(self.content.metadata.get(key)?)
@@ -235,7 +233,7 @@ impl GgufFile {
     /// A size: a whole number from 1 up to `most`.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming the key when it is missing or out of range.
+    /// [`ModelError::Metadata`] with the key if it is missing or out of range.
     pub fn size(&self, key: &str, most: usize) -> Result<usize, ModelError> {
         let number = self.number(key).ok_or_else(|| ModelError::Metadata(format!("the key '{key}' is missing")))?;
         usize::try_from(number)
@@ -244,10 +242,10 @@ impl GgufFile {
             .ok_or_else(|| ModelError::Metadata(format!("'{key}' is {number}, expected 1 to {most}")))
     }
 
-    /// A positive, finite real number, or `default` when the key is missing.
+    /// A positive, finite real number, or `default` if the key is missing.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] naming the key when the value is something else.
+    /// [`ModelError::Metadata`] with the key if the value is anything else.
     pub fn real(&self, key: &str, default: Option<f32>) -> Result<f32, ModelError> {
         let wrong = |what: &str| ModelError::Metadata(format!("'{key}' {what}"));
         let real = match (self.content.metadata.get(key), default) {
@@ -255,7 +253,7 @@ impl GgufFile {
             (Some(Value::F64(real)), _) => *real as f32,
             (None, Some(default)) => default,
             (None, None) => return Err(wrong("is missing")),
-            (Some(_), _) => return Err(wrong("is no real number")),
+            (Some(_), _) => return Err(wrong("is not a real number")),
         };
         if real.is_finite() && real > 0.0 { Ok(real) } else { Err(wrong("is not positive")) }
     }
@@ -263,17 +261,17 @@ impl GgufFile {
     /// A list value.
     ///
     /// # Errors
-    /// [`ModelError::Metadata`] when it is missing or no list.
+    /// [`ModelError::Metadata`] if it is missing or not a list.
     pub fn list(&self, key: &str) -> Result<&[Value], ModelError> {
         match self.value(key)? {
             Value::Array(values) => Ok(values),
-            _ => Err(ModelError::Metadata(format!("'{key}' is no list"))),
+            _ => Err(ModelError::Metadata(format!("'{key}' is not a list"))),
         }
     }
 }
 
-/// A value as a whole number, whatever its width; none when it is none. Asking the value for each width in turn would
-/// make an error of every miss, tens of thousands for the types of a vocabulary.
+/// A value of any integer type as a whole number; `None` for other values. candle's conversions build an error for each
+/// type that does not match, tens of thousands for the token types of a vocabulary.
 pub(crate) fn whole(value: &Value) -> Option<u64> {
     match *value {
         Value::I8(number) => u64::try_from(number).ok(),
@@ -292,7 +290,7 @@ fn tensor_bytes(info: &TensorInfo) -> Option<u64> {
     (elements / block).checked_mul(info.ggml_dtype.type_size() as u64)
 }
 
-/// Names of ggml's tensor types that candle's reader does not know, by number.
+/// ggml's tensor types that candle's reader does not know: number and name.
 const OTHER_TYPES: &[(u32, &str)] = &[
     (16, "IQ2_XXS"),
     (17, "IQ2_XS"),
@@ -315,13 +313,13 @@ fn unreadable(path: &Path, error: &candle_core::Error) -> ModelError {
     let number = what.strip_prefix("unknown dtype for tensor ").and_then(|number| number.parse::<u32>().ok());
     if let Some((_, name)) = number.and_then(|number| OTHER_TYPES.iter().find(|(other, _)| *other == number)) {
         return ModelError::Unsupported(format!(
-            "{} holds tensors of type {name}, which is not supported; F32, F16, BF16, Q4_0 to Q8_0 and Q2_K to Q6_K are",
+            "{} has tensors of type {name}, which is not supported; F32, F16, BF16, Q4_0 to Q8_0 and Q2_K to Q6_K are",
             path.display()
         ));
     }
     let what = match what {
-        what if what.contains("fill whole buffer") => "it ends in the middle".to_owned(),
-        what if what.contains("unknown magic") => "it does not begin as a GGUF file does".to_owned(),
+        what if what.contains("fill whole buffer") => "it is truncated".to_owned(),
+        what if what.contains("unknown magic") => "it is not a GGUF file".to_owned(),
         what => crate::model::error::clean(&what),
     };
     ModelError::Corrupt { path: path.to_owned(), what }
@@ -332,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_no_gguf_are_refused_in_one_line() {
+    fn other_files_than_gguf_are_rejected_in_one_line() {
         let folder = tempfile::tempdir().unwrap();
         for (name, bytes) in
             [("empty", &b""[..]), ("text", b"hello world, I am no model"), ("cut", b"GGUF\x03\0\0\0\xff")]

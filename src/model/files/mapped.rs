@@ -1,7 +1,7 @@
-//! A file's bytes in memory without reading them: the system brings in pages as they are touched.
+//! Memory-mapped files: the system loads pages when they are touched.
 //!
-//! Invariant: bytes are only ever read. A file that somebody cuts short while it is mapped ends the program, with
-//! a sentence where [`fatal::install`](crate::fatal::install) was called; its length is checked when it is opened.
+//! Invariant: bytes are only read. If a mapped file is truncated, the program ends, with a message if
+//! [`fatal::install`](crate::fatal::install) was called; the length is checked when the file is opened.
 
 use std::fs::File;
 use std::ops::Range;
@@ -28,8 +28,8 @@ impl Mapped {
         if file.metadata().map_err(read_error)?.is_dir() {
             return Err(read_error(std::io::Error::other("it is a directory")));
         }
-        // SAFETY: the map is private to this process and read-only; nobody here writes to the file, and
-        // model files are replaced by rename, which leaves the mapped one as it was.
+        // SAFETY: the map is private to this process and read-only; this program never writes to the file, and it
+        // replaces model files by renaming, which does not change the mapped one.
         let map = unsafe { Mmap::map(&file) };
         map.map(|map| {
             let mapping = Mapping::of(&map);
@@ -43,11 +43,11 @@ impl Mapped {
         &self.0
     }
 
-    /// Gives the memory of a range back: it was copied and is not needed again soon.
+    /// Frees the pages of a range that was copied and is not needed again soon.
     #[allow(unsafe_code, reason = "the advice is unsafe in general, see below")]
     pub(in crate::model) fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        // SAFETY: dropping pages of a read-only file map loses nothing: they are read again when touched.
+        // SAFETY: dropping pages of a read-only file map loses no data: they are read again when touched.
         let _ = unsafe { self.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
         #[cfg(not(unix))]
         let _ = range;

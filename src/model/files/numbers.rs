@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use safetensors::Dtype;
 
-/// Numbers as f32; none where they are stored as something else than f32, f16 or bf16.
+/// Numbers as f32; `None` unless they are stored as f32, f16 or bf16.
 pub(in crate::model) fn widened(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
     Some(match dtype {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),

@@ -1,6 +1,6 @@
-//! The safetensors files of a folder: one, or shards that an index lists.
+//! The safetensors files of a folder: one file, or shards that an index lists.
 //!
-//! Invariant: a [`Shard`] is mapped and its header checked, so the bytes of its tensors are all there.
+//! Invariant: a [`Shard`] is mapped and its header checked, so the bytes of all its tensors exist.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,13 +14,13 @@ use crate::model::error::clean;
 use crate::model::files::mapped::Mapped;
 use crate::model::files::side_files::SideFiles;
 
-/// Most shards.
+/// Most shards that an index may list.
 const MAX_SHARDS: usize = 4096;
 
 /// One safetensors file.
 pub(in crate::model) struct Shard {
     map: Mapped,
-    /// Where tensors begin.
+    /// Offset of the first tensor in the file.
     data: usize,
     pub(in crate::model) metadata: Metadata,
 }
@@ -35,22 +35,22 @@ pub(in crate::model) const INDEX: &str = "model.safetensors.index.json";
 pub(in crate::model) const SINGLE: &str = "model.safetensors";
 
 impl Shard {
-    /// A tensor's bytes; that they are all there was checked when the shard was opened.
+    /// A tensor's bytes; opening the shard checked that they exist.
     pub(in crate::model) fn bytes(&self, info: &TensorInfo) -> &[u8] {
         let (start, end) = info.data_offsets;
         self.map.bytes().get(self.data + start..self.data + end).unwrap_or(&[])
     }
 
-    /// Gives back the memory of a tensor that was copied.
+    /// Frees the pages of a tensor that was copied.
     pub(in crate::model) fn release(&self, info: &TensorInfo) {
         let (start, end) = info.data_offsets;
         self.map.release(self.data + start..self.data + end);
     }
 
-    /// Those of a folder, in the order of their names.
+    /// All shards of a folder, in the order of their names.
     ///
     /// # Errors
-    /// When one is missing or damaged.
+    /// If one is missing or damaged.
     pub(in crate::model) fn all_of(folder: &Path) -> Result<Vec<Self>, ModelError> {
         names(folder)?.iter().map(|name| Self::open(&folder.join(name))).collect()
     }
@@ -61,18 +61,18 @@ impl Shard {
         let (header, metadata) = SafeTensors::read_metadata(map.bytes()).map_err(|error| {
             corrupt(match error {
                 SafeTensorError::MetadataIncompleteBuffer => {
-                    "it ends in the middle, or more than its tensors is in it".to_owned()
+                    "it is truncated, or contains more than its tensors".to_owned()
                 }
                 error => format!("its header cannot be read ({})", clean(&error.to_string())),
             })
         })?;
-        let data = header + 8; // the header's length stands before it
+        let data = header + 8; // 8 bytes for the header's length come first
         Ok(Self { map, data, metadata })
     }
 }
 
-/// Files that hold the tensors: the one file where it is there, whatever an index says, as `transformers` reads
-/// folders; an index may be left over from before.
+/// Names of the files with the tensors. As in `transformers`, a single file takes precedence over an index, which may
+/// be left over from an earlier version.
 fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     if path.join(SINGLE).is_file() {
         return Ok(vec![SINGLE.to_owned()]);
@@ -80,7 +80,7 @@ fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     let index = path.join(INDEX);
     if !index.is_file() {
         return Err(ModelError::Unsupported(format!(
-            "{} holds neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
+            "{} has neither {SINGLE} nor {INDEX}; checkpoints in other formats (.bin, .pth) are not supported",
             path.display()
         )));
     }
@@ -95,10 +95,10 @@ fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     }
     for name in &names {
         if name.contains(['/', '\\']) || name.starts_with('.') {
-            return Err(damaged(format!("'{}' is no plain file name", clean(name))));
+            return Err(damaged(format!("'{}' is not a plain file name", clean(name))));
         }
         if !path.join(name).is_file() {
-            return Err(damaged(format!("the shard '{}' that it names is not there", clean(name))));
+            return Err(damaged(format!("the shard '{}' that it names is missing", clean(name))));
         }
     }
     Ok(names)
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_file_comes_before_an_index() {
+    fn a_single_file_takes_precedence_over_an_index() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         put(INDEX, r#"{"weight_map": {"a": "b-2.safetensors", "b": "b-1.safetensors", "c": "b-2.safetensors"}}"#);

@@ -1,7 +1,7 @@
-//! The small files of a model folder: what can be read before the weights are there.
+//! The small files of a model folder, which can be read before the weights are downloaded.
 //!
-//! Invariant: nothing here needs a tensor, so a folder can be judged before gigabytes are fetched. Files are
-//! bounded in size.
+//! Invariant: nothing here needs a tensor, so a folder can be checked before gigabytes are downloaded. The size of
+//! files is limited.
 
 use std::path::{Path, PathBuf};
 
@@ -10,27 +10,27 @@ use crate::model::ModelError;
 /// Largest JSON file that is read: tokenizers of large vocabularies take tens of megabytes.
 const MAX_JSON: u64 = 256 << 20;
 
-/// The files beside a folder's weights.
+/// The small files in a model's folder.
 #[derive(Clone, Debug)]
 pub struct SideFiles(PathBuf);
 
 impl SideFiles {
-    /// Those of this folder.
+    /// The files of this folder.
     #[must_use]
     pub fn of(folder: &Path) -> Self {
         Self(folder.to_owned())
     }
 
-    /// Where the folder lies.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A file, when there is one.
+    /// The bytes of a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// When it is there and cannot be read, or is beyond all bounds.
+    /// If it exists and cannot be read, or is longer than 256 MiB.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, ModelError> {
         let path = self.0.join(name);
         if !path.is_file() {
@@ -47,11 +47,11 @@ impl SideFiles {
     /// `config.json`.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// If it is missing or cannot be read.
     pub fn config(&self) -> Result<Vec<u8>, ModelError> {
         self.read("config.json")?.ok_or_else(|| {
             ModelError::Unsupported(format!(
-                "{} holds no config.json; a model folder has one beside its safetensors, and a GGUF file is named itself",
+                "{} has no config.json; a model folder needs one beside its safetensors, and for a GGUF file name the file itself",
                 self.0.display()
             ))
         })
@@ -60,10 +60,10 @@ impl SideFiles {
     /// The chat template: a file of its own, or a key of `tokenizer_config.json`.
     ///
     /// # Errors
-    /// When a file cannot be read or is damaged.
+    /// If a file cannot be read or is damaged.
     pub fn chat_template(&self) -> Result<Option<String>, ModelError> {
         if let Some(text) = self.read("chat_template.jinja")? {
-            let damaged = |_| ModelError::Template("chat_template.jinja is no UTF-8 text".to_owned());
+            let damaged = |_| ModelError::Template("chat_template.jinja is not UTF-8 text".to_owned());
             return String::from_utf8(text).map(Some).map_err(damaged);
         }
         for name in ["tokenizer_config.json", "chat_template.json"] {
@@ -78,7 +78,7 @@ impl SideFiles {
     }
 }
 
-/// One template, or the default one of several with names.
+/// A single template, or of several named ones the one called `default`, else the first.
 fn template_in(value: &serde_json::Value) -> Option<String> {
     if let Some(text) = value.as_str() {
         return Some(text.to_owned());

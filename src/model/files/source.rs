@@ -1,8 +1,8 @@
-//! A model as it lies on disk, whatever the form: a GGUF file or a folder of safetensors.
+//! A model on disk: a GGUF file or a folder of safetensors.
 //!
-//! Tensors are asked for by the names of GGUF (`blk.3.attn_q.weight`); a folder translates them.
-//! Invariant: a tensor comes with its shape checked and as many bytes as its type asks for, so what
-//! follows needs no checks; bytes are those of the mapped file wherever nothing has to be worked out.
+//! Callers name tensors as GGUF does (`blk.3.attn_q.weight`); a folder translates the names.
+//! Invariant: a returned tensor has the requested shape and as many bytes as its type needs, so callers
+//! need no further checks. Its bytes are those of the mapped file, except for FP8, which is widened.
 
 use crate::model::ModelError;
 use crate::model::files::folder::Folder;
@@ -46,7 +46,7 @@ impl Source {
         self.stored(name, &[len])?.to_f32(&[len])
     }
 
-    /// Gives back the memory of a tensor that was copied.
+    /// Frees the pages of a tensor that was copied.
     pub fn release(&self, name: &str) {
         match self {
             Self::Gguf(gguf) => gguf.release(name),
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// As the model calls itself.
+    /// Name of the model.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -63,7 +63,7 @@ impl Source {
         }
     }
 
-    /// Name of the file or folder, without what it lies in.
+    /// Name of the file or folder, without its path.
     #[must_use]
     pub fn file_name(&self) -> String {
         let path = match self {
@@ -73,7 +73,7 @@ impl Source {
         path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Bytes of a tensor on disk; none when there is no such one.
+    /// Bytes of a tensor on disk; `None` if there is no such tensor.
     #[must_use]
     pub fn bytes_of(&self, name: &str) -> Option<u64> {
         match self {
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// In what most of the weights are stored, in lower case: `q4_1`, `bf16`, `f8_e4m3`.
+    /// Dtype of most of the weights, in lower case: `q4_1`, `bf16`, `f8_e4m3`.
     #[must_use]
     pub fn stored_dtype(&self) -> String {
         match self {
@@ -91,8 +91,8 @@ impl Source {
         }
     }
 
-    /// Bytes that tensors take in memory where they are held as stored: [`Folder::stored_bytes`]; a GGUF file holds what
-    /// it stores.
+    /// Bytes that tensors take in memory if they are loaded as stored: [`Folder::stored_bytes`]; for a GGUF file, all
+    /// of its tensor bytes.
     #[must_use]
     pub fn stored_bytes(&self, layers: usize) -> u64 {
         match self {

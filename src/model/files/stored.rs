@@ -9,12 +9,12 @@ use half::{bf16, f16};
 use crate::fatal::OutOfMemory;
 use crate::model::ModelError;
 
-/// A tensor's bytes and what they are.
+/// A tensor's bytes and their type.
 #[derive(Debug)]
 pub struct Stored<'a> {
     dtype: GgmlDType,
     bytes: Cow<'a, [u8]>,
-    /// FP8 in the file, widened exactly to f32: what holds weights as stored rounds it to bf16.
+    /// Whether the file has FP8, which was widened exactly to f32; [`Stored::compact`] rounds it to bf16.
     widened: bool,
 }
 
@@ -24,19 +24,19 @@ impl<'a> Stored<'a> {
         Self { dtype, bytes: Cow::Borrowed(bytes), widened: false }
     }
 
-    /// Numbers worked out from FP8.
+    /// Numbers decoded from FP8.
     pub(in crate::model) fn widened(numbers: &[f32]) -> Self {
         let bytes = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         Self { dtype: GgmlDType::F32, bytes: Cow::Owned(bytes), widened: true }
     }
 
-    /// What the bytes are.
+    /// Type of the bytes.
     #[must_use]
     pub fn dtype(&self) -> GgmlDType {
         self.dtype
     }
 
-    /// Whether both are the same numbers, stored alike.
+    /// Whether both have the same type and the same bytes.
     #[must_use]
     pub fn is_copy_of(&self, other: &Self) -> bool {
         self.dtype == other.dtype && self.bytes() == other.bytes()
@@ -48,7 +48,7 @@ impl<'a> Stored<'a> {
         &self.bytes
     }
 
-    /// As it should be held where weights stay as they are stored: FP8 becomes bf16.
+    /// The form in which weights are loaded "as stored": FP8 becomes bf16, everything else stays.
     #[must_use]
     pub fn compact(self) -> Self {
         if !self.widened {
@@ -59,10 +59,10 @@ impl<'a> Stored<'a> {
         Self { dtype: GgmlDType::BF16, bytes: Cow::Owned(bytes), widened: false }
     }
 
-    /// Plain numbers, `shape` being the tensor's.
+    /// All numbers as f32; `shape` is the tensor's.
     ///
     /// # Errors
-    /// When candle cannot decode the type.
+    /// If candle cannot decode the type.
     pub fn to_f32(&self, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
         let bytes = self.bytes();
         OutOfMemory::unless_there_are(shape.iter().product::<usize>().saturating_mul(size_of::<f32>()));
@@ -77,7 +77,7 @@ impl<'a> Stored<'a> {
     /// A dense tensor of this dtype.
     ///
     /// # Errors
-    /// When memory is short.
+    /// If candle cannot decode the type or memory is short.
     pub fn to_tensor(&self, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor, ModelError> {
         let same = matches!((self.dtype, dtype), (GgmlDType::BF16, DType::BF16) | (GgmlDType::F16, DType::F16));
         if same {
@@ -88,19 +88,19 @@ impl<'a> Stored<'a> {
         Ok(if dtype == DType::F32 { plain } else { plain.to_dtype(dtype)? })
     }
 
-    /// The blocks as they are.
+    /// The blocks as a quantised tensor of candle.
     ///
     /// # Errors
-    /// When candle does not run the type.
+    /// If candle does not support the type.
     pub fn quantised(&self, shape: &[usize], device: &Device) -> Result<QTensor, ModelError> {
-        // blocks hold halves: bytes that begin at an odd place are copied to an even one
+        // blocks contain f16 numbers, so unaligned bytes are copied to an aligned address
         let aligned = self.bytes().as_ptr().addr().is_multiple_of(align_of::<u64>());
         OutOfMemory::unless_there_are(self.bytes().len());
         let copy = if aligned { None } else { Some(self.bytes().to_vec()) };
         Ok(qtensor_from_ggml(self.dtype, copy.as_deref().unwrap_or(self.bytes()), shape.to_vec(), device)?)
     }
 
-    /// Whether the type is of blocks with scales.
+    /// Whether the type consists of blocks with scales.
     #[must_use]
     pub fn is_quantised(&self) -> bool {
         !matches!(self.dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16)
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_every_type_mean_the_same_wherever_they_begin() {
+    fn blocks_of_every_type_decode_alike_at_every_alignment() {
         use GgmlDType::{Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
         let numbers: Vec<f32> = (0..2 * 512).map(|i| ((i * 7919) % 1009) as f32 / 500.0 - 1.0).collect();
         let plain = Tensor::from_vec(numbers.clone(), (2, 512), &Device::Cpu).unwrap();
@@ -125,7 +125,7 @@ mod tests {
                 let moved: Vec<u8> = std::iter::repeat_n(0, shift).chain(bytes.iter().copied()).collect();
                 let got = Stored::new(dtype, &moved[shift..]).to_f32(&[2, 512]).unwrap();
                 let worst = got.iter().zip(&numbers).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
-                // a step of the code over −1 … 1.02, and what the scales' own codes add
+                // one step of the code over −1 … 1.02, plus the rounding of the scales
                 assert!(worst < 2.0 * 2.1 / (1 << bits) as f32, "{dtype:?} at {shift}: off by {worst}");
             }
         }

@@ -1,16 +1,16 @@
-//! Tensor names: those of GGUF files, by which the program asks, and those of checkpoints.
+//! Tensor names: those of GGUF files, which the program uses, and those of checkpoints.
 
-/// Where the tensors of a checkpoint stand.
+/// How a checkpoint names its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What stands before `layers.0.…`.
+    /// Prefix of `layers.0.…`.
     pub prefix: &'static str,
     /// Transformer blocks; a draft module's block counts as one more.
     pub layers: usize,
 }
 
-/// The checkpoint's name of a tensor, by its GGUF name; none where a family has no such tensor. Embedding, last norm and
-/// head are not asked for: their names are the same in all families.
+/// The checkpoint's name of a tensor, by its GGUF name; `None` if the family has no such tensor. The function is not
+/// called for embedding, last norm and head, whose names are the same in all families.
 pub type TensorNames = fn(&Layout, &str) -> Option<String>;
 
 /// Number of the block and the rest of the name: `blk.3.attn_q.weight` is 3 and `attn_q.weight`.
@@ -20,7 +20,7 @@ pub fn block_part(name: &str) -> Option<(usize, &str)> {
     Some((layer.parse().ok()?, part))
 }
 
-/// Parts of a block of the Llama kind: the GGUF name, and the checkpoint's.
+/// Parts of a Llama block: the GGUF name and the checkpoint's name.
 const PARTS: &[(&str, &str)] = &[
     ("attn_norm", "input_layernorm"),
     ("attn_q", "self_attn.q_proj"),
@@ -35,7 +35,7 @@ const PARTS: &[(&str, &str)] = &[
     ("ffn_down", "mlp.down_proj"),
 ];
 
-/// The checkpoint's name of a part of a block of the Llama kind, without `.weight`.
+/// The checkpoint's name of a part of a Llama block, without `.weight`.
 #[must_use]
 pub fn llama_part(part: &str) -> Option<&'static str> {
     PARTS.iter().find(|(gguf, _)| *gguf == part).map(|(_, own)| *own)

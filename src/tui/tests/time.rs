@@ -408,7 +408,7 @@ fn lessons_ask_before_they_tell() {
     assert!(stage.screen(80, 24).contains("One pass predicts every position"));
     stage.press("<Enter><Enter>");
     let screen = stage.screen(80, 24);
-    assert!(screen.contains("What does its row behind") && !screen.contains("causal mask"), "{screen}");
+    assert!(screen.contains("What does its row at") && !screen.contains("causal mask"), "{screen}");
     stage.press("<Down><Enter>");
     let screen = stage.screen(80, 24);
     assert!(screen.contains("Right.") && screen.contains("right: 1 of 1"), "{screen}");

@@ -49,7 +49,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     }
     lines.push(Line::default());
     let text = "From the next turn on both answer the same prompt, each with caches and a clock of its own; the lane \
-                that is behind runs next. View 5 shows them side by side and how long they write the same.";
+                with less time runs next. View 5 shows them side by side and how long they write the same.";
     lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
     frame.render_widget(Paragraph::new(lines), inner);
 }

@@ -1,8 +1,8 @@
-//! The day that a chat template asks for with `strftime_now`.
+//! The date that a chat template gets from `strftime_now`.
 //!
-//! Invariant: it is the day, in UTC, on which the template was compiled, so a conversation keeps its beginning
-//! from turn to turn and what is cached of it stays good. `SOURCE_DATE_EPOCH` (reproducible-builds.org), a
-//! number of seconds since 1970, sets it. There is no time of day: prompts would differ with every turn.
+//! Invariant: it is the day, in UTC, on which the template was compiled, so the beginning of a conversation stays
+//! the same from turn to turn and its cache stays valid. `SOURCE_DATE_EPOCH` (reproducible-builds.org), a
+//! number of seconds since 1970, sets it. There is no time of day: it would change the prompt in every turn.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,10 +24,10 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Name of the environment's variable that sets the day.
+/// Environment variable that sets the day.
 pub(super) const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// Seconds since 1970, or those that the environment names.
+/// Seconds since 1970; [`EPOCH`] overrides the clock.
 pub(super) fn now() -> i64 {
     let asked = std::env::var(EPOCH).ok().and_then(|seconds| seconds.trim().parse::<i64>().ok());
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
@@ -47,13 +47,13 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// Today, or the day that the environment names.
+    /// Today, or the day that [`EPOCH`] sets.
     pub(super) fn today() -> Self {
         Self::since_1970(now().div_euclid(SECONDS))
     }
 
-    /// So many days after the first of January 1970: Howard Hinnant's `civil_from_days`, by eras of 400 years that
-    /// begin in March.
+    /// The date `days` after 1 January 1970: Howard Hinnant's `civil_from_days`, with eras of 400 years that begin in
+    /// March.
     fn since_1970(days: i64) -> Self {
         let shifted = days + 719_468;
         let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
@@ -69,7 +69,7 @@ impl Day {
         }
     }
 
-    /// As Python's `strftime` writes it; none for a code that is no part of a day.
+    /// The date as Python's `strftime` writes it; `None` if a code is no part of a date.
     pub(super) fn format(self, format: &str) -> Option<String> {
         let (month, weekday) = (MONTHS[self.month], DAYS[self.weekday]);
         let mut out = String::with_capacity(format.len());
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_written_as_python_writes_them() {
+    fn dates_are_written_as_in_python() {
         let all = "%A %a %d %-d %e %m %-m %B %b %y %Y";
         for (days, written) in [
             (0, "Thursday Thu 01 1  1 01 1 January Jan 70 1970"),

@@ -1,8 +1,8 @@
-//! What a process that renders a chat template may take, and the sentence for each limit.
+//! Limits of time and memory for a process that renders a chat template, and an error message for each.
 //!
-//! Linux counts memory itself (`RLIMIT_DATA`, `RLIMIT_AS`), every Unix counts processor time (`RLIMIT_CPU`), if
-//! coarsely. A thread of the process counts time in steps of [`STEP`], and memory where the system does not. If all
-//! of that fails, the program ends the process after [`PATIENCE`].
+//! Linux limits memory (`RLIMIT_DATA`, `RLIMIT_AS`), and every Unix limits processor time (`RLIMIT_CPU`), though
+//! coarsely. A thread of the process measures time in steps of [`STEP`], and memory on other systems. If all of
+//! that fails, the program ends the process after [`PATIENCE`].
 
 use std::io;
 use std::process::ExitStatus;
@@ -11,23 +11,23 @@ use std::time::Duration;
 
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Bytes that a template may take on top of what the process takes before it sees the template.
+/// Bytes that a template may use in addition to what the process uses before it reads the template.
 const MEMORY: u64 = 128 << 20;
 
-/// Seconds of processor time.
+/// Most seconds of processor time.
 const SECONDS: u64 = 1;
 
-/// Time between two looks of the thread that counts.
+/// Time between two measurements of the thread.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Time after which the program ends the process: only a machine that is very busy takes so long.
+/// Time after which the program ends the process; only a very busy machine takes so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Exit status of a process whose thread has counted too much memory, or too much time.
+/// Exit status of a process whose thread has measured too much memory, or too much time.
 const TOO_MUCH: i32 = 3;
 const TOO_LONG: i32 = 4;
 
-/// Puts this process under its limits. Called once the request is read: it may be long, and is the program's own.
+/// Sets the limits of this process. Called after the request is read, which may be long and comes from the program itself.
 pub(super) fn impose() -> io::Result<()> {
     #[cfg(unix)]
     limit_time()?;
@@ -36,17 +36,17 @@ pub(super) fn impose() -> io::Result<()> {
     count()
 }
 
-/// Processor time, and no core file for a process that is meant to end this way.
+/// Limits processor time, and writes no core file if the limit ends the process.
 #[cfg(unix)]
 fn limit_time() -> io::Result<()> {
     use rustix::process::Resource;
-    // the system sends SIGXCPU at the first limit and SIGKILL, which says nothing, at the second
+    // the system sends SIGXCPU at the first limit, and SIGKILL, which gives no reason, at the second
     lower(Resource::Cpu, SECONDS, SECONDS + 1)?;
-    // with 0 the system still starts the program that it names for core files; 1 byte is too few for a file
+    // with 0 the system still starts the handler of core files; 1 byte is too small for a file
     lower(Resource::Core, 1, 1)
 }
 
-/// Lowers both limits of a resource, where they are not lower already.
+/// Lowers both limits of a resource, unless they are already lower.
 #[cfg(unix)]
 fn lower(resource: rustix::process::Resource, soft: u64, hard: u64) -> io::Result<()> {
     use rustix::process::{Rlimit, getrlimit, setrlimit};
@@ -55,12 +55,14 @@ fn lower(resource: rustix::process::Resource, soft: u64, hard: u64) -> io::Resul
     Ok(setrlimit(resource, Rlimit { current: least(current, soft), maximum: least(maximum, hard) })?)
 }
 
-/// Memory that can be written bounds what a template takes. Address space is reserved more freely.
+/// Limits writable memory, which is what a template uses, and, more generously, the address space.
 #[cfg(target_os = "linux")]
 fn limit_memory() -> io::Result<()> {
     use rustix::process::Resource;
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let taken = |name: &str| kibibytes(&status, name).ok_or_else(|| io::Error::other(format!("no {name} of itself")));
+    let taken = |name: &str| {
+        kibibytes(&status, name).ok_or_else(|| io::Error::other(format!("no {name} in /proc/self/status")))
+    };
     let (data, space) = (taken("VmData:")? + MEMORY, taken("VmSize:")? + 2 * MEMORY);
     lower(Resource::Data, data, data)?;
     lower(Resource::As, space, space)
@@ -73,7 +75,7 @@ fn kibibytes(status: &str, name: &str) -> Option<u64> {
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// Starts the thread that counts.
+/// Starts the thread that measures time and memory.
 fn count() -> io::Result<()> {
     let own = sysinfo::get_current_pid().map_err(io::Error::other)?;
     let mut system = System::new();
@@ -98,8 +100,8 @@ fn count() -> io::Result<()> {
     Ok(())
 }
 
-/// Which limit a process exceeded, judged by how it ended and by what it wrote to standard error; no status: the
-/// program ended it.
+/// The message for a process that ended without an answer, from its exit status and standard error. Without a status,
+/// the program ended it.
 pub(super) fn exceeded(status: Option<ExitStatus>, complaint: &str) -> String {
     let Some(status) = status else { return slow(PATIENCE.as_secs()) };
     if complaint.contains("has overflowed its stack") {

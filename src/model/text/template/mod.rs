@@ -1,10 +1,10 @@
-//! The chat template a model file carries: messages in, prompt text out.
+//! The chat template of a model: messages in, prompt text out.
 //!
-//! A template is Jinja code from an untrusted file. It runs with a fuel limit and sees nothing but the messages,
-//! the names of two tokens and the day. The interpreter bounds neither the depth of expressions and values nor the
-//! memory that they take (`~`, `+` and `==` cannot be replaced), so the program renders in a process of its own
-//! with limits of the system: see [`process`]. A library caller that does not call [`process::start`] renders in
-//! the calling thread, which is for templates that it trusts.
+//! A template is Jinja code from an untrusted file. It runs with limited steps and sees only the messages, the names
+//! of two tokens and the date. The interpreter limits neither the depth of expressions and values nor their memory
+//! (`~`, `+` and `==` cannot be replaced), so the program renders in a separate process with limits of the
+//! operating system: see [`process`]. A library user who does not call [`process::start`] renders in the calling
+//! thread; do this only with trusted templates.
 
 mod date;
 mod limits;
@@ -22,22 +22,22 @@ use self::process::Contained;
 use crate::model::ModelError;
 use crate::protocol::Message;
 
-/// Steps a template may take; real ones need some fifty a message.
+/// Most steps of a template; real ones need some fifty per message.
 const FUEL: u64 = 2_000_000;
 
-/// Bytes that may come out: far beyond the longest context.
+/// Most bytes of the rendered text: far more than the longest context.
 const MAX_OUTPUT: usize = 16 << 20;
 
-/// Widest indentation.
+/// Widest indentation, in characters.
 const MAX_INDENT: usize = 256;
 
-/// Longest template.
+/// Longest template, in bytes.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// Most characters of an error's text.
+/// Most characters of an error message.
 const MAX_ERROR: usize = 400;
 
-/// Takes what a template writes, up to [`MAX_OUTPUT`].
+/// Collects what a template writes, up to [`MAX_OUTPUT`].
 #[derive(Default)]
 struct Bounded(Vec<u8>);
 
@@ -55,14 +55,14 @@ impl io::Write for Bounded {
     }
 }
 
-/// A chat template that compiles.
+/// A compiled chat template.
 pub struct ChatTemplate(Renderer);
 
 /// Where a template is rendered.
 enum Renderer {
     /// In the calling thread.
     Here(Box<Compiled>),
-    /// In a process of its own.
+    /// In a separate process.
     Apart(Contained),
 }
 
@@ -70,10 +70,13 @@ impl ChatTemplate {
     /// Compiles a template. `bos` and `eos` are names of special tokens.
     ///
     /// # Errors
-    /// [`ModelError::Template`] with the place of the mistake, or with the limit that compiling it exceeds.
+    /// [`ModelError::Template`] with the place of a syntax error, or with the limit that was exceeded.
     pub fn new(source: &str, bos: String, eos: String) -> Result<Self, ModelError> {
         if source.len() > MAX_SOURCE {
-            return Err(ModelError::Template(format!("it is {} bytes long, which no template is", source.len())));
+            return Err(ModelError::Template(format!(
+                "it is {} bytes long; at most {MAX_SOURCE} are supported",
+                source.len()
+            )));
         }
         let renderer = match process::program() {
             Some(program) => Renderer::Apart(Contained::new(program, source, bos, eos)?),
@@ -85,7 +88,7 @@ impl ChatTemplate {
     /// Renders a conversation up to where the assistant's answer begins.
     ///
     /// # Errors
-    /// [`ModelError::Template`] when the template refuses the messages or exceeds a limit.
+    /// [`ModelError::Template`] if the template rejects the messages or exceeds a limit.
     pub fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
         match &self.0 {
             Renderer::Here(compiled) => compiled.render(messages),
@@ -114,7 +117,12 @@ impl Compiled {
         });
         let today = Day::today();
         environment.add_function("strftime_now", move |format: String| -> Result<String, Error> {
-            let wrong = || Error::new(ErrorKind::InvalidOperation, "strftime_now gives days, and no such part of one");
+            let wrong = || {
+                Error::new(
+                    ErrorKind::InvalidOperation,
+                    "strftime_now gives only the date, and the format asks for something else",
+                )
+            };
             today.format(&format).ok_or_else(wrong)
         });
         environment.add_template_owned("chat", without_marks(source)).map_err(|error| failed(&error))?;
@@ -123,16 +131,16 @@ impl Compiled {
 
     fn render(&self, messages: &[Message]) -> Result<String, ModelError> {
         let template = self.environment.get_template("chat").map_err(|error| failed(&error))?;
-        // as `transformers` has them where there are none: many templates ask whether they are none
+        // `transformers` passes `none` for tools and documents too; many templates test for it
         let given = context! { messages => Value::from(Serde(messages)), add_generation_prompt => true, bos_token => self.bos.as_str(), eos_token => self.eos.as_str(), tools => (), documents => () };
         let mut out = Bounded::default();
         template.render_captured_to(given, &mut out).map_err(|error| failed(&error))?;
-        String::from_utf8(out.0).map_err(|_| ModelError::Template("it writes something else than text".to_owned()))
+        String::from_utf8(out.0).map_err(|_| ModelError::Template("it does not write UTF-8 text".to_owned()))
     }
 }
 
-/// The source with blocks that always run in the place of `{% generation %}` … `{% endgeneration %}`, by which
-/// `transformers` finds the answers of a training text; what the blocks hold is rendered as if they were not there.
+/// The source with `{% generation %}` … `{% endgeneration %}` replaced by blocks that always run. `transformers` marks the
+/// answers of a training text with them; here their content is rendered as if there were no marks.
 fn without_marks(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -149,7 +157,7 @@ fn without_marks(source: &str) -> String {
     out
 }
 
-/// Of a tag without its `{%`: bytes before the name of a mark, bytes of the name, and what goes in its place.
+/// Reads a tag that follows `{%`: bytes before the name of a mark, bytes of the name, and its replacement.
 fn mark(tag: &str) -> Option<(usize, usize, &'static str)> {
     let body = tag.trim_start_matches(['-', '+']).trim_start();
     let marks = [("generation", "if true"), ("endgeneration", "endif")];
@@ -158,7 +166,7 @@ fn mark(tag: &str) -> Option<(usize, usize, &'static str)> {
     end.starts_with("%}").then_some((tag.len() - body.len(), name.len(), put))
 }
 
-/// Methods of Python's strings, lists and dictionaries, but for `format`, which pads to any width.
+/// Methods of Python's strings, lists and dictionaries, except `format`, which could pad to any width.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     if name == "format" {
         return Err(Error::new(ErrorKind::UnknownMethod, "format is not supported in chat templates"));
@@ -166,7 +174,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     unknown_method_callback(state, value, name, args)
 }
 
-/// The filter of that name, to a width that a template can mean.
+/// The filter `indent`, up to [`MAX_INDENT`].
 fn indent(
     value: StringInput<'_>,
     width: Option<usize>,
@@ -176,23 +184,26 @@ fn indent(
 ) -> Result<Value, Error> {
     let asked = options.peek::<usize>("width").ok().or(width);
     if asked.is_some_and(|width| width > MAX_INDENT) {
-        return Err(Error::new(ErrorKind::InvalidOperation, "indents by more than any text needs"));
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("it indents by more than {MAX_INDENT} characters"),
+        ));
     }
     filters::indent(value, width, first, blank, options)
 }
 
-/// Block tags take no room of their own, as Hugging Face renders templates.
+/// Block tags leave no blanks or line breaks, as in `transformers`.
 fn syntax() -> Result<SyntaxConfig, ModelError> {
     SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|error| failed(&error))
 }
 
 fn failed(error: &Error) -> ModelError {
-    // what a writer says stands behind the error
+    // the source of the error has the message of the writer
     let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
     ModelError::Template(sentence(&format!("{error}{cause}")))
 }
 
-/// An error's text in one line and of bounded length: it can quote whole values of the template.
+/// An error message in one line, of limited length: it may quote whole values of the template.
 fn sentence(text: &str) -> String {
     let line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut line: String = line.take(MAX_ERROR).collect();
@@ -221,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_answers_leave_what_they_hold_and_the_blanks_around() {
+    fn marks_of_answers_keep_their_content_and_the_blanks_around() {
         let said = |source: &str| {
             ChatTemplate::new(source, String::new(), String::new()).and_then(|template| template.render(&user("x")))
         };
         for (with, without) in [
             ("a {%- generation -%} b {%- endgeneration -%} c", "abc"),
             ("a {% generation %}b{% endgeneration %} c", "a b c"),
-            ("  {% generation %}\nb\n  {%endgeneration%}\nc", "b\nc"), // as every block tag stands
+            ("  {% generation %}\nb\n  {%endgeneration%}\nc", "b\nc"), // as with any block tag
             ("{%+ generation +%}\nb{% endgeneration %}", "\nb"),
             ("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}", "x"),
             ("generation {{ 'endgeneration' }}", "generation endgeneration"),
@@ -241,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_knows_that_there_are_no_tools_and_which_day_it_is() {
+    fn a_template_gets_no_tools_and_the_date() {
         let source = "{% if tools is defined and tools is none and documents is none %}{{ strftime_now('%d %B %Y') }}{% endif %}";
         let template = ChatTemplate::new(source, String::new(), String::new()).unwrap();
         let before = Day::today();
@@ -250,11 +261,11 @@ mod tests {
         assert!(days.contains(&said), "{said}");
         assert_eq!(template.render(&user("y")).unwrap(), said);
         let clock = ChatTemplate::new("{{ strftime_now('%H:%M') }}", String::new(), String::new()).unwrap();
-        assert!(clock.render(&user("x")).unwrap_err().to_string().contains("strftime_now gives days"));
+        assert!(clock.render(&user("x")).unwrap_err().to_string().contains("strftime_now gives only the date"));
     }
 
     #[test]
-    fn a_refusal_and_an_endless_loop_are_errors() {
+    fn exceptions_and_endless_loops_are_errors() {
         let refusing = ChatTemplate::new("{{ raise_exception('no system role') }}", String::new(), String::new());
         assert!(refusing.unwrap().render(&user("x")).unwrap_err().to_string().contains("no system role"));
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";

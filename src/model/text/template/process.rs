@@ -1,9 +1,9 @@
-//! Chat templates rendered in a process of their own.
+//! Chat templates rendered in a separate process.
 //!
-//! Invariant: whatever a template does (overflows the stack, takes memory without end, never ends), the program
-//! goes on and gets one sentence. The process is this program again, started with [`ARGUMENT`]: it reads a
-//! request, puts itself under the limits of `limits`, compiles the template, renders it if there
-//! are messages, and writes the answer. Each request gets a new process, so nothing that a template left remains.
+//! Invariant: if a template overflows the stack, uses up memory or never ends, the program continues and gets one
+//! error message. The process is this program, started with [`ARGUMENT`]: it reads a request, sets the limits of
+//! `limits`, compiles the template, renders it if there are messages, and writes the answer. Each request gets a new
+//! process, so a template cannot leave anything for the next one.
 
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
@@ -22,21 +22,21 @@ use crate::protocol::Message;
 /// The only argument of a process that renders.
 pub const ARGUMENT: &str = "--render-one-chat-template";
 
-/// Stack of the thread that compiles and renders.
+/// Stack of the thread that compiles and renders, in bytes.
 const STACK: usize = 4 << 20;
 
-/// Bytes of standard error that are read: the first lines say what ended the process.
+/// Bytes of standard error that are read: the first lines give the reason why the process ended.
 const MAX_COMPLAINT: u64 = 4096;
 
 /// First byte of an answer: the text that was rendered, or an error's text.
 const RENDERED: u8 = b'+';
 const REFUSED: u8 = b'-';
 
-/// The program that renders; none where templates are rendered in the calling thread.
+/// The program that renders; unset if templates are rendered in the calling thread.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// To be called first in `main`. Renders one template if this process was started for that, and returns its exit
-/// code; otherwise has the templates of this process rendered in processes of its own program.
+/// Call this first in `main`. If this process was started to render a template, does so and returns its exit code.
+/// Otherwise all templates of this process will be rendered in separate processes.
 #[must_use]
 pub fn start() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
@@ -47,13 +47,13 @@ pub fn start() -> Option<ExitCode> {
     None
 }
 
-/// This program's file. On Linux the link stays right when the file is replaced while the program runs.
+/// This program's file. On Linux the link stays valid if the file is replaced while the program runs.
 fn own_program() -> PathBuf {
     let link = Path::new("/proc/self/exe");
     if cfg!(target_os = "linux") && link.exists() {
         return link.to_owned();
     }
-    // an error shows when the first process cannot be started
+    // a wrong path is reported when the first process cannot be started
     std::env::current_exe().unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into())
 }
 
@@ -61,23 +61,23 @@ pub(super) fn program() -> Option<&'static Path> {
     PROGRAM.get().map(PathBuf::as_path)
 }
 
-/// What a process is asked to do.
+/// A request to a process.
 #[derive(Serialize, Deserialize)]
 struct Request<'a> {
     source: Cow<'a, str>,
     bos: Cow<'a, str>,
     eos: Cow<'a, str>,
-    /// None = only compile.
+    /// `None`: only compile.
     messages: Option<Cow<'a, [Message]>>,
 }
 
-/// A template that a process has compiled once.
+/// A template that compiles, to be rendered in separate processes.
 pub(super) struct Contained {
     program: &'static Path,
     source: String,
     bos: String,
     eos: String,
-    /// Seconds since 1970 when the template was compiled: every process is given this day.
+    /// Seconds since 1970 when the template was first compiled; every process uses this date.
     day: i64,
 }
 
@@ -100,7 +100,7 @@ impl Contained {
         understood(status, said).unwrap_or_else(|| Err(ModelError::Template(limits::exceeded(status, &complaint))))
     }
 
-    /// How a process ended (none: it was ended here), and what it wrote to its two outputs.
+    /// Exit status of a process (`None`: it was killed here), and what it wrote to its two outputs.
     fn run(&self, request: Vec<u8>) -> io::Result<(Option<ExitStatus>, Vec<u8>, String)> {
         let mut child = self.spawn()?;
         let outputs = talk(&mut child, request).recv_timeout(limits::PATIENCE);
@@ -117,19 +117,19 @@ impl Contained {
         command.arg(ARGUMENT).env(date::EPOCH, self.day.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]
-        // Ctrl-C asks the program to stop, and this process ends by itself soon
+        // Ctrl-C stops the program only; this process soon ends by itself
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.spawn()
     }
 }
 
-/// Writes the request and reads both outputs, in a thread: a process that hangs does not block the program.
+/// Writes the request and reads both outputs in a thread, so that a process that hangs does not block the program.
 fn talk(child: &mut Child, request: Vec<u8>) -> mpsc::Receiver<(Vec<u8>, String)> {
     let (sender, outputs) = mpsc::channel();
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     if let (Some(mut input), Some(output), Some(errors)) = pipes {
         thread::spawn(move || {
-            // a process that ends before it has read everything says why
+            // a process that ends before it has read everything reports why
             let _ = input.write_all(&request);
             drop(input);
             let (mut said, mut complaint) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ fn talk(child: &mut Child, request: Vec<u8>) -> mpsc::Receiver<(Vec<u8>, String)
     outputs
 }
 
-/// The answer of a process; none where it ended without a whole one.
+/// The answer of a process; `None` if it ended without a complete one.
 fn understood(status: Option<ExitStatus>, mut said: Vec<u8>) -> Option<Result<String, ModelError>> {
     if !status?.success() || said.is_empty() || said.len() > MAX_OUTPUT + 1 {
         return None;

@@ -1,6 +1,6 @@
 //! The tokenizer in a GGUF file: byte-level BPE with the pre-tokenizer that the file names, or SentencePiece.
 //!
-//! Rules are those of llama.cpp (`llama-vocab.cpp`), which are those of the models' own tokenizers.
+//! The rules are those of llama.cpp (`llama-vocab.cpp`), which follows the models' own tokenizers.
 
 use tokenizers::models::bpe::BPE;
 use tokenizers::normalizers::unicode::NFC;
@@ -18,22 +18,22 @@ use crate::model::text::tokenizer::sentence_piece;
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark};
 use crate::protocol::{Piece, TokenId};
 
-/// GGUF's type of a control token, and of one that is text but found whole.
+/// GGUF's types of a control token, and of a text token that is matched before text is split.
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 
-/// How many times as long a text can become: composed (NFC, three times), then a letter of two bytes for a byte.
+/// Factor by which a text can grow, in bytes: 3 by composition (NFC), then 2 by byte-level letters.
 const GROWTH: usize = 6;
 
-/// Qwen2's splits: digits one by one, words with what stands before them.
+/// Qwen2's splits: digits one by one, words with the character before them.
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Qwen3.5's: marks belong to the letters before them.
+/// Qwen3.5's splits: combining marks belong to the letters before them.
 const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Llama 3's: the same with digits by threes.
+/// Llama 3's splits: Qwen2's, with digits in groups of three.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// What llama.cpp cuts by where a file names no rule, one after the other: each within what the last one left.
+/// llama.cpp's splits for a file that names no rule; each one splits the parts that the previous one left.
 const DEFAULT: [&str; 4] = [
     r"[\p{P}\$\+<=>\^~\|]+",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
@@ -44,10 +44,10 @@ const DEFAULT: [&str; 4] = [
 /// The key that names the rule.
 const PRE: &str = "tokenizer.ggml.pre";
 
-/// How text is cut before merges are applied.
+/// How text is split before merges are applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pre {
-    /// None that the model's own tokenizer had: [`DEFAULT`].
+    /// The file names no rule: [`DEFAULT`].
     Default,
     /// GPT-2's own rule.
     Gpt2,
@@ -55,7 +55,7 @@ enum Pre {
     SmolLm,
     Qwen2,
     Qwen35,
-    /// A word that is a token stays whole, whatever merges say.
+    /// A word that is a token is not split, even if merges would not build it.
     Llama3,
 }
 
@@ -75,7 +75,7 @@ impl Pre {
         }
     }
 
-    /// Whether a text begins with its own token where the file does not say.
+    /// Whether a text begins with `bos` if the file does not say.
     const fn begins(self) -> bool {
         matches!(self, Self::Llama3)
     }
@@ -103,18 +103,18 @@ impl Pre {
     }
 }
 
-/// That the rule is guessed, where it is: a model learnt other cuts than it will see.
+/// A warning if the file names no rule: the model was trained on other splits than it will get.
 pub(in crate::model) fn guess(gguf: &GgufFile) -> Option<String> {
     if kind(gguf) == "llama" {
-        return None; // it has no such rule
+        return None; // SentencePiece has no pre-tokenizer
     }
     let says = match gguf.text(PRE) {
-        None => "is not there",
+        None => "is missing",
         Some("default") => "is 'default'",
         Some(_) => return None,
     };
     Some(format!(
-        "'{PRE}' {says}, so text is cut by llama.cpp's default rule and not by the model's own, and answers may be worse; take a GGUF file that names it"
+        "'{PRE}' {says}, so text is split by llama.cpp's default rule and not by the model's own, and answers may be worse; use a GGUF file that names it"
     ))
 }
 
@@ -150,7 +150,7 @@ pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> 
         bos: known("tokenizer.ggml.bos_token_id"),
         begins: match gguf.value("tokenizer.ggml.add_bos_token") {
             Ok(value) => value.to_bool().unwrap_or(false),
-            Err(_) => pre.begins(), // as llama.cpp reads files without the key
+            Err(_) => pre.begins(), // as in llama.cpp
         },
         eos: known("tokenizer.ggml.eos_token_id"),
         others: ["eot", "eom"].iter().filter_map(|end| known(&format!("tokenizer.ggml.{end}_token_id"))).collect(),
@@ -162,10 +162,10 @@ pub(in crate::model) fn codec(gguf: &GgufFile) -> Result<TextCodec, ModelError> 
 fn texts<'a>(gguf: &'a GgufFile, key: &str) -> Result<Vec<&'a str>, ModelError> {
     let texts: Result<Vec<&str>, _> =
         gguf.list(key)?.iter().map(|value| value.to_string().map(String::as_str)).collect();
-    texts.map_err(|_| ModelError::Tokenizer(format!("'{key}' holds something else than text")))
+    texts.map_err(|_| ModelError::Tokenizer(format!("'{key}' is not a list of texts")))
 }
 
-/// Types of these tokens; one that ends answers is a control token even where the converter took it for text.
+/// Types of these tokens; one that ends answers is a control token even if the file says that it is text.
 fn types(gguf: &GgufFile, names: &[&str]) -> Vec<u64> {
     let types = gguf.list("tokenizer.ggml.token_type").unwrap_or(&[]);
     let own = |(index, name): (usize, &&str)| match types.get(index).and_then(whole) {
@@ -192,7 +192,7 @@ fn build(names: &[&str], merges: &[&str], types: &[u64], pre: Pre) -> Result<Tok
     tokenizer.with_pre_tokenizer(Some(pre.rule()?));
     tokenizer.with_decoder(Some(ByteLevel::new(false, true, true)));
     let of_type = |kind: u64| names.iter().zip(types).filter(move |(_, own)| **own == kind).map(|(name, _)| *name);
-    // without this order a token that is text could take an id from a control token of the same name
+    // this order keeps a text token from taking the id of a control token of the same name
     tokenizer
         .add_special_tokens(of_type(CONTROL).map(|name| AddedToken::from(name, true)))
         .and_then(|_| {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rule_text_is_cut_as_llama_cpp_does() {
+    fn without_a_rule_text_is_split_as_in_llama_cpp() {
         let text = "Hello world, it's 12345 $a";
         let parts = ["Hello", " world", ",", " it", "'", "s", " ", "123", "45", " ", "$", "a"];
         assert_eq!(cut(Pre::Default, text), parts);

@@ -1,7 +1,7 @@
-//! How much longer the steps of a `tokenizer.json` can make a text.
+//! How much the steps of a `tokenizer.json` can lengthen a text.
 //!
-//! Invariant: no text is handed to the library before its length times this growth is known to be small. The
-//! library itself bounds nothing: thirty steps that double a text make a gigabyte of a character.
+//! Invariant: a text reaches the library only if its length times this growth is small. The library itself has no
+//! limits: thirty steps that double a text make a gigabyte of one character.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,25 +10,25 @@ use serde_json::Value;
 
 use crate::model::ModelError;
 
-/// How many times as long a text may become: real ones put three bytes for a space.
+/// Largest factor by which a text may grow; real tokenizers write three bytes for a space.
 pub(super) const MAX_GROWTH: usize = 256;
 
-/// Steps of all kinds together; real tokenizers have up to a dozen.
+/// Most steps of all kinds together; real tokenizers have up to a dozen.
 const MAX_STEPS: usize = 64;
 
-/// Bytes of one pattern. A pattern is compiled, and tried at every character.
+/// Most bytes of a pattern, which is compiled and tried at every character.
 const MAX_PATTERN: usize = 1 << 16;
 
-/// Bytes of what a model puts before or after the parts of every word.
+/// Most bytes that a model may add before or after the parts of every word.
 const MAX_AFFIX: usize = 256;
 
-/// Characters of a word that is looked up part by part, in quadratic time.
+/// Most characters of a word, which is looked up part by part, in quadratic time.
 const MAX_WORD: u64 = 10_000;
 
-/// Bytes that a text may have after all steps: several times the longest context.
+/// Most bytes of a text after all steps: several times the longest context.
 const MAX_TEXT: usize = 64 << 20;
 
-/// The parts of a `tokenizer.json` whose cost the file sets.
+/// The parts of a `tokenizer.json` that determine its cost.
 #[derive(Deserialize)]
 pub(super) struct Steps {
     #[serde(default)]
@@ -43,14 +43,14 @@ pub(super) struct Steps {
     model: Affixes,
 }
 
-/// A token that the library finds before all others, by its normal form.
+/// A token that the library matches before all others, by its normal form.
 #[derive(Deserialize)]
 struct Added {
     #[serde(default)]
     content: String,
 }
 
-/// What the library puts around the parts of a word while it looks for them.
+/// What the library adds around the parts of a word to look them up.
 #[derive(Default, Deserialize)]
 struct Affixes {
     #[serde(default)]
@@ -62,15 +62,15 @@ struct Affixes {
 }
 
 impl Steps {
-    /// Reads them; nothing else of the file is kept.
+    /// Reads these parts of the file.
     pub(super) fn of(text: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(text)
     }
 
-    /// The growth of a text that is split into tokens, where everything is within bounds.
+    /// Factor by which a text grows while it is tokenised, if all limits are met.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] that names the bound.
+    /// [`ModelError::Unsupported`] with the limit that is exceeded.
     pub(super) fn checked(&self) -> Result<usize, ModelError> {
         let refuse = |what: &str| Err(ModelError::Unsupported(format!("tokenizer.json {what}")));
         let steps = self.all();
@@ -88,17 +88,17 @@ impl Steps {
             return refuse(&format!("looks for parts in words of more than {MAX_WORD} characters"));
         }
         if self.growth() > MAX_GROWTH {
-            return refuse("makes a text hundreds of times as long");
+            return refuse("can make a text hundreds of times as long");
         }
         let growth = growth_of(&self.normalizer).saturating_mul(growth_of(&self.pre_tokenizer));
         let added = self.added_tokens.iter().map(|token| token.content.len()).fold(0, usize::saturating_add);
         if added.saturating_mul(growth) > MAX_TEXT {
-            return refuse("adds tokens that are too long together");
+            return refuse("adds tokens that are too long in total");
         }
         Ok(growth)
     }
 
-    /// The product over all steps of how many bytes each can make of one.
+    /// Product over all steps of the bytes that each can make of one byte.
     pub(super) fn growth(&self) -> usize {
         self.all().into_iter().fold(1, |growth, step| growth.saturating_mul(growth_of(step)))
     }
@@ -108,7 +108,7 @@ impl Steps {
     }
 }
 
-/// Steps in a step, itself among them; the depth is bounded by the reader of JSON.
+/// Number of steps in a step, including itself; the JSON reader limits the depth.
 fn count(step: &Value) -> usize {
     let own = usize::from(step.get("type").is_some());
     own + parts(step).map(count).sum::<usize>()
@@ -134,18 +134,18 @@ fn growth_of(step: &Value) -> usize {
     parts(step).fold(own_growth(step), |growth, part| growth.saturating_mul(growth_of(part)))
 }
 
-/// Most bytes that a step itself can make of one.
+/// Most bytes that a step, without its parts, can make of one byte.
 fn own_growth(step: &Value) -> usize {
     let text = |name: &str| step.get(name).and_then(Value::as_str);
     let is_off = |name: &str| step.get(name) == Some(&Value::Bool(false));
     let put = ["content", "prepend"].iter().filter_map(|name| text(name));
     let put = put.map(|text| text.len().max(1)).fold(1, usize::saturating_mul);
     match text("type") {
-        // a letter for a byte, of two bytes at most; and a space before each part
+        // a letter of at most two bytes for each byte, and a space before each part
         Some("ByteLevel") if is_off("add_prefix_space") => 2,
         Some("ByteLevel") if step.get("add_prefix_space").is_none() => 2, // the normalizer
         Some("ByteLevel") => 4,
-        // a letter for a space, and one before each part
+        // a letter for each space, and one before each part
         Some("Metaspace") => 1 + text("replacement").map_or(3, str::len),
         // the worst cases of https://unicode.org/faq/normalization.html
         Some("NFC" | "NFD") => 3,
@@ -159,22 +159,22 @@ fn own_growth(step: &Value) -> usize {
     }
 }
 
-/// Whether a pattern may put its text between all characters.
+/// Whether a pattern can match between any two characters.
 fn can_match_nothing(step: &Value) -> bool {
     let literal = step.get("pattern").and_then(|pattern| pattern.get("String")).and_then(Value::as_str);
     literal.is_none_or(str::is_empty)
 }
 
-/// The longest text that a map of characters (SentencePiece's `precompiled_charsmap`) puts for one: after its
-/// index, the texts follow each other, with a zero after each.
+/// Bytes of the longest replacement in a map of characters (SentencePiece's `precompiled_charsmap`): after its index,
+/// the texts follow each other, each with a zero at its end.
 fn longest_entry(map: &str) -> usize {
-    let Ok(map) = STANDARD.decode(map) else { return 1 }; // the library refuses it
+    let Ok(map) = STANDARD.decode(map) else { return 1 }; // the library rejects it
     let Some((index, rest)) = map.split_first_chunk::<4>() else { return 1 };
     let texts = rest.get(u32::from_le_bytes(*index) as usize..).unwrap_or_default();
     texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or(1).max(1)
 }
 
-/// Whether a text of so many bytes may be handed to the library.
+/// Rejects a text of `len` bytes that is too long for the library.
 ///
 /// # Errors
 /// [`ModelError::Tokenizer`].
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn tokenizers_as_models_have_them_grow_little() {
+    fn real_tokenizers_have_little_growth() {
         let byte_level =
             json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
         let split = json!({"type": "Split", "pattern": {"Regex": "\\p{N}"}, "behavior": "Isolated", "invert": false});
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_without_end_is_refused() {
+    fn steps_that_multiply_are_rejected() {
         let says = |json: Value| checked(&json).unwrap_err().to_string();
         let many = |kind: &str, steps: &str, step: Value, count: usize| {
             says(json!({kind: sequence(steps, &vec![step; count])}))
         };
-        let hundreds = "makes a text hundreds of times as long";
+        let hundreds = "can make a text hundreds of times as long";
         for kind in ["ByteLevel", "NFD", "NFKD", "Lowercase"] {
             assert!(many("normalizer", "normalizers", json!({"type": kind}), 30).ends_with(hundreds), "{kind}");
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_of_characters_counts_by_its_longest_text() {
+    fn the_longest_text_of_a_map_of_characters_counts() {
         let map = |texts: &str| {
             let bytes = [&8u32.to_le_bytes()[..], &[0; 8], texts.as_bytes()].concat();
             json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": STANDARD.encode(bytes)}})
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn models_and_added_tokens_are_bounded() {
+    fn models_and_added_tokens_are_limited() {
         let says = |json: Value| checked(&json).unwrap_err().to_string();
         assert!(says(json!({"model": {"continuing_subword_prefix": "#".repeat(300)}})).contains("around every part"));
         assert!(
@@ -250,11 +250,11 @@ mod tests {
         );
         let grown = json!({"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(200)},
                            "added_tokens": [{"content": "a".repeat(400_000)}]});
-        assert!(says(grown).contains("too long together"));
+        assert!(says(grown).contains("too long in total"));
     }
 
     #[test]
-    fn a_text_is_measured_by_what_it_can_become() {
+    fn the_length_of_a_text_after_growth_counts() {
         assert!(check_text(1 << 20, 64).is_ok());
         assert_eq!(
             check_text(1 << 20, 65).unwrap_err().to_string(),

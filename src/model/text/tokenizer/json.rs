@@ -1,8 +1,7 @@
-//! The tokenizer in a `tokenizer.json`, and the ends of a text in the files beside it.
+//! The tokenizer in a `tokenizer.json`, and in the files beside it the tokens that begin and end a text.
 //!
-//! The `tokenizers` library runs it; what is worked out here is the bytes of each token. Two ways of
-//! spelling bytes are known: byte-level (every byte a letter) and SentencePiece's (`▁` for a space,
-//! `<0x0A>` for a byte).
+//! The `tokenizers` library runs it; this module computes the bytes of each token. Two ways of spelling bytes
+//! are supported: byte-level (a letter for every byte) and SentencePiece's (`▁` for a space, `<0x0A>` for a byte).
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,14 +15,14 @@ use crate::model::text::tokenizer::sentence_piece::{bytes_of as sentence_piece, 
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table};
 use crate::protocol::{Piece, TokenId};
 
-/// How names of tokens spell bytes.
+/// How the names of tokens spell bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spelling {
     ByteLevel,
     SentencePiece,
 }
 
-/// `tokenizer_config.json`, as far as it matters.
+/// The keys of `tokenizer_config.json` that are used.
 #[derive(Default, Deserialize)]
 struct TokenizerConfig {
     #[serde(default)]
@@ -33,7 +32,7 @@ struct TokenizerConfig {
     add_bos_token: Option<bool>,
 }
 
-/// `generation_config.json`, and `config.json` where that one is not there.
+/// `generation_config.json`, or `config.json` if that is missing.
 #[derive(Default, Deserialize)]
 struct Generation {
     #[serde(default)]
@@ -44,7 +43,7 @@ struct Generation {
 pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCodec, ModelError> {
     let Some(text) = folder.read("tokenizer.json")? else {
         return Err(ModelError::Unsupported(format!(
-            "{} holds no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
+            "{} has no tokenizer.json; tokenizers in other formats (tokenizer.model, vocab.json) are not supported",
             folder.path().display()
         )));
     };
@@ -53,7 +52,7 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
     };
     let growth = Steps::of(&text).map_err(|error| failed("tokenizer.json", &error))?.checked()?;
     let mut tokenizer = Tokenizer::from_bytes(&text).map_err(|error| failed("tokenizer.json", &error))?;
-    // both are settings of a training run that the file kept; a prompt is neither cut nor filled up
+    // both are left over from training; a prompt is neither truncated nor padded
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None).map_err(|error| failed("tokenizer.json", &error))?;
     let spelling = spelling(&tokenizer)?;
@@ -80,7 +79,7 @@ pub(in crate::model) fn codec(folder: &SideFiles, begins: bool) -> Result<TextCo
     Ok(TextCodec::new((tokenizer, kind.to_owned()), growth, pieces, &ends))
 }
 
-/// By the decoder, which knows how to undo it.
+/// The spelling, which the decoder undoes.
 fn spelling(tokenizer: &Tokenizer) -> Result<Spelling, ModelError> {
     match tokenizer.get_decoder() {
         Some(DecoderWrapper::ByteLevel(_)) => Ok(Spelling::ByteLevel),
@@ -125,14 +124,15 @@ fn pieces(tokenizer: &Tokenizer, spelling: Spelling) -> Result<Vec<Piece>, Model
         pieces[id as usize] = match spelling {
             _ if token.special => Piece::special(TokenId(id), &token.content),
             Spelling::ByteLevel => Piece::new(TokenId(id), token.content.into_bytes()),
-            // tokens of several spaces are added ones in Gemma's files, and their names are spelt as all others
+            // in Gemma's files, tokens of several spaces are added tokens, spelt like all others
             Spelling::SentencePiece => Piece::new(TokenId(id), spaces(&token.content)),
         };
     }
     Ok(pieces)
 }
 
-/// A token is named by its text, or by an object that holds it; it must be in the vocabulary.
+/// The tokens that begin and end a text. The file names a token by its text or by an object with that text as `content`;
+/// it must be in the vocabulary.
 fn ends(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Ends, ModelError> {
     let named = |key: &str, value: &Value| -> Result<Option<TokenId>, ModelError> {
         let Some(name) = value.as_str().or_else(|| value["content"].as_str()) else {
@@ -147,13 +147,13 @@ fn ends(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Ends, ModelEr
         }
     };
     let bos = named("bos_token", &config.bos_token)?;
-    // without the key, what the tokenizer itself puts before a text decides
+    // without the key: whether the tokenizer itself begins a text with it
     let first = |text: &str| tokenizer.encode_fast(text, true).ok().and_then(|e| e.get_ids().first().copied());
     let begins = config.add_bos_token.unwrap_or_else(|| bos.is_some_and(|bos| first("a") == Some(bos.0)));
     Ok(Ends { bos, begins, eos: named("eos_token", &config.eos_token)?, others: Vec::new() })
 }
 
-/// One id or a list of them.
+/// Reads one id or a list of ids.
 fn ids(value: &Value) -> Vec<TokenId> {
     let one = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok()).map(TokenId);
     match value.as_array() {
@@ -169,7 +169,7 @@ mod tests {
     use super::super::growth::MAX_GROWTH;
     use super::*;
 
-    /// A tokenizer as TinyLlama's: a space before a text, `▁` for spaces, bytes for what has no token.
+    /// A tokenizer like TinyLlama's: a space before a text, `▁` for spaces, bytes for characters without a token.
     fn sentence_piece_like() -> Value {
         let names = ["<unk>", "<s>", "</s>", "▁", "h", "i", "▁h", "▁hi"].into_iter().map(str::to_owned);
         let names = names.chain((0..256).map(|byte| format!("<0x{byte:02X}>")));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_make_a_text_very_long_are_reported() {
+    fn steps_that_make_a_text_very_long_are_noticed() {
         let growth = |json: Value| serde_json::from_value::<Steps>(json).unwrap().growth();
         assert!(growth(sentence_piece_like()) <= 9);
         let mut bomb = sentence_piece_like();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_with_byte_fallback_give_back_the_text() {
+    fn pieces_with_byte_fallback_spell_the_text() {
         let tokenizer = Tokenizer::from_bytes(sentence_piece_like().to_string()).unwrap();
         let pieces = pieces(&tokenizer, spelling(&tokenizer).unwrap()).unwrap();
         for text in ["hi hi", "h é 日\n\u{1f642} hi", "  hi  "] {
@@ -214,11 +214,11 @@ mod tests {
             assert_eq!(String::from_utf8(bytes).unwrap(), format!(" {text}"));
             assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "the library's decoder drops the first space");
         }
-        assert_eq!(&*pieces[8 + 0xe6].bytes, [0xe6], "bytes of a letter come one by one");
+        assert_eq!(&*pieces[8 + 0xe6].bytes, [0xe6], "each byte of the letter is a token");
     }
 
     #[test]
-    fn marks_that_end_answers_are_special_whatever_the_file_says() {
+    fn marks_that_end_answers_are_special_even_if_the_file_does_not_say_so() {
         let mut forgetful = sentence_piece_like();
         for (id, name) in [(264, "<|im_end|>"), (265, "<|end|>"), (266, "<EOT>"), (267, "<|think|>")] {
             let added = json!({"id": id, "content": name, "single_word": false, "lstrip": false, "rstrip": false,
@@ -231,11 +231,11 @@ mod tests {
         assert_eq!(codec.end_names(), ["</s>", "<|im_end|>", "<|end|>"]);
         assert_eq!(codec.encode("hi<|im_end|>").unwrap().last(), Some(&TokenId(264)));
         let special: Vec<bool> = (264..268).map(|id| codec.piece(TokenId(id)).special).collect();
-        assert_eq!(special, [true, true, false, false], "what may be text is what the file calls it");
+        assert_eq!(special, [true, true, false, false], "for a name that may be text, the file decides");
     }
 
     #[test]
-    fn settings_that_stop_the_library_are_reported_in_a_sentence() {
+    fn settings_that_make_the_library_panic_are_one_error_message() {
         let unknown = json!([{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]);
         let mut hostile = sentence_piece_like();
         hostile["post_processor"] =
@@ -244,11 +244,11 @@ mod tests {
         std::fs::write(folder.path().join("tokenizer.json"), hostile.to_string()).unwrap();
         std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"bos_token": "<s>"}"#).unwrap();
         let error = TextCodec::from_folder(&SideFiles::of(folder.path()), false).err().unwrap().to_string();
-        assert!(error.contains("so that the tokenizers library stops (") && error.lines().count() == 1, "{error}");
+        assert!(error.contains("the tokenizers library fails (") && error.lines().count() == 1, "{error}");
     }
 
     #[test]
-    fn another_spelling_is_declined() {
+    fn another_spelling_is_rejected() {
         let mut other = sentence_piece_like();
         other["decoder"] = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
         let tokenizer = Tokenizer::from_bytes(other.to_string()).unwrap();

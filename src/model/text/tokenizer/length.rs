@@ -1,22 +1,23 @@
-//! Whether a text fits into a context, before all of it is split into tokens.
+//! Rejects texts that cannot fit into a context before all of their tokens are computed.
 //!
-//! Splitting takes hundreds of bytes of memory for each byte of text. A text that is far too long is split part by
-//! part instead, until there are too many tokens.
+//! Tokenising takes hundreds of bytes of memory for each byte of text. A very long text is therefore tokenised part by
+//! part, until there are too many tokens.
 
 use super::TextCodec;
 use crate::model::ModelError;
 
-/// Bytes a position above which a text is counted first. Prose has four or five bytes a token.
+/// A text of more bytes per position of the context is counted first. Prose has four or five bytes per token.
 const USUAL: usize = 8;
 
-/// Bytes of a part.
+/// Bytes per part.
 const PART: usize = 64 << 10;
 
-/// Positions counted for each that there is: cutting a text in parts changes the tokens at the cuts.
+/// A text is too long if it has more than this many tokens per position: cutting it into parts changes the tokens at the
+/// cuts.
 const MARGIN: usize = 2;
 
 impl TextCodec {
-    /// Whether a prompt is not far too long for a context; the exact number of tokens is for the caller to check.
+    /// Rejects a prompt that is far too long for a context; the caller checks the exact number of tokens.
     ///
     /// # Errors
     /// [`ModelError::PromptTooLong`], and as [`TextCodec::encode`].

@@ -1,8 +1,8 @@
-//! Text to tokens and back, with the tokenizer that a model's files carry.
+//! Text to tokens and back, with the tokenizer of a model's files.
 //!
-//! Invariant: `piece(id)` knows the exact bytes of every token, so that pieces in order give back
-//! the text to the byte. Kinds of tokenizers that are not supported are declined by name. What a GGUF
-//! file holds is read in `gguf`, what a `tokenizer.json` in `json`.
+//! Invariant: `piece(id)` has the exact bytes of every token, so the bytes of consecutive pieces are the
+//! text. An unsupported kind of tokenizer is rejected with its name. `gguf` reads the tokenizer of a GGUF
+//! file, `json` a `tokenizer.json`.
 
 mod gguf;
 mod growth;
@@ -20,10 +20,10 @@ use crate::model::files::gguf::GgufFile;
 use crate::model::files::side_files::SideFiles;
 use crate::protocol::{Piece, TokenId};
 
-/// Names of tokens that end an answer, in whatever family; a file must call them special, for they may be text.
+/// Names of tokens that end an answer in some family, if the file marks them as special: otherwise they may be text.
 const END_NAMES: &[&str] = &["</s>", "<end_of_turn>", "<turn|>", "<EOT>"];
 
-/// The same of tokens that no text holds: they are special whatever the file says, as llama.cpp has them.
+/// Names that no text contains: such tokens always end an answer and are always special, as in llama.cpp.
 const END_MARKS: &[&str] = &["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"];
 
 fn is_end_mark(name: &[u8]) -> bool {
@@ -33,11 +33,11 @@ fn is_end_mark(name: &[u8]) -> bool {
 /// Text to tokens and back.
 pub struct TextCodec {
     tokenizer: Tokenizer,
-    /// How many times as long the tokenizer's steps can make a text.
+    /// Factor by which the tokenizer's steps can lengthen a text, in bytes.
     growth: usize,
     pieces: Vec<Piece>, // by id
     ends: Vec<TokenId>,
-    /// The end that the file names first, for templates.
+    /// The end token that the file names, for chat templates.
     eos: Option<TokenId>,
     bos: Option<TokenId>,
     /// Whether a text begins with `bos`.
@@ -45,7 +45,7 @@ pub struct TextCodec {
     kind: String,
 }
 
-/// What a file says of the tokens at a text's ends.
+/// The tokens with which a text begins and ends, as a file names them.
 #[derive(Default)]
 struct Ends {
     bos: Option<TokenId>,
@@ -58,20 +58,20 @@ impl TextCodec {
     /// Reads the `tokenizer.ggml.*` keys.
     ///
     /// # Errors
-    /// [`ModelError::Unsupported`] for another kind of tokenizer, [`ModelError::Tokenizer`] when the
-    /// vocabulary does not hold together.
+    /// [`ModelError::Unsupported`] for another kind of tokenizer, [`ModelError::Tokenizer`] if the
+    /// vocabulary is inconsistent.
     pub fn from_gguf(gguf: &GgufFile) -> Result<Self, ModelError> {
         catch_panic(broken, || gguf::codec(gguf))
     }
 
-    /// What of the keys had to be guessed, in a sentence.
+    /// A warning if the rule for splitting text had to be guessed.
     #[must_use]
     pub fn guess(gguf: &GgufFile) -> Option<String> {
         gguf::guess(gguf)
     }
 
-    /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text; `begins` says whether the
-    /// family begins texts with its own token whatever the files say.
+    /// Reads `tokenizer.json`, and from the files beside it which tokens begin and end a text. With `begins`, texts begin
+    /// with the family's own token even if the files do not say so.
     ///
     /// # Errors
     /// As [`TextCodec::from_gguf`].
@@ -99,10 +99,10 @@ impl TextCodec {
         }
     }
 
-    /// Tokens of a text in which the names of special tokens stand for those tokens.
+    /// Tokens of a text; names of special tokens become those tokens.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] when the text cannot be split, or is so long that splitting it takes gigabytes.
+    /// [`ModelError::Tokenizer`] if the text cannot be tokenised, or is so long that this would take gigabytes.
     pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, ModelError> {
         growth::check_text(text.len(), self.growth)?;
         catch_panic(broken, || {
@@ -112,8 +112,8 @@ impl TextCodec {
         })
     }
 
-    /// The same for a text that no template has prepared: where the model wants one, the token that
-    /// begins a text stands first.
+    /// Tokens of a text without chat template: if the model expects it, the token that begins a text comes
+    /// first.
     ///
     /// # Errors
     /// As [`TextCodec::encode`].
@@ -125,13 +125,13 @@ impl TextCodec {
         Ok(tokens)
     }
 
-    /// A token with its bytes; empty bytes for an id that is none.
+    /// A token with its bytes; no bytes if the id is outside the vocabulary.
     #[must_use]
     pub fn piece(&self, id: TokenId) -> Piece {
         self.pieces.get(id.index()).cloned().unwrap_or_else(|| Piece::new(id, Vec::new()))
     }
 
-    /// Number of tokens; a model may have rows for a few more, which mean nothing.
+    /// Number of tokens; a model may have a few more rows, which are padding.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces.len()
@@ -143,26 +143,26 @@ impl TextCodec {
         self.pieces.is_empty()
     }
 
-    /// What kind of tokenizer it is, e.g. `byte-level BPE (qwen2)`.
+    /// Kind of the tokenizer, e.g. `byte-level BPE (qwen2)`.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// How another vocabulary differs from this one; none when every token has the same bytes. Names that
-    /// only fill a vocabulary up at its end do not count.
+    /// How another vocabulary differs from this one; `None` if every token has the same bytes. Padding at
+    /// the end does not count.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let (a, b) = (self.unpadded(), other.unpadded());
+        let (a, b) = (self.without_padding(), other.without_padding());
         if let Some((a, b)) = a.iter().zip(b).find(|(a, b)| a.bytes != b.bytes) {
-            // quoted as Rust does: whatever a file holds, no control character gets out
+            // Rust's quotes escape control characters, which a file may contain
             return Some(format!("token {} is {:?} there and {:?} in the target", a.id, b.lossy(), a.lossy()));
         }
         (a.len() != b.len()).then(|| format!("{} tokens, the target has {}", b.len(), a.len()))
     }
 
-    /// The tokens without the padding after them.
-    fn unpadded(&self) -> &[Piece] {
+    /// The tokens without the padding at the end.
+    fn without_padding(&self) -> &[Piece] {
         let is_padding = |piece: &Piece| piece.bytes.is_empty() || piece.bytes.starts_with(b"[PAD");
         let end = self.pieces.iter().rposition(|piece| !is_padding(piece)).map_or(0, |last| last + 1);
         &self.pieces[..end]
@@ -199,15 +199,15 @@ impl TextCodec {
     }
 }
 
-/// The library stopped.
+/// The error for a panic of the library.
 fn broken(why: &str) -> ModelError {
     ModelError::Tokenizer(format!(
-        "its settings do not hold together, so that the tokenizers library stops ({why}); get the model's own tokenizer.json"
+        "its settings are inconsistent, and the tokenizers library fails ({why}); get the model's own tokenizer.json"
     ))
 }
 
-/// Byte that each character of a byte-level token stands for (Radford et al., 2019): printable bytes
-/// stand for themselves, the other 68 are moved to U+0100 and up.
+/// The byte that each character of a byte-level token represents (Radford et al., 2019): printable bytes
+/// represent themselves, the other 68 are moved to U+0100 and up.
 fn byte_table() -> HashMap<char, u8> {
     let printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut moved = 0x100u32..;
@@ -218,7 +218,7 @@ fn byte_table() -> HashMap<char, u8> {
     chars.collect()
 }
 
-/// Bytes of a byte-level token; a name that is none stands for itself.
+/// Bytes of a byte-level token; a name with other characters is taken as plain text.
 fn byte_level(name: &str, bytes_of: &HashMap<char, u8>) -> Vec<u8> {
     let bytes: Option<Vec<u8>> = name.chars().map(|c| bytes_of.get(&c).copied()).collect();
     bytes.unwrap_or_else(|| name.as_bytes().to_vec())

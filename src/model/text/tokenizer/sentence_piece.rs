@@ -1,9 +1,9 @@
 //! SentencePiece tokenizers in GGUF files (`tokenizer.ggml.model` = `llama`): byte-pair merges by score, with bytes for
-//! what has no token.
+//! characters without a token.
 //!
-//! Rules are those of llama.cpp's `llm_tokenizer_spm`: `▁` stands for a space; of all neighbouring parts that together are a
-//! token, those with the highest score merge first, and among equals the leftmost. The `tokenizers` library merges by rank,
-//! so every way of putting a token together from two others becomes a merge, in the order of the tokens' scores
+//! The rules are those of llama.cpp's `llm_tokenizer_spm`: `▁` is a space; of all neighbouring parts that form a token
+//! together, those with the highest score merge first, and among equals the leftmost. The `tokenizers` library merges by
+//! rank, so every pair of tokens that forms a third becomes a merge, in the order of the third's score
 //! (`convert_slow_tokenizer.py` of `transformers`).
 
 use ahash::AHashMap;
@@ -16,22 +16,22 @@ use crate::model::files::gguf::{GgufFile, whole};
 use crate::model::text::tokenizer::{Ends, TextCodec};
 use crate::protocol::{Piece, TokenId};
 
-/// Types of tokens in GGUF files, beside 1, normal.
+/// Types of tokens in GGUF files, besides 1 (normal).
 const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const BYTE: u64 = 6;
 
-/// How many times as long a text can become: three bytes for a space, and as many before each part of the text.
+/// Factor by which a text can grow, in bytes: three bytes for a space, and three more before each part of the text.
 const GROWTH: usize = 9;
 
-/// Names of tokens that llama.cpp ends an answer with, whatever the file says of them.
+/// Names of tokens that always end an answer, as in llama.cpp.
 const ENDS: [&str; 2] = ["<end_of_turn>", "<eos>"];
 
-/// Longest name, in bytes, that merges put together: real ones are far shorter, and every split of it is looked up.
+/// Longest name, in bytes, for which merges are built: every split of a name is looked up, and real names are far shorter.
 const MAX_NAME: usize = 256;
 
-/// `▁` is a space.
+/// Bytes of a name in which `▁` is a space.
 pub(super) fn spaces(name: &str) -> Vec<u8> {
     name.replace('▁', " ").into_bytes()
 }
@@ -59,7 +59,7 @@ impl<'a> Vocabulary<'a> {
         let scores: Option<Vec<f32>> = scores.collect();
         let scores = scores.filter(|scores| scores.len() == names.len() && scores.iter().all(|score| !score.is_nan()));
         let scores = scores.ok_or_else(|| {
-            ModelError::Tokenizer("'tokenizer.ggml.scores' does not hold a number for each token".into())
+            ModelError::Tokenizer("'tokenizer.ggml.scores' does not have a number for each token".into())
         })?;
         let types = gguf.list("tokenizer.ggml.token_type").unwrap_or(&[]);
         let of = |(index, name): (usize, &&str)| match types.get(index).and_then(whole) {
@@ -74,7 +74,7 @@ impl<'a> Vocabulary<'a> {
         self.names.iter().zip(&self.types).filter(|(_, kind)| types.contains(kind)).map(|(name, _)| *name)
     }
 
-    /// Every way in which two tokens make a third, the third's highest score first.
+    /// Every pair of tokens that forms a third, those whose third has the highest score first.
     fn merges(&self, ids: &AHashMap<String, u32>) -> Vec<(String, String)> {
         let mut merges: Vec<(usize, u32, u32)> = Vec::new();
         for (index, name) in
@@ -107,7 +107,7 @@ impl<'a> Vocabulary<'a> {
         }
         steps.push(Replace::new(" ", "▁").map_err(|error| failed(&error))?.into());
         tokenizer.with_normalizer(Some(Sequence::new(steps))).map_err(|error| failed(&error))?;
-        // a file writes user-defined runs of spaces as spaces: they are found before spaces are replaced
+        // user-defined tokens contain spaces as such, so they are matched before spaces are replaced
         let own = self.of_types(&[USER_DEFINED]).map(|name| AddedToken::from(name, false).normalized(false));
         tokenizer
             .add_special_tokens(self.of_types(&[CONTROL, UNKNOWN]).map(|name| AddedToken::from(name, true)))
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_token_becomes_bytes_and_user_defined_tokens_are_found_whole() {
+    fn characters_without_a_token_become_bytes_and_user_defined_tokens_are_not_split() {
         assert_eq!(tokens("aé\n\n  b", false), ["a", "<0xC3>", "<0xA9>", "\n\n", "  ", "b"]);
         assert_eq!(tokens("a<s>b", false), ["a", "<s>", "b"]);
     }
 
     #[test]
-    fn pieces_give_back_the_text_to_the_byte() {
+    fn the_bytes_of_pieces_are_the_text() {
         let vocabulary = vocabulary();
         let pieces = vocabulary.pieces();
         let tokenizer = vocabulary.tokenizer(false).unwrap();
