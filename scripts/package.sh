@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Makes what people install without Rust: a Python wheel that holds the program, and a tarball with the
+# program, README, licence, changelog, manual pages and shell completions. Both land in dist/.
+#
+#   scripts/package.sh            build, then try both
+#   scripts/package.sh build      only build
+#   scripts/package.sh check      only try what dist/ holds
+#
+# Needs Rust, a C compiler and Python 3.8 or later with venv and pip. If `qemu-x86_64` is installed (package
+# qemu-user), the program also runs on emulated processors without AVX-512 and without any AVX.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+MATURIN=1.16.0
+VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+TARGET=$(rustc -vV | sed -n 's/^host: //p')
+NAME=draftscope-$VERSION-$TARGET
+WORK=target/package
+
+wheel() { echo dist/draftscope-"$VERSION"-*.whl; }
+
+# Stops unless two texts are the same: `same WHAT EXPECTED ACTUAL`.
+same() {
+    [ "$2" = "$3" ] && return
+    echo "$1: expected '$2', got '$3'" >&2
+    exit 1
+}
+
+build_wheel() {
+    python3 -m venv --clear "$WORK/maturin"
+    "$WORK/maturin/bin/pip" install --quiet "maturin==$MATURIN"
+    mkdir -p dist
+    rm -f dist/draftscope-"$VERSION"-*.whl
+    # maturin reads the pyproject.toml of the current folder, which names Cargo.toml; strip and locked are set there.
+    (cd scripts && "../$WORK/maturin/bin/maturin" build --release --out ../dist --target-dir ../target)
+}
+
+# The wheel and the tarball hold the same file, so that one check covers both.
+build_tarball() {
+    local stage=$WORK/$NAME
+    rm -rf "$stage" "$WORK/wheel"
+    mkdir -p "$stage/completions" "$stage/man"
+    python3 -m zipfile -e "$(wheel)" "$WORK/wheel"
+    install -m 755 "$WORK/wheel/draftscope-$VERSION.data/scripts/draftscope" "$stage/draftscope"
+    cp README.md LICENSE CHANGELOG.md "$stage/"
+    for shell in bash zsh fish elvish powershell; do
+        "$stage/draftscope" completions "$shell" > "$stage/completions/draftscope.$shell"
+    done
+    "$stage/draftscope" man --out "$stage/man" > /dev/null
+    tar -C "$WORK" --owner=0 --group=0 -czf "dist/$NAME.tar.gz" "$NAME"
+}
+
+# Ids of the tokens that a tiny model writes, and the instruction set: `run_tiny [emulator …] PROGRAM`.
+run_tiny() {
+    "$@" run --model tests/fixtures/checkpoints/llama.gguf --backend native --drafter early-exit -k 3 --raw \
+        --max-tokens 24 --output summary "One two one two" 2> /dev/null \
+        | python3 -c 'import json, sys
+answer = json.load(sys.stdin)
+print(answer["header"]["device"], file=sys.stderr)
+print(*answer["output_token_ids"])'
+}
+
+# Neither a model nor a network is needed: the recording and the model of 1 MB are in the repository.
+check_program() {
+    local program=$1 expected emulated
+    same "$program --version" "draftscope $VERSION" "$("$program" --version)"
+    "$program" demo --list | grep -q chat
+    "$program" export assets/traces/chat.dscope.jsonl.zst --to md --out - | grep -q '^# A recording'
+    expected=$(run_tiny "$program")
+    if ! command -v qemu-x86_64 > /dev/null || [ "${TARGET%%-*}" != x86_64 ]; then
+        echo "not tried without AVX-512: qemu-x86_64 is not installed, or this is no x86-64 processor"
+        return
+    fi
+    # QEMU emulates no AVX-512: `max` has AVX2, Nehalem has no AVX at all. Every set of instructions gives the same bits.
+    for processor in max Nehalem; do
+        emulated=$(run_tiny qemu-x86_64 -cpu "$processor" "$program")
+        same "tokens on an emulated $processor" "$expected" "$emulated"
+    done
+}
+
+check() {
+    python3 -m venv --clear "$WORK/clean"
+    "$WORK/clean/bin/pip" install --quiet --no-index "$(wheel)"
+    check_program "$PWD/$WORK/clean/bin/draftscope"
+    rm -rf "$WORK/unpacked"
+    mkdir -p "$WORK/unpacked"
+    tar -C "$WORK/unpacked" -xzf "dist/$NAME.tar.gz"
+    same "the tarball's program" "draftscope $VERSION" "$("$WORK/unpacked/$NAME/draftscope" --version)"
+    ls -R "$WORK/unpacked/$NAME"
+    ls -l dist
+}
+
+case ${1:-all} in
+    all) build_wheel; build_tarball; check ;;
+    build) build_wheel; build_tarball ;;
+    check) check ;;
+    *) echo "usage: scripts/package.sh [build|check]" >&2; exit 2 ;;
+esac

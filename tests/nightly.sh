@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# What takes too long for every change. Each step runs even if one before it failed; the summary says which passed.
+#
+#   tests/nightly.sh                     all steps
+#   tests/nightly.sh typos book          only these
+#   FUZZ_SECONDS=60 tests/nightly.sh fuzz
+#
+# Tools are installed, with their versions pinned, into target/nightly.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+tools=$PWD/target/nightly
+
+# Checks that speculation changes no text and no distribution, over 200 prompts: hours.
+identity() { tests/nightly_identity.sh; }
+
+# Feeds damaged recordings to everything that reads them.
+fuzz() { fuzz/run.sh "${FUZZ_SECONDS:-1800}"; }
+
+# Builds the book; mdBook reports what it cannot read.
+book() {
+    cargo install --quiet --locked --root "$tools" mdbook --version 0.5.4 && "$tools/bin/mdbook" build docs
+}
+
+# Spelling, also of comments; _typos.toml lists what is right here.
+typos() {
+    python3 -m venv "$tools/python" && "$tools/python/bin/pip" install --quiet typos==1.52.0 && "$tools/python/bin/typos"
+}
+
+# Licences, sources and known faults of the dependencies.
+deny() {
+    cargo install --quiet --locked --root "$tools" cargo-deny --version 0.20.2 && "$tools/bin/cargo-deny" check
+}
+
+# The wheel and the tarball, installed and tried.
+package() { scripts/package.sh; }
+
+steps=(typos book deny package fuzz identity)
+[ $# -eq 0 ] && set -- "${steps[@]}"
+for step in "$@"; do
+    case " ${steps[*]} " in
+        *" $step "*) ;;
+        *) echo "no step '$step'; steps: ${steps[*]}" >&2; exit 2 ;;
+    esac
+done
+
+summary=
+status=0
+for step in "$@"; do
+    echo "== $step"
+    if "$step"; then summary+="passed  $step"$'\n'; else summary+="FAILED  $step"$'\n' status=1; fi
+done
+printf '== summary\n%s' "$summary"
+exit "$status"
