@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes with stable Rust, and instruments this program only: its dependencies are built as ever, and
-# taken from the target folder when one is named that has them.
+# Fuzzes with stable Rust and instruments only this program. Dependencies are built without instrumentation, or
+# taken from TARGET-FOLDER if it has them.
 #   fuzz/run.sh SECONDS [TARGET-FOLDER]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
 //! draftscope shows speculative decoding happening: a drafter proposes tokens, the target checks
-//! all of them in one pass, and every token, probability and microsecond on screen is the engine's.
+//! all of them in one pass, and every token, probability and time on screen comes from the engine.
 //!
 //! ```text
 //!             Command                                   ┌─► trace::Recorder  ──► file.jsonl
@@ -11,18 +11,18 @@
 //!    file.jsonl ──► trace::Reader ──► export::{html, cast, svg, perfetto, csv, …}, session::Diff
 //! ```
 //!
-//! The modules, their seams and where a change goes: `docs/architecture.md`, here as [`architecture`]; set-up, tests and
-//! recipes: `CONTRIBUTING.md`, here as [`contributing`].
+//! The modules, their boundaries and where a change goes: `docs/architecture.md`, here as [`architecture`]; set-up, tests
+//! and recipes: `CONTRIBUTING.md`, here as [`contributing`].
 //!
-//! Words, used everywhere alike: *target* (main model), *drafter*, *draft token*, *k* (draft
+//! Terms, used alike everywhere: *target* (main model), *drafter*, *draft token*, *k* (draft
 //! length), *round* (one draft + verify), *anchor* (last committed token, not yet in the cache),
 //! *accepted / rejected / not reached*, *bonus* (all k accepted, one more from p), *recovered*
 //! (after a rejection, from the residual max(0, p − q)), *committed* (output), *p* target's and *q*
 //! drafter's distribution, *u* uniform draw, *acceptance rate* = accepted / drafted, *mean tokens
 //! per round* = committed / rounds, bonus and recovered included, *lossless* rule (the committed tokens
-//! follow p, whoever drafts), *departure* (a token that a rule which is not lossless accepted and a
+//! follow p, whatever is drafted), *departure* (a token that a rule which is not lossless accepted and a
 //! lossless one would not have), *tree* (drafts with alternatives: each continues the anchor or another
-//! draft), *row* of the target's pass (0 behind the anchor, i + 1 behind draft i).
+//! draft), *row* of the target's pass (row 0 follows the anchor, row i + 1 follows draft i).
 
 pub mod cli;
 pub mod config;

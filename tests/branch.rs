@@ -1,4 +1,4 @@
-//! Going on from a committed point: the engine must roll both caches back exactly.
+//! Branches, which continue from a committed token: the engine must roll both caches back exactly.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -30,7 +30,7 @@ fn ids(answer: &Answer) -> Vec<TokenId> {
     answer.tokens.iter().map(|token| token.piece.id).collect()
 }
 
-/// Goes on behind `kept` tokens of the first turn.
+/// A branch that continues after `kept` tokens of the first turn.
 fn branch(session: &Session, kept: usize) -> Prompt {
     let turn = &session.turns()[0];
     let output = ids(answer(turn));
@@ -39,8 +39,8 @@ fn branch(session: &Session, kept: usize) -> Prompt {
     Prompt::Branch(Continuation { typed: turn.typed.clone(), tokens, branch, again: None })
 }
 
-/// What the drafter proposed and the target said; passes of other widths round other last bits.
-fn said(answer: &Answer) -> Vec<String> {
+/// Drafts and predictions of the target, rounded: passes of different widths differ in the last bits.
+fn rounds(answer: &Answer) -> Vec<String> {
     let round = |round: &draftscope::session::Round| {
         let drafts: Vec<_> = round.drafts.iter().map(|d| (d.piece.id, d.q.map(|q| format!("{q:.3}")))).collect();
         let rows: Vec<_> =
@@ -51,7 +51,7 @@ fn said(answer: &Answer) -> Vec<String> {
 }
 
 #[test]
-fn a_branch_writes_on_as_the_answer_did_and_as_a_fresh_engine_would() {
+fn a_branch_continues_like_the_answer_and_like_a_fresh_engine() {
     let files = Tiny::new(3);
     for kept in [1, 7, 19] {
         let mut used = driver(&files, settings());
@@ -64,7 +64,7 @@ fn a_branch_writes_on_as_the_answer_did_and_as_a_fresh_engine_would() {
         let turns = used.session().turns();
         let (first, second) = (answer(&turns[0]), answer(&turns[1]));
         let shared = ids(first).len().min(ids(second).len());
-        assert!(shared > kept + 5, "the answers are long enough to tell");
+        assert!(shared > kept + 5, "the answers are long enough to compare");
         assert_eq!(ids(first)[..shared], ids(second)[..shared], "greedy text is the same, kept {kept}");
         assert_eq!(second.prompt, first.prompt);
         assert_eq!(second.kept, kept);
@@ -74,7 +74,7 @@ fn a_branch_writes_on_as_the_answer_did_and_as_a_fresh_engine_would() {
 
         let anew = answer(&fresh.session().turns()[0]);
         assert_eq!(anew.cached, 0);
-        assert_eq!(said(second), said(anew), "drafter and target stand where a fresh engine would, kept {kept}");
+        assert_eq!(rounds(second), rounds(anew), "drafter and target have the state of a fresh engine, kept {kept}");
         used.finish();
         fresh.finish();
     }
@@ -91,12 +91,12 @@ fn a_sampled_branch_uses_the_draws_of_its_positions() {
     let turns = driver.session().turns();
     let (first, second) = (ids(answer(&turns[0])), ids(answer(&turns[1])));
     let shared = first.len().min(second.len());
-    assert_eq!(first[..shared], second[..shared], "by the exact rule a seed fixes the text");
+    assert_eq!(first[..shared], second[..shared], "with the rule exact, a seed determines the text");
     driver.finish();
 }
 
 #[test]
-fn a_forced_token_is_kept_and_reported() {
+fn a_forced_token_is_kept_and_recorded() {
     let files = Tiny::new(3);
     let mut driver = driver(&files, settings());
     assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
@@ -115,7 +115,7 @@ fn a_forced_token_is_kept_and_reported() {
 fn run_again(session: &Session, round: usize, again: Again) -> Prompt {
     let kept = answer(&session.turns()[0]).rounds[round].first_token;
     let Prompt::Branch(mut from) = branch(session, kept) else { panic!("it is a branch") };
-    from.branch.kept -= 1; // the anchor is committed anew
+    from.branch.kept -= 1; // the anchor is committed again
     Prompt::Branch(Continuation { again: Some(again), ..from })
 }
 
@@ -131,14 +131,14 @@ fn a_round_is_run_again_from_its_anchor() {
     let (first, second) = (answer(&turns[0]), answer(&turns[1]));
     let old = first.rounds[round].first_token;
     assert_eq!(second.kept, old - 1);
-    assert_eq!(second.tokens[old - 1].piece.id, first.tokens[old - 1].piece.id, "the anchor stands as it was");
+    assert_eq!(second.tokens[old - 1].piece.id, first.tokens[old - 1].piece.id, "the anchor is the same");
     assert_eq!(second.tokens[old - 1].provenance, Provenance::Prefill);
-    assert_eq!(said(second)[0], said(first)[round], "the same drafter, the same target");
+    assert_eq!(rounds(second)[0], rounds(first)[round], "the same drafter, the same target");
     driver.finish();
 }
 
 #[test]
-fn a_draft_of_the_person_is_judged_in_place_of_the_drafter_s() {
+fn a_draft_of_a_person_is_judged_in_place_of_the_drafter_s() {
     let files = Tiny::new(3);
     let mut driver = driver(&files, settings());
     assert_eq!(driver.answer(Prompt::Raw("the thin inn".into())), Outcome::Answered);
@@ -153,26 +153,26 @@ fn a_draft_of_the_person_is_judged_in_place_of_the_drafter_s() {
         let prompt = run_again(driver.session(), round, again);
         assert_eq!(driver.answer(prompt), Outcome::Answered);
         let turns = driver.session().turns();
-        let told = &answer(turns.last().unwrap()).rounds[0];
-        assert_eq!(told.drafts.iter().map(|cell| cell.piece.id).collect::<Vec<_>>(), drafts);
-        assert_eq!(usize::from(told.draft_len), drafts.len(), "k is what was typed, not the setting");
+        let round = &answer(turns.last().unwrap()).rounds[0];
+        assert_eq!(round.drafts.iter().map(|cell| cell.piece.id).collect::<Vec<_>>(), drafts);
+        assert_eq!(usize::from(round.draft_len), drafts.len(), "k is what was typed, not the setting");
         // five of them cannot all be right by the first two verdicts
-        assert!(told.accepted() >= accepted && (drafts[0] == right) == (told.accepted() > 0), "{drafts:?}");
+        assert!(round.accepted() >= accepted && (drafts[0] == right) == (round.accepted() > 0), "{drafts:?}");
         let (old, new) = (ids(answer(&turns[0])), ids(answer(turns.last().unwrap())));
         let shared = old.len().min(new.len());
-        assert_eq!(old[..shared], new[..shared], "whoever drafts, greedy text is the same");
+        assert_eq!(old[..shared], new[..shared], "the greedy text does not depend on the drafts");
     }
     let again = Again { drafts: Vec::new(), text: "inn".into() };
     let prompt = run_again(driver.session(), round, again);
     assert_eq!(driver.answer(prompt), Outcome::Answered);
-    let told = answer(driver.session().turns().last().unwrap()).rounds[0].clone();
-    let text: Vec<u8> = told.drafts.iter().flat_map(|cell| cell.piece.text_bytes().to_vec()).collect();
+    let round = answer(driver.session().turns().last().unwrap()).rounds[0].clone();
+    let text: Vec<u8> = round.drafts.iter().flat_map(|cell| cell.piece.text_bytes().to_vec()).collect();
     assert_eq!(String::from_utf8_lossy(&text).trim(), "inn");
     driver.finish();
 }
 
 #[test]
-fn tokens_of_another_model_are_refused() {
+fn tokens_of_another_model_are_rejected() {
     let files = Tiny::new(3);
     let mut driver = driver(&files, settings());
     assert_eq!(driver.answer(Prompt::Raw("the".into())), Outcome::Answered);
@@ -185,9 +185,9 @@ fn tokens_of_another_model_are_refused() {
     driver.finish();
 }
 
-/// The way the terminal goes: held in the middle, looked back, branched.
+/// What the terminal does: pause during an answer, look at the past, branch.
 #[test]
-fn a_held_answer_can_be_left_for_a_branch() {
+fn a_paused_answer_can_be_left_for_a_branch() {
     let files = Tiny::new(3);
     let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings: settings() }).unwrap();
     let mut time = Timeline::new();
@@ -200,7 +200,7 @@ fn a_held_answer_can_be_left_for_a_branch() {
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         }
-        panic!("the engine says nothing");
+        panic!("the engine sends no event");
     };
     let mut rounds = 0;
     while !time.live().is_paused() {

@@ -1,8 +1,12 @@
-//! README and book: links resolve, every page is listed, tables follow the program, the README stays short.
+//! README and book: links resolve, every page is listed, tables follow the program, the README stays short. Words
+//! that the language rules retire stay out of everything that a user reads.
 //!
 //! `UPDATE_DOCS=1 cargo test --test docs` rewrites the key tables of `docs/keys.md`.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+#[path = "common/sources.rs"]
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +24,42 @@ const MAX_LINE: usize = 110;
 const MAX_CELL: usize = 80;
 
 /// Words that the language rules retire.
-const RETIRED: [&str; 7] = ["told", "dear", "laws", "held", "aside", "declined by name", "whoever"];
+const RETIRED: [&str; 10] = [
+    "aside",
+    "behind", // after, following
+    "dear",
+    "declined by name",
+    "held",
+    "laws",
+    "take back", // roll back
+    "taken back",
+    "told",
+    "whoever",
+];
+
+/// Texts besides README and book in which retired words are looked for.
+const TEXTS: [&str; 17] = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "assets/config.toml",
+    "assets/keymap.toml",
+    "assets/lessons/1-positions.toml",
+    "assets/lessons/2-cost.toml",
+    "assets/lessons/3-round.toml",
+    "assets/lessons/4-lossless.toml",
+    "assets/lessons/5-sampling.toml",
+    "assets/lessons/6-mtp.toml",
+    "assets/lessons/7-losing.toml",
+    "assets/lessons/8-quiz.toml",
+    "benches/peers/README.md",
+    "fuzz/README.md",
+    "src/export/page/page.js",
+    "tests/fixtures/checkpoints/README.md",
+    "training/README.md",
+];
+
+/// Folders of Rust files whose text strings may reach a user, and the fewest files that they have.
+const CODE: [(&str, usize); 2] = [("src", 30), ("crates/kernels/src", 20)];
 
 /// Long options in the documents that belong to other programs.
 const FOREIGN: [&str; 9] =
@@ -181,16 +220,68 @@ fn retired(line: &str) -> Vec<&'static str> {
     RETIRED.into_iter().filter(|word| line.contains(&format!(" {word} "))).collect()
 }
 
+fn report_retired(found: &[String]) {
+    assert!(found.is_empty(), "retired words:\n{}", found.join("\n"));
+}
+
 #[test]
-fn retired_words_stay_out() {
-    assert_eq!(retired("What is **told**, `held` or declined by name"), ["told", "declined by name"]);
+fn retired_words_are_recognized() {
+    assert_eq!(retired("What is **told**, `held` or Declined by name"), ["declined by name", "told"]);
+    let code = "#[cfg(test)] const A: &str = \"aside\"; f(\"{told}\\nbehind it\"); // whoever\n".to_owned()
+        + "let b = r#\"laws\"#; let c = 'd';";
+    assert_eq!(sources::strings_of(&code), ["\"{told}\\nbehind it\"", "r#\"laws\"#"]);
+    assert_eq!(retired(&spoken("\"{told}\\nbehind {it:?}\"")), ["behind"]);
+}
+
+#[test]
+fn retired_words_stay_out_of_documents_and_assets() {
     let mut found = Vec::new();
-    for document in documents() {
+    for document in documents().into_iter().chain(TEXTS.map(str::to_owned)) {
         for (index, line) in read(&document).lines().enumerate() {
             found.extend(retired(line).into_iter().map(|word| format!("{document}:{}: {word}", index + 1)));
         }
     }
-    assert!(found.is_empty(), "retired words:\n{}", found.join("\n"));
+    report_retired(&found);
+}
+
+/// Name and `--help` of a command and its subcommands.
+fn helps(command: &mut clap::Command, into: &mut Vec<(String, String)>) {
+    into.push((command.get_name().to_owned(), command.render_long_help().to_string()));
+    command.get_subcommands_mut().for_each(|command| helps(command, into));
+}
+
+#[test]
+fn retired_words_stay_out_of_the_help() {
+    let mut texts = Vec::new();
+    helps(&mut Cli::command(), &mut texts);
+    assert!(texts.len() > 15, "only {} commands were found", texts.len());
+    let found: Vec<_> = texts
+        .iter()
+        .flat_map(|(name, text)| retired(text).into_iter().map(move |word| format!("{name} --help: {word}")))
+        .collect();
+    report_retired(&found);
+}
+
+/// What a text string of the code says: without the names of what it prints.
+fn spoken(literal: &str) -> String {
+    let parts = literal.split('{').enumerate();
+    let kept = parts.map(|(at, part)| if at == 0 { part } else { part.split_once('}').map_or("", |(_, rest)| rest) });
+    kept.collect::<Vec<_>>().join(" ").replace("\\n", " ")
+}
+
+#[test]
+fn retired_words_stay_out_of_messages() {
+    let mut found = Vec::new();
+    for (folder, at_least) in CODE {
+        let (texts, tests) = sources::texts(folder, at_least);
+        for (file, text) in texts.iter().filter(|(file, _)| !sources::is_test(file, &tests)) {
+            for literal in sources::strings_of(text) {
+                let words = retired(&spoken(literal));
+                found.extend(words.iter().map(|word| format!("{folder}/{file}: {word}: {literal}")));
+            }
+        }
+    }
+    report_retired(&found);
 }
 
 /// Every long option of the program and its subcommands.

@@ -1,4 +1,4 @@
-//! How a process ends that a signal kills: in a sentence where that is possible, and with the signal otherwise.
+//! Fatal signals: the process ends with a message if possible, and otherwise by the signal.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
@@ -15,10 +15,10 @@ use common::tiny::Tiny;
 use draftscope::model::files::gguf::GgufFile;
 use signal_hook::consts::{SIGABRT, SIGBUS};
 
-/// Names what [`a_process_that_ends`] does.
+/// Environment variable with the task of [`a_process_that_ends`].
 const TASK: &str = "DRAFTSCOPE_TEST_FATAL";
 
-/// Runs that test alone in a process of its own.
+/// Runs only that test, in a separate process.
 fn ended(task: &str) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let out = command.args(["a_process_that_ends", "--exact", "--nocapture"]).env(TASK, task).output().unwrap();
@@ -26,7 +26,7 @@ fn ended(task: &str) -> (Output, String) {
     (out, errors)
 }
 
-/// Nothing, unless it is started by another test.
+/// Does nothing unless another test starts it.
 #[test]
 fn a_process_that_ends() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -34,7 +34,7 @@ fn a_process_that_ends() {
     match task.as_str() {
         "abort" => std::process::abort(),
         "overflow" => println!("{}", overflow(1)),
-        task => read_what_was_cut(task == "mapped"),
+        task => read_truncated(task == "mapped"),
     }
 }
 
@@ -47,8 +47,8 @@ fn overflow(depth: u64) -> u64 {
     overflow(depth + 1) + page[7]
 }
 
-/// Reads a model file that is cut short after it was opened; or has another process' SIGBUS come.
-fn read_what_was_cut(is_mapped: bool) {
+/// Reads a model file that is truncated after it was opened, or raises a SIGBUS that has nothing to do with a file.
+fn read_truncated(is_mapped: bool) {
     let tiny = Tiny::new(3);
     let file = GgufFile::open(&tiny.target).unwrap();
     if is_mapped {
@@ -60,14 +60,14 @@ fn read_what_was_cut(is_mapped: bool) {
 }
 
 #[test]
-fn a_model_file_that_is_cut_short_ends_the_program_with_a_sentence() {
+fn a_truncated_model_file_ends_the_program_with_a_message() {
     let (out, errors) = ended("mapped");
     assert_eq!(out.status.code(), Some(2), "{errors}");
-    assert_eq!(errors.lines().filter(|line| line.contains("a model file was cut short")).count(), 1, "{errors}");
+    assert_eq!(errors.lines().filter(|line| line.contains("a model file was truncated")).count(), 1, "{errors}");
 }
 
 #[test]
-fn other_signals_end_the_program_as_ever() {
+fn other_signals_end_the_program_by_the_signal() {
     let (out, errors) = ended("abort");
     assert_eq!(out.status.signal(), Some(SIGABRT));
     assert!(errors.contains("draftscope: the program was aborted"), "{errors}");
@@ -78,7 +78,7 @@ fn other_signals_end_the_program_as_ever() {
     assert!(errors.contains("has overflowed its stack"), "{errors}");
 }
 
-/// A run of a tiny model that may have so many KiB of address space.
+/// Runs a tiny model with at most this many KiB of address space.
 fn run_within(kib: u32, backend: &str, model: &Path) -> (Output, String) {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -c 0; ulimit -v \"$1\"; shift; exec \"$@\"", "sh", &kib.to_string()]);
@@ -97,9 +97,9 @@ fn run_within(kib: u32, backend: &str, model: &Path) -> (Output, String) {
     (out, errors)
 }
 
-#[cfg(target_os = "linux")] // where a limit of address space counts
+#[cfg(target_os = "linux")] // only there is the address space limited
 #[test]
-fn memory_that_the_system_refuses_ends_the_program_with_a_sentence() {
+fn refused_memory_ends_the_program_with_a_message() {
     let (model, mut refused) = (checkpoint::path("qwen3"), 0);
     for kib in (40_000..140_000).step_by(8_000) {
         for backend in ["native", "candle"] {
@@ -108,7 +108,7 @@ fn memory_that_the_system_refuses_ends_the_program_with_a_sentence() {
             refused += usize::from(last.starts_with("draftscope: there is not enough memory: the system refuses "));
             match (out.status.code(), out.status.signal()) {
                 (Some(0), _) => {}
-                // the system's loader or the shell cannot even start it
+                // the dynamic loader or the shell cannot start the program
                 (Some(127), _) | (_, Some(signal_hook::consts::SIGKILL | signal_hook::consts::SIGSEGV))
                     if kib < 60_000 => {}
                 (Some(2), _) | (_, Some(SIGABRT)) => {

@@ -1,4 +1,4 @@
-//! Batch generation on the real target: what shards hold, and that they can be made in any order.
+//! Batch generation on the real target: the contents of shards, which can be made in any order.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -53,7 +53,7 @@ fn plan(tasks: usize) -> Plan {
     }
 }
 
-/// More conversations than slots: greedy and sampled ones, of one turn and of several.
+/// More conversations than slots: greedy and sampled, with one turn and with several.
 fn tasks() -> Vec<Task> {
     let task = |i: u64| Task {
         system: i.is_multiple_of(5).then(|| "Answer in one word.".to_owned()),
@@ -75,7 +75,7 @@ fn numbers<const N: usize>(shard: &SafeTensors<'_>, name: &str) -> Vec<[u8; N]> 
 }
 
 #[test]
-fn shards_hold_what_a_plain_pass_gives() {
+fn shards_have_the_states_and_tokens_of_a_plain_pass() {
     let Some(mut real) = Real::open() else { return };
     let folder = tempfile::tempdir().unwrap();
     let tasks = tasks();
@@ -100,10 +100,9 @@ fn shards_hold_what_a_plain_pass_gives() {
                 assert!(halves == hidden[range[0] + at], "states of line {line}");
                 let stored = layers[range[0] + at].as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f64());
                 let stored: Vec<_> = stored.collect();
-                for (behind, stored) in states[576..].chunks_exact(576).zip(stored.chunks_exact(576)) {
-                    let rms = (behind.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 576.0).sqrt();
-                    let off =
-                        behind.iter().zip(stored).map(|(x, s)| (f64::from(*x) / rms - s).abs() / s.abs().max(0.1));
+                for (state, stored) in states[576..].chunks_exact(576).zip(stored.chunks_exact(576)) {
+                    let rms = (state.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 576.0).sqrt();
+                    let off = state.iter().zip(stored).map(|(x, s)| (f64::from(*x) / rms - s).abs() / s.abs().max(0.1));
                     assert!(off.fold(0.0, f64::max) < 1e-3, "states within the target, line {line} at {at}");
                 }
             }
@@ -121,7 +120,7 @@ fn shards_hold_what_a_plain_pass_gives() {
 }
 
 #[test]
-fn parts_together_and_runs_again_make_the_same_shards() {
+fn parts_and_repeated_runs_make_the_same_shards() {
     let Some(mut real) = Real::open() else { return };
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let tasks = tasks();
@@ -133,7 +132,7 @@ fn parts_together_and_runs_again_make_the_same_shards() {
     for shard in 0..3 {
         assert!(read(whole.path(), shard) == read(parts.path(), shard), "shard {shard}");
     }
-    // one that is lost is made again, to the byte
+    // a missing shard is made again, byte for byte
     let lost = whole.path().join("shard-00001.safetensors");
     fs::remove_file(&lost).unwrap();
     real.generate(&tasks, whole.path(), Part { index: 0, count: 1 });

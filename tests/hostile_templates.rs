@@ -1,5 +1,5 @@
-//! Chat templates that overflow the stack, exhaust memory or never end: each ends in one sentence within 2 s of
-//! processor time and 256 MiB, whichever file it comes in, and the model still runs with `--raw`.
+//! Chat templates that overflow the stack, exhaust memory or never end: in every kind of file, each gives one error
+//! message within 2 s of processor time and 256 MiB, and the model still runs with `--raw`.
 
 #![cfg(target_os = "linux")] // memory and time are read from /proc
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
@@ -24,12 +24,12 @@ use serde_json::json;
 /// Most memory of the program and the process that renders, in bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// Most processor time of both. Nothing in them waits, so that on an idle machine no more time passes.
+/// Most processor time of both. Neither of them waits, so on an idle machine no more time passes.
 const TIME: Duration = Duration::from_secs(2);
 
 const ENOUGH: usize = 60_000;
 
-/// A loop of so many turns over a namespace `n` with some fields.
+/// A loop of `turns` steps over a namespace `n` with some fields.
 fn grow(fields: &str, turns: usize, step: &str) -> String {
     format!("{{% set n = namespace({fields}) %}}{{% for i in range({turns}) %}}{step}{{% endfor %}}{{{{ n.x }}}}")
 }
@@ -81,7 +81,7 @@ fn deep() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Templates that take memory without end.
+/// Templates that use up all memory.
 fn large() -> Vec<(&'static str, String)> {
     vec![
         ("doubled by ~", grow("x='ab'", 40, "{% set n.x = n.x ~ n.x %}")),
@@ -116,7 +116,7 @@ fn long() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a process and those that it started took, and how it ended.
+/// How a process ended, and the memory and time that it and its children took.
 struct Ended {
     status: ExitStatus,
     out: String,
@@ -126,12 +126,12 @@ struct Ended {
     lasted: Duration,
 }
 
-/// Most memory and processor time seen of each process.
+/// Highest memory and processor time measured of each process.
 #[derive(Default)]
 struct Watch(BTreeMap<u32, (u64, Duration)>);
 
 impl Watch {
-    /// Looks at a process, its children and theirs.
+    /// Measures a process, its children and their children.
     fn look(&mut self, root: u32) {
         let mut family = vec![root];
         for (id, parent) in parents() {
@@ -147,7 +147,7 @@ impl Watch {
     }
 }
 
-/// Processes with their parents, in the order of their ids: parents come first unless ids start again.
+/// Processes and their parents, by id: parents come first unless ids start again.
 fn parents() -> Vec<(u32, u32)> {
     let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let mut all: Vec<(u32, u32)> = ids.filter_map(|id| Some((id, field(id, 1)?.try_into().ok()?))).collect();
@@ -155,7 +155,7 @@ fn parents() -> Vec<(u32, u32)> {
     all
 }
 
-/// A number of `/proc/ID/stat`, counted from the state, which follows the name.
+/// A field of `/proc/ID/stat`, counted from the state, which follows the name.
 fn field(id: u32, index: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(index)?.parse().ok()
@@ -167,12 +167,12 @@ fn memory(id: u32) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// Its own time; ticks are hundredths of a second on Linux.
+/// Processor time of a process; ticks are hundredths of a second on Linux.
 fn time(id: u32) -> Option<Duration> {
     Some(Duration::from_millis(10 * (field(id, 11)? + field(id, 12)?)))
 }
 
-/// Runs a command and watches it to its end.
+/// Runs a command and measures it until it ends.
 fn watched(command: &mut Command, input: &[u8]) -> Ended {
     let begun = Instant::now();
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -206,7 +206,7 @@ fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u
     })
 }
 
-/// Both limits hold.
+/// Checks both limits.
 fn assert_bounded(name: &str, ended: &Ended) {
     let Ended { memory, time, lasted, .. } = ended;
     println!("{name}: {} MiB, {time:?} of processor time, {lasted:?}", memory >> 20);
@@ -222,8 +222,8 @@ fn run(model: &Path, options: &[&str]) -> Ended {
     watched(&mut command, b"")
 }
 
-/// The program ends with one sentence about the template, the same without `--raw` however it is stored.
-fn assert_refused(name: &str, model: &Path) {
+/// The program rejects the template with one error message, and runs with `--raw`.
+fn assert_rejected(name: &str, model: &Path) {
     let refused = run(model, &[]);
     assert_eq!(refused.status.code(), Some(2), "{name}: {}", refused.errors);
     let lines: Vec<_> = refused.errors.lines().collect();
@@ -235,7 +235,7 @@ fn assert_refused(name: &str, model: &Path) {
     assert_bounded(name, &raw);
 }
 
-/// In a GGUF file and in a folder, in one of the two files that hold it there.
+/// Tries each template in a GGUF file and in a folder, there in one of the two files that may contain it.
 fn assert_contained(templates: &[(&str, String)]) {
     let folder = tempfile::tempdir().unwrap();
     for file in fs::read_dir(checkpoint::path("qwen3")).unwrap() {
@@ -248,13 +248,13 @@ fn assert_contained(templates: &[(&str, String)]) {
             let own = parts.metadata.iter_mut().find(|(key, _)| key == "tokenizer.chat_template");
             own.unwrap().1 = Value::String(template.clone());
         });
-        assert_refused(name, &gguf.target);
+        assert_rejected(name, &gguf.target);
         let (file, text) = match index % 2 {
             0 => ("chat_template.jinja", template.clone()),
             _ => ("chat_template.json", json!({"chat_template": template}).to_string()),
         };
         fs::write(folder.path().join(file), text).unwrap();
-        assert_refused(name, folder.path());
+        assert_rejected(name, folder.path());
         fs::remove_file(folder.path().join(file)).unwrap();
     }
 }
@@ -265,7 +265,7 @@ fn templates_that_are_nested_deeply_are_contained() {
 }
 
 #[test]
-fn templates_that_take_much_memory_are_contained() {
+fn templates_that_use_up_memory_are_contained() {
     assert_contained(&large());
 }
 
@@ -274,7 +274,7 @@ fn templates_that_never_end_are_contained() {
     assert_contained(&long());
 }
 
-/// The answer of a process that renders, without the program around it.
+/// The answer of a rendering process that the test starts itself.
 fn rendered(template: &str) -> Ended {
     let messages = json!([{"role": "user", "content": "the inn"}]);
     let request = json!({"source": template, "bos": "", "eos": "", "messages": messages});
@@ -283,22 +283,22 @@ fn rendered(template: &str) -> Ended {
 }
 
 #[test]
-fn forty_templates_end_a_process_of_their_own() {
+fn forty_templates_only_end_the_rendering_process() {
     let all = [deep(), large(), long()].concat();
     assert!(all.len() >= 40, "{}", all.len());
     let mut measured = 0;
     for (name, template) in &all {
         let ended = rendered(template);
-        // one that ends within milliseconds may not be seen
+        // a process that ends within milliseconds may not be measured
         measured += usize::from(ended.memory > 1 << 20);
         assert!(!ended.out.starts_with('+'), "{name} renders");
         assert_bounded(name, &ended);
     }
-    assert!(measured > all.len() / 2, "the memory of {measured} processes was seen");
+    assert!(measured > all.len() / 2, "the memory of only {measured} processes was measured");
 }
 
 #[test]
-fn a_process_renders_the_templates_of_models_as_the_interpreter_does() {
+fn a_process_renders_the_templates_of_models_like_the_interpreter() {
     let messages = [Message { role: Speaker::User, content: "the inn".to_owned() }];
     for model in ["deepseek-fp8", "gemma4", "gemma4-unified", "glm4-flash", "mimo", "qwen3", "qwen3-fp8", "qwen35"] {
         let source = fs::read_to_string(checkpoint::path(model).join("chat_template.jinja")).unwrap();
@@ -311,7 +311,7 @@ fn a_process_renders_the_templates_of_models_as_the_interpreter_does() {
 }
 
 #[test]
-fn a_process_renders_what_the_interpreter_renders() {
+fn a_process_returns_the_text_or_the_error() {
     let ended = rendered("{{ messages[0].role ~ ':\n' ~ messages[0]['content'].upper() }}");
     assert!(ended.status.success(), "{}", ended.errors);
     assert_eq!(ended.out, "+user:\nTHE INN");

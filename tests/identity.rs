@@ -1,4 +1,4 @@
-//! Proof of identity on tiny models with faults put in, and on the real one.
+//! Checks of identity on tiny models with deliberate faults, and on the real model.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -17,15 +17,15 @@ use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::NoDrafter;
 use draftscope::speculate::policy::Policy;
 
-/// What is wrong with a target.
+/// The fault of a target.
 #[derive(Clone, Copy, PartialEq)]
 enum Wrong {
     Nothing,
-    /// Logits carry noise of this size that depends on the width of the pass.
+    /// Logits have noise of this size, which depends on the width of the pass.
     Noise(f32),
     /// A rollback leaves another token's keys and values in the last position.
     Truncate,
-    /// A pass over several rows hands out each row's logits at the row before.
+    /// A pass over several rows returns each row's logits at the row before.
     Shift,
 }
 
@@ -88,7 +88,7 @@ fn settings(drafter: DrafterKind, draft_len: u8) -> Settings {
     Settings { drafter, draft_len, ..Settings::default() }
 }
 
-/// Differences that a fault makes over some prompts, models and draft lengths.
+/// Differences that a fault causes over some prompts, models and draft lengths.
 fn differences(wrong: Wrong, row_by_row: bool) -> Vec<Diagnosis> {
     let mut found = Vec::new();
     for seed in 0..4 {
@@ -136,7 +136,7 @@ fn a_broken_rollback_is_a_state_error() {
     let found = differences(Wrong::Truncate, false);
     assert!(found.len() >= 5, "only {} differences", found.len());
     assert!(causes(&found).iter().all(|cause| *cause == Cause::StateError), "{found:#?}");
-    // a difference in the first token stands before any round: there is no pass to repeat
+    // a difference in the first token comes before any round, so there is no pass to repeat
     let repeated: Vec<_> = found.iter().filter_map(|d| Some((d.fresh_pass?.best, d.plain?))).collect();
     assert!(repeated.len() >= 5 && repeated.iter().all(|(fresh, plain)| fresh == plain), "{found:#?}");
 }
@@ -149,7 +149,7 @@ fn a_pass_that_mixes_up_its_rows_is_a_bug() {
 }
 
 #[test]
-fn a_rule_that_commits_what_its_row_does_not_say_is_a_bug() {
+fn a_rule_that_commits_another_token_than_its_row_picks_is_a_bug() {
     let Loaded { target, .. } = tiny::Tiny::new(0).load();
     let fresh = target.fork().unwrap();
     let mut plain = Decoder::new(target, Box::new(NoDrafter), &settings(DrafterKind::None, 0));
@@ -163,7 +163,7 @@ fn a_rule_that_commits_what_its_row_does_not_say_is_a_bug() {
 }
 
 #[test]
-fn laws_are_compared_and_a_wrong_rule_is_noticed() {
+fn distributions_are_compared_and_a_wrong_rule_is_noticed() {
     let (drafter_set, Loaded { target, .. }) = engine::drafter_set(tiny::Tiny::new(2).load());
     let sampling = Sampling { temperature: 5.0, top_k: 6, ..Sampling::default() };
     let base = |rule, draft_len| Settings { sampling, rule, ..settings(DrafterKind::Mtp, draft_len) };
@@ -178,7 +178,7 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
         assert!(found.consistent, "{rule}: {found:#?}");
         assert!(found.power.last().unwrap().power > 0.9, "{found:#?}");
     }
-    // taking every draft unverified is not lossless
+    // accepting every draft unverified is not lossless
     let leniency = Leniency { confidence: 0.0, ..Leniency::default() };
     let lenient = Settings { leniency, ..base(VerifyRule::Confidence, 3) };
     let got = sample(&mut speculative, &prompt, &lenient, (9 * n..10 * n, 3), None).unwrap();
@@ -186,7 +186,7 @@ fn laws_are_compared_and_a_wrong_rule_is_noticed() {
 }
 
 #[test]
-fn an_automatic_k_leaves_the_text_as_it_is() {
+fn an_automatic_k_does_not_change_the_text() {
     let (drafter_set, Loaded { target, .. }) = engine::drafter_set(tiny::Tiny::new(3).load());
     let mut plain = Decoder::new(target.fork().unwrap(), Box::new(NoDrafter), &settings(DrafterKind::None, 0));
     let mut speculative = Decoder::new(target, Box::new(drafter_set), &settings(DrafterKind::Mtp, 0));
@@ -216,7 +216,7 @@ fn prompts() -> Vec<String> {
 }
 
 #[test]
-fn the_prompts_are_200_and_nobody_elses() {
+fn there_are_200_prompts_which_no_other_suite_has() {
     let prompts = prompts();
     assert_eq!((prompts.len(), prompts.iter().collect::<BTreeSet<_>>().len()), (200, 200));
     let suite = include_str!("../assets/prompts/suite.toml");
@@ -229,7 +229,7 @@ const DRAFTERS: [&str; 7] = ["mtp", "ngram", "early-exit", "oracle", "random", "
 
 #[test]
 fn twenty_prompts_give_the_plain_text_with_every_drafter() {
-    // every drafter meets every k, though not on every prompt: the nightly run does all of them
+    // every drafter runs with every k, but not on every prompt; the nightly run does all of them
     let Some(loaded) = real::load_native() else { return };
     let (drafter_set, Loaded { target, codec, template, .. }) = engine::drafter_set(loaded);
     let fresh = target.fork().unwrap();
@@ -255,5 +255,5 @@ fn twenty_prompts_give_the_plain_text_with_every_drafter() {
     let rate = Rate::of(differing.len() as u64, runs);
     println!("{runs} runs, {rollbacks} rollbacks, {rate:?}");
     assert!(differing.is_empty(), "{differing:#?}");
-    assert!(rollbacks > 500, "only {rollbacks} rollbacks: nothing was put to the test");
+    assert!(rollbacks > 500, "only {rollbacks} rollbacks: the test proves little");
 }

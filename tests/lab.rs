@@ -1,4 +1,4 @@
-//! The lab through the engine: drafters that need its help, and switches while an answer runs.
+//! Drafters that need the engine's help, and settings that change while an answer runs.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -18,7 +18,7 @@ fn start(files: &Tiny, settings: Settings) -> Source {
     engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap()
 }
 
-/// Answers one prompt; `react` hears every event of the turn and may send commands.
+/// Answers one prompt; `react` gets every event of the turn and may send commands.
 fn answer(source: &mut Source, mut react: impl FnMut(&EventKind) -> Option<Command>) -> (Vec<TokenId>, Vec<EventKind>) {
     source.commands.send(Command::Generate { prompt: Prompt::Raw("in the thin".into()) }).unwrap();
     let (mut text, mut events) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ fn accepted(events: &[EventKind]) -> usize {
 }
 
 #[test]
-fn the_oracle_knows_the_answer_in_every_turn_also_switched_on_in_the_middle() {
+fn the_oracle_is_right_in_every_turn_also_if_chosen_during_an_answer() {
     let files = Tiny::new(6);
     let want = plain(&files);
     let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Oracle, ..Settings::default() });
@@ -81,7 +81,7 @@ fn the_oracle_knows_the_answer_in_every_turn_also_switched_on_in_the_middle() {
 }
 
 #[test]
-fn a_person_is_asked_for_every_draft_and_the_text_is_the_models() {
+fn a_person_is_asked_for_every_draft_and_the_text_is_that_of_the_model() {
     let files = Tiny::new(6);
     let want = plain(&files);
     let mut source = start(&files, Settings { draft_len: 3, drafter: DrafterKind::Human, ..Settings::default() });
@@ -99,25 +99,25 @@ fn a_person_is_asked_for_every_draft_and_the_text_is_the_models() {
 }
 
 #[test]
-fn who_is_not_asked_any_more_does_not_hold_the_engine() {
+fn a_stop_or_another_drafter_ends_the_wait_for_a_person() {
     let files = Tiny::new(6);
     let want = plain(&files);
     let human = Settings { draft_len: 3, drafter: DrafterKind::Human, ..Settings::default() };
     let mut source = start(&files, human);
-    // another drafter while it waits
+    // another drafter while the engine waits
     let (text, _) = answer(&mut source, |event| {
         let waits = matches!(event, EventKind::DraftAsked { .. });
         waits.then_some(Command::SetDrafter { drafter: DrafterKind::Random })
     });
     assert_eq!(text, want);
-    // a stop while it waits
+    // a stop while the engine waits
     let mut source = start(&files, human);
     let (text, _) = answer(&mut source, |event| matches!(event, EventKind::DraftAsked { .. }).then_some(Command::Stop));
     assert_eq!(text, want[..1]);
 }
 
 #[test]
-fn settings_of_the_lab_change_in_the_middle_and_a_missing_drafter_says_why() {
+fn settings_change_during_an_answer_and_a_missing_drafter_gives_the_reason() {
     let files = Tiny::new(6);
     let want = plain(&files);
     let mut source = start(&files, Settings { draft_len: 3, ..Settings::default() });
@@ -164,13 +164,13 @@ fn the_header_names_the_drafters_and_whether_the_rule_is_lossless() {
     }
 }
 
-/// What a source tells until it holds again.
-fn until_held(source: &mut Source) -> Vec<EventKind> {
+/// Events of a source until it pauses again.
+fn until_paused(source: &mut Source) -> Vec<EventKind> {
     std::thread::sleep(std::time::Duration::from_millis(150));
     std::iter::from_fn(|| source.events.try_recv().ok()).map(|event| event.kind).collect()
 }
 
-/// Whether a phase of the round ends with it.
+/// Whether this event ends a phase of the round.
 fn is_phase(event: &EventKind) -> bool {
     matches!(
         event,
@@ -186,11 +186,11 @@ fn a_tree_is_stepped_node_by_node() {
     while !matches!(source.events.blocking_recv().unwrap().kind, EventKind::Started { .. }) {}
     source.commands.send(Command::Pause).unwrap();
     source.commands.send(Command::Generate { prompt: Prompt::Raw("in the thin".into()) }).unwrap();
-    let mut told = until_held(&mut source);
+    let mut step = until_paused(&mut source);
     let mut rows = Vec::new();
     loop {
-        let phases: Vec<_> = told.iter().filter(|event| is_phase(event)).collect();
-        assert_eq!(phases.len(), 1, "one phase a step: {told:?}");
+        let phases: Vec<_> = step.iter().filter(|event| is_phase(event)).collect();
+        assert_eq!(phases.len(), 1, "one phase a step: {step:?}");
         match phases[0] {
             EventKind::Drafted { index, row, .. } => {
                 assert_eq!(usize::from(*index), rows.len());
@@ -200,9 +200,9 @@ fn a_tree_is_stepped_node_by_node() {
             _ => {}
         }
         source.commands.send(Command::StepPhase).unwrap();
-        told = until_held(&mut source);
+        step = until_paused(&mut source);
     }
     assert!(rows.len() > 3, "{rows:?}");
-    assert!(rows.windows(2).any(|pair| pair[0] == pair[1]), "two stand beside each other: {rows:?}");
+    assert!(rows.windows(2).any(|pair| pair[0] == pair[1]), "two nodes have the same parent: {rows:?}");
     source.commands.send(Command::Shutdown).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The probe run against real runs, and the draft length that the engine chooses.
+//! Simulations from a probe run compared with real runs, and the draft length that the engine chooses.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -30,7 +30,7 @@ fn answer(driver: &mut Driver, prompt: &str) -> Answer {
     driver.session().turn().unwrap().answer(Lane::Speculative).clone()
 }
 
-/// What a real run counted, drafts that a stop rule cut off left out, as a simulation counts.
+/// Counts of a real run, without the drafts that a stop rule dropped, as in a simulation.
 fn counted(answer: &Answer) -> Simulated {
     let mut sum = Simulated::default();
     let most = answer.rounds.iter().map(|round| round.drafts.len()).max().unwrap_or(0);
@@ -55,7 +55,7 @@ fn kept(round: &Round) -> usize {
     round.accepted().min(round.committed.len())
 }
 
-/// Probes every prompt, then really runs each k and p-min; all counts must be equal.
+/// Probes every prompt, then runs each k and p-min; all counts must be equal.
 fn assert_simulated_equals_run(
     recipe: &LoadOptions,
     drafter: DrafterKind,
@@ -81,7 +81,7 @@ fn assert_simulated_equals_run(
     all
 }
 
-/// The same with trees of these budgets and depths, each probed on its own.
+/// Does the same with trees of several sizes and depths, each with its own probe run.
 fn assert_trees_equal_runs(recipe: &LoadOptions, prompts: &[&str], max_tokens: u32) -> Simulated {
     let base = settings(DrafterKind::Mtp, max_tokens);
     let mut all = Simulated::default();
@@ -167,7 +167,7 @@ impl Consumer for Tape {
     }
 }
 
-/// Remembers one measurement and counts what it is asked.
+/// Remembers one measurement and counts how often it is recalled.
 #[derive(Default)]
 struct OneMemory {
     kept: Mutex<Option<(CostKey, Costs)>>,
@@ -200,8 +200,8 @@ fn automatic(drafter: DrafterKind, memory: Arc<OneMemory>) -> (Vec<EventKind>, A
     (kinds(&tape), answer)
 }
 
-/// Every round ran with the k that was told last.
-fn assert_reported(events: &[EventKind]) {
+/// Checks that every round ran with the k of the last event about k.
+fn assert_k_is_recorded(events: &[EventKind]) {
     let mut k = None;
     for kind in events {
         match kind {
@@ -218,14 +218,14 @@ fn assert_reported(events: &[EventKind]) {
 }
 
 #[test]
-fn the_engine_measures_chooses_and_says_why() {
+fn the_engine_measures_chooses_k_and_gives_the_reason() {
     let memory = Arc::new(OneMemory::default());
     let (events, auto) = automatic(DrafterKind::Random, Arc::clone(&memory));
     let known = events.iter().find_map(|kind| match kind {
         EventKind::CostsKnown { costs, remembered } => Some((costs.clone(), *remembered)),
         _ => None,
     });
-    let (costs, remembered) = known.expect("what passes cost is told");
+    let (costs, remembered) = known.expect("an event with the costs");
     assert!(costs.is_usable() && costs.longest() == 8 && !remembered, "{costs:?}");
     assert!(costs.verify_us.is_sorted(), "{costs:?}");
     let changes: Vec<_> =
@@ -234,8 +234,8 @@ fn the_engine_measures_chooses_and_says_why() {
         let EventKind::DraftLenChosen { from, draft_len, reason, expected, .. } = change else { unreachable!() };
         assert!(reason.starts_with(&format!("k {from} → {draft_len}")) && expected.len() == 9, "{change:?}");
     }
-    assert_reported(&events);
-    // the tiny model's text is the plain one whatever is chosen
+    assert_k_is_recorded(&events);
+    // the tiny model writes the plain text with every choice
     let plain = answer(
         &mut driver(tiny::Tiny::new(3).recipe(), Settings { draft_len: 0, ..settings(DrafterKind::Random, 120) }),
         "the thin inn",
@@ -243,33 +243,33 @@ fn the_engine_measures_chooses_and_says_why() {
     let ids = |answer: &Answer| answer.tokens.iter().map(|t| t.piece.id).collect::<Vec<_>>();
     assert_eq!(ids(&auto), ids(&plain));
 
-    // what is remembered is not measured again, whatever it says
+    // remembered costs are not measured again, even if they are wrong
     let key = CostKey::of(match &events.iter().find(|kind| matches!(kind, EventKind::Started { .. })).unwrap() {
         EventKind::Started { header } => header,
         _ => unreachable!(),
     });
-    let dear = Costs { verify_us: (1..=9).map(|m| f64::from(m) * 1e6).collect(), ..costs };
-    memory.remember(&key, &dear);
+    let high = Costs { verify_us: (1..=9).map(|m| f64::from(m) * 1e6).collect(), ..costs };
+    memory.remember(&key, &high);
     let (events, _) = automatic(DrafterKind::Random, memory);
-    let recalled = EventKind::CostsKnown { costs: dear, remembered: true };
+    let recalled = EventKind::CostsKnown { costs: high, remembered: true };
     assert!(events.contains(&recalled), "the remembered costs are used");
     assert!(events.iter().any(|kind| matches!(kind, EventKind::DraftLenChosen { draft_len: 0, .. })));
 }
 
 #[test]
-fn drafts_that_the_engine_ends_change_no_text() {
+fn drafts_that_the_engine_ends_do_not_change_the_text() {
     let memory = Arc::new(OneMemory::default());
     let (events, _) = automatic(DrafterKind::EarlyExit, Arc::clone(&memory));
     let header = events.iter().find_map(|kind| match kind {
         EventKind::Started { header } => Some(header),
         _ => None,
     });
-    // rows at a quarter of a pass, so long that no short check contradicts
+    // a further row costs a quarter of a pass; times are so long that the short check accepts them
     let verify_us = (0..9).map(|rows| 1e5 * (1.0 + 0.25 * f64::from(rows))).collect();
     let costs = Costs { verify_us, draft_us: 1e4, settle_us: 0.0, overhead_us: 0.0 };
     memory.remember(&CostKey::of(header.unwrap()), &costs);
     let (events, auto) = automatic(DrafterKind::EarlyExit, memory);
-    assert_reported(&events);
+    assert_k_is_recorded(&events);
     let are_ended = auto.rounds.iter().any(|round| round.drafts.len() < usize::from(round.draft_len));
     assert!(are_ended, "no draft was ended");
     for kind in &events {
@@ -286,13 +286,16 @@ fn drafts_that_the_engine_ends_change_no_text() {
 }
 
 #[test]
-fn automatic_and_fixed_change_live_and_hopeless_drafts_end_in_plain_decoding() {
+fn k_switches_between_automatic_and_fixed_and_random_drafts_end_in_plain_decoding() {
     let files = tiny::Tiny::new(3);
     let mut driver = driver(files.recipe(), Settings { draft_len: 4, ..settings(DrafterKind::Random, 200) });
     let tape = Tape::default();
     driver.add(Box::new(tape.clone()));
     answer(&mut driver, "the inn");
-    assert!(!kinds(&tape).iter().any(|kind| matches!(kind, EventKind::CostsKnown { .. })), "nobody asked");
+    assert!(
+        !kinds(&tape).iter().any(|kind| matches!(kind, EventKind::CostsKnown { .. })),
+        "costs are measured only for an automatic k"
+    );
     driver.send(Command::SetAutoDraftLen);
     answer(&mut driver, "the thin inn");
     assert_eq!(driver.session().settings().draft_len_mode, DraftLenMode::Auto);
@@ -306,5 +309,5 @@ fn automatic_and_fixed_change_live_and_hopeless_drafts_end_in_plain_decoding() {
     assert!(driver.session().chosen().is_none());
     driver.send(Command::SetAutoDraftLen);
     answer(&mut driver, "in the thin inn");
-    assert_reported(&kinds(&tape));
+    assert_k_is_recorded(&kinds(&tape));
 }

@@ -1,17 +1,19 @@
-//! Which module may import which. One crate cannot enforce this by itself, so the paths that every file
-//! names are checked against tables.
+//! Which module may import which. Rust does not enforce this inside a crate, so these tests check the paths that
+//! every file names against tables.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
 #[path = "common/imports.rs"]
 mod imports;
+#[path = "common/sources.rs"]
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
-use imports::{bare_code, imports_of, is_in, module_of, test_modules_of};
+use imports::imports_of;
+use sources::{bare_code, is_in, is_test, module_of, texts};
 
 /// Module, and the modules of this crate it may name.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
@@ -36,7 +38,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("config", &[]),
 ];
 
-/// Words that must not stand in a module's code at all.
+/// Words that must not occur in a module's code.
 const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("protocol", &["candle_core", "ratatui", "std::fs", "std::time"]),
     ("model", &["ratatui", "crossterm", "EventKind"]),
@@ -51,7 +53,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("export", &["candle_core", "tokenizers"]),
 ];
 
-/// Parts of `tui`: widgets and vocabulary, the state, what shows it and what changes it, the loops.
+/// Parts of `tui`: widgets and vocabulary, the state, the code that shows it, the code that changes it, the loops.
 const TUI: &[Layer] = &[
     (
         "vocabulary",
@@ -98,7 +100,7 @@ const TUI: &[Layer] = &[
     ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),
 ];
 
-/// Parts of `commands`: files that subcommands share, and one file or folder per subcommand.
+/// Parts of `commands`: files that subcommands share, and one file or folder for each subcommand.
 const COMMANDS: &[Layer] = &[
     (
         "shared",
@@ -125,36 +127,8 @@ struct Source {
     file: String,
     /// Without comments, literals and tests.
     code: String,
-    /// Absolute paths of what it names in this crate.
+    /// Absolute paths of the items of this crate that it names.
     imports: Vec<String>,
-}
-
-fn files_in(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files_in(&path, into);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            into.push(path);
-        }
-    }
-}
-
-/// Name and text of every file below `folder`, and the modules declared under `#[cfg(test)]`.
-fn texts(folder: &str, at_least: usize) -> (Vec<(String, String)>, Vec<String>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut files = Vec::new();
-    files_in(&root, &mut files);
-    assert!(files.len() >= at_least, "the sources were not found");
-    files.sort();
-    let name = |file: &Path| file.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
-    let texts: Vec<_> = files.iter().map(|file| (name(file), fs::read_to_string(file).unwrap())).collect();
-    let tests = texts.iter().flat_map(|(file, text)| test_modules_of(file, text)).collect();
-    (texts, tests)
-}
-
-fn is_test(file: &str, tests: &[String]) -> bool {
-    tests.iter().any(|test| is_in(&module_of(file), test))
 }
 
 /// Every source file, read once; tests may import more, so their files are left out.
@@ -171,14 +145,14 @@ fn sources() -> &'static [Source] {
 /// the groups that it may import besides itself.
 type Layer = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// Checks that the parts of a module import each other as its layers say, and in no circle.
+/// Checks that the parts of a module import each other as its layers allow, and in no circle.
 fn check(module: &str, layers: &[Layer]) {
     let files: Vec<_> = sources().iter().map(|source| (source.file.clone(), source.imports.clone())).collect();
     let found = violations(module, layers, &files);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// What `check` reports about files and the paths they name. Layers are listed from the lowest up.
+/// The violations that `check` reports for files and the paths that they name. Layers are listed from the lowest up.
 fn violations(module: &str, layers: &[Layer], files: &[(String, Vec<String>)]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, (layer, _, allowed)) in layers.iter().enumerate() {
@@ -216,7 +190,7 @@ fn violations(module: &str, layers: &[Layer], files: &[(String, Vec<String>)]) -
     found
 }
 
-/// The layer and part of a path: the longest part that it lies in, else the module's own file.
+/// The layer and part of a path: the longest part that contains it, else the module's own file.
 fn part_of<'a>(module: &str, layers: &'a [Layer], path: &str) -> Option<(&'a Layer, &'static str)> {
     let all = layers.iter().flat_map(|layer| layer.1.iter().map(move |part| (layer, *part)));
     let holds = |part: &str| part == "mod" || is_in(path, &format!("{module}::{part}"));
@@ -234,7 +208,7 @@ fn circle(arrows: &BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
         }
         ends.iter().for_each(|end| drop(left.remove(end)));
     }
-    // every part that is left imports another one that is left
+    // every remaining part imports another remaining one
     let mut path = vec![*left.keys().next()?];
     loop {
         let next = left[path[path.len() - 1]].iter().find(|to| left.contains_key(*to))?;
@@ -304,7 +278,7 @@ fn imports_follow_the_table() {
     }
 }
 
-/// The folders of `src/model`: what is plain data, what reads files, what computes, what loads.
+/// The folders of `src/model`: plain data, files, computation, loading.
 const MODEL: &[Layer] = &[
     (
         "plain",
@@ -346,7 +320,7 @@ fn a_family_names_no_other() {
         let Some(own) = family(&module_of(file)) else { continue };
         for other in imports.iter().filter_map(|path| family(path)).filter(|other| *other != own) {
             let is_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/model/families").join(&other).is_dir();
-            assert!(!is_folder, "{file} names the family {other}; what two need stands in nn");
+            assert!(!is_folder, "{file} names the family {other}; code for two families belongs in nn");
         }
     }
 }
@@ -373,13 +347,13 @@ fn modules_do_not_know_what_they_must_not() {
 }
 
 #[test]
-fn files_fit_in_a_head() {
+fn files_are_short_and_have_a_header() {
     for (folder, at_least) in [("src", 30), ("crates/kernels/src", 20)] {
         let (texts, tests) = texts(folder, at_least);
         for (file, text) in texts {
             let lines = text.lines().take_while(|l| *l != "#[cfg(test)]").count();
             assert!(is_test(&file, &tests) || lines <= 400, "{file} has {lines} lines before its tests");
-            assert!(text.starts_with("//!"), "{file} does not say what it is");
+            assert!(text.starts_with("//!"), "{file} has no header that says what it is");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Peak memory while a model is loaded: below 1.2 times its weights in the chosen dtype. A test binary of
-//! its own, because the figure is the process's.
+//! Peak memory while a model loads: below 1.2 times its weights in the chosen dtype. This is a separate test binary,
+//! because the figure is that of a process.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 #![cfg(target_os = "linux")]
@@ -71,14 +71,15 @@ fn write_model(folder: &Path) {
     });
 }
 
-/// A figure of the process in bytes.
+/// A memory figure of the process, in bytes.
 fn status(key: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(key)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Names the case that a child process measures: memory that one model gave back would be there for the next.
+/// Environment variable with the case that a child process measures. Each case needs a fresh process, because memory that
+/// one model freed would be reused by the next.
 const CASE: &str = "DRAFTSCOPE_TEST_LOAD_MEMORY";
 
 const CASES: [(Backend, Dtype, &str); 3] = [
@@ -90,7 +91,7 @@ const CASES: [(Backend, Dtype, &str); 3] = [
 fn measure((backend, dtype, name): (Backend, Dtype, &str)) {
     let folder = checkpoint::copy("qwen3");
     write_model(folder.path());
-    std::fs::write("/proc/self/clear_refs", "5").unwrap(); // the peak starts anew
+    std::fs::write("/proc/self/clear_refs", "5").unwrap(); // resets the peak
     let before = status("VmRSS");
     let recipe = LoadOptions { dtype, ctx_len: Some(64), ..recipe(folder.path().into(), backend) };
     let loaded = load(&recipe, &mut |_, _, _| {}).unwrap();
@@ -102,7 +103,7 @@ fn measure((backend, dtype, name): (Backend, Dtype, &str)) {
         took as f64 / weights as f64
     );
     assert_eq!(spec.dtype, name);
-    assert!(took >= weights / 2, "{} {name}: a peak of {took} is not that of {weights} bytes", spec.backend);
+    assert!(took >= weights / 2, "{} {name}: a peak of {took} is too little for {weights} bytes", spec.backend);
     assert!(took as f64 <= 1.2 * weights as f64, "{} {name}: peak {took} for {weights}", spec.backend);
 }
 

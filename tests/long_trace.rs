@@ -1,6 +1,6 @@
-//! A long recording: how long it takes to open, to fold, and how much memory that needs.
+//! A long recording: time to open it, time to fold it, and memory.
 //!
-//! The million of the ignored test wants a quiet machine:
+//! The ignored test with a million events needs a quiet machine:
 //! `cargo test --release --test long_trace -- --ignored --nocapture`
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
@@ -14,7 +14,7 @@ use draftscope::protocol::{Event, EventKind};
 use draftscope::session::Timeline;
 use draftscope::trace::{Reader, Recording};
 
-/// Gives turns and rounds of a recording that is repeated numbers of their own.
+/// Numbers turns and rounds anew when the events of a recording are repeated.
 #[derive(Default)]
 struct Renumber {
     turns: u32,
@@ -38,7 +38,7 @@ impl Renumber {
     }
 }
 
-/// Writes so many events of the real engine, those of a bundled recording again and again.
+/// Writes this many events of the real engine: those of a bundled recording, repeated.
 fn write(path: &Path, events: u64) {
     let bundled = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("assets/traces/code.dscope.jsonl.zst");
     let once: Vec<Event> = Reader::open(&bundled).unwrap().map(Result::unwrap).collect();
@@ -61,14 +61,14 @@ fn write(path: &Path, events: u64) {
     file.flush().unwrap();
 }
 
-/// Most memory this process has had, in MB; none where the system does not tell.
+/// Peak memory of this process in MB; `None` if the system does not report it.
 fn peak_mb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? / 1024)
 }
 
-/// Opens and folds; tells both times.
+/// Opens and folds a recording; returns both times and the number of lines.
 fn read(path: &Path) -> (Duration, Duration, u64) {
     let began = Instant::now();
     let recording = Recording::open(path).unwrap();

@@ -1,5 +1,5 @@
-//! The conventions of MTP modules: each that is set wrong changes what is drafted and never the text, on
-//! both backends, also when it is changed while an answer is written.
+//! The conventions of MTP modules: a wrong one changes the drafts and never the text, on both backends, also if it is
+//! changed during an answer.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -38,7 +38,7 @@ fn modules(depths: usize) -> ModuleFile {
     modules_for(depths, (0..VOCAB as i64).step_by(2).collect())
 }
 
-/// The same with this draft vocabulary.
+/// Random modules with this draft vocabulary.
 fn modules_for(depths: usize, vocab: Vec<i64>) -> ModuleFile {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     let (q, kv) = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM);
@@ -97,7 +97,7 @@ fn decoder(backend: Backend, depths: usize, mtp: MtpOverride) -> Decoder {
     decoder
 }
 
-/// What the drafter says in one round.
+/// Predictions of the drafter in one round.
 fn drafts(decoder: &mut Decoder) -> Vec<Prediction> {
     let mut said = Vec::new();
     decoder
@@ -112,7 +112,7 @@ fn drafts(decoder: &mut Decoder) -> Vec<Prediction> {
     said
 }
 
-/// Largest difference of the probabilities that both list.
+/// Largest difference between probabilities of the same token; a token that one side does not list counts as 0.
 fn apart(a: &Prediction, b: &Prediction) -> f32 {
     let of = |p: &Prediction| p.top.iter().map(|c| (c.piece.id, c.prob)).collect::<HashMap<_, _>>();
     let (a, b) = (of(a), of(b));
@@ -120,7 +120,7 @@ fn apart(a: &Prediction, b: &Prediction) -> f32 {
     all.map(|id| (a.get(id).unwrap_or(&0.0) - b.get(id).unwrap_or(&0.0)).abs()).fold(0.0, f32::max)
 }
 
-/// Every convention set to every value.
+/// One override for each value of each convention.
 fn all() -> Vec<MtpOverride> {
     let every = Convention::ALL.iter().flat_map(|c| c.names().iter().map(move |name| (*c, *name)));
     let wanted = every.map(|(convention, name)| {
@@ -133,7 +133,7 @@ fn all() -> Vec<MtpOverride> {
 
 #[test]
 fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
-    // rotated by other angles, keys round otherwise, which blocks of few codes make larger
+    // keys that are rotated by other angles round differently, and more so in blocks of few bits
     for (backend, same, other) in [(Backend::Candle, 1e-5, 5e-5), (Backend::Native, 2e-3, 5e-3)] {
         let made = drafts(&mut decoder(backend, 1, MtpOverride::default()));
         for wanted in all() {
@@ -142,7 +142,7 @@ fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
             let depth = |depth: usize| apart(&made[depth], &said[depth]);
             println!("{backend:?} {name}: {:.5} {:.5} {:.5}", depth(0), depth(1), depth(2));
             match name.as_str() {
-                // rotary positions only know differences, so that a shift of all slots is none
+                // rotary positions depend on differences only, so shifting all slots changes nothing
                 "feed=post-norm"
                 | "recycle=post-norm"
                 | "order=embedding-first"
@@ -153,11 +153,11 @@ fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
                 | "norm=weight" => {
                     assert!(made == said || depth(0) < same, "{backend:?} {name}");
                 }
-                // all one further, and the drafts at one place
+                // all slots shifted by one, and all drafts at one position
                 "position=constant-next" => {
                     assert!(depth(0) < same && depth(1) > other, "{backend:?} {name}");
                 }
-                // these begin with the second draft
+                // these change drafts from the second one on
                 "recycle=pre-norm" | "position=constant" => {
                     assert!(depth(0) == 0.0 && depth(1) > other, "{backend:?} {name}");
                 }
@@ -168,7 +168,7 @@ fn a_wrong_convention_changes_what_is_drafted_and_the_right_one_does_not() {
 }
 
 #[test]
-fn conventions_change_speed_and_never_text_also_in_the_middle_of_an_answer() {
+fn conventions_never_change_the_text_also_during_an_answer() {
     const LEN: usize = 60;
     for (backend, depths) in [(Backend::Candle, 1), (Backend::Native, 1), (Backend::Native, 3)] {
         let answer = |decoder: &mut Decoder| {
@@ -189,12 +189,12 @@ fn conventions_change_speed_and_never_text_also_in_the_middle_of_an_answer() {
             changing.round(&mut |_| Duration::ZERO).unwrap();
             assert!(changing.take_notices().is_empty());
         }
-        assert_eq!(answer(&mut changing), plain, "{backend:?}, changed on the way");
+        assert_eq!(answer(&mut changing), plain, "{backend:?}, changed during the answer");
     }
 }
 
 #[test]
-fn a_change_taken_back_is_as_if_it_had_never_been() {
+fn a_change_that_is_undone_has_no_effect() {
     for backend in [Backend::Candle, Backend::Native] {
         let (mut steady, mut changing) =
             (decoder(backend, 1, MtpOverride::default()), decoder(backend, 1, MtpOverride::default()));

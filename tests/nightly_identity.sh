@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The nightly-length proof of identity: 200 prompts × k ∈ {1,2,3,4,6,8} × all drafters, greedy, then
-# trees, then the laws of sampled tokens under both rules that draw. Fails at the first step in which
-# the modes differ. Takes an hour or two on two cores; with --draft-model FILE that drafter takes part.
+# Checks identity at scale: 200 prompts × k ∈ {1,2,3,4,6,8} × all drafters, greedy, then trees, then the
+# distributions of sampled tokens with every lossless rule. Fails at the first step in which speculative and plain
+# decoding differ. Takes one to two hours on two cores; with --draft-model FILE, that drafter runs too.
 #
 #   tests/nightly_identity.sh [options of verify-identity, e.g. --threads 2]
 set -euo pipefail

@@ -1,5 +1,5 @@
-//! The program in a real pseudo-terminal: what a newcomer does first with the real model, and time, what-if,
-//! files and drafts of one's own on an engine with a tiny one.
+//! The program in a real pseudo-terminal: a first session with the real model; time travel, what-if, files and
+//! drafts of a person on an engine with a tiny model.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -24,7 +24,7 @@ struct Terminal {
     light: bool,
 }
 
-/// What a terminal with a background answers when it is asked for its colours and what it can do.
+/// What terminals with a dark and a light background answer to queries of colours and abilities.
 const DARK: &str = "\u{1b}]10;rgb:eeee/eeee/eeee\u{1b}\\\u{1b}]11;rgb:1111/1111/1111\u{1b}\\\u{1b}[?62;22c";
 const LIGHT: &str = "\u{1b}]10;rgb:1111/1111/1111\u{1b}\\\u{1b}]11;rgb:ffff/ffff/ffff\u{1b}\\\u{1b}[?62;22c";
 
@@ -63,8 +63,7 @@ impl Terminal {
         Self { master: pair.master, keys, output, child, screen, cooked, light: false }
     }
 
-    /// Shows what the program wrote, and answers as a terminal does when it is asked where its cursor is, or what colours
-    /// it has.
+    /// Shows what the program wrote, and answers queries of the cursor's position and of colours.
     fn take(&mut self, bytes: &[u8]) {
         self.screen.process(bytes);
         let asks = |query: &[u8]| bytes.windows(query.len()).any(|part| part == query);
@@ -90,7 +89,7 @@ impl Terminal {
         self.screen.screen().contents()
     }
 
-    /// Reads until the screen is as wanted.
+    /// Reads until a condition on the screen holds.
     fn wait(&mut self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
         while !wanted(self.screen.screen()) {
@@ -106,7 +105,7 @@ impl Terminal {
         self.wait(text, |screen| screen.contents().contains(text));
     }
 
-    /// Waits for the program's end; one that does not end is killed and fails the test.
+    /// Waits for the program's end. A program that does not end is killed, and the test fails.
     fn exit_code(&mut self) -> u32 {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -121,7 +120,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for the program's end; the terminal must be as it was.
+    /// Waits for the program's end and checks that the terminal is restored.
     fn ends(&mut self) -> u32 {
         let code = self.exit_code();
         while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(200)) {
@@ -129,7 +128,7 @@ impl Terminal {
         }
         let screen = self.screen.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste());
-        assert_eq!(is_cooked(self.master.as_ref()), self.cooked, "line editing is back");
+        assert_eq!(is_cooked(self.master.as_ref()), self.cooked, "line editing is restored");
         code
     }
 }
@@ -156,13 +155,13 @@ fn colours(screen: &vt100::Screen, glyph: &str) -> Vec<vt100::Color> {
         .collect()
 }
 
-/// Digits of the answer in this colour: tokens of its numbers that were accepted.
+/// Number of digits in this colour: accepted tokens of the answer's numbers.
 fn digits_in(screen: &vt100::Screen, colour: vt100::Color) -> usize {
     ('0'..='9').map(|digit| colours(screen, &digit.to_string()).iter().filter(|c| **c == colour).count()).sum()
 }
 
 #[test]
-fn a_newcomer_prompts_watches_stops_and_quits() {
+fn a_new_user_prompts_watches_stops_and_quits() {
     if real::target_file().is_none() {
         return;
     }
@@ -171,7 +170,7 @@ fn a_newcomer_prompts_watches_stops_and_quits() {
     terminal.press("List ten inventions and the years in which they were made.");
     terminal.wait_for("List ten inventions and the years in which they were made.");
     terminal.press("\r");
-    // tokens of every fate, told apart by colour as well as by glyph; the legend names the colours
+    // tokens of every fate, marked by colour and glyph; the legend names the colours
     terminal.wait("accepted, bonus, recovered and rejected tokens", |screen| {
         let marked = ["✚", "↻", "✗"].iter().all(|glyph| colours(screen, glyph).len() > 3);
         marked && colours(screen, "✓").first().is_some_and(|accepted| digits_in(screen, *accepted) > 5)
@@ -185,7 +184,7 @@ fn a_newcomer_prompts_watches_stops_and_quits() {
         let text = screen.contents();
         text.contains("speculative") && text.contains("plain") && text.contains('×') && text.contains("Tokens/s")
     });
-    // an answer of hundreds of tokens: the one before may be over by now
+    // an answer of hundreds of tokens, because a short one may end before it is stopped
     terminal.wait_for("○ ready");
     terminal.press("Write a long story about a lighthouse keeper, with many chapters.");
     terminal.press("\r");
@@ -197,22 +196,22 @@ fn a_newcomer_prompts_watches_stops_and_quits() {
 }
 
 #[test]
-fn a_file_that_cannot_be_loaded_leaves_the_terminal_as_it_was() {
+fn a_file_that_cannot_be_loaded_restores_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.gguf");
     std::fs::write(&file, b"GGUF and then nothing").unwrap();
     let mut terminal = Terminal::start(&["--model", file.to_str().unwrap()], &[]);
     terminal.wait_for("damaged or incomplete");
     terminal.press("\u{3}");
-    assert_eq!(terminal.ends(), 2, "an error, not a difference");
+    assert_eq!(terminal.ends(), 2, "2 is the status of an error, 1 that of a difference");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_signal_gives_the_terminal_back_and_the_recording_its_end() {
+fn a_signal_restores_the_terminal_and_completes_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let recording = bundled("chat");
-    // of a replay nothing is recorded before its first event has come, which names the model
+    // a replay records nothing before its first event, which names the model
     for (args, shown) in [
         (vec!["replay", &recording, "--trace", "kept.jsonl"], "Smollm2"),
         (vec!["diff", &recording, &recording, "--tui"], "chat"),
@@ -221,7 +220,7 @@ fn a_signal_gives_the_terminal_back_and_the_recording_its_end() {
         terminal.wait(shown, |screen| screen.alternate_screen() && screen.contents().contains(shown));
         let pid = terminal.child.process_id().unwrap().to_string();
         assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        assert_ne!(terminal.ends(), 0, "who sent it sees that it was obeyed");
+        assert_ne!(terminal.ends(), 0, "the exit status reports the signal");
         assert!(!terminal.screen.screen().alternate_screen(), "{args:?}");
     }
     let kept = std::fs::read_to_string(folder.path().join("kept.jsonl")).unwrap();
@@ -230,7 +229,7 @@ fn a_signal_gives_the_terminal_back_and_the_recording_its_end() {
 
 #[cfg(unix)]
 #[test]
-fn a_fatal_signal_gives_the_terminal_back() {
+fn a_fatal_signal_restores_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let recording = bundled("chat");
     for signal in ["QUIT", "ABRT", "SEGV", "BUS", "ILL", "FPE"] {
@@ -238,7 +237,7 @@ fn a_fatal_signal_gives_the_terminal_back() {
         terminal.wait("a screen", |screen| screen.alternate_screen() && screen.contents().contains("Smollm2"));
         let pid = terminal.child.process_id().unwrap().to_string();
         assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
-        assert_ne!(terminal.ends(), 0, "{signal}: who sent it sees that it was obeyed");
+        assert_ne!(terminal.ends(), 0, "{signal}: the exit status reports the signal");
         let screen = terminal.screen.screen();
         assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None, "{signal}");
         let says = terminal.text().contains("the program was aborted");
@@ -263,18 +262,18 @@ fn a_dumb_terminal_gets_plain_text() {
     assert!(!bytes.is_empty() && !bytes.contains(&0x1b), "escape codes in {}", String::from_utf8_lossy(&bytes));
 }
 
-/// A recording that comes with the program.
+/// A bundled recording.
 fn bundled(name: &str) -> String {
     format!("{}/assets/traces/{name}.dscope.jsonl.zst", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Needs no model: a recording takes marks, goes to places, ends, plays again.
+/// Without a model: marks are set, places are found, and after the end the recording plays again.
 #[test]
 fn a_recording_is_scrubbed_and_marked() {
     let mut terminal = Terminal::start(&["replay", &bundled("code"), "--speed", "16", "--paused"], &[]);
     terminal.wait_for("It takes no prompt.");
     terminal.press("n");
-    terminal.wait_for("committed"); // held from the start: that says nothing
+    terminal.wait_for("committed"); // it is paused from the start, so "paused" would prove nothing
     terminal.press("m");
     terminal.wait_for("★");
     terminal.press("awhy here?\r");
@@ -287,14 +286,14 @@ fn a_recording_is_scrubbed_and_marked() {
     terminal.wait_for("Round 20 (then)");
     terminal.press("\x1b[F");
     terminal.wait_for("■ the end");
-    terminal.press("[[[[ "); // slow enough to be seen
+    terminal.press("[[[[ "); // slow enough for the test to see it
     terminal.wait("that it plays again", |screen| !screen.contents().contains("■ the end"));
     terminal.wait_for("■ the end");
     terminal.press("q");
     assert_eq!(terminal.ends(), 0);
 }
 
-/// Brightest colour of any text on the screen: 0 to 255.
+/// Brightness of the brightest text on the screen, 0 to 255.
 fn brightest(screen: &vt100::Screen) -> u8 {
     let (rows, cols) = screen.size();
     let at = |row| (0..cols.get()).filter_map(move |col| screen.cell(row, col));
@@ -307,7 +306,7 @@ fn brightest(screen: &vt100::Screen) -> u8 {
 }
 
 #[test]
-fn text_is_dark_where_the_terminal_is_light() {
+fn text_is_dark_on_a_light_terminal() {
     for (light, theme) in [(false, None), (true, None), (true, Some("nord"))] {
         let recording = bundled("code");
         let mut args = vec!["replay", &recording, "--paused"];
@@ -322,7 +321,7 @@ fn text_is_dark_where_the_terminal_is_light() {
     }
 }
 
-/// A live engine on a tiny model, in a folder of its own.
+/// A live engine with a tiny model, started in this folder.
 fn tiny(files: &common::tiny::Tiny, folder: &std::path::Path, more: &[&str]) -> Terminal {
     let target = files.target.to_str().unwrap();
     let args = ["--model", target, "--raw", "--max-tokens", "60", "-k", "3"];
@@ -331,17 +330,17 @@ fn tiny(files: &common::tiny::Tiny, folder: &std::path::Path, more: &[&str]) -> 
     terminal
 }
 
-/// Names in a folder that end so.
+/// Names of the files in a folder with this ending.
 fn files_of(folder: &std::path::Path, ending: &str) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.ends_with(ending)).collect()
 }
 
 #[test]
-fn a_live_engine_is_held_stepped_rewound_questioned_and_goes_on() {
+fn a_live_engine_is_paused_stepped_rewound_asked_what_if_and_resumed() {
     let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
     let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
-    terminal.press("the thin inn\r "); // sent, and held at once
+    terminal.press("the thin inn\r "); // sent, and paused at once
     terminal.wait_for("paused");
     for (keys, round) in [(">", 1), (">>", 3)] {
         terminal.press(keys); // every press counts
@@ -361,14 +360,14 @@ fn a_live_engine_is_held_stepped_rewound_questioned_and_goes_on() {
     terminal.wait_for("the past: round 2 of 4");
     terminal.press("w");
     terminal.wait_for("What if: round 2");
-    terminal.press("\u{1b}[B\u{1b}[B\u{1b}[C"); // a temperature, for which cut rows do not do
+    terminal.press("\u{1b}[B\u{1b}[B\u{1b}[C"); // a temperature, which needs more than the recorded candidates
     terminal.wait_for("not known from the record");
     terminal.press("\r");
     terminal.wait_for("⑂ turn 1");
-    terminal.wait_for("paused"); // behind the reply
+    terminal.wait_for("paused"); // after the reply
     terminal.press("u");
     terminal.wait_for("goes on from turn 1 again");
-    terminal.wait_for("ready"); // the branch that was held has ended
+    terminal.wait_for("ready"); // the paused branch has ended
     terminal.press("ts");
     terminal.wait_for("saved as draftscope-");
     terminal.press("e\r");
@@ -428,7 +427,7 @@ fn two_settings_race_beside_each_other() {
 }
 
 #[test]
-fn keys_that_come_with_a_new_size_are_read_at_once() {
+fn keys_that_arrive_with_a_new_size_are_read_at_once() {
     let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
     let mut terminal = tiny(&files, folder.path(), &["--drafter", "none"]);
     terminal.press("\t");
@@ -444,7 +443,7 @@ fn keys_that_come_with_a_new_size_are_read_at_once() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn nothing_is_computed_while_nothing_happens() {
+fn an_idle_program_uses_no_processor_time() {
     let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
     let mut terminal = tiny(&files, folder.path(), &["--drafter", "random"]);
     terminal.press("the thin inn\r");

@@ -40,7 +40,7 @@ fn argmax(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
 }
 
-/// Where the files of a module's reference values lie.
+/// Path of a file with a module's reference values.
 type Fixture = fn(&str) -> PathBuf;
 
 struct Reference {
@@ -97,8 +97,8 @@ fn target_logits_and_states_agree_in_f32() {
     }
 }
 
-/// Runs the module over a parity prompt and on to depth 4; relative difference of each depth's logits.
-/// The chain follows the reference's drafts; `alike` counts how often the own first choice is the same.
+/// Runs the module over a parity prompt and then to depth 4; returns the relative difference of the logits at each depth.
+/// The chain follows the drafts of the reference; `alike` counts how often the module's own first choice is the same.
 fn mtp_differences(
     (recipe, fixture): (ModuleFile, Fixture),
     measure: fn(&[f32], &[f32]) -> f32,
@@ -139,7 +139,7 @@ fn mtp_logits_agree_at_depths_1_to_4() {
 
 #[test]
 fn the_built_in_modules_logits_agree_at_depths_1_to_4() {
-    // FP8 weights are widened exactly; the three further layers and the tokens of the text are in the reference too
+    // FP8 weights are widened exactly; the reference also has the three further layers and the tokens of the text
     let Some((differences, alike)) = mtp_differences((real::mtp_built_in(), real::built_in_fixture), relative) else {
         return;
     };
@@ -152,14 +152,14 @@ fn the_built_in_modules_logits_agree_at_depths_1_to_4() {
 fn fp8_weights_stay_within_their_quantisation_error() {
     let Some((differences, alike)) = mtp_differences((real::mtp_fp8(), real::fixture), relative_rms) else { return };
     println!("FP8 against bf16 by depth: {differences:?}; {alike} of 12 drafts alike");
-    // E4M3 keeps 3 bits of mantissa: a weight is off by 2⁻⁴/√3 = 3.6 % at most in the mean square, and
-    // four matrices stand one behind the other
+    // E4M3 has 3 bits of mantissa: the root mean square error of a weight is at most 2⁻⁴/√3 = 3.6 %, and
+    // the input passes four matrices in sequence
     assert!(differences.iter().all(|d| *d < 4.0 * 0.036), "{differences:?}");
     assert!(alike >= 10, "only {alike} of 12 drafts alike");
     assert!(differences.iter().any(|d| *d > 1e-4), "the FP8 file was not read: {differences:?}");
 }
 
-/// Runs rounds until the output is `len` long or ends; returns (output, rounds as in golden.json).
+/// Runs rounds until the output has `len` tokens or ends; returns the output, and the rounds as in golden.json.
 fn run(decoder: &mut Decoder, prompt: &[TokenId], len: usize) -> (Vec<TokenId>, Vec<(Vec<u32>, usize)>) {
     let Ok(EventKind::Prefilled { first, .. }) = decoder.prefill(1, prompt) else { panic!("prefill failed") };
     let (mut output, mut rounds) = (vec![first.id], Vec::new());
@@ -257,7 +257,7 @@ fn native_speculation_gives_the_plain_text_for_every_prompt_and_k() {
     }
 }
 
-/// All drafters on the native backend; the draft model is the target's own file.
+/// The module and the draft model on the native backend; the draft model is the target's own file.
 fn drafter_set() -> Option<(Box<dyn Model>, DrafterSet)> {
     let loaded = real::load_native_with_draft_model()?;
     let mut drafter_set = DrafterSet::default();
@@ -266,7 +266,7 @@ fn drafter_set() -> Option<(Box<dyn Model>, DrafterSet)> {
     Some((loaded.target, drafter_set))
 }
 
-/// `DRAFTSCOPE_IDENTITY=long` takes all prompts and every k, which takes a good part of an hour.
+/// With `DRAFTSCOPE_IDENTITY=long`, all prompts and every k run, for up to an hour.
 fn is_long() -> bool {
     std::env::var("DRAFTSCOPE_IDENTITY").is_ok_and(|v| v == "long")
 }
@@ -287,7 +287,7 @@ fn every_drafter_tree_and_lossless_rule_gives_the_plain_text_on_the_real_model()
         let trees = [4, 15].map(|nodes| (DrafterKind::Mtp, Some(nodes)));
         for (index, (drafter, tree)) in kinds.chain(trees).enumerate() {
             for (i, k) in ks.iter().enumerate() {
-                let rule = rules[(number + index + i) % rules.len()]; // greedy: every rule is `exact`
+                let rule = rules[(number + index + i) % rules.len()]; // if greedy, every rule is `exact`
                 let drafting = Drafting { tree, ..Drafting::default() };
                 decoder.set(&Settings { drafter, drafting, rule, ..settings(*k) });
                 let (got, rounds) = run(&mut decoder, &prompt, len);
@@ -298,12 +298,12 @@ fn every_drafter_tree_and_lossless_rule_gives_the_plain_text_on_the_real_model()
             }
         }
     }
-    println!("{answers} answers with {drafted} drafts, all as plain decoding");
+    println!("{answers} answers with {drafted} drafts, all equal to plain decoding");
     assert!(decoder.take_notices().is_empty());
 }
 
 #[test]
-fn a_stack_of_native_modules_drafts_and_changes_nothing() {
+fn a_stack_of_native_modules_drafts_and_does_not_change_the_text() {
     let stack = real::mtp_stack_of_two();
     let half = ModuleFile { weights: real::mtp_fp8().weights, ..stack.clone() };
     let Some(lacking) = real::load_native_with(half) else { return };
@@ -323,11 +323,11 @@ fn a_stack_of_native_modules_drafts_and_changes_nothing() {
         assert_eq!(got[..shared], want[..shared], "{}", golden.prompt);
         accepted += rounds.iter().map(|(_, accepted)| accepted).sum::<usize>();
     }
-    assert!(accepted > 10, "the first module still drafts as it did: {accepted}");
+    assert!(accepted > 10, "the first module drafts as it does alone: {accepted}");
 }
 
 #[test]
-fn a_tree_and_the_own_file_as_draft_model_commit_more_per_round() {
+fn a_tree_and_the_target_as_draft_model_commit_more_per_round() {
     let Some((target, drafter_set)) = drafter_set() else { return };
     let mut decoder = Decoder::new(target, Box::new(drafter_set), &settings(3));
     let mut per_round = |settings: Settings| {
@@ -350,12 +350,12 @@ fn the_native_backend_accepts_as_much_as_the_reference() {
 }
 
 #[test]
-fn the_built_in_module_is_accepted_natively_as_often_as_by_the_reference() {
+fn the_built_in_module_is_accepted_as_often_as_in_the_reference() {
     accepts_as_much(real::mtp_built_in(), real::built_in_fixture);
 }
 
-/// Native weights are the file's, activations 8-bit, a module's matrices in 4-bit blocks: texts part at near ties, acceptance
-/// must not.
+/// The native backend uses the file's weights, 8-bit activations and 4-bit blocks for a module's matrices: texts may differ
+/// at near ties, but acceptance must stay the same.
 fn accepts_as_much(recipe: ModuleFile, fixture: Fixture) {
     let Some(loaded) = real::load_native_with(recipe).map(Result::unwrap) else { return };
     let drafter: Box<dyn Drafter> = Box::new(MtpDrafter::new(loaded.mtp.unwrap().0));
@@ -383,7 +383,7 @@ fn divergence(p: &[f32], q: &[f32]) -> f64 {
     p.iter().zip(q).map(|(p, q)| (f64::from(*p) - zp).exp() * ((f64::from(*p) - zp) - (f64::from(*q) - zq))).sum()
 }
 
-/// How near rows of logits are to the reference's.
+/// How close rows of logits are to the reference.
 #[derive(Default)]
 struct Nearness {
     divergence: f64,
@@ -404,7 +404,7 @@ impl Nearness {
     }
 }
 
-/// The next row of the logits that llama.cpp gives on the same texts (`benches/peers/accuracy.sh`).
+/// The next row of llama.cpp's logits on the same texts (`benches/peers/accuracy.sh`).
 fn next_row(file: &mut impl Read, vocab: usize) -> Vec<f32> {
     let mut bytes = vec![0; 4 * vocab];
     file.read_exact(&mut bytes).unwrap();

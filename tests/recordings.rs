@@ -1,5 +1,5 @@
-//! The recordings that come with the program: demos, and for each run of a lesson the very run that it asks of a
-//! live engine. All were made with the draft module that comes with it.
+//! The bundled recordings: the demos, and one for each run of a lesson, made with the settings that the lesson uses on
+//! a live engine. All of them were made with the bundled draft module.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -29,7 +29,7 @@ fn assets() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("assets")
 }
 
-/// A lesson's.
+/// The recording of a lesson.
 fn file(name: &str) -> PathBuf {
     assets().join("traces/lessons").join(format!("{name}.dscope.jsonl.zst"))
 }
@@ -90,21 +90,21 @@ fn runs() -> Vec<Run> {
 }
 
 #[test]
-fn each_recording_is_what_its_lesson_runs() {
+fn each_recording_has_the_settings_of_its_lesson() {
     for run in runs() {
         let session = session(&file(&run.name));
         let settings = Settings { max_tokens: session.settings().max_tokens, ..run.settings };
         assert_eq!(*session.settings(), settings, "{}", run.name);
         let turn = session.turn().unwrap();
         assert_eq!((session.turns().len(), turn.typed.as_str()), (1, run.prompt.as_str()));
-        assert!(turn.answer(Lane::Speculative).rounds.len() > 5, "{}: something to see", run.name);
+        assert!(turn.answer(Lane::Speculative).rounds.len() > 5, "{}: more than five rounds", run.name);
         assert!(turn.speedup().is_some(), "{}: plain decoding was measured", run.name);
         assert_eq!(turn.answer(Lane::Rival).tokens.is_empty(), settings.rival.is_none(), "{}", run.name);
     }
 }
 
 #[test]
-fn recordings_show_the_module_that_comes_with_the_program() {
+fn recordings_were_made_with_the_bundled_module() {
     let module = sha256(&module());
     let lessons = runs().into_iter().map(|run| file(&run.name));
     for path in demos().into_iter().chain(lessons) {
@@ -112,7 +112,7 @@ fn recordings_show_the_module_that_comes_with_the_program() {
         let header = session.header().unwrap();
         let mut drafters = header.drafter.iter().chain(&header.drafters);
         let mtp = drafters.find(|drafter| drafter.kind == DrafterKind::Mtp).unwrap();
-        assert_eq!(mtp.sha256.as_deref(), Some(module.as_str()), "{}: record it anew", path.display());
+        assert_eq!(mtp.sha256.as_deref(), Some(module.as_str()), "{}: record it again", path.display());
     }
 }
 
@@ -140,7 +140,7 @@ fn recipe() -> LoadOptions {
     }
 }
 
-/// A conversation, turn by turn.
+/// Records a conversation.
 fn record(path: &Path, prompts: Vec<String>, settings: Settings) {
     let mut driver = Driver::new(engine::spawn(EngineConfig { recipe: recipe(), settings }).unwrap());
     driver.add(Box::new(Recorder::create(path, RecordOptions { force: true, text: TextPolicy::Full }).unwrap()));
@@ -154,10 +154,10 @@ fn record(path: &Path, prompts: Vec<String>, settings: Settings) {
     assert!(driver.finish().is_empty());
 }
 
-/// Records them anew on the real model: `cargo test --release --test recordings -- --ignored`; demos with the
-/// prompts and settings that they have.
+/// Records all of them again on the real model: `cargo test --release --test recordings -- --ignored`. Demos keep their
+/// prompts and settings.
 #[test]
-#[ignore = "writes the recordings that come with the program"]
+#[ignore = "writes the bundled recordings"]
 fn record_all() {
     for Run { name, prompt, settings } in runs() {
         record(&file(&name), vec![prompt], settings);

@@ -1,4 +1,4 @@
-//! Two speculative settings against each other: a fair race, own clocks, own caches, on the record.
+//! Two speculative settings in a race: each lane has its clock and caches, and the recording has both.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -30,7 +30,7 @@ fn ids(turn: &Turn, lane: Lane) -> Vec<u32> {
 }
 
 #[test]
-fn greedy_rivals_write_the_same_whatever_their_k_and_drafter() {
+fn greedy_rivals_with_any_k_and_drafter_write_the_same_text() {
     let files = Tiny::new(3);
     for (draft_len, drafter) in
         [(5, DrafterKind::Mtp), (3, DrafterKind::Ngram), (4, DrafterKind::Oracle), (0, DrafterKind::None)]
@@ -42,17 +42,17 @@ fn greedy_rivals_write_the_same_whatever_their_k_and_drafter() {
         let agreement = turn.agreement_with(Lane::Rival).unwrap();
         assert_eq!(agreement.divergence, None, "k = {draft_len} by {drafter}");
         assert_eq!(agreement.identical, ids(turn, Lane::Speculative).len());
-        assert!(turn.speedup_over(Lane::Rival).is_some(), "each lane has a clock of its own");
+        assert!(turn.speedup_over(Lane::Rival).is_some(), "each lane has its own clock");
         let (own, other) = (turn.answer(Lane::Speculative), turn.answer(Lane::Rival));
         assert!(own.rounds.iter().all(|round| round.draft_len <= 2));
         assert!(other.rounds.iter().any(|round| round.draft_len == draft_len));
-        assert!(turn.answer(Lane::Plain).tokens.is_empty(), "nobody asked for plain decoding");
+        assert!(turn.answer(Lane::Plain).tokens.is_empty(), "plain decoding was not requested");
         driver.finish();
     }
 }
 
 #[test]
-fn the_oracle_is_right_in_the_rival_s_lane_too() {
+fn the_oracle_is_right_in_the_lane_of_the_rival_too() {
     let files = Tiny::new(3);
     let rival = Rival { draft_len: 4, drafter: DrafterKind::Oracle, ..Rival::like(&settings()) };
     let mut driver = driver(&files, Settings { rival: Some(rival), ..settings() });
@@ -63,7 +63,7 @@ fn the_oracle_is_right_in_the_rival_s_lane_too() {
 }
 
 #[test]
-fn the_lane_behind_runs_next() {
+fn the_lane_with_less_time_runs_next() {
     let files = Tiny::new(3);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("race.dscope.jsonl");
@@ -83,7 +83,7 @@ fn the_lane_behind_runs_next() {
                 let least = clocks.iter().flatten().min().unwrap();
                 assert!(
                     clocks[lane].unwrap() <= least + 1,
-                    "{:?} runs although another is behind: {clocks:?}",
+                    "{:?} runs although another has less time: {clocks:?}",
                     event.lane
                 );
             }
@@ -96,7 +96,7 @@ fn the_lane_behind_runs_next() {
 }
 
 #[test]
-fn a_rival_by_a_rule_that_is_not_lossless_departs_and_the_run_does_not() {
+fn a_rival_with_a_rule_that_is_not_lossless_departs_and_the_run_does_not() {
     let files = Tiny::new(3);
     let rival = Rival { draft_len: 4, rule: VerifyRule::TopK, ..Rival::like(&settings()) };
     let mut driver = driver(&files, Settings { rival: Some(rival), ..settings() });
@@ -112,7 +112,7 @@ fn a_rival_by_a_rule_that_is_not_lossless_departs_and_the_run_does_not() {
 }
 
 #[test]
-fn a_rival_is_set_changed_and_dropped_while_the_run_goes_on() {
+fn a_rival_can_be_set_changed_and_dropped_during_a_run() {
     let files = Tiny::new(3);
     let mut driver = driver(&files, settings());
     ask(&mut driver);
@@ -127,15 +127,15 @@ fn a_rival_is_set_changed_and_dropped_while_the_run_goes_on() {
     driver.send(Command::SetRival { rival: None });
     ask(&mut driver);
     assert!(driver.session().turns()[2].answer(Lane::Rival).tokens.is_empty());
-    let refused = Rival { draft_len: 99, ..rival };
-    driver.send(Command::SetRival { rival: Some(refused) });
+    let invalid = Rival { draft_len: 99, ..rival };
+    driver.send(Command::SetRival { rival: Some(invalid) });
     ask(&mut driver);
-    assert!(driver.session().notices().any(|notice| notice.contains("99")), "k = 99 is refused");
+    assert!(driver.session().notices().any(|notice| notice.contains("99")), "k = 99 is rejected");
     driver.finish();
 }
 
 #[test]
-fn a_rival_draws_its_first_token_as_its_own_settings_say() {
+fn a_rival_draws_its_first_token_with_its_own_settings() {
     let files = Tiny::new(3);
     let text = |text: &str| Prompt::Raw(text.into());
     let prompts = ["the thin inn", "an inn", "thin", "in the", "a hint", "that ant"];
@@ -146,7 +146,7 @@ fn a_rival_draws_its_first_token_as_its_own_settings_say() {
         let firsts = turns.iter().map(|turn| ids(turn, lane)[0]).collect();
         for turn in turns.iter().filter(|turn| lane == Lane::Rival && !turn.answer(lane).tokens.is_empty()) {
             let row = &turn.answer(lane).first_row;
-            assert!(row.top.len() > 1, "the row that it was drawn from is told");
+            assert!(row.top.len() > 1, "the event has the row that it was drawn from");
         }
         driver.finish();
         firsts
@@ -156,12 +156,12 @@ fn a_rival_draws_its_first_token_as_its_own_settings_say() {
     let seeded = Settings { sampling: Sampling { temperature: 0.0, ..warm.sampling }, ..cold };
     let rival = Rival { temperature: 3.0, ..Rival::like(&seeded) };
     let alone = firsts(warm, Lane::Speculative);
-    assert_ne!(alone, firsts(seeded, Lane::Speculative), "the temperature matters for one of the prompts");
+    assert_ne!(alone, firsts(seeded, Lane::Speculative), "the temperature changes the first token of a prompt");
     assert_eq!(firsts(Settings { rival: Some(rival), ..seeded }, Lane::Rival), alone);
 }
 
 #[test]
-fn a_rival_that_is_dropped_ends_before_anything_else_is_worked_out() {
+fn a_dropped_rival_ends_before_anything_else_is_computed() {
     let files = Tiny::new(3);
     let rival = Rival { draft_len: 4, drafter: DrafterKind::Ngram, ..Rival::like(&settings()) };
     let oracle = Settings { drafter: DrafterKind::Oracle, max_tokens: 400, rival: Some(rival), ..settings() };
@@ -176,7 +176,7 @@ fn a_rival_that_is_dropped_ends_before_anything_else_is_worked_out() {
     next(&|event| event.lane == Lane::Rival && matches!(event.kind, EventKind::Committed { .. }));
     source.commands.send(Command::SetRival { rival: None }).unwrap();
     next(&|event| matches!(event.kind, EventKind::SettingsChanged { .. }));
-    // told between two phases, and by an oracle at work on the plain answer
+    // the engine reads it between two phases, and an oracle while it computes the plain answer
     source.commands.send(Command::Note { text: "now".into(), round: None, turn: None }).unwrap();
     let event = next(&|_| true);
     assert_eq!((event.lane, event.kind), (Lane::Rival, EventKind::Finished { reason: StopReason::Measured }));
@@ -193,14 +193,14 @@ fn a_race_is_recorded_and_read_again() {
         let mut driver = driver(&files, Settings { rival: Some(rival), baseline: Baseline::Race, ..settings() });
         driver.add(Box::new(Recorder::create(&path, RecordOptions { force: false, text }).unwrap()));
         ask(&mut driver);
-        let told = driver.session().turn().unwrap().agreement_with(Lane::Rival);
+        let live = driver.session().turn().unwrap().agreement_with(Lane::Rival);
         let clock = driver.session().turn().unwrap().answer(Lane::Rival).stats().decode_us();
         assert!(driver.finish().is_empty());
         let mut session = Session::new();
         let recording = Recording::open(&path).unwrap();
         recording.reader().unwrap().for_each(|event| session.apply(&event.unwrap()));
         let turn = session.turn().unwrap();
-        assert_eq!(turn.agreement_with(Lane::Rival).map(|a| a.identical), told.map(|a| a.identical));
+        assert_eq!(turn.agreement_with(Lane::Rival).map(|a| a.identical), live.map(|a| a.identical));
         assert_eq!(turn.answer(Lane::Rival).stats().decode_us(), clock);
         assert_eq!(session.settings().rival, Some(rival));
         let digests = recording.reader().unwrap().filter(|event| {

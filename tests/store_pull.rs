@@ -1,4 +1,4 @@
-//! The default model, fetched for real, into the user's own cache so that repeated runs are cheap.
+//! The default model, downloaded into the user's own cache, so that only the first run needs a download.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -6,9 +6,9 @@ use std::fs;
 
 use draftscope::store::{DEFAULT, ModelTable, Status, Store, resolve};
 
-/// With no source reachable this fails, unless `DRAFTSCOPE_OFFLINE=1` says that it is on purpose.
+/// Fails if no source is reachable, unless `DRAFTSCOPE_OFFLINE=1` is set.
 #[test]
-fn the_default_model_is_found_or_fetched() {
+fn the_default_model_is_found_or_downloaded() {
     if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|value| value == "1") {
         eprintln!("skipped: DRAFTSCOPE_OFFLINE=1");
         return;
@@ -17,7 +17,7 @@ fn the_default_model_is_found_or_fetched() {
     assert_eq!(fs::metadata(&file).unwrap().len(), DEFAULT.bytes);
 
     let store = Store::from_env().unwrap();
-    let by_path = store.info(file.to_str().unwrap(), &mut ()).unwrap(); // reads the file, whatever was noted
+    let by_path = store.info(file.to_str().unwrap(), &mut ()).unwrap(); // reads the file, even if its digest is remembered
     assert_eq!(by_path.sha256.as_deref(), Some(DEFAULT.sha256));
 
     let entries = store.list().unwrap();

@@ -1,5 +1,5 @@
-//! The algorithm on a tiny seeded random model: rollback, batch against rows, and the promise that
-//! speculation changes nothing, whoever drafts.
+//! The algorithm on a tiny seeded random model: rollback, several rows against single rows, and that speculation does
+//! not change the text with any drafter.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 
@@ -38,7 +38,7 @@ fn assert_close(got: &[f32], want: &[f32], what: &str) {
     assert!(worst < 1e-3, "{what}: differs by {worst}");
 }
 
-/// Proposes tokens drawn from nothing, sometimes with a made-up distribution, sometimes too many.
+/// Proposes random tokens; with `wrong_length`, sometimes too many.
 struct RandomDrafter {
     rng: ChaCha8Rng,
     wrong_length: bool,
@@ -51,7 +51,7 @@ impl Drafter for RandomDrafter {
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
         let spread = if self.wrong_length { 2 * ctx.round.draft_len + 3 } else { ctx.round.draft_len + 1 };
         for _ in 0..self.rng.next_u32() as usize % spread {
-            // one id beyond the vocabulary: nonsense must not stop the run
+            // one id lies outside the vocabulary: bad drafts must not stop the run
             ctx.propose(Draft::certain(TokenId(self.rng.next_u32() % (tiny::vocab_len() as u32 + 1))));
         }
         Ok(())
@@ -66,13 +66,13 @@ impl Drafter for FailingDrafter {
         Ok(Box::new(Self(self.0)))
     }
     fn draft(&mut self, ctx: &mut DraftCtx<'_>) -> Result<(), ModelError> {
-        ctx.propose(Draft::certain(TokenId(5))); // what was told before it failed stands
+        ctx.propose(Draft::certain(TokenId(5))); // drafts from before the failure stay
         self.0 += 1;
         if self.0 > 3 { Err(ModelError::NotFinite { position: 3 }) } else { Ok(()) }
     }
 }
 
-/// Proposes what the target finds second best, and in a tree the third best beside it.
+/// Proposes the target's second best token, and in a tree also the third best.
 struct RunnerUp;
 
 impl Drafter for RunnerUp {
@@ -88,7 +88,7 @@ impl Drafter for RunnerUp {
             let ranked: Vec<TokenId> = q.top(3).0.iter().map(|(token, _)| *token).collect();
             token = ranked[1];
             let is_tree = ctx.drafting.tree.is_some();
-            // in a tree each second best is the first draft of its row, and continued
+            // in a tree, the second best token is the first draft of its row, and the tree continues there
             let row = 2 * depth.saturating_sub(1) + usize::from(depth > 0);
             let second = Draft::drawn(token, q.clone());
             ctx.propose(if is_tree { second.at_row(row) } else { second });
@@ -162,7 +162,7 @@ fn stack(files: &Tiny, depths: usize) -> MtpDrafter {
     MtpDrafter::stack(std::iter::once(loaded.mtp.unwrap().0).chain(loaded.deeper).collect())
 }
 
-/// All drafters there are, on a tiny model.
+/// All drafters on a tiny model.
 fn drafter_set(files: &Tiny) -> DrafterSet {
     let mut drafter_set = DrafterSet::default();
     drafter_set.add(DrafterKind::Mtp, Box::new(stack(files, 2)));
@@ -180,7 +180,7 @@ fn every_kind_of_drafter_gives_the_plain_text_with_every_rule() {
         let plain = Settings { draft_len: 0, sampling, ..Settings::default() };
         let (want, _) = decode(target.fork().unwrap(), Box::new(NoDrafter), &plain, &prompt, 40);
         let rules = VerifyRule::ALL.iter().copied().filter(|rule| rule.is_lossless());
-        // at a temperature the text of a seed is promised by `exact` alone
+        // at a temperature, only `exact` determines the text by the seed
         let rules: Vec<_> = rules.filter(|rule| temperature == 0.0 || *rule == VerifyRule::Exact).collect();
         for (drafter, k) in DrafterKind::ALL.iter().flat_map(|kind| [1, 2, 5, 15].map(|k| (*kind, k))) {
             for rule in &rules {
@@ -231,7 +231,7 @@ fn trees_give_the_plain_text_with_every_rule_budget_and_depth() {
 }
 
 #[test]
-fn drafter_and_rule_switch_between_rounds_and_the_text_stays() {
+fn switching_drafter_and_rule_between_rounds_does_not_change_the_text() {
     let files = Tiny::new(6);
     let Loaded { target, .. } = files.load();
     let prompt = tokens(6, 9);
@@ -263,7 +263,7 @@ fn drafter_and_rule_switch_between_rounds_and_the_text_stays() {
 }
 
 #[test]
-fn an_oracle_is_always_right_and_the_models_own_copy_too() {
+fn an_oracle_and_a_copy_of_the_model_are_always_right() {
     let files = Tiny::new(6);
     let Loaded { target, .. } = files.load();
     let prompt = tokens(6, 9);
@@ -292,7 +292,7 @@ fn notices(events: &[EventKind]) -> Vec<&str> {
 }
 
 #[test]
-fn bad_input_means_plain_decoding_and_a_visible_reason() {
+fn bad_input_gives_plain_decoding_and_a_notice_with_the_reason() {
     let files = Tiny::new(6);
     let Loaded { target, .. } = files.load();
     let prompt = tokens(6, 9);
@@ -320,17 +320,17 @@ fn bad_input_means_plain_decoding_and_a_visible_reason() {
         let settings = Settings { draft_len, ..base };
         decode(target, Box::new(MtpDrafter::new(mtp.unwrap().0)), &settings, &prompt, 15)
     };
-    // 9 + 15 tokens: towards the end there is no room for k drafts and the anchor
+    // 9 + 15 tokens: near the end there is no room for k drafts and the anchor
     let (got, events) = in_context(24, 8);
-    assert_eq!(got, in_context(24, 0).0, "the context is filled to its end all the same");
-    let told = notices(&events);
-    assert!(told.len() == 1 && told[0].contains("the context of 24 tokens is nearly full"), "{told:?}");
+    assert_eq!(got, in_context(24, 0).0, "the context is still filled to its end");
+    let found = notices(&events);
+    assert!(found.len() == 1 && found[0].contains("the context of 24 tokens is nearly full"), "{found:?}");
     let mut short = files.recipe();
     short.ctx_len = Some(16);
     let short = draftscope::model::load::load(&short, &mut |_, _, _| {}).unwrap().target;
     check(Box::new(ModelDrafter::new(short)), &base, "the draft model's context of 16 is full");
     let mut lacking = DrafterSet::default();
-    lacking.lack(DrafterKind::DraftModel, "no draft model is loaded".into());
+    lacking.set_missing(DrafterKind::DraftModel, "no draft model is loaded".into());
     check(Box::new(lacking), &Settings { drafter: DrafterKind::DraftModel, ..base }, "no draft model is loaded");
 }
 
@@ -346,9 +346,9 @@ fn block_verification_says_that_it_does_not_judge_trees() {
     let tree = Drafting { tree: Some(6), ..Drafting::default() };
     let block = Settings { draft_len: 3, rule: VerifyRule::Block, sampling, drafting: tree, ..Settings::default() };
     let (text, events) = run(&block);
-    let told = notices(&events);
-    assert!(told.len() == 1 && told[0].contains("drafts of a tree are judged by rejection"), "{told:?}");
-    assert_eq!(text, run(&Settings { rule: VerifyRule::Rejection, ..block }).0, "and so they are");
+    let found = notices(&events);
+    assert!(found.len() == 1 && found[0].contains("drafts of a tree are judged by rejection"), "{found:?}");
+    assert_eq!(text, run(&Settings { rule: VerifyRule::Rejection, ..block }).0, "the text is that of rejection");
     for quiet in [
         Settings { drafting: Drafting::default(), ..block },
         Settings { sampling: Sampling::default(), ..block },
@@ -359,7 +359,7 @@ fn block_verification_says_that_it_does_not_judge_trees() {
 }
 
 #[test]
-fn a_draft_model_must_speak_the_targets_tokens() {
+fn a_draft_model_must_have_the_vocabulary_of_the_target() {
     let files = Tiny::new(6);
     let reason = |draft: &std::path::Path| {
         let mut recipe = files.recipe();
@@ -381,7 +381,7 @@ fn a_draft_model_must_speak_the_targets_tokens() {
 }
 
 #[test]
-fn lenient_rules_mark_every_token_that_the_target_would_not_have_written() {
+fn lenient_rules_mark_every_token_that_the_target_would_not_pick() {
     let files = Tiny::new(8);
     let prompt = tokens(8, 9);
     let leniency = Leniency { epsilon: 0.0, delta: 0.0, top_k: 10, threshold: 0.0, confidence: 0.0 };
@@ -390,7 +390,7 @@ fn lenient_rules_mark_every_token_that_the_target_would_not_have_written() {
             let drafting = Drafting { tree, ..Drafting::default() };
             let settings = Settings { draft_len: 3, rule, leniency, drafting, ..Settings::default() };
             let (text, events) = decode(files.load().target, Box::new(RunnerUp), &settings, &prompt, 60);
-            // row by row, what the target says behind the text that was written
+            // what the target picks after each token of the written text
             let all: Vec<TokenId> = prompt.iter().chain(&text).copied().collect();
             let rows = files.load().target.forward(&all, LogitRows::All).unwrap().logits;
             let own = |at: usize| {
@@ -418,13 +418,13 @@ fn lenient_rules_mark_every_token_that_the_target_would_not_have_written() {
                 }
                 at += 1;
             }
-            assert!(departed > 0, "{rule}, {tree:?}: nothing to see");
+            assert!(departed > 0, "{rule}, {tree:?}: no departure");
         }
     }
 }
 
 #[test]
-fn exact_at_a_temperature_gives_the_text_of_the_seed_for_every_k() {
+fn exact_at_a_temperature_gives_one_text_per_seed_for_every_k() {
     let files = Tiny::new(5);
     let Loaded { target, .. } = files.load();
     let prompt = tokens(5, 7);
@@ -439,7 +439,7 @@ fn exact_at_a_temperature_gives_the_text_of_the_seed_for_every_k() {
 }
 
 #[test]
-fn a_failing_drafter_is_reported_and_decoding_goes_on() {
+fn a_failing_drafter_is_reported_and_decoding_continues() {
     let files = Tiny::new(1);
     let settings = Settings { draft_len: 3, ..Settings::default() };
     let (_, events) = decode(files.load().target, Box::new(FailingDrafter(0)), &settings, &tokens(1, 5), 12);
@@ -447,8 +447,8 @@ fn a_failing_drafter_is_reported_and_decoding_goes_on() {
     assert_eq!(notices.len(), 1, "{notices:?}");
 }
 
-/// Draws from the target's own distribution at another temperature: often right, often wrong. In a tree
-/// two alternatives without replacement at every row of the first one's path.
+/// Draws from the target's own distribution at another temperature: often right, often wrong. In a tree,
+/// it draws two alternatives without replacement at every row along the path of the first ones.
 struct Distorted;
 
 impl Drafter for Distorted {
@@ -477,13 +477,13 @@ impl Drafter for Distorted {
     }
 }
 
-/// Drafts end where one of these costs is not worth its row: some before the first, some behind.
+/// A rule with costs that end some drafts before the first token and some later.
 fn stop_rule() -> DraftStopRule {
     let verify_us = vec![1000.0, 1340.0, 1560.0, 1700.0];
     Policy::new(Costs { verify_us, draft_us: 10.0, settle_us: 0.0, overhead_us: 10.0 }, 3).stop_rule(3)
 }
 
-/// How often an answer begins with these two tokens, behind the one that the prefill commits.
+/// Counts the first token and the two that rounds commit after it.
 fn pairs(
     files: &Tiny,
     settings: Settings,
@@ -516,20 +516,20 @@ fn pairs(
     (counts, tally)
 }
 
-/// What happened beside the text.
+/// Counts besides the text.
 #[derive(Debug, Default)]
 struct Tally {
     rounds: usize,
     accepted: usize,
-    /// Drafts that were left out.
+    /// Drafts that the stop rule dropped.
     stopped: usize,
 }
 
 type Counts = std::collections::BTreeMap<(TokenId, TokenId, TokenId), f64>;
 
 #[test]
-fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_alike() {
-    // plain against speculative, two-sample chi-square, each with seeds of its own
+fn lossless_rules_keep_the_distribution_of_the_target_over_whole_rounds_of_chains_and_trees() {
+    // plain against speculative: a two-sample chi-square test with different seeds
     let files = Tiny::new(2);
     let n = 800;
     let sampling = Sampling { temperature: 25.0, top_k: 3, ..Sampling::default() };
@@ -562,7 +562,7 @@ fn lossless_rules_keep_the_law_of_the_target_over_whole_rounds_chains_and_trees_
                 df += 1.0;
             }
         }
-        assert!(df >= 8.0, "the test needs some spread");
+        assert!(df >= 8.0, "the test needs more outcomes");
         let limit = df * (1.0 - 2.0 / (9.0 * df) + 3.719 * (2.0f64 / (9.0 * df)).sqrt()).powi(3);
         assert!(
             chi < limit,
@@ -580,7 +580,7 @@ fn drafts_of(events: &[EventKind]) -> Vec<TokenId> {
 }
 
 #[test]
-fn a_second_turn_reuses_the_cache_and_changes_nothing() {
+fn a_second_turn_reuses_the_cache_and_gives_the_same_text() {
     let files = Tiny::new(3);
     let Loaded { target, .. } = files.load();
     let settings = Settings { draft_len: 3, ..Settings::default() };
@@ -606,16 +606,16 @@ fn a_second_turn_reuses_the_cache_and_changes_nothing() {
         }
         let (want, events) = decode(target.fork().unwrap(), drafter(), &settings, &prompt, got.len());
         assert_eq!(got, want, "shared {shared}, more {more}, cached {cached}");
-        assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter's cache follows too");
+        assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter's cache is reused too");
         assert!(cached as usize <= shared);
         if (shared, more) == (20, 8) {
-            assert_eq!(cached, 19, "all that is shared but the token that must be run");
+            assert_eq!(cached, 19, "all shared tokens except the one that must be run");
         }
     }
 }
 
 #[test]
-fn a_long_prompt_can_be_given_up_and_what_was_read_of_it_is_not_read_again() {
+fn a_stopped_prompt_is_not_read_again_from_its_start() {
     let long = Value::U32(4096);
     let files = Tiny::with(3, |parts| {
         parts
@@ -637,7 +637,7 @@ fn a_long_prompt_can_be_given_up_and_what_was_read_of_it_is_not_read_again() {
     assert!(matches!(stopped, Err(SpecError::Stopped)), "{stopped:?}");
     let read = decoder.target().len();
     assert!(read > 0 && read < prompt.len() && asked == 2, "{read} {asked}");
-    assert_eq!(decoder.committed(), &prompt[..=read], "as between two rounds");
+    assert_eq!(decoder.committed(), &prompt[..=read], "the state is that between two rounds");
     let EventKind::Prefilled { cached, first, .. } = decoder.prefill(2, &prompt).unwrap() else { panic!() };
     assert_eq!(cached as usize, read);
     let (mut got, mut drafted) = (vec![first.id], Vec::new());
@@ -650,11 +650,11 @@ fn a_long_prompt_can_be_given_up_and_what_was_read_of_it_is_not_read_again() {
     }
     let (want, events) = decode(files.load().target, drafter(), &settings, &prompt, got.len());
     assert_eq!(got, want);
-    assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter has seen all of it once");
+    assert_eq!(drafted, drafts_of(&events)[..drafted.len()], "the drafter has read all of it once");
 }
 
 #[test]
-fn the_context_ends_without_an_error_in_the_middle() {
+fn the_context_can_be_filled_to_its_end() {
     let files = Tiny::new(4);
     let mut recipe = files.recipe();
     recipe.ctx_len = Some(24);
@@ -669,14 +669,14 @@ fn the_context_ends_without_an_error_in_the_middle() {
 }
 
 #[test]
-fn errors_name_what_is_wrong() {
+fn errors_have_the_right_kind() {
     let mut target = Tiny::new(0).load().target;
     let ctx_len = target.spec().ctx_len;
     let too_many = target.forward(&tokens(0, ctx_len + 1), LogitRows::Last).unwrap_err();
     assert!(matches!(too_many, ModelError::ContextFull { .. }), "{too_many}");
     let unknown = target.forward(&[TokenId(9_999)], LogitRows::Last).unwrap_err();
     assert!(matches!(unknown, ModelError::Vocabulary { token: 9_999, .. }), "{unknown}");
-    assert!(target.is_empty(), "a failed pass leaves nothing behind");
+    assert!(target.is_empty(), "a failed pass leaves the cache empty");
     target.forward(&tokens(0, 5), LogitRows::Last).unwrap();
     let since = target.checkpoint().unwrap();
     assert!(matches!(target.truncate(4, &since), Err(ModelError::Rewind { .. })));
@@ -727,7 +727,7 @@ proptest! {
         assert_eq!(together.len(), alone.len());
         let next = tokens(seed + 1, 2);
         let (got, want) = (together.forward(&next, LogitRows::All).unwrap(), alone.forward(&next, LogitRows::All).unwrap());
-        assert_close(got.logits.row(1), want.logits.row(1), "behind the kept path");
+        assert_close(got.logits.row(1), want.logits.row(1), "after the kept path");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `draftscope train` with a program that stands in for Python: what it refuses, shows and leaves behind.
+//! `draftscope train` with a shell script in place of Python: errors, progress, and processes after the end.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 #![cfg(unix)]
@@ -13,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoints").join(name)
 }
 
-/// A folder for work and module, and a script in the place of Python.
+/// A folder for work and module, and a script in place of Python.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -58,7 +58,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn all_steps_run_and_their_progress_is_reported() {
+fn all_steps_run_and_progress_is_shown() {
     let place = Place::new(
         r#"echo "$2 $3" >> "$MTP_ROOT/steps"
 case "$2" in mtp_training.train) echo '{"event":"train","step":9,"tokens":700,"tokens_per_s":10,"lr":0.001,"ce":[2.5],"agree":[0.4]}';; esac"#,
@@ -68,16 +68,16 @@ case "$2" in mtp_training.train) echo '{"event":"train","step":9,"tokens":700,"t
     let steps = fs::read_to_string(place.path("work/steps")).unwrap();
     let expected =
         ["make_data tasks", "make_data generate", "make_data stats", "states", "train module", "export module"];
-    let told: Vec<_> = steps.lines().map(|line| line.trim_start_matches("mtp_training.")).collect();
-    assert_eq!(told.len(), 6, "{steps}");
-    assert!(told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected)), "{steps}");
+    let ran: Vec<_> = steps.lines().map(|line| line.trim_start_matches("mtp_training.")).collect();
+    assert_eq!(ran.len(), 6, "{steps}");
+    assert!(ran.iter().zip(expected).all(|(ran, expected)| ran.starts_with(expected)), "{steps}");
     assert!(errors(&output).contains("700 tokens of 1000 (70 %, 1 min left)"), "{}", errors(&output));
 }
 
 #[test]
-fn what_the_recipe_cannot_train_for_is_refused_before_the_first_step() {
+fn an_unsupported_model_is_rejected_before_the_first_step() {
     let place = Place::new(r#"touch "$MTP_ROOT/ran""#);
-    for (model, reason) in [("qwen3.gguf", "this is qwen3"), ("llama", "reads GGUF files alone"), ("make.py", "")] {
+    for (model, reason) in [("qwen3.gguf", "this is qwen3"), ("llama", "reads only GGUF files"), ("make.py", "")] {
         let output = place.run(model, &[]);
         assert_eq!(output.status.code(), Some(2), "{model}");
         assert!(errors(&output).contains(reason), "{model}: {}", errors(&output));
@@ -86,7 +86,7 @@ fn what_the_recipe_cannot_train_for_is_refused_before_the_first_step() {
 }
 
 #[test]
-fn a_step_that_fails_says_why_and_work_goes_on_with_the_same_arguments_alone() {
+fn a_failed_step_reports_why_and_only_the_same_arguments_continue_it() {
     let place = Place::new("echo 'the disk is full' >&2; exit 3");
     let failed = place.run("llama.gguf", &["--conversations", "200"]);
     assert_eq!(failed.status.code(), Some(2));
@@ -95,13 +95,13 @@ fn a_step_that_fails_says_why_and_work_goes_on_with_the_same_arguments_alone() {
     assert!(errors(&other).contains("was begun with --conversations 200"), "{}", errors(&other));
 }
 
-/// Process ids that the stand-in noted.
+/// Process ids that the script wrote.
 fn noted(file: &Path) -> Vec<u32> {
     fs::read_to_string(file).unwrap_or_default().lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
 fn is_running(id: u32) -> bool {
-    // a process that has ended and that nobody has waited for yet is a zombie
+    // a process that has ended and was not waited for is a zombie
     let state = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
@@ -113,16 +113,16 @@ fn signal(child: &Child) {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_signal_ends_the_step_and_what_it_started_and_the_folder_is_nobody_elses_meanwhile() {
+fn a_signal_ends_the_step_with_its_children_and_the_folder_is_locked_until_then() {
     let place = Place::new(r#"sleep 300 & echo $! >> "$MTP_ROOT/ids"; echo $$ >> "$MTP_ROOT/ids"; wait"#);
     let child = place.command(&fixture("llama.gguf"), &[]).spawn().unwrap();
     let ids = place.path("work/ids");
     wait_for("the step did not start", || noted(&ids).len() == 2);
     let second = place.run("llama.gguf", &[]);
-    assert!(errors(&second).contains("another draftscope train is at work"), "{}", errors(&second));
+    assert!(errors(&second).contains("another draftscope train is working"), "{}", errors(&second));
     signal(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143));
-    assert!(errors(&output).contains("the same command goes on from there"), "{}", errors(&output));
-    wait_for("something runs on", || noted(&ids).iter().all(|id| !is_running(*id)));
+    assert!(errors(&output).contains("the same command continues from there"), "{}", errors(&output));
+    wait_for("a process keeps running", || noted(&ids).iter().all(|id| !is_running(*id)));
 }

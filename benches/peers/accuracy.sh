@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How near the native backend and llama.cpp come to f32 arithmetic on the same file and texts.
+# Compares the native backend and llama.cpp with f32 arithmetic on the same file and texts.
 #
-# Both decode the texts of the golden traces (every fourth of 20); the reference is the target in f32. Told are the
+# Both decode the texts of the golden traces (every fourth of 20); the reference is the target in f32. It prints the
 # mean KL divergence of the next token's distribution and how often the best token is the same.
 #
 # Usage: benches/peers/accuracy.sh MODEL.gguf      (after benches/peers/llama_cpp.sh)

@@ -5,13 +5,13 @@
     cargo build --release
     benches/peers/compare.py [MODEL.gguf]
 
-What is timed is T(m), one pass over m tokens with the logits of all of them: T(1) is plain decoding,
-T(m) checks m - 1 drafted tokens. On a shared machine the speed drifts within minutes, so the two
-programs take turns, a few rounds each, and only what ran side by side is divided: each alternation
-gives one ratio. Told are the median over the alternations and, in brackets, the 10th to 90th
-percentile. Which program goes first changes from one alternation to the next.
+It times T(m), one pass over m tokens with the logits of all of them: T(1) is plain decoding, T(m)
+checks m - 1 drafted tokens. On a shared machine the speed drifts within minutes, so the two programs
+alternate, a few rounds each, and ratios are formed only within an alternation. The tables have the
+median over the alternations and, in parentheses, the 10th to 90th percentile. The programs change
+their order from one alternation to the next.
 
-DRAFTSCOPE_BIN and VCURVE_BIN name other binaries than those in target/.
+DRAFTSCOPE_BIN and VCURVE_BIN replace the binaries in target/.
 """
 
 import argparse
@@ -31,7 +31,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 
 
 def output(*command: object) -> str:
-    """What a command prints; its complaints are shown only when it fails."""
+    """Standard output of a command; standard error is shown only if it fails."""
     try:
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def llama_cpp(model: str, threads: int, ctx: int, rounds: int) -> dict:
 
 
 def draftscope(model: str, threads: int, ctx: int, rounds: int) -> dict:
-    """The same of draftscope, which drops its warm-up itself."""
+    """One run of draftscope, which drops its warm-up itself."""
     options = ["--model", model, "--at", ctx, "--turns", rounds, "--threads", threads]
     cost = json.loads(output(DRAFTSCOPE, "explain", "--costs-only", "--output", "summary", *options))
     if cost["threads"] != threads:
@@ -125,8 +125,8 @@ def rates(pairs: list[tuple[dict, dict]]) -> str:
         lines.append(row(name, spread(peer, ".0f"), spread(own, ".0f"), spread(ratio) + " ×"))
     share, read = (spread([run[key] * 100 for run in owns], ".0f") for key in ("bandwidth", "read"))
     lines.append(
-        f"\nPlain decoding of draftscope uses {share} % of the memory bandwidth measured beside it (512 MiB read in "
-        f"order) for weights and cache; a loop that only reads as many bytes, again and again, needs {read} % of T(1)."
+        f"\nPlain decoding of draftscope reads weights and cache at {share} % of the memory bandwidth measured in the same turn "
+        f"(512 MiB read in order); a loop that only reads as many bytes repeatedly needs {read} % of T(1)."
     )
     return "\n".join(lines)
 
@@ -144,12 +144,12 @@ def processor() -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Race draftscope with llama.cpp on the same file.")
-    parser.add_argument("model", nargs="?", help=f"GGUF file (default: {MODEL}, which must have been fetched)")
+    parser.add_argument("model", nargs="?", help=f"GGUF file (default: {MODEL}, which must be downloaded)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--ctx", type=int, default=200, help="tokens in the cache (default: 200)")
     parser.add_argument("--alternations", type=int, default=8, help="turns of each program (default: 8)")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds of llama.cpp a turn (default: 4)")
-    parser.add_argument("--turns", type=int, default=10, help="rounds of draftscope a turn (default: 10)")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds of llama.cpp per turn (default: 4)")
+    parser.add_argument("--turns", type=int, default=10, help="rounds of draftscope per turn (default: 10)")
     args = parser.parse_args()
     if min(args.alternations, args.rounds, args.turns, args.ctx, *args.threads) < 1:
         parser.error("all numbers must be at least 1")
@@ -161,7 +161,7 @@ def main() -> None:
     if args.model is None:
         args.model = json.loads(output(DRAFTSCOPE, "models", "info", MODEL, "--json"))["file"]
     if not args.model or not Path(args.model).is_file():
-        sys.exit(f"no model file at {args.model}: fetch one with draftscope models pull {MODEL}")
+        sys.exit(f"no model file at {args.model}: download one with draftscope models pull {MODEL}")
     tables = []
     for threads in args.threads:
         pairs = alternate(args, threads)

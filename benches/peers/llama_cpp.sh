@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Builds llama.cpp, and the programs vcurve and logits against it.
 #
-# The source is the PyPI source package of llama-cpp-python, which holds a whole
-# llama.cpp tree: one pinned file from one registry, no git and no root needed.
-# Everything lands in target/peers/ (ignored by git); steps already done are
+# The source is the PyPI source package of llama-cpp-python, which contains a whole
+# llama.cpp tree: one pinned file from one registry, without git or root.
+# Everything is written to target/peers/ (ignored by git). Finished steps are
 # skipped, so a second call only checks. To start over, remove that folder.
 #
 # Usage: benches/peers/llama_cpp.sh
 # Needs: python3 with venv and pip, a C++17 compiler, the network at first use.
 # Environment: JOBS   compile jobs (default: all processors)
 #              CXX    compiler of vcurve and logits (default: c++)
-#              FLAGS  compiler flags of llama.cpp beside -march=native
+#              FLAGS  compiler flags of llama.cpp besides -march=native
 set -euo pipefail
 
 version=0.3.36
-# The sum of the source package, so that the peer is the same one everywhere.
+# Checksum of the source package, so that everybody builds the same llama.cpp.
 sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,8 +30,8 @@ say() {
     printf 'peers: %s\n' "$*" >&2
 }
 
-# A half-made thing must not be taken for a finished one by the next call, so
-# each step makes its result under another name, or leaves a mark when it ends.
+# The next call must not take an unfinished result for a finished one, so each
+# step writes its result under another name first, or leaves a mark at its end.
 mkdir -p "$work"
 
 if [[ ! -f $venv/.done ]]; then
@@ -100,7 +100,7 @@ for program in vcurve logits; do
     fi
 done
 
-# What is measured, for the report: the version, and what it was compiled for.
+# For the report: the version, and the instruction sets it was compiled for.
 say "llama.cpp of llama-cpp-python $version"
 "$work/vcurve" --system-info
 say "built: $work/vcurve, $work/logits"

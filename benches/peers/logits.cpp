@@ -1,6 +1,6 @@
-// The logits that llama.cpp gives at every position of some texts, decoded token by token.
+// Writes llama.cpp's logits at every position of some texts, decoded token by token.
 //
-// Reads one text a line from standard input, as token ids with blanks between, and writes the logits
+// Reads one text per line from standard input, as token ids separated by blanks, and writes the logits
 // of all positions to standard output: f32 in this machine's order, one row of the vocabulary each.
 //
 // Usage: logits MODEL.gguf THREADS < TEXTS > LOGITS
@@ -19,7 +19,7 @@
 
 namespace {
 
-// llama.cpp's objects with their destructors, so that every way out frees them.
+// llama.cpp's objects with their destructors, so that every exit frees them.
 template <auto Free> struct Deleter {
     template <typename T> void operator()(T *object) const { Free(object); }
 };

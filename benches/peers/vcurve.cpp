@@ -1,11 +1,11 @@
-// T(m): what llama.cpp takes for one decode of m tokens, the logits of all of them computed.
+// Measures T(m): llama.cpp's time for one decode of m tokens with the logits of all of them.
 //
-// That is the pass in which speculative decoding checks m - 1 drafted tokens. Each round fills the
-// cache with ctx tokens, then times every m once, cutting the cache back to ctx tokens after each,
-// so that whatever slows the machine meets all m alike. Before each timed decode comes one of the
-// same m that is not timed: llama.cpp builds its graph anew whenever the batch changes its size
-// (about a tenth of T(1)) and reuses it while the size stays, which is what it does in use.
-// The first round is a warm-up: the reader drops it. Every round becomes one line of JSON:
+// In such a pass, speculative decoding checks m - 1 drafted tokens. Each round fills the cache with ctx
+// tokens, then times every m once and truncates the cache to ctx tokens after each, so that a slow
+// moment of the machine affects all m. Before each timed decode, one of the same m runs untimed:
+// llama.cpp builds its graph again when the batch changes its size (about a tenth of T(1)) and
+// reuses it while the size stays the same, as it does in use.
+// The first round is a warm-up, which the reader drops. Every round is one line of JSON:
 //
 //   {"round":0,"prefill_us":…,"decode_us":{"1":…,"2":…,…}}
 //
@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::array<int, 9> widths = {1, 2, 3, 4, 5, 6, 8, 12, 16};
 
-// llama.cpp's objects with their destructors, so that every way out frees them.
+// llama.cpp's objects with their destructors, so that every exit frees them.
 template <auto Free> struct Deleter {
     template <typename T> void operator()(T *object) const { Free(object); }
 };
@@ -47,7 +47,7 @@ public:
     Batch(const Batch &) = delete;
     Batch &operator=(const Batch &) = delete;
 
-    // Takes `count` of `tokens` from `first` on, which is also their position.
+    // Sets `count` of `tokens`, beginning with `first`, which is also their position.
     llama_batch fill(const std::vector<llama_token> &tokens, int first, int count, bool all_logits) {
         batch_.n_tokens = count;
         for (int i = 0; i < count; i++) {
@@ -77,7 +77,7 @@ double time_decode(llama_context *context, llama_batch batch) {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - started).count();
 }
 
-// Takes the cached tokens from position `len` on away.
+// Removes the cached tokens from position `len` on.
 void truncate(llama_context *context, int len) {
     if (!llama_memory_seq_rm(llama_get_memory(context), 0, len, -1)) {
         throw std::runtime_error("the cache cannot be truncated");

@@ -1,6 +1,6 @@
-//! Any bytes as a recording: read line by line and ahead, folded, drawn on every page, exported.
-//! Nothing may panic, no control character may reach a cell of the screen, and nothing of the recording
-//! may become part of the page's markup. `fuzz/README.md` says how to run it.
+//! Takes any bytes as a recording: reads it line by line and ahead, folds it, draws every page, exports it.
+//! Nothing may panic, no control character may reach a cell of the screen, and no text of the recording may become
+//! markup of the HTML page. `fuzz/README.md` says how to run it.
 #![no_main]
 
 use std::path::PathBuf;
@@ -27,15 +27,15 @@ fuzz_target!(|bytes: &[u8]| {
 
     let Ok(recording) = Recording::of_bytes("fuzz", bytes) else { return };
     let ahead: Vec<_> = recording.events().expect("it was read before").map_while(Result::ok).collect();
-    // by text: a NaN is not equal to itself
-    assert_eq!(format!("{ahead:?}"), format!("{by_line:?}"), "reading ahead is reading");
+    // compared as text, because NaN is not equal to itself
+    assert_eq!(format!("{ahead:?}"), format!("{by_line:?}"), "reading ahead gives the same events");
     write(&recording, Format::ALL[bytes.len() % Format::ALL.len()]);
 
     let session = time.live().clone();
     let _ = Diff::of(&session, &Session::new());
 });
 
-/// One of the pages, so that a run stays quick.
+/// Draws one of the pages; all of them would take too long.
 fn draw(time: &Timeline, which: usize) {
     let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("a buffer needs no terminal");
     let page = Page::ALL[which % Page::ALL.len()];
@@ -44,7 +44,7 @@ fn draw(time: &Timeline, which: usize) {
     let draw = terminal.draw(|frame| {
         view(time, &app, app.theme(), frame);
     });
-    draw.expect("a buffer takes every frame");
+    draw.expect("drawing to a buffer cannot fail");
     let cells = terminal.backend().buffer().content();
     assert!(cells.iter().all(|cell| !cell.symbol().contains(char::is_control)));
     let side = || Recorded { name: "a".to_owned(), session: time.live().clone() };
@@ -55,17 +55,17 @@ fn draw(time: &Timeline, which: usize) {
 fn write(recording: &Recording, format: Format) {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| std::env::temp_dir().join(format!("draftscope-fuzz-{}", std::process::id())));
-    std::fs::create_dir_all(folder).expect("a folder for what is written");
+    std::fs::create_dir_all(folder).expect("a folder for the exports");
     let to = folder.join("out");
     let options = ExportOptions { force: true, size: (60, 16), ..ExportOptions::default() };
     let _ = std::fs::remove_dir_all(&to);
     let _ = std::fs::remove_file(&to);
     if export(recording, format, &to, &options).is_err() {
-        assert!(!to.exists(), "an export that failed left something behind");
+        assert!(!to.exists(), "a failed export left a file");
         return;
     }
     if format == Format::Html {
         let page = std::fs::read_to_string(&to).expect("it was just written");
-        assert_eq!(page.matches("</script>").count(), 2, "the data closed its block");
+        assert_eq!(page.matches("</script>").count(), 2, "the data closed its script element");
     }
 }

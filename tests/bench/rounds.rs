@@ -1,5 +1,5 @@
-//! `cargo bench`: a round per k, folding events, drawing a frame. Medians and spread by divan; what
-//! passes of the model cost by themselves is `draftscope explain`'s to measure.
+//! `cargo bench`: a round per k, folding events, drawing a frame. divan prints medians and spread;
+//! `draftscope explain` measures passes of the model alone.
 
 #![allow(clippy::unwrap_used)] // a benchmark that cannot go on should stop
 
@@ -54,7 +54,7 @@ impl Consumer for Tape {
     }
 }
 
-/// Some 10,000 events of a race on the tiny model.
+/// At least 10,000 events of a race on the tiny model.
 fn events() -> Vec<Event> {
     let files = common::tiny::Tiny::new(3);
     let settings = Settings { draft_len: 4, max_tokens: 180, baseline: Baseline::Race, ..Settings::default() };
@@ -101,7 +101,7 @@ fn long_answer() -> Timeline {
     time
 }
 
-/// Must not depend on how long the answer is: only what is new is laid out.
+/// The time must not depend on the length of the answer: only new text is laid out.
 #[divan::bench(sample_count = 100)]
 fn draw_a_frame_of_100k_tokens(bencher: Bencher) {
     let (time, app, view) = (long_answer(), App::new(TuiOptions::default()), View::default());

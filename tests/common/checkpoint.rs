@@ -1,4 +1,4 @@
-//! The tiny checkpoints under `tests/fixtures/checkpoints`, with what independent programs made of them.
+//! The tiny checkpoints under `tests/fixtures/checkpoints`, with reference values of independent programs.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ impl Golden {
         Self { bytes: std::fs::read(beside("safetensors")).unwrap(), json }
     }
 
-    /// Numbers alone, as draft heads have them.
+    /// Only tensors without JSON, for draft heads.
     pub fn bare(name: &str) -> Self {
         Self { bytes: std::fs::read(path(name).join("golden.safetensors")).unwrap(), json: Value::Null }
     }
@@ -72,7 +72,7 @@ pub fn open(name: &str, backend: Backend) -> Loaded {
     load(&recipe(path(name), backend), &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A copy of a fixture folder, to be spoiled.
+/// A copy of a fixture folder that a test may change.
 pub fn copy(name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(path(name)).unwrap() {

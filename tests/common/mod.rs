@@ -1,4 +1,4 @@
-//! What several test files share: a tiny seeded random model in real files, and the real one.
+//! Shared by several test files: a tiny seeded random model in real files, and the real model.
 
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)] // each test file uses its own part
 

@@ -1,4 +1,4 @@
-//! The default model and the reference values that came with its MTP module.
+//! The default model, and reference values of its MTP modules.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use draftscope::model::load::{Loaded, load};
 use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, ModuleFile, Rollback};
 use serde::Deserialize;
 
-/// The target's file; none only when `DRAFTSCOPE_OFFLINE=1` says that there is no network.
+/// The target's file; `None` only with `DRAFTSCOPE_OFFLINE=1`.
 pub fn target_file() -> Option<PathBuf> {
     if std::env::var("DRAFTSCOPE_OFFLINE").is_ok_and(|v| v == "1") {
         println!("not run: DRAFTSCOPE_OFFLINE=1");
@@ -16,12 +16,12 @@ pub fn target_file() -> Option<PathBuf> {
     Some(draftscope::store::resolve(None).unwrap_or_else(|error| panic!("the default model is needed: {error}")))
 }
 
-/// Where the first module and its reference values lie.
+/// A file of the first module or of its reference values.
 pub fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/smollm2-135m-mtp").join(name)
 }
 
-/// Where reference values of the built-in module lie.
+/// A file with reference values of the built-in module.
 pub fn built_in_fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/built-in-mtp").join(name)
 }
@@ -32,17 +32,17 @@ fn mtp(folder: &Path, file: &str) -> ModuleFile {
     ModuleFile { name: "smollm2-135m-mtp".into(), weights, config: config.into(), sha256: None, required: true }
 }
 
-/// The first module in bf16, which its reference values were made with.
+/// The first module in bf16, with which its reference values were made.
 pub fn mtp_bf16() -> ModuleFile {
     mtp(&fixture(""), "mtp.safetensors")
 }
 
-/// The same in FP8.
+/// The first module in FP8.
 pub fn mtp_fp8() -> ModuleFile {
     mtp(&fixture(""), "mtp.fp8.safetensors")
 }
 
-/// The module that is part of the program: it reads several of the target's layers, and tokens of the text join its vocabulary.
+/// The built-in module: it reads several of the target's layers, and tokens of the text join its vocabulary.
 pub fn mtp_built_in() -> ModuleFile {
     mtp(&Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/mtp/smollm2-135m"), "mtp.fp8.safetensors")
 }
@@ -66,17 +66,17 @@ pub fn load_native_with(mtp: ModuleFile) -> Option<Result<Loaded, draftscope::mo
     Some(load(&recipe(Backend::Native, Dtype::Auto, mtp)?, &mut |_, _, _| {}))
 }
 
-/// Loads the default target on candle; none when offline.
+/// Loads the default target on candle; `None` if offline.
 pub fn load_target(dtype: Dtype, mtp: ModuleFile) -> Option<Loaded> {
     load_on(Backend::Candle, dtype, mtp)
 }
 
-/// Loads the default target on the native backend; none when offline.
+/// Loads the default target on the native backend; `None` if offline.
 pub fn load_native() -> Option<Loaded> {
     load_on(Backend::Native, Dtype::Auto, mtp_fp8())
 }
 
-/// The same with the target's own file as draft model: its drafts are always right.
+/// Loads it with the target's own file as draft model, whose drafts are always right.
 pub fn load_native_with_draft_model() -> Option<Loaded> {
     let recipe = recipe(Backend::Native, Dtype::Auto, mtp_fp8())?;
     let recipe = LoadOptions { draft_model: Some(recipe.target.clone()), ..recipe };
@@ -127,7 +127,7 @@ pub fn golden() -> Vec<Golden> {
     golden_of(fixture)
 }
 
-/// Of the module whose values lie there.
+/// The golden traces of a module with these files.
 pub fn golden_of(fixture: fn(&str) -> PathBuf) -> Vec<Golden> {
     serde_json::from_slice(&std::fs::read(fixture("golden.json")).unwrap()).unwrap()
 }

@@ -1,5 +1,5 @@
 //! A tiny Llama with random weights, written as real files (GGUF, safetensors, config.json), so that
-//! tests go through the same loading code as a user's model.
+//! tests use the same loading code as a user's model.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl Tiny {
         Self::with(seed, |_| {})
     }
 
-    /// With changed metadata, for files that should be refused.
+    /// With changed metadata or tensors, for files that should be rejected.
     pub fn with(seed: u64, change: impl FnOnce(&mut Parts)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("tiny.gguf");
@@ -67,7 +67,7 @@ impl Tiny {
     }
 }
 
-/// What goes into the GGUF.
+/// Contents of the GGUF file.
 pub struct Parts {
     pub metadata: Vec<(String, Value)>,
     pub tensors: Vec<(String, QTensor)>,
@@ -80,7 +80,7 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Roughly normal: the sum of uniform draws.
+    /// Roughly normal numbers: sums of four uniform draws.
     fn tensor(&mut self, shape: &[usize], scale: f32) -> Tensor {
         let n: usize = shape.iter().product();
         let mut uniform = || self.0.next_u32() as f32 / u32::MAX as f32 - 0.5;
@@ -119,7 +119,7 @@ fn parts(seed: u64) -> Parts {
     Parts { metadata, tensors: tensors(seed, names.len()) }
 }
 
-/// Special tokens, all bytes in their printable form, then what the merges make.
+/// Special tokens, all bytes in their printable form, then the results of the merges.
 fn vocabulary() -> Vec<String> {
     let printable = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
     let moved = (0..256u32).filter(|b| !printable(b)).zip(0x100u32..).map(|(_, c)| c);
@@ -177,7 +177,7 @@ pub fn mtp_stack(seed: u64, depths: usize) -> ModuleFile {
     mtp_with(seed, depths, 1.0)
 }
 
-/// A module that computes nothing but values that are no numbers.
+/// A module that computes only NaN.
 pub fn mtp_of_nan() -> ModuleFile {
     mtp_with(1, 1, f32::NAN)
 }

@@ -1,4 +1,4 @@
-//! What an entry of the table says of a target and of the draft module that goes with it.
+//! An entry of the table: a target and its draft module, with the expected values.
 
 use draftscope::protocol::{DrafterInfo, DrafterKind};
 
@@ -7,16 +7,16 @@ use crate::support::{
     modules_of, open, options, path, with_draft,
 };
 
-/// A target in one form of file, and its draft module, if it has one.
+/// A target in one file format, and its draft module, if it has one.
 pub struct Case {
     /// Folder or GGUF file under `tests/fixtures/checkpoints`.
     pub fixture: &'static str,
-    /// Fixture whose golden files hold the reference values.
+    /// Fixture whose golden files have the reference values.
     pub golden: &'static str,
     pub runs: &'static [Run],
     /// Names of the tokens that end an answer.
     pub ends: &'static [&'static str],
-    /// Whether a text begins with a token of its own.
+    /// Whether a text begins with a special token.
     pub begins: bool,
     /// Whether layers keep a recurrent state.
     pub recurrent: bool,
@@ -24,14 +24,14 @@ pub struct Case {
     pub window: Option<usize>,
     /// Largest logit that soft-capping allows.
     pub soft_cap: Option<f32>,
-    /// Bytes of cache a position takes in f32.
+    /// Bytes of cache per position in f32.
     pub kv_bytes: u64,
-    /// Fixture that drafts as a second model.
+    /// Fixture that serves as draft model.
     pub draft_model: Option<&'static str>,
-    /// Numbers of drafts with which drafters without a module run: fewer for targets that are slow.
+    /// Draft lengths of drafters without a module: fewer for slow targets.
     pub drafts: &'static [u8],
     pub draft: Option<Draft>,
-    /// Edits for which the target is refused (see [`crate::spoil`]).
+    /// Edits after which the target is rejected (see [`crate::spoil`]).
     pub spoiled: &'static str,
 }
 
@@ -39,19 +39,19 @@ pub struct Case {
 pub struct Run {
     pub backend: Backend,
     pub rollback: Rollback,
-    /// How far logits and states may be from the oracle's.
+    /// Largest allowed difference of logits and states from the oracle.
     pub limit: Limit,
-    /// Whether greedy decoding writes the oracle's text: not where rounding may change the best token.
+    /// Whether greedy decoding writes the oracle's text; false if rounding may change the best token.
     pub greedy: bool,
-    /// How far the logits of rows that run together may be from those of single rows.
+    /// Largest allowed difference between logits of rows in one pass and of single rows.
     pub rows: f32,
-    /// How far the module's logits and states may be from the oracle's.
+    /// Largest allowed difference of the module's logits and states from the oracle.
     pub module: [Limit; 2],
-    /// How far probabilities of drafts may be from those of a fresh start.
+    /// Largest allowed difference of draft probabilities from those of a fresh start.
     pub drafts: f32,
 }
 
-/// A largest difference, and one of root mean squares relative to the reference's.
+/// Limits of the largest difference and of the relative root mean square difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     pub largest: f32,
@@ -61,40 +61,40 @@ pub struct Limit {
 /// A draft module.
 pub struct Draft {
     pub source: Source,
-    /// Tokens that it proposes.
+    /// Number of tokens that it can propose.
     pub vocab: u32,
-    /// Bytes of cache that a position takes in f32, in all modules of a stack.
+    /// Bytes of cache per position in f32, over all modules of a stack.
     pub kv_bytes: u64,
     pub oracle: Oracle,
-    /// Values of conventions, at least all that are not the module's own, and what each of them changes.
+    /// Values of conventions, at least all that differ from the module's own, and what each of them changes.
     pub conventions: &'static [(&'static str, Effect)],
-    /// Fewer rounds than these write 210 tokens, with any number of drafts.
+    /// Upper limit of the rounds that write 210 tokens, with any number of drafts.
     pub rounds: usize,
     pub tree: Tree,
-    /// Tokens in the vocabulary that `DraftVocab::First(100)` leaves; none where a vocabulary cannot be chosen.
+    /// Size of the vocabulary with `DraftVocab::First(100)`; `None` if a vocabulary cannot be chosen.
     pub trimmed: Option<usize>,
-    /// Edits for which the module is left out (see [`crate::spoil`]).
+    /// Edits after which the module is ignored (see [`crate::spoil`]).
     pub spoiled: &'static str,
 }
 
 /// Where a module comes from.
 #[derive(Clone, Copy)]
 pub enum Source {
-    /// The target's files, with so many depths.
+    /// The target's files, with this many depths.
     Target(usize),
-    /// A fixture of its own.
+    /// A separate fixture.
     Fixture(&'static str),
 }
 
 /// Names of the module's reference values.
 pub struct Oracle {
-    /// Logits and states of single slots are named so, and `logits` and `hidden`.
+    /// Prefix of `logits` and `hidden` for single slots.
     pub slots: Option<&'static str>,
     /// Logits at depths 1 to 3; `#` stands for the number of modules in the stack.
     pub depths: &'static str,
-    /// The drafts that they follow, where the golden file has them.
+    /// The drafts that they follow, if the golden file has them.
     pub drafts: Option<&'static str>,
-    /// Logits at depths 1 to 3 under another convention are named so, and by the convention; and how far they may be off.
+    /// Prefix of logits at depths 1 to 3 under another convention, followed by the convention, and their limit.
     pub conventions: Option<(&'static str, f32)>,
     /// Tokens that get a logit at each depth.
     pub scored: usize,
@@ -111,16 +111,16 @@ pub enum Effect {
     Any([f32; 2]),
     /// The first draft, by more than this.
     First(f32),
-    /// The first draft by no more than the one, and drafts after it by more than the other.
+    /// The first draft by at most the first number, and drafts after it by more than the second.
     Deeper(f32, f32),
-    /// The module refuses it.
+    /// The module rejects it.
     Refused(&'static str),
 }
 
-/// What trees do.
+/// Behaviour with trees.
 #[derive(Clone, Copy)]
 pub enum Tree {
-    /// The target refuses them with a notice, and a chain is drafted.
+    /// The target rejects them with a notice, and a chain is drafted.
     Refused,
     /// They write 210 tokens in fewer rounds than this.
     Rounds(usize),
@@ -137,7 +137,7 @@ impl Limit {
         Self { relative, ..Self::NONE }
     }
 
-    /// Asserts that two lists are this near.
+    /// Asserts that two lists differ by less.
     pub fn check(self, what: &str, got: &[f32], want: &[f32]) {
         let (largest, relative) = (largest(got, want), relative(got, want));
         println!("{what}: off by {largest:.1e}, relative {relative:.1e}");
@@ -151,7 +151,7 @@ pub fn largest(got: &[f32], want: &[f32]) -> f32 {
     got.iter().zip(want).map(|(got, want)| (got - want).abs()).fold(0.0, f32::max)
 }
 
-/// Root mean square of the differences, relative to the reference's.
+/// Root mean square of the differences, relative to that of the reference.
 pub fn relative(got: &[f32], want: &[f32]) -> f64 {
     assert_eq!(got.len(), want.len());
     let square = |x: f32| f64::from(x) * f64::from(x);
@@ -160,7 +160,7 @@ pub fn relative(got: &[f32], want: &[f32]) -> f64 {
 }
 
 impl Effect {
-    /// Asserts it of the differences of the first draft, and of all.
+    /// Asserts this effect, from the differences of the first draft and of all drafts.
     pub fn check(self, run: &Run, what: &str, first: f32, all: f32) {
         println!("{what}: the first draft differs by {first:.1e}, all by {all:.1e}; {self:?}");
         let backend = usize::from(run.native());
@@ -181,12 +181,12 @@ impl Run {
     }
 }
 
-/// Heights of stacks that are tried: a module alone, and all of them.
+/// Heights of stacks to test: one module, and all of them.
 pub fn heights(count: usize) -> impl Iterator<Item = usize> {
     (1..=count).filter(move |height| [1, count].contains(height))
 }
 
-/// A case that is loaded.
+/// A loaded case.
 pub struct Opened {
     pub target: Box<dyn Model>,
     /// The module of depth 1 first.
@@ -223,7 +223,7 @@ impl Case {
         LoadOptions { rollback: run.rollback, ..options }
     }
 
-    /// Loads it. The backend is the one asked for, and nothing is left out.
+    /// Loads it, and checks that the backend is the requested one and that no module is ignored.
     pub fn open(&self, run: &Run) -> Opened {
         let mut loaded = open(&self.options(run));
         assert_eq!(loaded.target.spec().backend, if run.native() { "native" } else { "candle" });

@@ -3,17 +3,17 @@
 use crate::case::{Case, Draft, Effect, Limit, Oracle, Run, Source, Tree};
 use crate::support::{Backend, Rollback};
 
-/// Keys and values in halves (2⁻¹¹), two of each, one after the other.
+/// Keys and values are stored as f16 (2⁻¹¹), two of each in sequence.
 const HALVES: f64 = 4.0 / 2048.0;
-/// Matrices that follow one another: four in each of two layers, and the head.
+/// Matrices in sequence: four in each of two layers, and the head.
 const DEEP: f64 = 9.0;
-/// FP8 is loaded as bf16: off by 2⁻⁹ at most, and by a √3rd of it in the mean square.
+/// FP8 is loaded as bf16: off by at most 2⁻⁹, in the root mean square by 2⁻⁹/√3.
 const ROUNDED: f64 = DEEP / 512.0 / 1.733;
-/// Blocks meet 32 activations as integers to 127 of the largest, 2.4 times their mean square among 32 normal ones; rounding
-/// errs by a √12th of a step.
+/// Activations are multiplied as integers up to 127 in blocks of 32, whose largest is 2.4 times the root mean square of 32
+/// normal numbers; the rounding error is 1/√12 of a step.
 const EIGHT_BITS: f64 = DEEP * 2.4 / 127.0 / 3.465;
 
-/// Both sides compute in f32 (2⁻²⁴), a few hundred sums deep.
+/// Both sides compute in f32 (2⁻²⁴) with sums of a few hundred terms.
 const CANDLE: Run = Run {
     backend: Backend::Candle,
     rollback: Rollback::Snapshots,
@@ -116,7 +116,7 @@ pub const MIMO: Case = Case {
                 Effect::Any([0.0; 2]),
             ),
             ("recycle=pre-norm position=constant position=constant-next", Effect::Deeper(1e-4, 0.0)),
-            // positions only know differences; the native backend rounds rotated keys to halves
+            // attention depends on differences of positions only; the native backend rounds rotated keys to f16
             ("position=next", Effect::Near([1e-5, 1e-3])),
         ],
         trimmed: None,
@@ -225,7 +225,7 @@ const ASSISTANT: Draft = Draft {
         slots: None,
         depths: "logits.made",
         drafts: None,
-        // scores are not scaled, so that a rounding error grows between keys that are nearly alike
+        // scores are not scaled, so a rounding error between almost equal keys grows
         conventions: Some(("logits.", 5e-3)),
         scored: 4 * 20, // four clusters
         answer: true,
@@ -298,14 +298,14 @@ pub const GEMMA4_UNIFIED: Case = Case {
     ..GEMMA4
 };
 
-/// A head of 4-bit codes is off by a √12th of a fifteenth of a block's range, 8 % of its weights; these were solved for, so
-/// that products cancel and the error counts double.
+/// The error of a head of 4-bit codes is 1/√12 of a fifteenth of a block's range, 8 % of its weights; these weights were
+/// solved for, so products cancel and the error doubles.
 const HEAD_RUNS: &[Run] =
     &[CANDLE, Run { greedy: false, module: [Limit::relative(0.25), Limit::relative(0.03)], ..NATIVE }];
 const fn head_conventions(natively_near: f32) -> [(&'static str, Effect); 2] {
     let changes = "recycle=post-norm recycle=pre-norm order=hidden-first pairing=own position=constant \
                    position=constant-next slot0=zeroed slot0=extra norm=one-plus";
-    // positions only know differences; the native backend rounds rotated keys to halves
+    // attention depends on differences of positions only; the native backend rounds rotated keys to f16
     [(changes, Effect::Any([1e-4, 1e-3])), ("position=next", Effect::Near([1e-4, natively_near]))]
 }
 

@@ -1,5 +1,5 @@
-//! Gemma 4's draft head with clusters: drafts are drawn from the tokens of the best clusters, worked out again from its
-//! files.
+//! Gemma 4's draft head with clusters: drafts must come from the tokens of the best clusters, which the test computes from
+//! the files.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::cases::GEMMA4;
 use crate::decode::{ModuleDrafter, settings};
 use crate::support::{DraftModule, Forward, Model, ModelError, Rows, TokenId, oracle_text, path, read_tensors};
 
-/// An assistant, and the state that its last slot handed to the next.
+/// An assistant, and the state that its last slot passed to the next one.
 struct Watched(Box<dyn DraftModule>, Rc<RefCell<Vec<f32>>>);
 
 impl DraftModule for Watched {
@@ -48,13 +48,13 @@ impl DraftModule for Watched {
     }
 }
 
-/// The head of the assistant with clusters, out of its file.
+/// The head of the assistant with clusters, read from its file.
 struct Clusters {
-    /// `[64, 32]`: makes what is handed on of the state that the head reads.
+    /// `[64, 32]`: maps the state that the head reads to the one that is passed on.
     post: Vec<f64>,
     /// `[16, 32]`
     centroids: Vec<f64>,
-    /// Tokens of the clusters, twenty of each.
+    /// Tokens of the clusters, twenty per cluster.
     ordering: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Clusters {
         }
     }
 
-    /// The state that was made into this one: least squares, by elimination.
+    /// The head's state, from the one that was passed on: least squares, by elimination.
     fn state(&self, handed_on: &[f32]) -> Vec<f64> {
         const D: usize = Clusters::D;
         let column = |j: usize| self.post.iter().skip(j).step_by(D);
@@ -100,7 +100,7 @@ impl Clusters {
         state
     }
 
-    /// Tokens of the four best clusters; none where the fourth and the fifth are nearly alike.
+    /// Tokens of the four best clusters; `None` if the fourth and the fifth are almost equal.
     fn scored(&self, handed_on: &[f32]) -> Option<BTreeSet<u32>> {
         let state = self.state(handed_on);
         let score = |row: &[f64]| row.iter().zip(&state).map(|(a, b)| a * b).sum::<f64>();
@@ -115,7 +115,7 @@ impl Clusters {
 fn drafts_are_drawn_from_the_clusters_that_were_scored() {
     let all = oracle_text(&GEMMA4.golden());
     let clusters = Clusters::read();
-    // nearly the best alone, and nearly any of those that have a logit
+    // temperatures that draw almost only the best token, and almost any token with a logit
     for (temperature, fewest) in [(0.05, 5), (100.0, 60)] {
         let opened = GEMMA4.open(&GEMMA4.runs[1]);
         let sampling = Sampling { temperature, ..Sampling::default() };

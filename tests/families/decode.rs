@@ -1,4 +1,4 @@
-//! Decoding in rounds: what an answer is, how many rounds it took, and what was drafted.
+//! Decoding in rounds: the answer, the number of rounds, and the drafts.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ pub use draftscope::speculate::drafter::{
 
 use crate::support::{DraftModule, LogitRows, Model, TokenId};
 
-/// Tokens of a long answer.
+/// Length of a long answer, in tokens.
 pub const LEN: usize = 210;
 
-/// An answer, and how it came about.
+/// An answer and the counts of its rounds.
 #[derive(Default)]
 pub struct Answer {
     pub text: Vec<TokenId>,
@@ -93,7 +93,7 @@ pub fn round(decoder: &mut Decoder) -> Vec<Prediction> {
     drafts
 }
 
-/// Largest difference of probabilities that either list gives.
+/// Largest difference between probabilities of the same token.
 pub fn apart(a: &[Prediction], b: &[Prediction]) -> f32 {
     let of = |p: &Prediction, id| p.find(id).map_or(0.0, |(_, prob)| prob);
     let pair = |(a, b): (&Prediction, &Prediction)| {

@@ -12,7 +12,7 @@ use crate::support::{
     with_draft,
 };
 
-/// Differences of single rows, relative to the reference's: the middle one, and the share of rows with more than 0.1.
+/// Relative differences of single rows: their median, and the share of rows above 0.1.
 fn by_rows(got: &[f32], want: &[f32], width: usize) -> [f64; 2] {
     let rows = got.chunks_exact(width).zip(want.chunks_exact(width)).map(|(got, want)| relative(got, want));
     let mut rows: Vec<f64> = rows.collect();
@@ -22,7 +22,7 @@ fn by_rows(got: &[f32], want: &[f32], width: usize) -> [f64; 2] {
 }
 
 #[test]
-fn narrower_weights_are_near_in_the_target_and_in_its_module() {
+fn narrower_weights_give_close_results_in_the_target_and_in_its_module() {
     for (case, backend, dtype, loaded_as) in [
         (&DEEPSEEK, Backend::Candle, Dtype::Stored, "bf16"),
         (&GLM4_FLASH, Backend::Candle, Dtype::Stored, "f16"),
@@ -36,13 +36,15 @@ fn narrower_weights_are_near_in_the_target_and_in_its_module() {
         let tokens = golden.tokens("tokens");
         let out = loaded.target.forward(&tokens, LogitRows::All).unwrap();
         let target = by_rows(out.logits.as_slice(), &golden.numbers("logits"), out.logits.width());
-        // over the oracle's states, so that the target's error is not counted again
+        // with the oracle's states, so that the target's error does not count again
         let hidden = Rows::new(golden.numbers("hidden"), out.hidden.width()).slice(0..tokens.len() - 1);
         let slots = modules_of(&mut loaded)[0].forward(&tokens[1..], &hidden).unwrap();
         let module = by_rows(slots.hidden.as_slice(), &golden.numbers("mtp.hidden"), hidden.width());
-        println!("{what}: logits off by {target:?}, the module's states by {module:?} (middle row, rows that are far)");
-        // rounding takes about one part in a hundred of a row; in a few rows another expert is chosen, which takes up
-        // to all of it. States of another model would be off by 1.4
+        println!(
+            "{what}: logits off by {target:?}, the module's states by {module:?} (median row, share of rows above 0.1)"
+        );
+        // rounding changes a row by about 1 %; a few rows choose another expert, which can change the whole row.
+        // States of another model would be off by 1.4
         for [middle, far] in [target, module] {
             assert!(middle < 0.02 && far < 0.2, "{what}: {middle} {far}");
         }
@@ -50,8 +52,8 @@ fn narrower_weights_are_near_in_the_target_and_in_its_module() {
 }
 
 #[test]
-fn as_many_modules_are_loaded_as_are_announced() {
-    // tensors decide where none is announced
+fn the_configuration_determines_the_number_of_modules() {
+    // without the key, the tensors decide
     for (announced, count) in [(1, 1), (2, 2), (3, 3), (0, 3)] {
         let folder = spoiled("deepseek", &format!("set num_nextn_predict_layers {announced}"));
         for run in DEEPSEEK.runs {
@@ -61,7 +63,7 @@ fn as_many_modules_are_loaded_as_are_announced() {
 }
 
 #[test]
-fn copies_of_embedding_and_head_are_shared_and_others_are_a_modules_own() {
+fn copies_of_embedding_and_head_are_shared_and_other_ones_are_loaded() {
     let load = |folder: &Path| open(&options(folder, Backend::Candle));
     let bytes = |loaded: &Loaded| loaded.mtp.as_ref().unwrap().1.weight_bytes;
     let edits = "without layers.2.embed_tokens; without layers.2.shared_head.head";
@@ -87,7 +89,7 @@ const LARGE: &str = "set vocab_size 129280; set hidden_size 7168; set intermedia
     set max_position_embeddings 163840; set num_nextn_predict_layers 1";
 
 #[test]
-fn experts_too_many_for_the_memory_are_refused_with_figures_before_weights_are_fetched() {
+fn experts_that_do_not_fit_into_memory_are_rejected_before_weights_are_downloaded() {
     let weights = "remove model-00001-of-00002.safetensors; remove model-00002-of-00002.safetensors";
     let folder = spoiled("deepseek", &format!("{LARGE}; {weights}; remove model.safetensors.index.json"));
     let error = preflight_within(&SideFiles::of(folder.path()), Some(64 << 30)).unwrap_err().to_string();
@@ -96,13 +98,13 @@ fn experts_too_many_for_the_memory_are_refused_with_figures_before_weights_are_f
         "the model does not fit: its weights take 1.34 TB even as bf16, and this machine has 68.72 GB of memory; take a smaller model or a machine with more memory"
     );
     preflight_within(&SideFiles::of(folder.path()), Some(2 << 40)).unwrap();
-    // whether a long context fits is decided where one is chosen
+    // whether a long context fits is checked when a context is chosen
     preflight_within(&SideFiles::of(folder.path()), Some(1_342_100_000_000)).unwrap();
     preflight_within(&SideFiles::of(&path("deepseek")), Some(64 << 20)).unwrap();
 }
 
 #[test]
-fn a_card_counts_the_weights_that_a_token_is_multiplied_with() {
+fn a_card_counts_the_active_weights_of_a_token() {
     let folder = spoiled("deepseek", LARGE);
     let card = Card::read(folder.path()).unwrap();
     let active = |card: &Card| family_number(card, "experts", "active_parameters").unwrap();
@@ -112,7 +114,7 @@ fn a_card_counts_the_weights_that_a_token_is_multiplied_with() {
     let experts = 9 * 3 * 7168 * 2048 + 256 * 7168;
     let met = 61 * attention + 3 * 3 * 7168 * 18_432 + 58 * experts + 129_280 * 7168;
     assert_eq!((active(&card), met), (36_624_596_992, 36_624_596_992_u64));
-    // the embedding of this one is its head
+    // this model's head is its embedding
     let card = Card::read(&path("deepseek-fp8")).unwrap();
     let expert = 3 * 64 * 32;
     assert_eq!(card.parameters - active(&card), 4 * expert, "4 of 6 experts are not chosen");
@@ -170,7 +172,7 @@ fn tokens_of_the_text_join_a_trimmed_vocabulary() {
 }
 
 #[test]
-fn a_module_given_by_hand_and_a_head_of_another_kind_are_refused() {
+fn a_module_of_the_user_and_a_head_of_another_kind_are_rejected() {
     let error = refusal(&by_hand(&path("deepseek"), Backend::Candle));
     assert!(error.contains("a deepseek_v3 brings its own"), "{error}");
     let made_for_it = spoiled("eagle3-original", "set eagle_aux_hidden_state_layer_ids [0, 1, 2]");
@@ -185,7 +187,7 @@ fn a_module_given_by_hand_and_a_head_of_another_kind_are_refused() {
 }
 
 #[test]
-fn rotary_pairs_that_are_stored_in_halves_are_rotated_in_halves() {
+fn rotary_pairs_in_half_layout_are_rotated_in_half_layout() {
     let (golden, folder) = (DEEPSEEK.golden(), copy("deepseek"));
     // the rotated rows of every head (16 others before them) and of the shared key (the latent's 32 before them)
     rewrite(folder.path(), |tensor| {

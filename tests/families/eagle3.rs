@@ -1,4 +1,4 @@
-//! EAGLE-3 heads: conventions of their configuration, targets they do not fit, and their cards.
+//! EAGLE-3 heads: conventions of their configuration, targets that do not fit, and cards.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::support::{
     path, refusal, with_draft,
 };
 
-/// Logits of all slots and at depths 1 to 3, of a head in this folder.
+/// Logits of all slots, and at depths 1 to 3, of a head in this folder.
 fn logits(folder: &Path, run: &Run, drafts: &[TokenId]) -> [Vec<f32>; 2] {
     let mut loaded = open(&with_draft(&path(EAGLE3_NORMED.fixture), folder, run.backend));
     assert_eq!(loaded.notice, None);
@@ -23,7 +23,7 @@ fn logits(folder: &Path, run: &Run, drafts: &[TokenId]) -> [Vec<f32>; 2] {
 }
 
 #[test]
-fn one_norm_over_all_states_is_that_of_the_trainer() {
+fn one_norm_over_all_states_equals_the_trainer() {
     let folder = spoiled("eagle3-normed", "set fc_norm false; set norm_before_fc true");
     let golden = EAGLE3_NORMED.draft_golden();
     for run in EAGLE3_NORMED.runs {
@@ -55,7 +55,7 @@ fn a_wrong_convention_of_the_configuration_changes_logits() {
 }
 
 #[test]
-fn a_head_for_a_deeper_target_is_left_out() {
+fn a_head_for_a_deeper_target_is_ignored() {
     for backend in [Backend::Candle, Backend::Native] {
         let notice = left_out(&with_draft(&path("qwen3"), &path("eagle3-original"), backend));
         let says =
@@ -65,7 +65,7 @@ fn a_head_for_a_deeper_target_is_left_out() {
 }
 
 #[test]
-fn a_head_is_neither_a_model_nor_loaded_together_with_a_module() {
+fn a_head_is_not_a_model_and_is_not_loaded_together_with_a_module() {
     let error = refusal(&bare_options(path("eagle3-speculators"), Backend::Auto));
     assert!(error.ends_with("holds an EAGLE-3 head, which drafts for another model: name it with --draft-model"));
     let head = Some(path("eagle3-speculators"));
@@ -91,7 +91,7 @@ fn a_card_describes_a_head() {
 }
 
 #[test]
-fn slots_at_one_held_position_give_the_bits_of_slots_run_one_by_one() {
+fn slots_at_one_fixed_position_have_the_bits_of_slots_run_one_by_one() {
     for case in [EAGLE3_ORIGINAL, EAGLE3_NORMED, EAGLE3_SPECULATORS] {
         let tokens = tokens(&case)[..12].to_vec();
         for run in case.runs {
@@ -108,7 +108,7 @@ fn slots_at_one_held_position_give_the_bits_of_slots_run_one_by_one() {
             let states: Vec<f32> = slots.iter().flat_map(|slot| slot.hidden.as_slice().to_vec()).collect();
             assert!(together.hidden.as_slice() == states, "{what}: other states");
             assert!(together.logits == slots[2].logits, "{what}: other logits");
-            // positions of their own would give something else
+            // with different positions, the logits would differ
             module.truncate(8).unwrap();
             module.hold_position(None);
             let own = module.forward(&tokens[9..], &hidden.slice(8..11)).unwrap();

@@ -1,4 +1,4 @@
-//! Gemma 3 nested as files with a picture tower are, and with capped scores and logits.
+//! Gemma 3 with nested keys, as in files with a vision tower, and with capped scores and logits.
 
 use crate::case::{Case, largest};
 use crate::cases::GEMMA3;
@@ -6,11 +6,11 @@ use crate::spoil::spoiled;
 use crate::support::{Backend, LogitRows, bare_options, open};
 use crate::target::compare_with_oracle;
 
-/// Two layers, one of each kind; positions of full layers scaled; more rows than tokens.
+/// Two layers, one of each kind; scaled positions in full layers; more rows than tokens.
 const CAPPED: Case = Case { fixture: "gemma3-capped", golden: "gemma3-capped", spoiled: "", ..GEMMA3 };
 
 #[test]
-fn capped_scores_and_logits_are_those_of_the_oracle() {
+fn capped_scores_and_logits_equal_the_oracle() {
     for run in CAPPED.runs {
         let mut target = CAPPED.open(run).target;
         compare_with_oracle(&CAPPED, run, target.as_mut(), &CAPPED.golden(), "attention.");
@@ -20,7 +20,7 @@ fn capped_scores_and_logits_are_those_of_the_oracle() {
 }
 
 #[test]
-fn without_caps_logits_are_those_of_the_oracle_without_them() {
+fn logits_without_caps_equal_the_oracle() {
     let edits = "set text_config.attn_logit_softcapping null; set text_config.final_logit_softcapping null";
     let folder = spoiled(CAPPED.fixture, edits);
     for run in CAPPED.runs {

@@ -1,5 +1,5 @@
-//! Gemma 4 and its assistants: windows, whole and trimmed heads, keys and values that are lent, configurations of several
-//! ages, and cards.
+//! Gemma 4 and its assistants: windows, whole and trimmed heads, shared keys and values, older and newer configurations,
+//! and cards.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn assistant_of(case: &Case) -> PathBuf {
 }
 
 #[test]
-fn drafts_and_acceptances_are_those_of_the_oracle() {
+fn drafts_and_acceptances_equal_the_oracle() {
     for case in CASES {
         let golden = case.golden();
         counts(&case, &golden.tokens("tokens")[..8], &golden.json["counts"]);
@@ -32,7 +32,7 @@ fn drafts_and_acceptances_are_those_of_the_oracle() {
 }
 
 #[test]
-fn drafts_after_two_positions_are_those_of_the_oracle() {
+fn drafts_after_two_positions_equal_the_oracle() {
     for case in CASES {
         for run in case.runs {
             let (mut opened, tokens) = (case.open(run), tokens(&case));
@@ -44,9 +44,9 @@ fn drafts_after_two_positions_are_those_of_the_oracle() {
     }
 }
 
-/// The library shows an assistant two positions more in sliding layers: with a window two wider, logits are the library's.
+/// In the library, an assistant sees two positions more in sliding layers: with a window wider by two, logits are equal.
 #[test]
-fn two_positions_more_in_sliding_layers_are_what_the_library_shows() {
+fn a_window_wider_by_two_gives_the_logits_of_the_library() {
     for case in CASES {
         let (tokens, library) = (tokens(&case), case.draft_golden().numbers("logits.library"));
         for run in case.runs {
@@ -86,7 +86,7 @@ fn the_whole_head_and_a_trimmed_one_replace_the_clusters() {
 }
 
 #[test]
-fn another_convention_in_the_middle_of_an_answer_changes_drafts_and_never_text() {
+fn changing_a_convention_during_an_answer_changes_drafts_and_never_text() {
     const LEN: usize = 60;
     let golden = GEMMA4.golden();
     let prompt = &golden.tokens("tokens")[..8];
@@ -111,7 +111,7 @@ fn costs_are_measured_with_an_assistant() {
         let tables = family_number(&card, "gemma", "per_layer_weights").unwrap();
         for run in case.runs {
             let cost = measure(&case.options(run), 32, 1).unwrap();
-            // the table of embeddings for each layer stays in halves; rows of it are looked up
+            // the table of embeddings for each layer stays in f16; its rows are looked up
             assert_eq!(cost.weight_bytes - cost.pass_bytes, 2 * tables);
             assert!(cost.draft.unwrap().median_us > 0.0 && cost.verify.iter().all(|rows| rows.median_us > 0.0));
         }
@@ -119,7 +119,7 @@ fn costs_are_measured_with_an_assistant() {
 }
 
 #[test]
-fn a_text_begins_with_its_own_token_whatever_the_tokenizers_files_say() {
+fn a_text_begins_with_bos_even_if_the_tokenizers_files_do_not_say_so() {
     let changes: [fn(&Path); 2] = [
         |folder| lack(folder, "tokenizer_config.json", "add_bos_token"),
         |folder| set(folder, "tokenizer_config.json", "add_bos_token", json!(false)),
@@ -129,8 +129,12 @@ fn a_text_begins_with_its_own_token_whatever_the_tokenizers_files_say() {
         change(folder.path());
         let codec = OpenModel::open(folder.path()).unwrap().codec().unwrap();
         assert_eq!(codec.encode_raw("hi").unwrap()[0], TokenId(2));
-        assert_eq!(codec.encode_raw("<bos>hi").unwrap(), codec.encode_raw("hi").unwrap(), "and with one alone");
-        assert_ne!(codec.encode("hi").unwrap()[0], TokenId(2), "a template writes it itself");
+        assert_eq!(
+            codec.encode_raw("<bos>hi").unwrap(),
+            codec.encode_raw("hi").unwrap(),
+            "a <bos> in the text is not repeated"
+        );
+        assert_ne!(codec.encode("hi").unwrap()[0], TokenId(2), "encode adds none: a template writes it");
     }
     for case in CASES {
         let codec = case.open(&case.runs[0]).codec;
@@ -138,7 +142,7 @@ fn a_text_begins_with_its_own_token_whatever_the_tokenizers_files_say() {
     }
 }
 
-/// Makes every layer a full one, as wide as the sliding ones were.
+/// Makes every layer a full one, with the width of the sliding ones.
 fn all_full(folder: &Path) {
     let mut were_full: Vec<bool> = Vec::new();
     edit(folder, "config.json", |config| {
@@ -161,7 +165,7 @@ fn all_full(folder: &Path) {
 }
 
 #[test]
-fn a_target_of_full_layers_alone_lends_to_an_assistant_of_such() {
+fn an_assistant_of_full_layers_attends_to_a_target_of_full_layers() {
     let (target, assistant) = (copy("gemma4"), copy("gemma4-assistant"));
     all_full(target.path());
     all_full(assistant.path());
@@ -176,7 +180,7 @@ fn a_target_of_full_layers_alone_lends_to_an_assistant_of_such() {
 }
 
 #[test]
-fn an_assistant_reports_that_another_target_lends_it_nothing() {
+fn an_assistant_reports_a_target_that_shares_no_keys_and_values() {
     let mut module = GEMMA4.open(&GEMMA4.runs[1]).modules.remove(0);
     let other = open(&bare_options(path("qwen3"), Backend::Native)).target;
     let error = one_sentence(module.attach_kv(other.as_ref()).unwrap_err().to_string());
@@ -184,7 +188,7 @@ fn an_assistant_reports_that_another_target_lends_it_nothing() {
 }
 
 #[test]
-fn rotary_positions_that_a_file_leaves_out_are_those_of_the_library() {
+fn missing_rotary_keys_have_the_defaults_of_the_library() {
     let turning = |folder: &Path| match full_rope(folder).scaling {
         RopeScaling::Factors(factors) => factors.iter().filter(|factor| factor.is_finite()).count(),
         other => panic!("{other:?}"),
@@ -197,7 +201,7 @@ fn rotary_positions_that_a_file_leaves_out_are_those_of_the_library() {
     for key in ["rope_scaling", "rope_theta", "rope_parameters"] {
         set_config(folder.path(), &format!("text_config.{key}"), Value::Null);
     }
-    assert_eq!(full_rope(folder.path()), given, "a file without positions");
+    assert_eq!(full_rope(folder.path()), given, "a file without rotary keys");
 }
 
 #[test]
@@ -237,18 +241,18 @@ fn cards_describe_what_is_loaded() {
         assert!(text.contains("sliding (8 positions)") && text.contains("its assistant"), "{text}");
         assert_eq!(text.contains("read others' keys and values"), case.fixture == "gemma4", "{text}");
         let card = AssistantCard::read(&assistant_of(&case)).unwrap().unwrap();
-        // in f32; the table of a head with clusters stays as it is stored
+        // in f32, except the table of a head with clusters, which stays as stored
         let table = if card.clusters > 0 { card.vocab * card.d_model } else { 0 };
         let opened = case.open(&case.runs[0]);
         assert_eq!(opened.info.unwrap().weight_bytes, 4 * card.parameters - 2 * table as u64, "{}", case.fixture);
-        assert!(opened.target.shared_kv().unwrap().unwrap().is_empty(), "an empty cache lends nothing yet");
+        assert!(opened.target.shared_kv().unwrap().unwrap().is_empty(), "an empty cache has no keys and values");
         assert!(card.to_string().contains("no cache of its own"), "{card}");
         assert!(AssistantCard::read(&path(case.fixture)).unwrap().is_none());
     }
 }
 
-/// The logits and the module of a target in this folder.
-fn runs_alike(case: &Case, folder: &Path, backend: Backend, limit: Limit) {
+/// Compares the logits and the drafts of a target in this folder with the fixture's.
+fn assert_same_logits(case: &Case, folder: &Path, backend: Backend, limit: Limit) {
     let golden = case.golden();
     let mut loaded = open(&with_draft(folder, &assistant_of(case), backend));
     let out = loaded.target.forward(&golden.tokens("tokens"), LogitRows::All).unwrap();
@@ -260,7 +264,7 @@ fn runs_alike(case: &Case, folder: &Path, backend: Backend, limit: Limit) {
 fn newer_configurations_that_list_heads_layer_by_layer_run_alike() {
     let edits = r#"set text_config.per_layer_config {"3": {"head_dim": 32, "num_key_value_heads": 1}}; set text_config.global_head_dim null; set text_config.num_global_key_value_heads null"#;
     let folder = spoiled("gemma4-unified", edits);
-    runs_alike(&GEMMA4_UNIFIED, folder.path(), Backend::Candle, Limit::largest(5e-4));
+    assert_same_logits(&GEMMA4_UNIFIED, folder.path(), Backend::Candle, Limit::largest(5e-4));
 }
 
 #[test]
@@ -280,7 +284,7 @@ fn other_dtypes_and_shards_run_alike() {
         write_tensors(&file, &tensors);
         shard(folder.path());
         for run in GEMMA4.runs {
-            runs_alike(&GEMMA4, folder.path(), run.backend, limit);
+            assert_same_logits(&GEMMA4, folder.path(), run.backend, limit);
         }
     }
 }

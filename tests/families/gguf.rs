@@ -1,4 +1,4 @@
-//! GGUF files whose metadata is older, split or of a family that is not supported.
+//! GGUF files with older metadata, parts of split files, and unsupported families.
 
 use std::collections::HashMap;
 use std::fs;
@@ -29,7 +29,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn a_missing_add_bos_token_means_what_llama_cpp_takes_it_for() {
+fn a_missing_add_bos_token_has_the_default_of_llama_cpp() {
     for (name, begins) in [("llama.gguf", true), ("qwen3.gguf", false)] {
         let file = rewritten(name, |keys| drop(keys.remove("tokenizer.ggml.add_bos_token").unwrap()));
         let codec = OpenModel::open(file.path()).unwrap().codec().unwrap();
@@ -39,8 +39,8 @@ fn a_missing_add_bos_token_means_what_llama_cpp_takes_it_for() {
 }
 
 #[test]
-fn an_unknown_way_to_cut_text_is_reported() {
-    for (pre, says) in [(None, "'tokenizer.ggml.pre' is not there"), (Some("default"), "is 'default', so text is cut")]
+fn a_missing_pre_tokenizer_is_reported() {
+    for (pre, says) in [(None, "'tokenizer.ggml.pre' is missing"), (Some("default"), "is 'default', so text is split")]
     {
         let file = rewritten("qwen3.gguf", |keys| {
             keys.remove("tokenizer.ggml.pre").unwrap();
@@ -52,7 +52,7 @@ fn an_unknown_way_to_cut_text_is_reported() {
 }
 
 #[test]
-fn ends_that_the_metadata_leaves_out_are_found_by_their_names() {
+fn end_tokens_that_the_metadata_does_not_list_are_found_by_name() {
     let file = rewritten("qwen3.gguf", |keys| {
         let Value::Array(types) = keys.get_mut("tokenizer.ggml.token_type").unwrap() else { panic!("no list") };
         types.fill(Value::I32(1)); // as if all were text
@@ -65,7 +65,7 @@ fn ends_that_the_metadata_leaves_out_are_found_by_their_names() {
     assert!(own.iter().all(|end| ends.contains(end)) && ends.len() == own.len() + 1, "{ends:?}");
     assert!(ends.contains(&TokenId(5)));
     for end in own {
-        assert_eq!(forgetful.encode(&whole.piece(*end).lossy()).unwrap(), [*end], "found whole in a prompt");
+        assert_eq!(forgetful.encode(&whole.piece(*end).lossy()).unwrap(), [*end], "its name in a prompt is one token");
         assert!(forgetful.piece(*end).special);
     }
 }
@@ -93,7 +93,7 @@ fn older_names_of_the_scaling_factor_are_read() {
 }
 
 #[test]
-fn a_part_of_a_split_file_is_refused_as_one() {
+fn a_part_of_a_split_file_is_rejected_with_advice() {
     let of = |parts| rewritten("qwen3.gguf", |keys| drop(keys.insert("split.count".to_owned(), Value::U16(parts))));
     assert!(OpenModel::open(of(1).path()).is_ok());
     let error = refusal(&bare_options(of(3).path().into(), Backend::Auto));

@@ -1,4 +1,4 @@
-//! Llama and Qwen3 in folders: stretched positions, tied heads, templates that do not run, draft models.
+//! Llama and Qwen3 in folders: stretched positions, tied heads, unusable templates, draft models.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::{
 use crate::target::compare_with_oracle;
 
 #[test]
-fn stretched_positions_are_those_of_the_oracle() {
+fn stretched_positions_equal_the_oracle() {
     for (prefix, scaling) in [
         ("yarn.", json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128})),
         ("linear.", json!({"rope_type": "linear", "factor": 2.0})),
@@ -33,7 +33,7 @@ fn stretched_positions_are_those_of_the_oracle() {
 }
 
 #[test]
-fn a_draft_model_in_the_other_form_is_loaded_and_one_with_another_vocabulary_is_not() {
+fn a_draft_model_of_another_format_is_loaded_and_one_with_another_vocabulary_is_not() {
     let with = |draft: &str| {
         let options = LoadOptions { draft_model: Some(path(draft)), ..bare_options(path("qwen3"), Backend::Auto) };
         open(&options).draft_model.unwrap().map(|(_, info)| info.draft_vocab)
@@ -43,7 +43,7 @@ fn a_draft_model_in_the_other_form_is_loaded_and_one_with_another_vocabulary_is_
     assert!(reason.contains("has another vocabulary than the target"), "{reason}");
 }
 
-/// The Qwen3, whose embedding is its head, with a head: the embedding, changed.
+/// The Qwen3 whose head is its embedding, with an added head: a changed copy of the embedding.
 fn with_head(change: impl Fn(&mut Tensor)) -> tempfile::TempDir {
     let folder = copy("qwen3");
     let tensors = read_tensors(&folder.path().join("model.safetensors"));
@@ -87,7 +87,7 @@ fn a_folder_without_a_template_runs_raw() {
 }
 
 #[test]
-fn a_template_that_does_not_run_is_ignored_with_a_sentence() {
+fn an_unusable_template_is_ignored_with_a_notice() {
     for template in [&b"{% unheard of %}"[..], b"{% generation %}", b"\xff"] {
         let folder = copy("qwen3");
         fs::write(folder.path().join("chat_template.jinja"), template).unwrap();

@@ -1,8 +1,9 @@
-//! One suite for every model family and every draft module: each case of the table in `cases.rs` passes the same battery,
-//! `target.rs` for targets and `module.rs` for draft modules. What only one family has is tested in a file of its name.
+//! One suite for every model family and every draft module: each case of the table in `cases.rs` passes the same tests,
+//! `target.rs` for targets and `module.rs` for draft modules. Features of a single family are tested in a file with its
+//! name.
 //!
-//! A new family takes a fixture under `tests/fixtures/checkpoints`, an entry in `cases.rs` and a line here. Reference values
-//! come from independent programs (see the fixtures' README).
+//! A new family needs a fixture under `tests/fixtures/checkpoints`, an entry in `cases.rs` and a line here. Reference values
+//! come from independent programs (see the README of the fixtures).
 
 #![allow(unreachable_pub, clippy::unwrap_used)] // a test that cannot go on should stop
 

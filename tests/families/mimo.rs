@@ -1,4 +1,4 @@
-//! MiMo: what its folder is without the module, and what its card says.
+//! MiMo: its folder without the module, and its card.
 
 use crate::case::relative;
 use crate::cases::MIMO;

@@ -1,4 +1,4 @@
-//! The battery that every draft module passes.
+//! The tests that every draft module passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub struct Depths {
     pub drafts: Vec<TokenId>,
 }
 
-/// Runs a stack by hand as a drafter runs it: module d reads the output of module d − 1 and the tokens d places further
-/// on; the last one runs again for deeper drafts. Each depth follows the draft given for the one before it, or the best.
+/// Runs a stack as a drafter does: module d reads the output of module d − 1 and the tokens shifted by d; the last module
+/// runs again for deeper drafts. Each depth follows the draft given for the depth before it, or the best token.
 pub fn depths(
     target: &mut dyn Model,
     modules: &mut [Box<dyn DraftModule>],
@@ -82,8 +82,8 @@ pub fn tokens(case: &Case) -> Vec<TokenId> {
     golden.tokens("tokens")[..24].to_vec()
 }
 
-/// Only logits of tokens that got one: a head with clusters leaves out the others, to which the oracle gives its least
-/// logit. Returns both lists.
+/// Both lists, reduced to the tokens that have a logit: a head with clusters skips the others, to which the oracle gives
+/// its lowest logit.
 pub fn scored(draft: &Draft, got: &[f32], want: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let width = draft.vocab as usize;
     let mut pairs = Vec::new();
@@ -101,7 +101,7 @@ pub fn scored(draft: &Draft, got: &[f32], want: &[f32]) -> (Vec<f32>, Vec<f32>) 
     pairs.into_iter().unzip()
 }
 
-/// Single slots, slots of one pass, and depths 1 to 3 of stacks of every height, are those of the oracle.
+/// Single slots, slots of one pass, and depths 1 to 3 of stacks of every height equal the oracle.
 pub fn oracle(case: &Case) {
     let (golden, tokens, draft) = (case.draft_golden(), tokens(case), case.draft());
     for run in case.runs {
@@ -121,7 +121,7 @@ pub fn oracle(case: &Case) {
             let got = depths(target.as_mut(), &mut modules[..height], &tokens, none, given.as_deref());
             let (logits, want) = scored(draft, &got.logits, &golden.numbers(&named(draft.oracle.depths)));
             run.module[0].check(&format!("{what}, depths 1 to 3 of {height} modules"), &logits, &want);
-            // weights in a few bits may prefer other drafts
+            // weights of few bits may give other drafts
             let few_bits = run.module[0].relative > 0.1;
             assert!(few_bits || given.is_none_or(|given| given == got.drafts), "{height} modules: {:?}", got.drafts);
         }
@@ -151,7 +151,7 @@ pub fn slots(
     (logits, together)
 }
 
-/// Every value of every convention runs as the oracle runs it, and changes what the table says.
+/// Every value of every convention equals the oracle and has the effect in the table.
 pub fn conventions(case: &Case) {
     for run in case.runs {
         let mut opened = case.open(run);
@@ -185,9 +185,9 @@ fn check_convention(case: &Case, run: &Run, opened: &mut Opened, wanted: MtpOver
         let (tokens, target) = (tokens(case), opened.target.as_mut());
         let mut logits = |wanted| depths(target, &mut opened.modules, &tokens, wanted, None).logits;
         let (own, other) = (logits(MtpOverride::default()), logits(wanted));
-        // one position further is the same for rotary positions
+        // shifting all positions by one changes nothing
         let name = format!("{prefix}{wanted}").replace("constant-next", "constant");
-        // norms of GGUF files are stored as they are applied: the other form is nobody's
+        // GGUF files store norms as they are applied, so there are no reference values for the other form
         if wanted.norm.is_none() || !case.fixture.ends_with(".gguf") {
             let (got, want) = scored(draft, &other, &case.draft_golden().numbers(&name));
             Limit::largest(limit).check(&what, &got, &want);
@@ -210,7 +210,7 @@ fn check_convention(case: &Case, run: &Run, opened: &mut Opened, wanted: MtpOver
     }
 }
 
-/// Drafts after a commit of any length are those of a fresh start.
+/// Drafts after a commit of any length equal those of a fresh start.
 pub fn commits(case: &Case) {
     const K: usize = 4;
     let text = oracle_text(&case.golden());
@@ -220,9 +220,9 @@ pub fn commits(case: &Case) {
         for height in heights(modules.len()) {
             let start =
                 |prompt: &[TokenId]| start(target.as_ref(), drafter(&modules[..height]), &settings(K as u8), prompt);
-            // the number of drafts that the last round accepted
+            // number of drafts that the last round accepted
             let compare = |decoder: &mut Decoder, before: usize| {
-                // the first token of an answer comes with the prompt
+                // the prompt's pass gives the first token of an answer
                 let committed = decoder.committed().to_vec();
                 let (drafts, fresh) = (round(decoder), round(&mut start(&committed[..committed.len() - 1])));
                 assert_eq!(drafts.len(), fresh.len());
@@ -230,7 +230,7 @@ pub fn commits(case: &Case) {
                 assert!(off <= run.drafts, "{:?}, {height} modules, {accepted} after {before}: {off}", run.backend);
                 accepted
             };
-            // so many of the drafts are right
+            // this many drafts are right
             let force = |decoder: &mut Decoder, right: usize| {
                 let before = decoder.committed().len();
                 let mut ahead = start(&decoder.committed()[..before - 1]);
@@ -269,15 +269,15 @@ pub fn commits(case: &Case) {
     }
 }
 
-/// Greedy decoding with stacks of every height, any number of drafts, trees, and a target that runs row by row, writes the
-/// plain text.
+/// Greedy decoding writes the plain text: with stacks of every height, any number of drafts, trees, and a target that runs
+/// row by row.
 pub fn speculation(case: &Case) {
     let (golden, draft) = (case.golden(), case.draft());
     let prompt = &golden.tokens("tokens")[..8];
     for run in case.runs {
         let Opened { target, modules, .. } = case.open(run);
         let plain = decode(target.as_ref(), Box::new(NoDrafter), &settings(0), prompt, LEN).text;
-        // modules know nothing of a text that rounded weights write
+        // the modules were not made for a text that rounded weights write
         let known = plain == golden.tokens("greedy")[..LEN];
         assert!(known || !run.greedy);
         for height in 1..=modules.len() {
@@ -324,7 +324,7 @@ pub fn second_prompt(case: &Case) {
         };
         let mut decoder = fresh();
         answer(&mut decoder, &all[..60]);
-        // recurrent states are kept near the ends of prompts only
+        // recurrent states are stored only near the ends of prompts
         let kept = |len: usize, of_states: usize| if case.recurrent { of_states } else { len - 1 };
         let answered = decoder.committed().len();
         let longer = [decoder.committed(), &all[..5]].concat();
@@ -339,12 +339,12 @@ pub fn second_prompt(case: &Case) {
             let (got, want) = (answer(&mut decoder, &prompt), answer(&mut fresh(), &prompt));
             assert_eq!(got.0, want.0);
             assert!(got.1.iter().zip(&want.1).all(|(a, b)| a.len() == b.len() && apart(a, b) < 1e-3));
-            assert!(got.2 >= least, "{} of {} are kept, not {least}", got.2, prompt.len());
+            assert!(got.2 >= least, "{} of {} are kept, fewer than {least}", got.2, prompt.len());
         }
     }
 }
 
-/// A draft vocabulary that is chosen is proposed from, and changes no text.
+/// Drafts come from the chosen draft vocabulary, which does not change the text.
 pub fn trimmed(case: &Case) {
     let draft = case.draft();
     let golden = case.golden();
@@ -374,12 +374,12 @@ pub fn trimmed(case: &Case) {
     assert!(notice.contains("320"), "{notice}");
 }
 
-/// Drafts and acceptances over 80 tokens are those of the oracle.
+/// Drafts and acceptances over 80 tokens equal the oracle.
 pub fn counts(case: &Case, prompt: &[TokenId], counts: &Value) {
     for run in case.runs {
         let Opened { target, modules, .. } = case.open(run);
         for k in 1..=4u8 {
-            // the oracle stops after the round in which the 80th token was written
+            // the oracle stops after the round that writes the 80th token
             let answer = decode(target.as_ref(), drafter(&modules), &settings(k), prompt, 80);
             let accepted: usize = answer.accepted.iter().sum();
             let got = json!({"drafted": answer.drafted, "accepted": accepted, "rounds": answer.rounds,
@@ -390,7 +390,7 @@ pub fn counts(case: &Case, prompt: &[TokenId], counts: &Value) {
     }
 }
 
-/// Hidden rows of another width or number are refused, and leave the module empty.
+/// Hidden rows of another width or number are rejected and leave the module empty.
 pub fn wrong_rows(case: &Case) {
     for run in case.runs {
         let Opened { mut target, mut modules, .. } = case.open(run);
@@ -406,7 +406,7 @@ pub fn wrong_rows(case: &Case) {
     }
 }
 
-/// Bytes of the module's weights and cache are those of the table.
+/// Bytes of the module's weights and cache equal the table.
 pub fn memory(case: &Case) {
     for run in case.runs {
         let info = case.open(run).info.unwrap();
@@ -415,7 +415,7 @@ pub fn memory(case: &Case) {
     }
 }
 
-/// A copy and its original go their own ways.
+/// A copy and its original are independent.
 pub fn fork(case: &Case) {
     let tokens = oracle_text(&case.golden());
     for run in case.runs {
@@ -423,7 +423,7 @@ pub fn fork(case: &Case) {
         target.set_tap(&modules[0].tap()).unwrap();
         let hidden = target.forward(&tokens[..12], LogitRows::All).unwrap().hidden;
         for module in modules {
-            // in a stack, states of the target and those of the module before have one width
+            // in a stack, states of the target and of the previous module have the same width
             let slot = |module: &mut dyn DraftModule, at: usize| {
                 module.attach_kv(target.as_ref()).unwrap();
                 module.forward(&tokens[at + 1..at + 2], &hidden.slice(at..at + 1)).unwrap().logits

@@ -1,5 +1,5 @@
-//! Qwen3.5: two ways to roll back recurrent states, lengths whose states are gone, and drafts that a bigram module gets
-//! right.
+//! Qwen3.5: two ways to roll back recurrent states, lengths without a stored state, and a bigram module whose drafts are
+//! known.
 
 use std::process::Command;
 
@@ -11,12 +11,12 @@ use crate::support::{
 };
 use crate::{module, target};
 
-/// The next token depends on the last one alone, which the module knows: every draft is known too. Its golden files hold
-/// acceptances alone.
+/// The next token depends only on the last one, so every draft is known too. The golden files have only counts of
+/// acceptance.
 const BIGRAM: Case = Case { fixture: "qwen35-bigram", golden: "qwen35-bigram", ..QWEN35 };
 
 #[test]
-fn drafts_and_acceptances_are_those_of_the_oracle() {
+fn drafts_and_acceptances_equal_the_oracle() {
     let golden = BIGRAM.golden();
     module::counts(&BIGRAM, &golden.tokens("tokens"), &golden.json);
 }
@@ -49,14 +49,14 @@ fn both_ways_to_roll_back_give_the_same_bits() {
 }
 
 #[test]
-fn a_length_whose_state_is_gone_is_an_error_and_the_next_one_below_is_given() {
+fn a_length_without_a_state_is_an_error_and_the_next_shorter_one_is_found() {
     let tokens = QWEN35.golden().tokens("greedy");
     let mut target = with(Rollback::Snapshots);
     let start = Checkpoint { len: 0 };
     target.forward(&tokens[..60], LogitRows::Last).unwrap();
     assert!(matches!(target.truncate(50, &start), Err(ModelError::Rewind { .. })));
     assert_eq!(target.len(), 60);
-    // near the end of a prompt, where conversations part
+    // near the end of a prompt, where the next turn may differ
     assert_eq!([60, 59, 58, 43].map(|len| target.rewindable(len)), [60, 59, 44, 0]);
     for len in [59, 44, 0] {
         let (mut back, mut fresh) = (target.fork().unwrap(), with(Rollback::Snapshots));
@@ -70,7 +70,7 @@ fn a_length_whose_state_is_gone_is_an_error_and_the_next_one_below_is_given() {
 }
 
 #[test]
-fn k_is_chosen_for_the_chain_that_replaces_a_refused_tree() {
+fn k_is_chosen_for_the_chain_that_replaces_a_rejected_tree() {
     let home = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_draftscope"));
@@ -88,13 +88,13 @@ fn k_is_chosen_for_the_chain_that_replaces_a_refused_tree() {
     let (auto, fixed) = (run(&["-k", "auto", "--tree", "8"]), run(&["-k", "2"]));
     let notices: Vec<_> = auto.iter().filter_map(|event| event["message"].as_str()).collect();
     assert!(notices.iter().any(|notice| notice.contains("a chain is drafted instead")), "{notices:?}");
-    assert!(notices.iter().all(|notice| !notice.contains("stays as it is")), "{notices:?}");
-    assert!(auto.iter().any(|event| event["type"] == "draft_len_chosen"), "of drafts that mostly fail, fewer are made");
+    assert!(notices.iter().all(|notice| !notice.contains("cannot be chosen automatically")), "{notices:?}");
+    assert!(auto.iter().any(|event| event["type"] == "draft_len_chosen"), "k changes if most drafts are rejected");
     assert_eq!(committed(&auto), committed(&fixed));
 }
 
 #[test]
-fn a_module_given_by_hand_is_refused() {
+fn a_module_of_the_user_is_rejected() {
     let error = refusal(&by_hand(&path("qwen35"), QWEN35.runs[0].backend));
     assert!(error.contains("brings its own"), "{error}");
 }

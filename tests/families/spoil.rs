@@ -1,6 +1,6 @@
-//! Edits that spoil a fixture, and what is reported of each.
+//! Edits that damage a fixture, and the message that each of them causes.
 //!
-//! A table has a row for each edit: `edit => message`, where the message is a part of the sentence that is reported. Edits:
+//! A table has a row for each edit: `edit => message`, where the message is a part of the reported one. Edits:
 //!
 //! - `set KEYS JSON`: sets a value of `config.json`; dots separate the keys that lead to it
 //! - `lack KEY`: removes a key of `config.json`
@@ -10,11 +10,11 @@
 //! - `transpose PART`: swaps the two sizes of their shapes
 //! - `number NAME INDEX VALUE`: sets an integer of a tensor
 //! - `add NAME LENGTH`: adds a vector of zeros to `model.safetensors`
-//! - `shard`: splits the tensors in two files with an index
-//! - `cut FILE BYTES`: keeps so many bytes; a negative number cuts so many off the end
+//! - `shard`: splits the tensors into two files with an index
+//! - `cut FILE BYTES`: keeps this many bytes; a negative number removes bytes from the end
 //! - `remove FILE` and `write FILE TEXT`
 //!
-//! Edits that `;` separates are made together. A row that ends after `=>` is an edit that leaves the fixture usable.
+//! `;` separates edits that are made together. A row that ends after `=>` is an edit that leaves the fixture usable.
 
 use std::fs;
 use std::path::Path;
@@ -87,11 +87,11 @@ fn apply(folder: &Path, edit: &str) {
     }
 }
 
-/// Edits for which every target in a folder is refused.
-const ANY_FOLDER: &str = "remove config.json => holds no config.json
-    remove tokenizer.json => holds no tokenizer.json";
+/// Edits after which every target in a folder is rejected.
+const ANY_FOLDER: &str = "remove config.json => has no config.json
+    remove tokenizer.json => has no tokenizer.json";
 
-/// The target is refused after each edit of its folder, and a file that is cut short is.
+/// The target is rejected after each edit of its folder, and so is a truncated file.
 pub fn targets(case: &Case) {
     let refused = |folder: &Path, edits: &str, says: &str| {
         for run in case.runs {
@@ -116,11 +116,11 @@ pub fn targets(case: &Case) {
     }
 }
 
-/// The draft module is left out after each edit of the folder that it comes from, and the target runs.
+/// The draft module is ignored after each edit of its folder, and the target runs.
 pub fn modules(case: &Case) {
     let draft = case.draft();
     for run in case.runs {
-        drop(case.open(run)); // nothing is left out of the fixture itself
+        drop(case.open(run)); // the unchanged fixture loads with its module
         for (edits, says) in rows(draft.spoiled) {
             let fixture = if let Source::Fixture(name) = draft.source { name } else { case.fixture };
             let folder = spoiled(fixture, edits);

@@ -1,5 +1,5 @@
-//! What the suite uses of the program, under the names that its files use, and helpers to open and edit fixtures. All
-//! names of `draftscope::model` stand here.
+//! The program's items that the suite uses, and helpers to open and edit fixtures. Only this file names items of
+//! `draftscope::model`.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub use serde_json::{Value, json};
 
 pub use crate::common::checkpoint::{Golden, copy, edit, path, recipe as bare_options};
 
-/// The module that is built into the program; it fits no fixture.
+/// A module like the built-in one, which fits no fixture.
 pub fn built_in() -> ModuleFile {
     let config = json!({
         "hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64,
@@ -38,17 +38,17 @@ pub fn built_in() -> ModuleFile {
     ModuleFile { name: "built-in".into(), weights: Vec::new().into(), config, sha256: None, required: false }
 }
 
-/// Options as the program makes them by default: the built-in module is offered to every target.
+/// The program's default options: the built-in module is offered to every target.
 pub fn options(target: &Path, backend: Backend) -> LoadOptions {
     LoadOptions { mtp: Some(built_in()), ..bare_options(target.into(), backend) }
 }
 
-/// As [`options`], with a draft module or draft model in a folder of its own.
+/// [`options`] with a draft module or draft model in another folder.
 pub fn with_draft(target: &Path, draft: &Path, backend: Backend) -> LoadOptions {
     LoadOptions { draft_model: Some(draft.into()), ..options(target, backend) }
 }
 
-/// As [`options`], with the module that is offered required.
+/// [`options`], but the offered module is required, as with `--mtp`.
 pub fn by_hand(target: &Path, backend: Backend) -> LoadOptions {
     LoadOptions { mtp: Some(ModuleFile { required: true, ..built_in() }), ..options(target, backend) }
 }
@@ -61,17 +61,17 @@ pub fn open(options: &LoadOptions) -> Loaded {
     try_open(options).unwrap_or_else(|error| panic!("{}: {error}", options.target.display()))
 }
 
-/// Why a target was refused: one sentence.
+/// The message with which a target was rejected.
 pub fn refusal(options: &LoadOptions) -> String {
     let error = try_open(options).err().unwrap_or_else(|| panic!("{} was opened", options.target.display()));
     one_sentence(error.to_string())
 }
 
-/// Why a draft module was left out: one sentence. The target runs.
+/// The notice with which a draft module was ignored; the target runs.
 pub fn left_out(options: &LoadOptions) -> String {
     let loaded = open(options);
     assert!(loaded.mtp.is_none() && loaded.deeper.is_empty() && loaded.target.spec().ctx_len == 512);
-    one_sentence(loaded.notice.expect("a module was left out without a notice"))
+    one_sentence(loaded.notice.expect("a module was ignored without a notice"))
 }
 
 pub fn one_sentence(text: String) -> String {
@@ -79,7 +79,7 @@ pub fn one_sentence(text: String) -> String {
     text
 }
 
-/// The draft modules, that of depth 1 first.
+/// The draft modules, beginning with depth 1.
 pub fn modules_of(loaded: &mut Loaded) -> Vec<Box<dyn DraftModule>> {
     loaded.mtp.take().into_iter().map(|(module, _)| module).chain(std::mem::take(&mut loaded.deeper)).collect()
 }
@@ -89,7 +89,7 @@ pub fn oracle_text(golden: &Golden) -> Vec<TokenId> {
     [&golden.tokens("tokens")[..8], &golden.tokens("greedy")].concat()
 }
 
-/// A number of a card that only some families have.
+/// A number on a card that only some families have.
 pub fn family_number(card: &Card, group: &str, key: &str) -> Option<u64> {
     card.family.get(group)?.get(key)?.as_u64()
 }
@@ -116,7 +116,7 @@ pub fn set_config(folder: &Path, keys: &str, value: Value) {
     set(folder, "config.json", keys, value);
 }
 
-/// Cuts a file to so many bytes; a negative number cuts so many off its end.
+/// Truncates a file to this many bytes; a negative number removes bytes from its end.
 pub fn cut(file: &Path, len: i64) {
     let file = fs::OpenOptions::new().write(true).open(file).unwrap();
     let len = if len < 0 { file.metadata().unwrap().len().checked_add_signed(len).unwrap() } else { len as u64 };
@@ -182,7 +182,7 @@ pub fn without(folder: &Path, part: &str) {
     rewrite(folder, |tensor| !tensor.name.contains(part));
 }
 
-/// Splits `model.safetensors` in two shards with an index.
+/// Splits `model.safetensors` into two shards with an index.
 pub fn shard(folder: &Path) {
     let whole = folder.join("model.safetensors");
     let tensors = read_tensors(&whole);

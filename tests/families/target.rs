@@ -1,4 +1,4 @@
-//! The battery that every target passes.
+//! The tests that every target passes.
 
 use draftscope::protocol::{DrafterKind, Message};
 
@@ -12,14 +12,14 @@ use crate::support::{
     bare_options, family_number, open, oracle_text, path,
 };
 
-/// Logits of the tokens in passes of so many rows.
+/// Logits of the tokens, computed in passes of `rows` rows.
 fn in_passes(target: &dyn Model, tokens: &[TokenId], rows: usize) -> Vec<f32> {
     let mut target = target.fork().unwrap();
     let pass = |tokens| target.forward(tokens, LogitRows::All).unwrap().logits.as_slice().to_vec();
     tokens.chunks(rows).flat_map(pass).collect()
 }
 
-/// Logits in one pass, in passes of three rows and of one, and states are those of the oracle.
+/// Logits in one pass, in passes of three rows and of one, and states equal the oracle.
 pub fn logits(case: &Case) {
     let golden = case.golden();
     for run in case.runs {
@@ -32,7 +32,7 @@ pub fn logits(case: &Case) {
     }
 }
 
-/// Compares with golden values that have a prefix.
+/// Compares with the golden values that have this prefix.
 pub fn compare_with_oracle(case: &Case, run: &Run, target: &mut dyn Model, golden: &Golden, prefix: &str) {
     let tokens = golden.tokens(&format!("{prefix}tokens"));
     let numbers = |name: &str| golden.numbers(&format!("{prefix}{name}"));
@@ -45,7 +45,7 @@ pub fn compare_with_oracle(case: &Case, run: &Run, target: &mut dyn Model, golde
     }
     let (singles, threes) = (in_passes(target, &tokens, 1), in_passes(target, &tokens, 3));
     let out = target.forward(&tokens, LogitRows::All).unwrap();
-    assert!(!run.native() || singles == threes, "rows together have the bits of rows alone");
+    assert!(!run.native() || singles == threes, "rows in one pass have the bits of single rows");
     let what = format!("{prefix}{} on {:?}", case.fixture, run.backend);
     run.limit.check(&format!("{what}, logits"), out.logits.as_slice(), &logits);
     run.limit.check(&format!("{what}, logits one by one"), &singles, &logits);
@@ -84,7 +84,7 @@ pub fn rows(case: &Case) {
     }
 }
 
-/// After a rollback to any row of a verify pass, a target continues as one that ran the kept tokens alone.
+/// After a rollback to any row of a verify pass, a target continues like one that ran only the kept tokens.
 pub fn rollback(case: &Case) {
     let tokens = case.golden().tokens("tokens");
     let mut bases = vec![0, 1, 5, 9];
@@ -117,7 +117,7 @@ pub fn rollback(case: &Case) {
     }
 }
 
-/// A copy and its original go their own ways.
+/// A copy and its original are independent.
 pub fn fork(case: &Case) {
     let tokens = oracle_text(&case.golden());
     for run in case.runs {
@@ -140,7 +140,7 @@ pub fn fork(case: &Case) {
     }
 }
 
-/// A full context and unknown tokens are errors that change nothing; an empty target starts again.
+/// A full context and unknown tokens are errors without side effects; an emptied target starts again.
 pub fn bounds(case: &Case) {
     for run in case.runs {
         let mut target = case.open(run).target;
@@ -159,7 +159,7 @@ pub fn bounds(case: &Case) {
     }
 }
 
-/// With drafters of all kinds that need no module, greedy decoding writes its plain text, which is the oracle's.
+/// With every drafter that needs no module, greedy decoding writes the plain text, which equals the oracle's.
 pub fn speculation(case: &Case) {
     let golden = case.golden();
     let prompt = &golden.tokens("tokens")[..8];
@@ -176,12 +176,12 @@ pub fn speculation(case: &Case) {
             assert_eq!((info.kind, info.draft_vocab), (DrafterKind::DraftModel, target.spec().info.vocab));
             (name, model)
         });
-        // its own weights draft once
+        // one of the draft models is the target itself
         let models = if case.draft_model == Some(case.fixture) { 1 } else { 2 };
         for k in case.drafts.iter().copied() {
             let mut drafters: Vec<(&str, Box<dyn Drafter>)> =
                 vec![("ngram", Box::new(NgramDrafter)), ("random", Box::new(RandomDrafter))];
-            // recurrent targets cannot stop after the first layers
+            // recurrent targets do not support early exit
             if !case.recurrent || k == 3 {
                 drafters.push(("early exit", Box::new(EarlyExitDrafter)));
             }
@@ -194,7 +194,7 @@ pub fn speculation(case: &Case) {
                 assert_eq!(answer.text, plain, "{:?}: {name}, k = {k}", run.backend);
                 let refused = case.recurrent && name == "early exit";
                 assert_eq!(answer.notices.len(), usize::from(refused), "{name}: {:?}", answer.notices);
-                // its own drafts are always right
+                // drafts of the target itself are always right
                 let fewest = (LEN - 1).div_ceil(usize::from(k) + 1);
                 assert!(name != case.fixture || answer.rounds == fewest, "{} rounds at k = {k}", answer.rounds);
             }
@@ -202,7 +202,7 @@ pub fn speculation(case: &Case) {
     }
 }
 
-/// Bytes of weights and cache are those of the headers.
+/// Bytes of weights and cache equal those in the files' headers.
 pub fn memory(case: &Case) {
     let card = Card::read(&path(case.fixture)).unwrap();
     for run in case.runs {
@@ -214,14 +214,14 @@ pub fn memory(case: &Case) {
             continue;
         }
         assert_eq!(info.kv_bytes_per_token, case.kv_bytes);
-        // in f32; tables whose rows are looked up stay as they are stored, in two bytes
+        // in f32, except tables whose rows are looked up, which stay as stored, in two bytes
         let tables = family_number(&card, "gemma", "per_layer_weights").unwrap_or(0);
         assert_eq!(info.weight_bytes, 4 * card.parameters - 2 * tables);
         assert_eq!(info.state_bytes > 0, case.recurrent);
     }
 }
 
-/// The program takes the native kernels where they support the file.
+/// The program uses the native kernels if they support the file.
 pub fn backend(case: &Case) {
     let loaded = open(&bare_options(path(case.fixture), Backend::Auto));
     let native = case.runs.iter().any(Run::native);
@@ -243,13 +243,13 @@ pub fn texts(case: &Case) {
         // tokenizers may compose characters
         if !text.contains('\u{301}') {
             let bytes: Vec<u8> = want.iter().flat_map(|id| codec.piece(*id).bytes.to_vec()).collect();
-            assert_eq!(String::from_utf8(bytes).unwrap(), text, "pieces give back the text");
+            assert_eq!(String::from_utf8(bytes).unwrap(), text, "the bytes of pieces are the text");
         }
     }
     for (kind, messages) in golden["messages"].as_object().unwrap() {
         let messages: Vec<Message> = serde_json::from_value(messages.clone()).unwrap();
         let rendered = template.as_ref().unwrap().render(&messages).unwrap();
-        // the oracle had no clock, so that its template wrote a date of its own
+        // the oracle had no clock, so its template wrote a fixed date
         let want = golden["rendered"][kind].as_str().unwrap().replace("Today: 1 Jan 2025", &today);
         assert_eq!(rendered, want, "{kind}");
     }

@@ -1,9 +1,9 @@
-"""answers: has the target answer the tasks in bf16, hundreds of conversations at once, on matrix units or a GPU.
+"""answers: lets the target answer the tasks in bf16, hundreds of conversations at once, on matrix units or a GPU.
 
-    python -m mtp_training.answers [I/N]   every N-th shard from the I-th on (make_data generate starts them)
+    python -m mtp_training.answers [I/N]   every N-th shard, beginning with the I-th (make_data generate starts them)
 
-Writes the shards that `draftscope generate` writes, and the states that states.py works out, of the same pass. What it does
-not share with `draftscope generate` is the arithmetic of inference: bf16 instead of eight-bit rows.
+Writes the same files as `draftscope generate`, and the states of states.py from the same pass. It differs from `draftscope
+generate` in arithmetic: bf16 instead of the 8-bit activations of inference.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from .talk import KEPT, Codec, Talk
 from .target import Target
 from .wide import ROWS, Wide
 
-BLOCK = 256   # of a vocabulary, for draws
+BLOCK = 256   # tokens per block of the vocabulary, for draws
 
 
 def blocks(logits):
@@ -32,8 +32,8 @@ def blocks(logits):
 
 
 def highest(logits):
-    """The first index of each row's largest value, and the value; by blocks, because PyTorch's own takes five times as long
-    on a CPU."""
+    """The first index of each row's largest value, and the value; in blocks, because PyTorch's argmax takes five times as
+    long on a CPU."""
     of = blocks(logits)
     tops = of.amax(-1)
     block = tops.argmax(-1)
@@ -43,7 +43,7 @@ def highest(logits):
 
 @torch.compile(dynamic=True)
 def shares(logits, best, least, temperatures):
-    """What each token weighs, 1 for the best one: logits [rows, …], the others a number a row."""
+    """Weight of each token, 1 for the best one: logits [rows, …], the other arguments one number per row."""
     one = lambda x: x.view(-1, *[1] * (logits.dim() - 1))
     return torch.where(logits < one(least), 0.0, ((logits.float() - one(best).float()) / one(temperatures)).exp())
 
@@ -54,8 +54,8 @@ def summed(logits, best, least, temperatures):
 
 
 def drawn(logits, temperatures, tops, draws):
-    """A token for each row of logits [rows, vocab]: the best at temperature 0, else where the cumulated probabilities pass
-    the draw, of the `tops` most probable tokens alone where that is not 0."""
+    """A token for each row of logits [rows, vocab]: the best one at temperature 0, else the first at which the cumulated
+    probability exceeds the draw; if `tops` is not 0, only that many most probable tokens count."""
     tokens, best = highest(logits)
     rows = (temperatures > 0).nonzero(as_tuple=True)[0]
     if len(rows) == 0:
@@ -65,12 +65,12 @@ def drawn(logits, temperatures, tops, draws):
         few = (tops[rows] == top).nonzero(as_tuple=True)[0]
         least[few] = some[few].topk(top).values[:, -1]
     of, each = blocks(some), torch.arange(len(rows), device=logits.device)
-    ahead = summed(of, best, least, temperatures).cumsum(-1)   # of blocks; the weights of the one that is hit are worked out again
+    ahead = summed(of, best, least, temperatures).cumsum(-1)   # per block; the weights of the chosen block are computed again
     goal = draws[rows] * ahead[:, -1]
     block = (ahead <= goal[:, None]).sum(-1).clamp_max(ahead.shape[1] - 1)
     inside = shares(of[each, block], best, least, temperatures).cumsum(-1)
     left = goal - torch.where(block > 0, ahead[each, (block - 1).clamp_min(0)], 0)
-    place = torch.minimum((inside <= left[:, None]).sum(-1), (inside < inside[:, -1:]).sum(-1))   # never one of no probability
+    place = torch.minimum((inside <= left[:, None]).sum(-1), (inside < inside[:, -1:]).sum(-1))   # never a token of probability 0
     tokens[rows] = block * BLOCK + place
     return tokens
 
@@ -82,7 +82,7 @@ class Open:
         self.config, self.wanted, self.plan, self.kept, self.ended = config, wanted, plan, {}, {}
 
     def end(self, talk, hidden, layers):
-        """Takes what came of a task, states by position. Whether its shard was whole with it, and has been written."""
+        """Takes the result of a task, with states by position. Returns whether this completed its shard, which is then written."""
         shard = talk.line // self.plan["shard_tasks"]
         kept = self.kept.setdefault(shard, {})
         if talk.phase == KEPT:
@@ -107,7 +107,7 @@ class Open:
 
 
 def claimed(config, target):
-    """The plan of the folder of shards; one that holds another run's is refused."""
+    """The plan of the shards' folder; fails if the folder has another plan."""
     folder, text = config.data / "shards", (config.data / "tasks.jsonl").read_bytes()
     sha256 = lambda data: hashlib.sha256(data).hexdigest()
     plan = dict(version=1, model=target.reader.fields["general.name"].contents(), model_sha256=sha256(Path(config["train"]["gguf"]).read_bytes()), tasks_sha256=sha256(text),
@@ -118,8 +118,8 @@ def claimed(config, target):
         part.write_text(json.dumps(plan, indent=2))
         part.rename(file)
     there = json.loads(file.read_text())
-    there["model_sha256"] = there["model_sha256"] or plan["model_sha256"]   # `draftscope generate` may not know it
-    assert there == plan, f"{folder} holds shards of other tasks or settings; delete it"
+    there["model_sha256"] = there["model_sha256"] or plan["model_sha256"]   # `draftscope generate` may leave it empty
+    assert there == plan, f"{folder} has shards of other tasks or settings; delete it"
     return plan
 
 
@@ -128,9 +128,9 @@ def lines(plan, shard):
 
 
 class Answers:
-    """The loop: a seat for each conversation, and the next task for one that is free."""
+    """The loop: each conversation has a seat, and a free seat gets the next task."""
 
-    prompt_rows = 2 * ROWS   # of a pass, besides one for each seat
+    prompt_rows = 2 * ROWS   # rows of prompts in a pass, besides one row for each seat
 
     def __init__(self, config, part, count):
         data = config["data"]
@@ -142,15 +142,15 @@ class Answers:
         missing = [shard for shard in own if not (config.data / "shards" / f"shard-{shard:05}.safetensors").exists()]
         self.waiting = (line for shard in missing for line in lines(self.plan, shard))
         self.open = Open(config, wanted, self.plan)
-        spare, ctx = len(self.seats), self.plan["ctx_len"]   # rows that fill up a product write to a slot of their own
+        spare, ctx = len(self.seats), self.plan["ctx_len"]   # rows of padding write to a slot of their own
         self.spare = (0, spare, 0)
         self.target = Wide(target, spare + 1, ctx, wanted, self.device, config.root)
         self.hidden = torch.zeros(spare + 1, ctx, target.shape.hidden, dtype=torch.float16)
         self.layers = torch.zeros(spare + 1, ctx, len(wanted) * target.shape.hidden, dtype=torch.float16)
-        self.told = dict(shards=len(own) - len(missing), conversations=0, kept=0, tokens=0, answer_tokens=0)
+        self.counts = dict(shards=len(own) - len(missing), conversations=0, kept=0, tokens=0, answer_tokens=0)
 
     def rows(self):
-        """(token, slot, position) of every conversation's next token, then of prompts, as many as a pass takes."""
+        """(token, slot, position) of every conversation's next token and then of prompts, up to the size of a pass."""
         most = len(self.seats) + self.prompt_rows
         found = []
         for slot in sorted((i for i, talk in enumerate(self.seats) if talk), key=lambda i: len(self.seats[i].tokens) - self.seats[i].fed):
@@ -160,7 +160,7 @@ class Answers:
         return found
 
     def sit(self):
-        """Gives free seats to the tasks that wait, as far as their prompts run soon."""
+        """Gives free seats to waiting tasks, as long as their prompts can run soon."""
         pending = sum(len(talk.tokens) - talk.fed - 1 for talk in self.seats if talk)
         for slot, talk in enumerate(self.seats):
             if talk is None and pending < self.prompt_rows:
@@ -177,13 +177,13 @@ class Answers:
         if not talk.ended:
             return
         self.seats[slot] = None
-        self.told["conversations"] += 1
+        self.counts["conversations"] += 1
         if talk.phase == KEPT:
-            self.told["kept"] += 1
-            self.told["answer_tokens"] += int((talk.arrays()[1] == shards.ANSWER).sum())
+            self.counts["kept"] += 1
+            self.counts["answer_tokens"] += int((talk.arrays()[1] == shards.ANSWER).sum())
         if self.open.end(talk, self.hidden[slot], self.layers[slot]):
-            self.told["shards"] += 1
-            self.tell("shard")
+            self.counts["shards"] += 1
+            self.report("shard")
 
     def padded(self, rows):
         return rows + [self.spare] * (-len(rows) % ROWS)
@@ -201,12 +201,12 @@ class Answers:
             self.seats[slot].fed = position + 1
             if position + 1 == len(self.seats[slot].tokens):
                 last.append((i, slot))
-        self.told["tokens"] += len(rows)
+        self.counts["tokens"] += len(rows)
         if last:
             self.take(states_, last)
 
     def take(self, hidden, last):
-        """Draws what comes after the last token of conversations: (row, slot) each."""
+        """Draws the next token of conversations, each given as (row, slot)."""
         some = torch.tensor([row for row, _ in last] + [0] * (-len(last) % ROWS), device=self.device)
         logits = self.target.logits(hidden[some])[: len(last)]
         temperatures, tops, draws = zip(*(self.seats[slot].sampling() for _, slot in last))
@@ -217,19 +217,19 @@ class Answers:
             self.leave(slot)
 
     def run(self):
-        told = time.time()
+        reported = time.time()
         while True:
             self.sit()
             if not any(self.seats):
-                return self.tell("done")
+                return self.report("done")
             self.step()
-            if time.time() - told > 10:
-                told = time.time()
-                self.tell("progress")
+            if time.time() - reported > 10:
+                reported = time.time()
+                self.report("progress")
 
-    def tell(self, event):
+    def report(self, event):
         elapsed = time.time() - self.started
-        line = dict(event=event, elapsed_s=round(elapsed, 1), **self.told, answer_tokens_per_s=round(self.told["answer_tokens"] / elapsed, 1))
+        line = dict(event=event, elapsed_s=round(elapsed, 1), **self.counts, answer_tokens_per_s=round(self.counts["answer_tokens"] / elapsed, 1))
         print(json.dumps(line), file=sys.stderr, flush=True)
 
 

@@ -1,7 +1,7 @@
-"""Requests as people word them, about what people know (topics.py): the forms are many, and the model completes a third.
+"""Requests in many forms about well-known topics (topics.py); the model itself completes a third of them.
 
-A module that sees few forms learns their answers by heart: it agreed with the target 5 to 10 points more often on new
-words in old forms than on requests in forms of their own. `conversation(rng, topics)` gives a category and turns.
+A module that sees few forms learns their answers by heart: it agreed with the target 5 to 10 points more often on new words
+in known forms than on requests in new forms. `conversation(rng, topics)` returns a category and turns.
 """
 
 from .prompts import ALGOS, FIRST, FOLLOW, LANGS, TONGUES
@@ -92,7 +92,7 @@ WEIGHTS = {"explain": 16, "list": 11, "story": 9, "code": 12, "write": 12, "chat
 
 
 class Fields:
-    """A topic for each field that a form names; a field named twice gets two topics."""
+    """Topics for the fields of a form; a field that occurs twice gets two topics."""
 
     def __init__(self, rng, topics):
         self.rng, self.topics = rng, topics

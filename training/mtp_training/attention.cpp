@@ -1,8 +1,8 @@
-// One row's attention over its conversation's own keys and values, for many rows at once (wide.py calls it).
+// Attention of many rows at once, each over the keys and values of its own conversation (called by wide.py).
 //
-// Keys of a conversation and head lie in tiles of 16 positions, [ctx / 16][head_dim / 2][16][2], values in pairs of
-// positions, [ctx / 2][head_dim][2], both bf16: so that an instruction which multiplies pairs needs no sum across lanes.
-// A row's own key and value are written before any row is read, so rows of one conversation may run together.
+// Keys of a conversation and head are stored in tiles of 16 positions, [ctx / 16][head_dim / 2][16][2], values in pairs of
+// positions, [ctx / 2][head_dim][2], both bf16, so that an instruction that multiplies pairs needs no sum across lanes.
+// All keys and values of the rows are written before any is read, so rows of one conversation may run together.
 
 #include <algorithm>
 #include <cmath>
@@ -33,12 +33,12 @@ inline bf16 narrow(float x) {  // to the nearest, ties to even
 struct Sizes {
     int heads, kv_heads, head_dim, ctx;
     int queries() const { return heads / kv_heads; }
-    size_t plane() const { return size_t(ctx) * head_dim; }  // of one conversation and head
+    size_t plane() const { return size_t(ctx) * head_dim; }  // elements of one conversation and head
 };
 
 constexpr int MOST_QUERIES = 8, MOST_DIM = 256;
 
-// Dimension i turns with i + head_dim / 2.
+// Dimension i is rotated with i + head_dim / 2.
 void rotate(const bf16* x, const float* cos, const float* sin, int head_dim, bf16* out) {
     const int half = head_dim / 2;
     for (int i = 0; i < half; i++) {
@@ -61,7 +61,7 @@ inline Lanes multiplied(Lanes acc, const bf16* x, uint32_t p) {
 #endif
 }
 
-// Two lines (of 64 bytes) that are read in a while.
+// Prefetches two lines (of 64 bytes) that are read later.
 inline void fetch(const bf16* x) {
     __builtin_prefetch(x, 0, 2);
     __builtin_prefetch(x + 32, 0, 2);
@@ -79,7 +79,7 @@ void read(const bf16* q, const bf16* keys, const bf16* values, int last, const S
     const int d = s.head_dim, tiles = last / 16 + 1, row = tiles * 16;
     const float scale = 1.0f / std::sqrt(float(d));
     for (int t = 0; t < tiles; t++) {
-        Lanes acc[Q][2] = {};  // two chains each, so that an instruction need not wait for the one before
+        Lanes acc[Q][2] = {};  // two chains each, so that an instruction need not wait for the previous one
         const bf16* tile = keys + size_t(t) * 16 * d;
         for (int i = 0; i < d / 2; i += 2) {
             fetch(values + size_t(t) * 16 * d + i * 32);
@@ -109,7 +109,7 @@ void read(const bf16* q, const bf16* keys, const bf16* values, int last, const S
         Lanes acc[Q][parts] = {};
         for (int i = 0; i < row / 2; i++) {
             const bf16* at = values + (size_t(i) * d + from) * 2;
-            if (from == 0) fetch(keys + s.plane() + size_t(i) * 2 * d), fetch(keys + s.plane() + size_t(i) * 2 * d + 64);  // the next head's, mostly
+            if (from == 0) fetch(keys + s.plane() + size_t(i) * 2 * d), fetch(keys + s.plane() + size_t(i) * 2 * d + 64);  // mostly those of the next head
             for (int j = 0; j < Q; j++)
                 for (int part = 0; part < parts; part++) acc[j][part] = multiplied(acc[j][part], at + 32 * part, pair(shares + j * row + 2 * i));
         }
@@ -124,7 +124,7 @@ constexpr Read READ[MOST_QUERIES + 1] = {nullptr, read<1>, read<2>, read<3>, rea
 }  // namespace
 
 // qkv [rows][(heads + 2 kv_heads) · head_dim]; slots and positions [rows]; cos and sin [ctx][head_dim / 2];
-// keys and values [slots][kv_heads][ctx · head_dim]; out [rows][heads · head_dim]. Gives 0, or 1 for sizes it cannot do.
+// keys and values [slots][kv_heads][ctx · head_dim]; out [rows][heads · head_dim]. Returns 0, or 1 for unsupported sizes.
 extern "C" int attend(const bf16* qkv, int64_t rows, const int64_t* slots, const int64_t* positions, const float* cos, const float* sin, bf16* keys,
                       bf16* values, bf16* out, int heads, int kv_heads, int head_dim, int ctx) {
     const Sizes s{heads, kv_heads, head_dim, ctx};

@@ -1,20 +1,20 @@
-"""The card of a module: what it was made for and of, how, and how often it agreed with the target; from what its run left behind.
+"""The card of a module, from the files of its run: target, data, training, and agreement with the target.
 
-What it is worth in the program is `evaluate`'s to say, and is not in it.
+It has no speeds and no tokens per round; `evaluate` measures these.
 """
 
 import json
 
 TEMPLATE = """# A draft module for {target}
 
-It makes drafts for the model named here, and for no other; it never changes what is answered.
+It drafts for the model named here and for no other. It never changes the answers.
 
-- **Target**: {target}, {blocks} blocks of width {width}. The module's embedding and head are the target's.
-- **Shape**: norms of the embedding of x[t+1] and of what the target holds at t, a projection, one Llama block, a final norm{fused}.
-  The head is cut down to {vocab:,} tokens and those that stand in the text. {weights:,} weights.
+- **Target**: {target}, {blocks} blocks of width {width}. The module uses the target's embedding and head.
+- **Shape**: norms of the embedding of x[t+1] and of the target's state at t, a projection, one Llama block, a final norm{fused}.
+  The head is reduced to {vocab:,} tokens and those of the text. {weights:,} weights.
 - **Data**: the target's own answers{data}.
 - **Training**: {starts:,} chain starts in {steps:,} steps, at temperature {temperature}, unrolled to depth {depth}, from {init}.
-- **Limits**: nothing was trained on beyond {ctx:,} tokens of a conversation, nor in other languages and forms than the data's.
+- **Limits**: it was trained on at most {ctx:,} tokens of a conversation, and only on the languages and forms of the data.
 
 {agreement}
 
@@ -23,7 +23,7 @@ It makes drafts for the model named here, and for no other; it never changes wha
 
 
 def lines(path):
-    """JSON lines of a log; none where there is no log, and what was cut off by a stop is left out."""
+    """JSON lines of a log; none if there is no log. A truncated line is skipped."""
     if not path.exists():
         return
     for line in path.read_text().splitlines():
@@ -34,13 +34,13 @@ def lines(path):
 
 
 def agreement(log):
-    """The last figures of validation prompts by depth, as a table."""
+    """The last validation, by depth, as a table."""
     last = next((line for line in reversed(list(lines(log))) if line.get("event") in ("validation", "final") and line.get("agree")), None)
     if last is None:
-        return "Nothing was validated."
+        return "There was no validation."
     rows = "\n".join(f"| {depth} | {agree:.3f} | {overlap:.3f} |" for depth, (agree, overlap) in enumerate(zip(last["agree"], last["overlap"]), 1))
     return f"""On validation prompts, after {last["tokens"]:,} chain starts (agreement: the module's best token is the target's; overlap: Σ min(p, q), the
-share of drafts that speculative sampling keeps):
+share of drafts that speculative sampling accepts):
 
 | depth | agreement | overlap |
 |---|---|---|
@@ -48,19 +48,19 @@ share of drafts that speculative sampling keeps):
 
 
 def data(stats):
-    """What `make_data stats` counted, as half a sentence."""
+    """The counts of `make_data stats`, as a part of a sentence."""
     if not stats.exists():
         return " (not counted: `make_data stats` was not run)"
-    told = json.loads(stats.read_text())
-    parts = ", ".join(f"{category} {tokens:,}" for category, tokens in sorted(told["answer_tokens_by_category"].items(), key=lambda part: -part[1]))
-    return (f", {told['total']['answer']:,} tokens to {told['different_first_turns']:,} different prompts ({parts}); "
-            f"{told['excluded_as_near']:,} conversations were left out because their prompt is near a measured one")
+    counts = json.loads(stats.read_text())
+    parts = ", ".join(f"{category} {tokens:,}" for category, tokens in sorted(counts["answer_tokens_by_category"].items(), key=lambda part: -part[1]))
+    return (f", {counts['total']['answer']:,} tokens to {counts['different_first_turns']:,} different prompts ({parts}); "
+            f"{counts['excluded_as_near']:,} conversations were excluded because their prompt is near a measured one")
 
 
 def card(config, run, target, saved):
-    """Markdown; `saved` is what state.pt holds."""
+    """The card as Markdown; `saved` is the content of state.pt."""
     train, layers, module = config["train"], saved.get("hidden_layers", []), saved["module"]
-    fused = f";\n  to the state after the final norm is added what the stream holds behind blocks {', '.join(map(str, layers))}, through one matrix" if layers else ""
+    fused = f";\n  the stream after blocks {', '.join(map(str, layers))} is added to the state after the final norm, through one matrix" if layers else ""
     depth = 1 + sum(saved["state"]["tokens"] >= t for t in train["deeper_at_tokens"])
     init = "the target's last block" if train["init"] == "layer" else "an earlier module"
     name = target.reader.fields.get("general.name")

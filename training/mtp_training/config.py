@@ -1,4 +1,4 @@
-"""The one configuration file: config.toml, or what MTP_CONFIG names."""
+"""The configuration file: config.toml, or the file that MTP_CONFIG names."""
 
 import json
 import os
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 class Config(dict):
-    """Sections of the file with `section.key=value` overrides (values in JSON, or plain text), and the folders it names."""
+    """The sections of the file, with `section.key=value` overrides (values as JSON or plain text), and its folders."""
 
     def __init__(self, path, overrides=()):
         super().__init__(tomllib.loads(Path(path).read_text()))
         for override in overrides:
             place, value = override.split("=", 1)
             section, key = place.split(".", 1)
-            assert key in self[section], f"{place} is none of the settings in {path}"
+            assert key in self[section], f"{path} has no setting {place}"
             self[section][key] = parsed(value)
         self.root = Path(os.path.expanduser(os.environ.get("MTP_ROOT", self["folders"]["root"])))
         self.data = self.root / "data"

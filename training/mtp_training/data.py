@@ -1,4 +1,4 @@
-"""From shards to batches. Validation is split by prompt: all that was answered to a prompt is on one side."""
+"""Makes batches from shards. Validation is split by prompt: all answers to a prompt are on one side."""
 
 import hashlib
 import json
@@ -20,19 +20,19 @@ def prompt_key(conversation):
 
 
 class Data:
-    """Conversations for training and validation; new shards are found when they are asked for. Processes that train
-    together read different ones."""
+    """Conversations for training and validation. New shards are found at each call. Processes that train together read
+    different shards."""
 
     def __init__(self, config, seed, ranks, wanted):
-        """`wanted` are the blocks behind which states are read (states.py)."""
+        """`wanted` are the blocks after which states are read (states.py)."""
         self.config, self.random, self.ranks, self.wanted = config, random.Random(seed), ranks, wanted
         self.uses = Counter()     # shard -> times read
-        self.seen = set()         # greedy prompts that were trained on: (prompt, shard) keeps a second pass possible
-        listed = config.data / "excluded.json"   # too near to measured prompts (make_data stats)
+        self.seen = set()         # prompts and temperatures already trained on, to skip repeats in the first pass over a shard
+        listed = config.data / "excluded.json"   # too similar to measured prompts (make_data stats)
         self.excluded = set(json.loads(listed.read_text())) if listed.exists() else set()
 
     def paths(self):
-        """Shards that can be trained on: those whose states are there."""
+        """Shards that can be used: those whose states exist."""
         there = shards.paths(self.config.data)
         return [p for p in there if not self.apart or states.path(self.config, self.wanted, p).exists()]
 
@@ -41,7 +41,7 @@ class Data:
 
     @property
     def apart(self):
-        """Whether the states that are wanted lie beside the shards."""
+        """Whether the wanted states are in files beside the shards."""
         return self.wanted and self.wanted != shards.within(self.config.data)
 
     def is_validation(self, conversation):
@@ -62,13 +62,13 @@ class Data:
                     continue
                 self.seen.add(key)
                 pool.append(conversation)
-        if not pool and all(self.uses[path.name] > 1 for path in there):   # all of it was passed over, twice
+        if not pool and all(self.uses[path.name] > 1 for path in there):   # every conversation was skipped, twice
             raise SystemExit(f"nothing to train on for process {self.ranks.rank + 1} of {self.ranks.size}: {len(there)} shards with states; "
                              "run `make_data generate` and `states`, or train with fewer processes")
         return pool
 
     def validation(self, most):
-        """The first `most` validation conversations, with no prompt twice."""
+        """The first `most` validation conversations, each prompt once."""
         found, keys = [], set()
         for path in self.paths():
             for conversation in self.read(path):
@@ -81,7 +81,7 @@ class Data:
         return found[:most]
 
     def batches(self, pool, tokens, shuffle=True):
-        """Conversations of like length together, at most `tokens` slots a batch, padding included."""
+        """Batches of conversations of similar length, at most `tokens` slots each, padding included."""
         length = lambda c: len(c.tokens) + (self.random.random() * 30 if shuffle else 0)
         out, batch = [], []
         for conversation in sorted(pool, key=length):
@@ -96,12 +96,12 @@ class Data:
         return out
 
 
-LENGTHS = 32   # batches are padded to multiples of so many slots: few shapes, for each of which a CPU's products are compiled once
+LENGTHS = 32   # batches are padded to a multiple of this many slots: a CPU's products are compiled once for each shape
 
 
 def tensors(batch, device):
-    """tokens [B, T]; hidden [B, T, d] f32; layers [B, T, layers · d] f16, or nothing; answered [B, T] bool: rows whose next
-    token the target chose as part of an answer."""
+    """tokens [B, T]; hidden [B, T, d] f32; layers [B, T, layers · d] f16, or nothing; answered [B, T] bool: tokens of answers,
+    which the target chose."""
     T = -(-max(len(c.tokens) for c in batch) // LENGTHS) * LENGTHS
     d = batch[0].hidden.shape[1]
     tokens = torch.zeros(len(batch), T, dtype=torch.long)
@@ -119,12 +119,12 @@ def tensors(batch, device):
 
 
 def said(batch):
-    """The tokens of a batch's conversations."""
+    """All tokens of a batch's conversations."""
     return torch.from_numpy(np.concatenate([c.tokens for c in batch]).astype(np.int64))
 
 
 def draft_vocab(config, size, vocab, specials):
-    """The most frequent answer tokens, special ones always; ties and the rest by id (the earliest merges)."""
+    """The most frequent answer tokens, and always the special ones; ties by id (the earliest merges)."""
     counts = np.zeros(vocab, np.int64)
     for path in shards.paths(config.data):
         for c in shards.read(path):

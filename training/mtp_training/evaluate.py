@@ -1,10 +1,10 @@
-"""evaluate: what modules are worth in the program itself, on prompts that none was trained on.
+"""evaluate: measures modules in the program itself, on prompts that none was trained on.
 
     python -m mtp_training.evaluate OUT.json NAME=DIR … [evaluate.key=value …]
 
-Every prompt of evaluate.suite runs through `draftscope run` with each module, in turns, greedily and with
-sampling, there once for each of evaluate.seeds: with one, tokens per round vary by 0.03. Tokens per round count the bonus; acceptance at depth j is accepted / tested, where a draft is
-tested when all before it in its round were accepted.
+Every prompt of evaluate.suite runs through `draftscope run` with each module in turn, greedily, and with sampling once for
+each of evaluate.seeds (with a single seed, tokens per round vary by 0.03). Tokens per round count the bonus. Acceptance at
+depth j is accepted / tested, where a draft is tested if all drafts before it in its round were accepted.
 """
 
 import json
@@ -27,12 +27,12 @@ def run(config, module, prompt, mode, seed):
         command += ["--mtp", module]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}: {done.stderr.strip()}")
+        sys.exit(f"{' '.join(map(str, command))} failed with status {done.returncode}: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
 class Sums:
-    """What rounds add up to."""
+    """Sums over rounds."""
 
     def __init__(self):
         self.rounds = self.accepted = 0
@@ -56,7 +56,7 @@ class Sums:
 
 
 def evaluate(config, modules, out):
-    """Runs all prompts, and writes what there is to `out` after each category."""
+    """Runs all prompts, and writes the results so far to `out` after each category."""
     e = config["evaluate"]
     suite = tomllib.loads((Path(__file__).resolve().parents[2] / e["suite"]).read_text())
     sums = {name: {mode: defaultdict(Sums) for mode in e["modes"]} for name in modules}

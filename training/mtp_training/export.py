@@ -1,8 +1,8 @@
-"""export: the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config and a card.
+"""export: writes the module as safetensors, bf16 and FP8 (E4M3 with one f32 scale per row), with its config and a card.
 
     python -m mtp_training.export RUN OUT [train.draft_vocab=N]
 
-Instead of N, the number of the most frequent tokens of the data, a module's file can be named, whose draft vocabulary is taken.
+N is the number of the most frequent tokens of the data. A module's file in its place gives its draft vocabulary.
 """
 
 import json
@@ -24,7 +24,7 @@ NAMES = {"fuse": "fuse", "enorm": "enorm", "hnorm": "hnorm", "proj": "eh_proj", 
 
 
 def names():
-    """Our name of a weight -> its name in files."""
+    """Name of a weight in the module -> its name in files."""
     return {ours: f"{LAYER}{theirs}.weight" for ours, theirs in NAMES.items()}
 
 
@@ -47,11 +47,11 @@ def files(module, vocab):
     return bf16, fp8
 
 
-CONTEXT_VOCAB = 1024   # tokens of the text that may join the draft vocabulary (context_vocab_size): only long texts have more
+CONTEXT_VOCAB = 1024   # most tokens of the text that may join the draft vocabulary (context_vocab_size); only long texts have more
 
 
 def configuration(shape, vocab, layers):
-    """`layers` are the blocks behind which the target's stream is read besides its end."""
+    """`layers` are the blocks after which the target's stream is read besides its final state."""
     extra = dict(hidden_layers=layers, fused="hidden_state + fuse · [each of hidden_layers' states / its root mean square]") if layers else {}
     return dict(architectures=["LlamaMtp"], hidden_size=shape.hidden, num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_dim,
                 intermediate_size=shape.inner, vocab_size=shape.vocab, draft_vocab_size=len(vocab), context_vocab_size=CONTEXT_VOCAB, num_nextn_predict_layers=1, mtp_recurrent=True,
@@ -62,7 +62,7 @@ def configuration(shape, vocab, layers):
 def export(config, run, out):
     state = torch.load(config.runs / run / "state.pt", weights_only=False, map_location="cpu")
     target = Target(config["train"]["gguf"])
-    vocab, wanted = state["vocab"], config["train"]["draft_vocab"]   # the module knows none: another one is another choice of head rows
+    vocab, wanted = state["vocab"], config["train"]["draft_vocab"]   # the module does not depend on it: another vocabulary is another choice of head rows
     if isinstance(wanted, str):
         vocab = load_file(Path(__file__).resolve().parents[2] / wanted)["mtp.draft_vocab"]
     elif len(vocab) != wanted:

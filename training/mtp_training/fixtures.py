@@ -1,18 +1,18 @@
-"""fixtures: reference values for the tests of the program, from a module's files and plain arithmetic in f32.
+"""fixtures: computes reference values for the program's tests from a module's files, in plain f32 arithmetic.
 
     python -m mtp_training.fixtures MODULE OUT [train.key=value …]
 
-MODULE is a folder that `--mtp` reads, with `mtp.safetensors` or `mtp.fp8.safetensors`. The target's weights are widened from
-its GGUF file, the module's from its own, every text is worked out anew from its first token, and nothing is shared with
-training or with the program: where they disagree, one of the three is wrong. OUT gets
+MODULE is a folder for `--mtp`, with `mtp.safetensors` or `mtp.fp8.safetensors`. The target's weights are widened from its
+GGUF file and the module's from its own; every text is computed from its first token without a cache. The code is
+independent of training and of the program: if they disagree, one of the three is wrong. It writes into OUT:
 
     parity.safetensors  for each prompt N: `N.mtp1_hidden` [T, d], the module's states; `N.mtp1_logits_last` and `N.mtpJ_logits`,
-                        [what may be drafted] each, of a chain of J = 1…4 behind the last slot
+                        [tokens that may be drafted] each, of a chain of J = 1…4 after the last slot
     parity.json         the prompts' token ids, the target's next token, the four that the module drafts
-    golden.json         draft and verify (greedy, k = 4): of each round the drafts, how many are accepted, and what the
-                        target says in every row
+    golden.json         draft and verify (greedy, k = 4): for each round the drafts, the number accepted, and the target's
+                        token in every row
 
-The prompts are those of the fixtures that are there already, whose greedy answers have to come out again.
+The prompts are those of the existing fixtures, whose greedy answers must be reproduced.
 """
 
 import json
@@ -73,7 +73,7 @@ class Reference:
         self.layers, self.room = config.get("hidden_layers", []), config.get("context_vocab_size", 0)
 
     def target(self, tokens):
-        """(logits [T, v], what slots read [T, d])."""
+        """(logits [T, v], the states that slots read [T, d])."""
         x, extra = self.embedding[torch.tensor(tokens)], []
         for i, w in enumerate(self.blocks, 1):
             x = block(x, w, self.shape)
@@ -90,7 +90,7 @@ class Reference:
         return rms(block(both @ w["proj"].T, w, self.shape), w["norm"], eps)
 
     def proposed(self, tokens):
-        """What may be drafted behind slots that read these tokens, in the order of the logits."""
+        """Tokens that may be drafted after slots that read these tokens, in the order of the logits."""
         known, joined = set(self.vocab.tolist()), []
         for token in tokens:
             if token not in known and len(joined) < self.room:
@@ -99,7 +99,7 @@ class Reference:
         return self.vocab.tolist() + joined
 
     def chain(self, fed, tokens):
-        """Drafts behind slots that read `fed` and `tokens`."""
+        """Drafts after slots that read `fed` and `tokens`."""
         proposed, drafts, all_logits, states = self.proposed(tokens), [], [], None
         for _ in range(DRAFTS):
             y = self.module(fed, tokens + drafts)
@@ -125,7 +125,7 @@ def widened(stored, name):
 
 
 def parity(reference, prompts):
-    tensors, told = {}, []
+    tensors, entries = {}, []
     for i, p in enumerate(prompts):
         logits, fed = reference.target(p["ids"])
         following = int(logits[-1].argmax())
@@ -133,8 +133,8 @@ def parity(reference, prompts):
         chain = reference.chain(fed, p["ids"][1:] + [following])
         tensors |= {f"{i}.mtp1_hidden": chain.states, f"{i}.mtp1_logits_last": chain.logits[0]}
         tensors |= {f"{i}.mtp{depth}_logits": chain.logits[depth - 1] for depth in range(2, DRAFTS + 1)}
-        told.append(dict(prompt=p["prompt"], ids=p["ids"], next=following, drafted=chain.drafts))
-    return tensors, told
+        entries.append(dict(prompt=p["prompt"], ids=p["ids"], next=following, drafted=chain.drafts))
+    return tensors, entries
 
 
 def rounds(reference, prompt):
@@ -148,31 +148,31 @@ def rounds(reference, prompt):
         predicted = logits[len(text) - 1 :].argmax(-1).tolist()
         accepted = next((i for i, draft in enumerate(drafts) if draft != predicted[i]), DRAFTS)
         answer += predicted[: accepted + 1]
-        fed = fed[: len(text) + accepted]   # of all tokens but the new anchor
+        fed = fed[: len(text) + accepted]   # of all tokens except the new anchor
         steps.append(dict(drafted=drafts, accepted=accepted, predicted=predicted))
     return (answer[: answer.index(END) + 1] if END in answer else answer), steps
 
 
 def golden(reference, known):
-    told = []
+    traces = []
     for g in known:
         answer, steps = rounds(reference, g["prompt_ids"])
         both = min(len(answer), len(g["output_ids"]))
         assert answer[:both] == g["output_ids"][:both], f"another answer to {g['prompt']!r}"
-        told.append(dict(category=g["category"], prompt=g["prompt"], prompt_ids=g["prompt_ids"], output_ids=answer, steps=steps))
-    return told
+        traces.append(dict(category=g["category"], prompt=g["prompt"], prompt_ids=g["prompt_ids"], output_ids=answer, steps=steps))
+    return traces
 
 
 @torch.no_grad()
 def main(module, out, *settings):
     reference = Reference(Target(load(settings)["train"]["gguf"]), Path(module))
     read = lambda name: json.loads((PROMPTS / name).read_text())
-    tensors, told = parity(reference, read("parity.json"))
+    tensors, entries = parity(reference, read("parity.json"))
     traces = golden(reference, read("golden.json"))
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     save_file(tensors, out / "parity.safetensors", metadata={"format": "pt"})
-    (out / "parity.json").write_text(json.dumps(told) + "\n")
+    (out / "parity.json").write_text(json.dumps(entries) + "\n")
     (out / "golden.json").write_text(json.dumps(traces) + "\n")
     steps = [step for trace in traces for step in trace["steps"]]
     print(json.dumps(dict(prompts=len(traces), rounds=len(steps), tokens_per_round=round(1 + sum(s["accepted"] for s in steps) / len(steps), 3))))

@@ -1,8 +1,8 @@
-"""make_data: writes the tasks, and has `draftscope generate`, or PyTorch (answers.py), answer them.
+"""make_data: writes the tasks, and lets `draftscope generate` or PyTorch (answers.py) answer them.
 
     python -m mtp_training.make_data tasks     writes DATA/tasks.jsonl (once; the same config gives the same file)
-    python -m mtp_training.make_data generate  runs data.processes of data.generator until all shards are there, or stopped
-    python -m mtp_training.make_data stats     says what is there
+    python -m mtp_training.make_data generate  runs data.processes of data.generator until all shards exist, or until stopped
+    python -m mtp_training.make_data stats     counts what exists
 """
 
 import json
@@ -61,7 +61,7 @@ def tasks(config):
 
 
 def generators(config):
-    """A command for each of data.processes, each of one thread."""
+    """A command for each of data.processes, with one thread each."""
     data = config["data"]
     count = data["processes"]
     parts = [f"{i}/{count}" for i in range(count)]
@@ -69,7 +69,7 @@ def generators(config):
         return [[sys.executable, "-m", "mtp_training.answers", part, *sys.argv[2:]] for part in parts]
     command = [data["draftscope"], "generate", "--tasks", config.data / "tasks.jsonl", "--out", config.data / "shards",
                "--ctx", data["ctx"], "--shard-tasks", data["shard_tasks"]]
-    if wanted := states.behind(config, Target(config["train"]["gguf"]).layers):
+    if wanted := states.after_blocks(config, Target(config["train"]["gguf"]).layers):
         command += ["--hidden-layers", ",".join(map(str, wanted))]
     return [[*map(str, command), "--part", part] for part in parts]
 
@@ -83,20 +83,20 @@ def generate(config):
 
 
 def status(codes):
-    """What a shell would tell of processes that ended so: that of the first that failed; a negative code is a signal."""
+    """The exit status that a shell would report for these codes: that of the first failure; a negative code is a signal."""
     return next((code if code > 0 else 128 - code for code in codes if code), 0)
 
 
 def first_turn(target, conversation):
-    """What the user says first, whoever wrote it."""
+    """The first message of the user, also if the model invented it."""
     answers = np.flatnonzero(conversation.roles == shards.ANSWER)
     text = target.text(conversation.tokens[:answers[0]] if len(answers) else conversation.tokens)
-    return text.split("<|im_start|>user\n", 1)[-1].split("<|im_end|>", 1)[0]   # other templates: all before the answer
+    return text.split("<|im_start|>user\n", 1)[-1].split("<|im_end|>", 1)[0]   # with other templates: all text before the answer
 
 
 def stats(config):
-    """Counts, and the near-duplicate check on all first turns: what the model invented was not known when `tasks` checked, and
-    prompts may have become measured ones since. Its finds are left out of training."""
+    """Counts tokens, and checks all first turns for near-duplicates: `tasks` could not check invented prompts, and measured
+    prompts may have been added since. Training skips the conversations that this finds."""
     target = Target(config["train"]["gguf"])
     near = Near(forbidden(config["data"]["forbidden"]))
     total, categories, excluded, prompts_seen = Counter(), Counter(), [], set()

@@ -1,8 +1,8 @@
 """The draft module: two norms, a projection and one Llama block, over the target's embedding and head.
 
 Slot t reads the target's state h_t (after its final norm) and the embedding of x_{t+1}; its normed output
-y_t predicts x_{t+2} through the target's head. From depth 2 on the module's own output takes the place of h.
-To h_t a matrix, `fuse`, adds what the target's stream holds behind some of its blocks (EAGLE-3), where it has one.
+y_t predicts x_{t+2} through the target's head. From depth 2 on, the module's own output replaces h.
+If the module has a matrix `fuse`, it adds the target's stream after some of its blocks to h_t (EAGLE-3).
 """
 
 import torch
@@ -18,7 +18,7 @@ def rms(x, weight, eps):
     return F.rms_norm(x.float(), weight.shape, weight, eps)
 
 
-# Compiled, what lies between two products passes memory once: half as many chain starts again per second of a CPU.
+# Compiled, the operations between two products pass memory once: 1.5 times the chain starts per second of a CPU.
 @torch.compile(dynamic=True)
 def projection(hidden, embedded, hnorm, enorm, proj, eps, dtype):
     both = torch.cat([rms(embedded, enorm, eps), rms(hidden, hnorm, eps)], -1)
@@ -40,8 +40,9 @@ def rest_of_block(x, attended, o, n2, gate, up, down, norm, eps, dtype):
 
 @torch.compile(dynamic=True)
 def attention(q, keys, values):
-    """q [B, heads, T, head_dim] over the first of `keys` causally; of the others each slot sees its own: a product each,
-    no matrix. (Plain products, because PyTorch's fused attention with a mask takes thrice the time on a CPU.)"""
+    """q [B, heads, T, head_dim] attends causally to the first of `keys`, and in the others each slot only to itself, which
+    is one product and no matrix. (Plain products, because PyTorch's fused attention with a mask takes three times as long on
+    a CPU.)"""
     B, heads, T, d = q.shape
     kv = keys[0].shape[1]
     grouped = (q * d**-0.5).view(B, kv, heads // kv, T, d)
@@ -59,7 +60,7 @@ def attention(q, keys, values):
 
 class Module(nn.Module):
     def __init__(self, shape, layers):
-        """`layers` of the target are read besides its end."""
+        """`layers` is the number of the target's layers that are read besides its final state."""
         super().__init__()
         self.shape, self.layers = shape, layers
         s = shape
@@ -75,14 +76,14 @@ class Module(nn.Module):
         self.register_buffer("frequencies", 1.0 / (s.theta ** (torch.arange(0, s.head_dim, 2).float() / s.head_dim)), persistent=False)
 
     def start_from(self, target):
-        """The target's last block; the projection is still to be found (see train.py)."""
+        """Copies the target's last block; train.py computes the projection."""
         with torch.no_grad():
             for name, weight in target.layer(target.layers - 1).items():
                 getattr(self, name).copy_(weight)
             self.norm.copy_(target.norm)
 
     def fed(self, hidden, layers, dtype):
-        """What slots read of the target: hidden [B, T, d], layers [B, T, layers · d], each of the states of unit mean square."""
+        """The states that slots read: hidden [B, T, d], layers [B, T, layers · d], each state with mean square 1."""
         if not self.layers:
             return hidden
         return hidden + F.linear(layers.to(dtype), self.matrix("fuse", dtype)).float()
@@ -91,7 +92,7 @@ class Module(nn.Module):
         return getattr(self, name).to(dtype)
 
     def rotate(self, x, positions):
-        """x [B, heads, T, head_dim], positions [T]: dimension i turns with i + head_dim / 2."""
+        """x [B, heads, T, head_dim], positions [T]: dimension i is rotated with i + head_dim / 2."""
         angle = positions[:, None].float() * self.frequencies
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         a, b = x.chunk(2, -1)
@@ -101,7 +102,7 @@ class Module(nn.Module):
         return projection(hidden, embedded, self.hnorm, self.enorm, self.proj, self.shape.eps, dtype)
 
     def attend(self, x, rows, past):
-        """Attention of x [n, d], which lies at `rows` of the grid, over all slots of `past`; [n, d] before the output matrix."""
+        """Attention of x [n, d], at `rows` of the grid, over all slots of `past`; returns [n, d] before the output matrix."""
         s, dtype = self.shape, past.dtype
         a = normed(x, self.n1, s.eps, dtype)
         heads = lambda name, count: rows.grid(F.linear(a, self.matrix(name, dtype)).view(-1, count, s.head_dim))
@@ -112,28 +113,28 @@ class Module(nn.Module):
         return past.read_by(q)
 
     def finish(self, x, attended, dtype):
-        """The rest of the block over rows; gives the normed output."""
+        """The rest of the block; returns the normed output."""
         return rest_of_block(x, attended, self.o, self.n2, self.gate, self.up, self.down, self.norm, self.shape.eps, dtype)
 
 
 def whole(n, multiple):
-    """The part of n rows that is a multiple; all where they are too few for one. Each number of rows is another product
-    to compile, which took an eighth of a CPU's time."""
+    """The largest multiple up to n; n itself if it is less than one. Each other number of rows would be compiled again,
+    which took an eighth of a CPU's time."""
     return n // multiple * multiple or n
 
 
 class Rows:
-    """Some slots of a grid [B, T]: most work is done on these rows alone, attention on the grid."""
+    """Some slots of a grid [B, T]: most operations run on these rows only, attention on the grid."""
 
     def __init__(self, chosen, multiple=1):
-        """Of the chosen slots the last few are left out that are not a `multiple` of rows."""
+        """Drops the last chosen slots, so that their number is a multiple of `multiple`."""
         self.chosen = chosen
         b, t = chosen.nonzero(as_tuple=True)
         n = whole(len(b), multiple)
         self.b, self.t = b[:n], t[:n]
 
     def grid(self, x):
-        """x [n, heads, head_dim] at its places, [B, heads, T, head_dim]; elsewhere zero."""
+        """Puts x [n, heads, head_dim] into the grid, [B, heads, T, head_dim]; zero elsewhere."""
         B, T = self.chosen.shape
         out = x.new_zeros(B, T, *x.shape[1:])
         return out.index_put((self.b, self.t), x).transpose(1, 2)
@@ -148,17 +149,17 @@ class Rows:
 
 
 class Past:
-    """Keys and values of every depth so far, [B, kv_heads, T, head_dim] each. A chain that starts at t sees all
-    depth-1 slots up to t, and its own later ones."""
+    """Keys and values of every depth so far, [B, kv_heads, T, head_dim] each. A chain that starts at t attends to all
+    depth-1 slots up to t, and to its own later slots."""
 
     def __init__(self, T, dtype, device):
         self.dtype, self.keys, self.values = dtype, [], []
         self.T, self.device = T, device
 
     def positions(self):
-        """Of the depth that is about to be added (or was just begun)."""
+        """Positions of the depth that is being added."""
         return torch.arange(self.T, device=self.device) + len(self.values)
 
     def read_by(self, q):
-        """Attention of q [B, heads, T, head_dim], whose depth is the last."""
+        """Attention of q [B, heads, T, head_dim] of the last depth."""
         return attention(q, self.keys, self.values)

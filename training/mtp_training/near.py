@@ -1,4 +1,4 @@
-"""Which prompts are too near to those that drafters are measured on."""
+"""Finds prompts that are too similar to those on which drafters are measured."""
 
 import json
 import re
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def grams(text, n=4):
-    """Character n-grams of the bare text, word order kept."""
+    """Character n-grams of the text without punctuation and case."""
     bare = " ".join(re.findall(r"[a-z0-9]+", text.lower()))
     return {bare[i:i + n] for i in range(max(1, len(bare) - n + 1))}
 
 
 def forbidden(paths):
-    """Prompts of suites (TOML), of golden files (JSON: [{"prompt": …}]) and of text files (one a line)."""
+    """Prompts of suites (TOML), of golden files (JSON: [{"prompt": …}]) and of text files (one per line)."""
     found = []
     for path in map(Path, paths):
         if path.suffix == ".toml":
@@ -27,17 +27,17 @@ def forbidden(paths):
 
 
 class Near:
-    """Finds the nearest forbidden prompt of a text."""
+    """Finds the forbidden prompt most similar to a text."""
 
     def __init__(self, prompts):
         self.prompts = [(p, len(grams(p))) for p in prompts]
-        self.holders = defaultdict(list)   # gram -> prompts that hold it, as indices
+        self.holders = defaultdict(list)   # gram -> indices of the prompts with it
         for i, p in enumerate(prompts):
             for gram in grams(p):
                 self.holders[gram].append(i)
 
     def nearest(self, text):
-        """(Jaccard index, prompt); (0, "") when nothing is shared with any."""
+        """(Jaccard index, prompt); (0, "") if no gram is shared."""
         own = grams(text)
         shared = Counter(i for gram in own for i in self.holders.get(gram, ()))
         score = lambda i, both: both / max(1, len(own) + self.prompts[i][1] - both)

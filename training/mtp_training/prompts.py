@@ -1,5 +1,5 @@
 """Tens of thousands of different prompts: templates of all categories filled with words, passages and code,
-and beginnings that the model itself completes. `conversation(rng, words)` gives a category and turns."""
+and beginnings that the model itself completes. `conversation(rng, words)` returns a category and turns."""
 
 FIRST = "Liam Olivia Noah Emma Mateo Mia Lucas Sofia Yusuf Amina Chen Wei Hiro Yuki Priya Arjun Fatima Omar Ingrid Lars Anya Ivan Kofi Ama Zara Theo Nina Hugo Iris Felix Clara Oscar Stella Marco Elena Rosa Diego Tara Finn Maeve".split()
 PLACES = "village|castle|forest|city|desert|small island|mountain hut|spaceship|school|library|hospital|farm|market|harbour|museum|bakery|garage|theatre|garden|lighthouse|submarine|train|circus|palace|cave|swamp|treehouse|hotel|bookshop|factory".split("|")
@@ -71,7 +71,7 @@ BEGIN = ["", "", "", "How", "What", "Why", "Can you", "Write", "Write a", "Expla
 
 
 def fill(template, rng, words):
-    """A template with its fields filled: each letter names a kind of material."""
+    """Fills the fields of a template; each letter names a kind of material."""
     source = rng.choice(words.functions)
     definition = rng.choice(words.definitions)
     fields = dict(

@@ -1,8 +1,8 @@
-"""Several processes that train one module together, each on batches of its own: gradients are added up before each step.
+"""Several processes train one module together, each on its own batches; gradients are summed before each step.
 
     python -m torch.distributed.run --nproc_per_node 2 -m mtp_training.train RUN train.threads=1
 
-On a CPU, two processes of one thread each see more chain starts per second than one process of two threads.
+On a CPU, two processes with one thread each process more chain starts per second than one process with two threads.
 """
 
 import os
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 
 class Ranks:
-    """This process among those that train together; alone unless started by torch.distributed.run."""
+    """This process among those that train together; the only one unless started by torch.distributed.run."""
 
     def __init__(self):
         self.rank, self.size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -21,28 +21,28 @@ class Ranks:
 
     @property
     def first(self):
-        """Whether this is the one that validates, logs and saves."""
+        """Whether this is the process that validates, logs and saves."""
         return self.rank == 0
 
     def same(self, tensor):
-        """Gives all of them the first one's."""
+        """Copies the first process's tensor to all others."""
         if self.size > 1:
             dist.broadcast(tensor, 0)
         return tensor
 
-    def told(self, numbers):
-        """The first one's numbers."""
+    def of_first(self, numbers):
+        """The numbers of the first process."""
         return self.same(torch.tensor(numbers, dtype=torch.float64)).tolist()
 
-    def told_by_all(self, thing):
-        """Everybody's, the first one's first."""
+    def gather(self, thing):
+        """The objects of all processes, in order."""
         things = [thing] * self.size
         if self.size > 1:
             dist.all_gather_object(things, thing)
         return things
 
     def add_up(self, parameters, rows):
-        """Adds the gradients of all of them; gives the sum of their rows."""
+        """Sums the gradients of all processes; returns the sum of their rows."""
         if self.size == 1:
             return rows
         parameters = list(parameters)

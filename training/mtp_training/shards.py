@@ -1,7 +1,8 @@
-"""Reads what `draftscope generate` wrote: conversations with the target's hidden states.
+"""Reads the shards of `draftscope generate`: conversations with the target's hidden states.
 
 Each shard is a safetensors file (see src/generate/shard.rs): tokens, roles, hidden (f16, after the final
-norm), starts, tasks, temperatures, and layers where the plan names blocks. Files are mapped, not read: only what a batch needs is touched.
+norm), starts, tasks, temperatures, and layers if the plan names blocks. Files are memory-mapped, so only the parts that a
+batch needs are read.
 """
 
 import json
@@ -22,7 +23,7 @@ class Conversation:
     hidden: np.ndarray   # [n, d] f16
     task: int            # line of the task file
     temperature: float
-    layers: np.ndarray | None = None   # [n, layers · d] f16, of the shard or worked out by states.py
+    layers: np.ndarray | None = None   # [n, layers · d] f16, from the shard or from states.py
 
 
 def paths(data):
@@ -30,13 +31,13 @@ def paths(data):
 
 
 def within(data):
-    """The blocks behind which the shards hold states themselves."""
+    """The blocks after which the shards themselves have states."""
     plan = Path(data, "shards/plan.json")
     return json.loads(plan.read_text()).get("hidden_layers", []) if plan.exists() else []
 
 
 def read(path, states=None):
-    """All conversations of a shard, as views of the mapped file, and of the file of states where there is one."""
+    """All conversations of a shard, as views of the mapped file and of the file of states, if there is one."""
     with open(path, "rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     size = int.from_bytes(memory[:8], "little")
@@ -49,7 +50,7 @@ def read(path, states=None):
             array[name] = np.frombuffer(memory, dtype, count, 8 + size + entry["data_offsets"][0]).reshape(entry["shape"])
     starts = array["starts"]
     layers = np.load(states, mmap_mode="r") if states else array.get("layers")
-    assert layers is None or len(layers) == starts[-1], f"{states} is not of {path}; delete it and run `states` again"
+    assert layers is None or len(layers) == starts[-1], f"{states} does not belong to {path}; delete it and run `states` again"
     return [Conversation(array["tokens"][a:b], array["roles"][a:b], array["hidden"][a:b], int(array["tasks"][i]), float(array["temperatures"][i]),
                          None if layers is None else layers[a:b])
             for i, (a, b) in enumerate(zip(starts[:-1], starts[1:]))]

@@ -1,11 +1,11 @@
-"""states: what the target's residual stream holds behind some of its blocks, for all tokens of all shards.
+"""states: computes the target's residual stream after some of its blocks, for all tokens of all shards.
 
     python -m mtp_training.states [train.threads=1]
 
-A module that reads several of the target's layers (EAGLE-3, Li et al. 2025) needs more than the final state. Shards of
-`draftscope generate` hold them already when these layers were wanted then, and nothing is left to do here; else the
-conversations are run through the target once more, in bf16: what is stored is each state divided by its root mean square,
-f16, side by side, one file a shard. Files that are there are kept.
+A module that reads several of the target's layers (EAGLE-3, Li et al. 2025) needs more than the final state. If shards of
+`draftscope generate` were made with the same layers, they already have these states, and nothing is done here. Otherwise
+the conversations run through the target once more, in bf16. Each state is divided by its root mean square and stored as
+f16, side by side, one file per shard. Existing files are kept.
 """
 
 import json
@@ -20,11 +20,11 @@ from . import shards
 from .config import load
 from .target import Target
 
-ROWS = 4096   # tokens that run at once, padding included
+ROWS = 4096   # tokens per pass, padding included
 
 
-def behind(config, layers):
-    """The numbers of blocks behind which states are read."""
+def after_blocks(config, layers):
+    """The numbers of blocks after which states are read."""
     return [round(share * layers) for share in config["train"]["hidden_layers"]]
 
 
@@ -68,7 +68,7 @@ class Stream:
 
     @torch.no_grad()
     def __call__(self, tokens, wanted):
-        """tokens [B, T]; states behind so many blocks, [B, T, d] f32 each."""
+        """tokens [B, T]; returns the states after each of the `wanted` numbers of blocks, [B, T, d] f32 each."""
         s = self.s
         x = F.embedding(tokens, self.embedding).float()
         found = {0: x}
@@ -81,7 +81,7 @@ class Stream:
 
 
 def batches(conversations):
-    """Indices of conversations of like length."""
+    """Indices of conversations, batched by similar length."""
     batch = []
     for i in sorted(range(len(conversations)), key=lambda i: len(conversations[i].tokens)):
         if batch and (len(batch) + 1) * len(conversations[i].tokens) > ROWS:
@@ -100,23 +100,23 @@ def grid(conversations):
 
 
 def check(stream, conversations):
-    """The whole target must come out where the program did: another architecture would train a module on noise."""
-    some = max(conversations, key=lambda c: len(c.tokens))   # far positions tell a wrong rotation
+    """Checks the final states against those of the program: with another architecture, a module would train on noise."""
+    some = max(conversations, key=lambda c: len(c.tokens))   # far positions show a wrong rotation
     (last,) = stream(grid([some]), [stream.target.layers])
     ours, theirs = F.rms_norm(last, stream.target.norm.shape, stream.target.norm, stream.s.eps)[0], torch.from_numpy(some.hidden.copy()).float()
     error = float((ours - theirs).norm() / theirs.norm())
-    assert error < 0.15, f"the target's states cannot be worked out again (they are {error:.2f} off): set hidden_layers = [] in training/config.toml"
+    assert error < 0.15, f"the computed states of the target differ from the program's by {error:.2f}: set hidden_layers = [] in training/config.toml"
 
 
 def claimed(config, target):
-    """The wanted blocks; their folder is made that of the shards' plan."""
-    wanted = behind(config, target.layers)
+    """The wanted blocks; claims their folder for the shards' plan."""
+    wanted = after_blocks(config, target.layers)
     if wanted:
         folder(config, wanted).mkdir(exist_ok=True)
         plan, of = config.data / "shards/plan.json", folder(config, wanted) / "plan.json"
         if not of.exists():
             of.write_bytes(plan.read_bytes())
-        assert of.read_bytes() == plan.read_bytes(), f"{of.parent} holds states of other conversations; delete it"
+        assert of.read_bytes() == plan.read_bytes(), f"{of.parent} has states of other conversations; delete it"
     return wanted
 
 
@@ -129,7 +129,7 @@ def write(out, states):
 def compute(config):
     torch.set_num_threads(config["train"]["threads"])
     target = Target(config["train"]["gguf"])
-    wanted = behind(config, target.layers)
+    wanted = after_blocks(config, target.layers)
     if wanted == shards.within(config.data):
         return
     stream = Stream(target)

@@ -1,6 +1,6 @@
-"""A conversation on its way: what the template and the task say, what the model invents and answers, and when it ends.
+"""A running conversation, for answers.py: text of the template and the task, invented text, answers, and its end.
 
-The rules are those of `draftscope generate` (src/generate/sequence.rs), for answers.py.
+The rules are those of `draftscope generate` (src/generate/sequence.rs).
 """
 
 import hashlib
@@ -12,19 +12,19 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from .shards import ANSWER, GIVEN, INVENTED
 
 INVENTION = dict(temperature=1.0, top_k=50)
-FEWEST, MOST = 3, 70              # tokens that the model may invent in a turn of the user
-WINDOW, DISTINCT, FROM = 36, 10, 48   # an answer with at most so many different tokens in its last … goes in circles
-LOOPS_KEPT = 0.15                 # users meet them too
+FEWEST, MOST = 3, 70              # tokens that the model may invent in a user's turn
+WINDOW, DISTINCT, FROM = 36, 10, 48   # an answer of at least FROM tokens with at most DISTINCT different ones in its last WINDOW repeats itself
+LOOPS_KEPT = 0.15                 # share of repeating answers that are kept: users see them too
 INVENTING, ANSWERING, KEPT, DROPPED = range(4)
 
 
 class Codec:
-    """Text to tokens, for files with byte-level BPE; and the template around messages."""
+    """Tokenizes text (byte-level BPE only), and splits the chat template."""
 
     def __init__(self, target):
         value = lambda key: target.reader.fields[f"tokenizer.{key}"].contents() if f"tokenizer.{key}" in target.reader.fields else None
         names, rule = value("ggml.tokens"), value("ggml.pre")
-        assert value("ggml.model") == "gpt2" and rule in ("gpt-2", "smollm"), f"the tokenizer '{rule}' is not known here: use `make_data generate` with data.generator=\"draftscope\""
+        assert value("ggml.model") == "gpt2" and rule in ("gpt-2", "smollm"), f"the tokenizer '{rule}' is not supported here: use `make_data generate` with data.generator=\"draftscope\""
         self.special = set(target.specials)
         merges = [tuple(merge.split(" ")) for merge in value("ggml.merges")]
         self.tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=merges))
@@ -43,7 +43,7 @@ class Codec:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def frame(self, system):
-        """What stands before the first message of the user, after one, and between an answer and the next."""
+        """The template's text before the first user message, after a user message, and between an answer and the next message."""
         if system not in self.frames:
             talk = [dict(role=role, content=mark) for role, mark in (("user", "⦃first⦄"), ("assistant", "⦃answer⦄"), ("user", "⦃second⦄"))]
             messages = ([dict(role="system", content=system)] if system else []) + talk
@@ -51,13 +51,13 @@ class Codec:
             opening, rest = text.split("⦃first⦄")
             closing, rest = rest.split("⦃answer⦄")
             between, last = rest.split("⦃second⦄")
-            assert last == closing, "the chat template treats the first turn unlike the second"
+            assert last == closing, "the chat template formats the first turn differently from the second"
             self.frames[system] = opening, closing, between.removeprefix(self.end)
         return self.frames[system]
 
 
 def uniform(seed, purpose, position):
-    """A draw in [0, 1) that belongs to a place in a conversation, whatever runs beside it."""
+    """A random number in [0, 1) that depends only on the seed, the purpose and the position in a conversation."""
     drawn = hashlib.blake2b(f"{seed} {purpose} {position}".encode(), digest_size=8).digest()
     return (int.from_bytes(drawn, "little") >> 11) / 2.0**53
 
@@ -67,7 +67,7 @@ def circles(answer):
 
 
 class Talk:
-    """A task: its tokens so far, how many of them have run, and what comes of the next."""
+    """A task: its tokens so far, how many of them have run, and its state."""
 
     def __init__(self, line, task, codec, ctx):
         self.line, self.task, self.codec, self.ctx = line, task, codec, ctx
@@ -87,12 +87,12 @@ class Talk:
         self.phase = KEPT if kept else DROPPED
 
     def finish_when_full(self):
-        """What was answered before the context was full is kept."""
+        """Ends a conversation whose context is full; answers before that are kept."""
         if len(self.tokens) >= self.ctx:
             self.finish(self.turn > 1 and self.fed > 0)
 
     def open_turn(self):
-        """The user's next turn, up to the answer or to where the model goes on inventing."""
+        """Adds the user's next turn, up to the answer or to the place where the model continues it."""
         opening, closing, between = self.codec.frame(self.task.get("system"))
         turn, before = self.task["turns"][self.turn], between if self.turn else opening
         whole = isinstance(turn, str)
@@ -107,7 +107,7 @@ class Talk:
         return temperature, top, uniform(self.task["seed"], "next", len(self.tokens))
 
     def take(self, token):
-        """What the model said after the last token."""
+        """Adds the token that the model chose."""
         (self.invent if self.phase == INVENTING else self.answer)(token)
 
     def invent(self, token):
@@ -136,5 +136,5 @@ class Talk:
             self.finish(True)
 
     def arrays(self):
-        """Tokens that ran, and whose they are."""
+        """The tokens that ran, and their roles."""
         return np.array(self.tokens[: self.fed], np.int32), np.array(self.roles[: self.fed], np.uint8)

@@ -1,4 +1,4 @@
-"""What training needs of the target: its embedding and head, final norm, last layer and tokenizer, read from its GGUF file."""
+"""The parts of the target that training needs, from its GGUF file: embedding, head, final norm, blocks and tokenizer."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class Shape:
 
 
 class Target:
-    """Weights dequantised to f32, those of queries and keys in half-split rotary order."""
+    """Weights dequantised to f32, with queries and keys in half-split rotary order."""
 
     def __init__(self, path):
         self.reader = GGUFReader(path)
@@ -30,7 +30,7 @@ class Target:
         optional = lambda key, otherwise: number(key) if key in self.reader.fields else otherwise
         hidden, heads = number("llama.embedding_length"), number("llama.attention.head_count")
         self.layers = number("llama.block_count")
-        # rows of the embedding, which may be more than the tokenizer has tokens
+        # rows of the embedding, which may be more than the tokenizer's tokens
         self.shape = Shape(hidden=hidden, heads=heads, kv_heads=optional("llama.attention.head_count_kv", heads),
                            head_dim=optional("llama.attention.key_length", hidden // heads),
                            inner=number("llama.feed_forward_length"), vocab=int(self.tensors["token_embd.weight"].shape[1]),
@@ -38,7 +38,7 @@ class Target:
 
     @property
     def frequency_factors(self):
-        """What rotary frequencies are divided by (Llama 3); other scalings are not known here."""
+        """Divisors of the rotary frequencies (Llama 3); other scalings are not supported."""
         scaling = self.reader.fields.get("llama.rope.scaling.type")
         assert scaling is None or scaling.contents() == "none", f"rotary scaling '{scaling.contents()}' is not supported"
         return self.tensor("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else 1.0
@@ -49,7 +49,7 @@ class Target:
         return [i for i, kind in enumerate(self.reader.fields["tokenizer.ggml.token_type"].contents()) if kind == 3]
 
     def text(self, tokens):
-        """Tokens as text: names of byte-level BPE stand for bytes one by one (GPT-2's table)."""
+        """Tokens as text: each letter of a byte-level BPE name is one byte (GPT-2's table)."""
         if not hasattr(self, "_names"):
             self._names = self.reader.fields["tokenizer.ggml.tokens"].contents()
             plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -74,10 +74,10 @@ class Target:
         return self.tensor("output_norm.weight")
 
     def layer(self, index):
-        """Weights of a block by the names that the module uses."""
+        """Weights of a block, by the module's names."""
         s = self.shape
         get = lambda name: self.tensor(f"blk.{index}.{name}.weight")
-        # GGUF keeps rows of interleaved rotary pairs; ours are halves
+        # GGUF stores rows as interleaved rotary pairs; the module uses halves
         halves = lambda w, heads: w.view(heads, s.head_dim // 2, 2, -1).transpose(1, 2).reshape(w.shape)
         return dict(n1=get("attn_norm"), n2=get("ffn_norm"), q=halves(get("attn_q"), s.heads), k=halves(get("attn_k"), s.kv_heads),
                     v=get("attn_v"), o=get("attn_output"), gate=get("ffn_gate"), up=get("ffn_up"), down=get("ffn_down"))

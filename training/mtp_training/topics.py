@@ -1,8 +1,8 @@
-"""What people ask about: kinds of things in WordNet, as far as people speak of them.
+"""Topics that people ask about: kinds of things in WordNet that are common words.
 
-WordNet files every noun under what it is a kind of; wordfreq says how often it is written (Zipf scale: 3 is once in a
-million words). Rare words lead a small model to say little of its own, in ever the same form; here are the common ones.
-What a measured prompt names is left out (`forbidden`).
+WordNet files every noun under a more general one; wordfreq has its frequency (Zipf scale: 3 is once in a million words).
+To rare words a small model gives short and uniform answers, so only common ones are used. Words that measured prompts
+name are excluded (`forbidden`).
 """
 
 import re
@@ -14,7 +14,7 @@ from wordfreq import zipf_frequency
 
 from .words import AVOID
 
-# field: (WordNet noun, which of its senses, least Zipf frequency, instances of it rather than kinds)
+# field: (WordNet noun, number of its sense, least Zipf frequency, whether its instances are taken and not its kinds)
 KINDS = {
     "animal": [("animal", 1, 3.1, False)],
     "plant": [("plant", 2, 3.2, False)],
@@ -45,14 +45,14 @@ KINDS = {
 
 
 def weight(name):
-    """The root of how often it is written: common topics first, without a few drowning the others."""
+    """Square root of the frequency: common topics are preferred, but do not dominate."""
     words = re.split("[ -]", name)
-    rarest = min(zipf_frequency(word, "en") for word in words)   # what a phrase has is a guess: a thirtieth of its rarest word
+    rarest = min(zipf_frequency(word, "en") for word in words)   # a phrase is taken to be a thirtieth as frequent as its rarest word
     return 10 ** (0.5 * (rarest - 1.5 * (len(words) > 1) - 3))
 
 
 class Topics:
-    """Names of what is asked about, by field: strings, and how much each weighs up to it (`cum_weights` of random.choices)."""
+    """Names of topics, by field: strings and their cumulated weights (`cum_weights` of random.choices)."""
 
     def __init__(self, root, forbidden):
         self.root = root
@@ -105,7 +105,7 @@ class Topics:
             found = set()
             for noun, sense, least, instances in kinds:
                 for synset in self._below(self._senses[noun][sense - 1], instances):
-                    # a rare sense of a common word is not what people mean by it
+                    # skips rare senses of common words
                     found |= {w for w in self._tree[0][synset] if self._good(w, least) and w[0].isupper() == instances
                               and (" " in w or "-" in w or synset in self._senses[w.lower().replace(" ", "_")][:2])}
             names = sorted(found)

@@ -2,12 +2,11 @@
 
     python -m mtp_training.train RUN [train.key=value …]
 
-(ranks.py says how several processes train together.)
+(See ranks.py for training with several processes.)
 
-Constant learning rate until a file RUN/cooldown appears (it holds the number of tokens over which the rate
-falls to zero), or train.tokens is reached; so a run fits into whatever time there is, and new shards are
-picked up on the way, once their states are there (states.py). RUN/state.pt is written every train.save_minutes, and when a signal
-asks the program to end, and read at the start.
+The learning rate is constant until the file RUN/cooldown appears (with the number of tokens over which the rate falls to
+zero), or until train.tokens; so a run can end at any time. New shards are used as soon as they have their states
+(states.py). RUN/state.pt is written every train.save_minutes and when a signal stops the program, and read at the start.
 """
 
 import json
@@ -31,25 +30,25 @@ from .ranks import Ranks
 from .target import Target
 
 
-ROWS = 64   # chains of a batch are a multiple of so many, and rows with loss
+ROWS = 64   # the numbers of chains in a batch and of rows with loss are multiples of this
 
 
 class Teacher:
-    """Embedding, and head rows of the draft vocabulary; `frequent` are its most frequent tokens, as indices into it."""
+    """The embedding, and the head's rows of the draft vocabulary; `frequent` are indices of its most frequent tokens."""
 
     def __init__(self, target, vocab, frequent, temperature, device):
         self.dtype, self.device = torch.bfloat16, device
         self.embedding = target.embedding.to(device, self.dtype)
-        # dividing the head's rows divides the logits of both sides: they are compared at this temperature
+        # dividing the head's rows divides the logits of both sides, so they are compared at this temperature
         self.rows = (target.head / temperature).to(device, self.dtype)
         self.head = self.rows[vocab.to(device)]
         self.frequent = vocab[frequent]
         self.rare = vocab[torch.tensor(sorted(set(range(len(vocab))) - set(frequent.tolist())), dtype=torch.long)]
 
     def subset(self, rare, tokens):
-        """Head rows of the frequent tokens, of all others among `tokens`, which a drafter may say as well (it may repeat what stands
-        before it), and of further ones of the draft vocabulary, drawn anew each time, until there are `rare`. Both sides are compared
-        given that the token is among these, which costs less than half and has the same optimum."""
+        """Head rows of the frequent tokens, of all others among `tokens` (a drafter may repeat tokens of the text), and of
+        further tokens of the draft vocabulary, drawn each time, until there are `rare`. Both distributions are compared
+        given that the token is one of these, which costs less than half and has the same optimum."""
         there = torch.zeros(len(self.rows), dtype=torch.bool)
         there[tokens.flatten().cpu()] = True
         there[self.frequent] = False
@@ -60,22 +59,22 @@ class Teacher:
 
 
 def distributions(x, head, states):
-    """Logarithms of the drafter's, and the target's."""
+    """Logarithms of the drafter's probabilities, and the target's probabilities."""
     return F.linear(x.to(head.dtype), head).float().log_softmax(-1), F.linear(states, head).float().softmax(-1)
 
 
 @torch.compile(dynamic=True)
 def compared(x, head, states):
-    """The cross entropy, and its gradient for x."""
+    """The cross entropy and its gradient with respect to x."""
     log_q, wanted = distributions(x, head, states)
     return -(wanted * log_q).sum(), F.linear((log_q.exp() - wanted).to(head.dtype), head.T).float()
 
 
 @torch.compile(dynamic=True)
-def refused(x, head, states):
-    """The cross entropy, and for x the gradient of what speculative sampling refuses: 1 − Σ min(p, q), half the distance
-    of the two distributions. Where a small module cannot be right about everything this is what counts (LK losses,
-    Samarin et al. 2026); from a module that is right about nothing it teaches little, so cross entropy goes before."""
+def rejection(x, head, states):
+    """The cross entropy, and the gradient with respect to x of 1 − Σ min(p, q), the share that speculative sampling rejects
+    (half the L1 distance of the distributions). A small module cannot match the whole distribution, so this is the better
+    loss (LK losses, Samarin et al. 2026). A module that is mostly wrong learns little from it, so cross entropy comes first."""
     log_q, wanted = distributions(x, head, states)
     q = log_q.exp()
     below = (q < wanted).float()
@@ -89,12 +88,12 @@ def agreement(x, head, states):
 
 
 class Difference(torch.autograd.Function):
-    """Between the drafter's distributions and the target's at `states`, summed over rows: told is the cross entropy −Σ p log q,
-    followed is the gradient of `compare`, formed in the forward pass, by chunks."""
+    """Difference between the drafter's distributions and the target's at `states`, summed over rows. Its value is the cross
+    entropy −Σ p log q; its gradient is that of `compare`, computed in the forward pass, in chunks."""
 
     CHUNK = 1024
     compare = staticmethod(compared)
-    measures = True   # agreement and overlap too, which cost a tenth of the time
+    measures = True   # also computes agreement and overlap, which takes a tenth of the time
 
     @staticmethod
     def forward(ctx, x, head, states):
@@ -118,12 +117,12 @@ class Difference(torch.autograd.Function):
 
 
 def unroll(module, teacher, batch, depth, head, device, multiple=1):
-    """Per depth: (loss summed over rows, its parts). `head` holds the tokens that are compared; of chains and of rows with
-    loss a `multiple` is taken."""
+    """For each depth: (loss summed over rows, its parts). `head` has the rows of the compared tokens. The numbers of chains
+    and of rows with loss are multiples of `multiple`."""
     tokens, hidden, layers, answered = dataset.tensors(batch, device)
     B, T = tokens.shape
     following = lambda grid, k: F.pad(grid, (0, k))[:, k:k + T]
-    # chains start where the token after is one of an answer; the slots before lend them keys and values
+    # chains start where the next token belongs to an answer; they attend to the keys and values of the slots before
     starts = Rows(following(answered, 1) & (torch.arange(T, device=device) < T - 1), multiple)
     slots = Rows(torch.ones_like(answered))
     past, out = Past(T, teacher.dtype, device), []
@@ -135,7 +134,7 @@ def unroll(module, teacher, batch, depth, head, device, multiple=1):
         o = module.attend(x, slots if k == 1 else starts, past)
         residual = x.view(B, T, -1)[starts.b, starts.t] if k == 1 else x
         current = module.finish(residual, starts.attended(o), teacher.dtype)
-        # the target's word on x_{t+k+1} stands at t + k
+        # the target's distribution of x_{t+k+1} is that of its state at t + k
         tested = starts.of(following(answered, k)).nonzero(as_tuple=True)[0]
         tested = tested[:whole(len(tested), multiple)]
         theirs = hidden[starts.b[tested], starts.t[tested] + k]
@@ -145,8 +144,8 @@ def unroll(module, teacher, batch, depth, head, device, multiple=1):
 
 
 def ridge_projection(module, target, teacher, pool, device):
-    """The projection under which the copied block sees about what the target's last layer sees: its input is not stored,
-    so the final state itself, scaled to the residual stream's size, stands in for it."""
+    """Sets the projection so that the copied block gets about the input of the target's last layer. That input is not stored,
+    so the final state, scaled to the size of the residual stream, is used in its place."""
     tokens, hidden, _, _ = dataset.tensors(pool[:48], device)
     keep = tokens[:, 1:] != 0
     e = rms(F.embedding(tokens[:, 1:], teacher.embedding), module.enorm, module.shape.eps)[keep]
@@ -158,7 +157,7 @@ def ridge_projection(module, target, teacher, pool, device):
 
 
 def stored(tensors, name):
-    """A weight of a file, f32; those in FP8 have a scale for each row."""
+    """A weight of a file as f32; an FP8 weight has a scale for each row."""
     scale = tensors.get(f"{name}_scale")
     return tensors[name].float() if scale is None else tensors[name].float() * scale[:, None]
 
@@ -171,10 +170,10 @@ def initialise(module, target, teacher, config, pool, device, wanted):
         return
     file = Path(__file__).resolve().parents[2] / first
     tensors, read = load_file(file), json.loads((file.parent / "config.json").read_text()).get("hidden_layers", [])
-    assert not read or read == wanted, f"{first} reads the states behind blocks {read}, and train.hidden_layers stand for {wanted}"
+    assert not read or read == wanted, f"{first} reads the states after blocks {read}, but train.hidden_layers mean {wanted}"
     with torch.no_grad():
         for ours, theirs in names().items():
-            if hasattr(module, ours) and (ours != "fuse" or read):   # `fuse` starts at zero where the earlier module has none
+            if hasattr(module, ours) and (ours != "fuse" or read):   # `fuse` starts at zero if the earlier module has none
                 getattr(module, ours).copy_(stored(tensors, theirs))
 
 
@@ -204,21 +203,21 @@ class Optimisers:
             part.load_state_dict(state)
 
 
-class Asked:
-    """Whether a signal asked this process to end; the number of the first one."""
+class StopSignal:
+    """The number of the first signal that asked this process to stop, or 0."""
 
     def __init__(self):
         self.signal = 0
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._receive)
 
-    def _hear(self, number, _frame):
-        signal.signal(number, signal.SIG_DFL)   # the second one ends it at once
+    def _receive(self, number, _frame):
+        signal.signal(number, signal.SIG_DFL)   # a second signal ends the process at once
         self.signal = self.signal or number
 
 
 class Log:
-    """JSON lines to a file and to standard output; numbers that are none are no JSON, and an error."""
+    """Writes JSON lines to a file and to standard output; NaN is an error, because JSON has none."""
 
     def __init__(self, path):
         self.file = open(path, "a")
@@ -238,21 +237,21 @@ def add(sums, parts):
 
 
 def figures(sums):
-    """By depth: cross entropy, agreement of the best tokens, Σ min(p, q) (acceptance when sampling)."""
+    """For each depth: cross entropy, agreement of the best tokens, Σ min(p, q) (acceptance when sampling)."""
     rate = lambda i: [round(s[i] / max(1, s[3]), 4) for s in sums]
     return dict(ce=rate(0), agree=rate(1), overlap=rate(2))
 
 
 @torch.no_grad()
-def validate(module, teacher, data, config, held, device):
+def validate(module, teacher, data, config, conversations, device):
     sums = []
-    for batch in data.batches(held, config["train"]["batch_tokens"], shuffle=False):
+    for batch in data.batches(conversations, config["train"]["batch_tokens"], shuffle=False):
         add(sums, unroll(module, teacher, batch, config["train"]["validate_depth"], teacher.head, device))
     return figures(sums)
 
 
 class Run:
-    """All that a resumed run needs."""
+    """A training run, with everything that is needed to resume it."""
 
     def __init__(self, config, folder):
         train = config["train"]
@@ -265,16 +264,16 @@ class Run:
         saved = folder / "state.pt"
         resumed = torch.load(saved, weights_only=False, map_location="cpu") if saved.exists() else None
         self.state = resumed["state"] if resumed else dict(step=0, tokens=0, cooldown_from=None, cooldown_tokens=None)
-        # a run goes on with the layers that it began with
-        self.wanted = resumed.get("hidden_layers", []) if resumed else states.behind(config, self.target.layers)
-        seed = f"{train['seed']} {self.ranks.rank} {self.state['step']}"   # what is drawn after a stop is drawn anew
+        # a resumed run keeps its layers
+        self.wanted = resumed.get("hidden_layers", []) if resumed else states.after_blocks(config, self.target.layers)
+        seed = f"{train['seed']} {self.ranks.rank} {self.state['step']}"   # a resumed run draws other random numbers
         torch.manual_seed(zlib.crc32(seed.encode()))
         self.data = dataset.Data(config, seed, self.ranks, self.wanted)
         self.vocab, self.frequent = map(self.ranks.same, (resumed["vocab"], resumed["frequent"]) if resumed else self._vocab())
         self.teacher = Teacher(self.target, self.vocab, self.frequent, train["temperature"], self.device)
         self.module = Module(self.target.shape, len(self.wanted)).to(self.device)
         self.optimisers = Optimisers(self.module, train)
-        self.held = self.data.validation(train["validation_conversations"])
+        self.validation = self.data.validation(train["validation_conversations"])
         if resumed:
             self.module.load_state_dict(resumed["module"])
             self.optimisers.restore(resumed["optimisers"])
@@ -296,8 +295,8 @@ class Run:
         return vocab, frequent
 
     def save(self):
-        """Called in all processes at once: each knows how often it read its own shards."""
-        for uses in self.ranks.told_by_all(self.data.uses):
+        """Called in all processes at once: each counts the reads of its own shards."""
+        for uses in self.ranks.gather(self.data.uses):
             self.data.uses |= uses   # the larger count
         if not self.ranks.first:
             return
@@ -307,15 +306,15 @@ class Run:
         temporary.rename(self.folder / "state.pt")
 
     def depth(self, batch):
-        """Of a step's batch. The schedule names the tokens from which a depth is reached; most batches go one less deep
-        than is allowed. The same in all processes, so that none waits long."""
+        """The depth of a step's batch. The schedule has the tokens from which a depth is allowed; most batches use one depth
+        less. All processes use the same depth, so that none waits long."""
         allowed = 1 + sum(self.state["tokens"] >= t for t in self.train["deeper_at_tokens"])
         weights = self.train["depth_weights"][allowed - 1]
         drawn = random.Random(f"{self.train['seed']} {self.state['step']} {batch}")
         return drawn.choices(range(1, allowed + 1), weights)[0]
 
     def rate(self):
-        """Warm-up, constant, then linear to zero."""
+        """The learning rate: warm-up, constant, then linear to zero."""
         state, train = self.state, self.train
         ask = self.folder / "cooldown"
         if state["cooldown_from"] is None and (ask.exists() or state["tokens"] >= train["tokens"]):
@@ -332,26 +331,26 @@ class Run:
         if not self.ranks.first:
             return
         Difference.measures = True
-        self.log(event=event, **self.state, **validate(self.module, self.teacher, self.data, self.config, self.held, self.device))
+        self.log(event=event, **self.state, **validate(self.module, self.teacher, self.data, self.config, self.validation, self.device))
 
     def step(self, lr, rows):
-        """Of the optimiser, over gradients of so many rows; their norm."""
+        """A step of the optimiser with the gradients of `rows` rows; returns their norm."""
         for p in self.module.parameters():
             p.grad.mul_(self.train["step_rows"] / rows)
         norm = float(torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.train["clip"]))
-        if not math.isfinite(norm):   # in all processes alike: they have added up the same
-            sys.exit(f"the gradients of step {self.state['step']} are no numbers, and the checkpoint is left as it was; try a lower train.lr than {self.train['lr']}")
+        if not math.isfinite(norm):   # the same in all processes, which have the same sums
+            sys.exit(f"the gradients of step {self.state['step']} are not numbers; the checkpoint is unchanged. Try a lower train.lr than {self.train['lr']}")
         self.optimisers.step(lr)
         return norm
 
     def loop(self):
-        """Trains; the number of the signal that ended it before it was done, or 0."""
-        train, state, asked = self.train, self.state, Asked()
+        """Trains; returns the number of the signal that stopped it early, or 0."""
+        train, state, stop_signal = self.train, self.state, StopSignal()
         started = saved = validated = time.time()
         begun, sums, rows, batches = state["tokens"], [], 0, 0
         if state["step"] == 0:
             self.validate("start")
-        lr, due, stop = self.ranks.told([self.rate(), 0.0, 0.0])
+        lr, due, stop = self.ranks.of_first([self.rate(), 0.0, 0.0])
         while True:
             for batch in self.data.batches(self.data.next_pool(), train["batch_tokens"]):
                 if lr <= 0:
@@ -359,7 +358,7 @@ class Run:
                     self.save()
                     return 0
                 Difference.measures = state["step"] % train["log_steps"] == 0
-                Difference.compare = refused if state["tokens"] >= train["overlap_at_tokens"] else compared
+                Difference.compare = rejection if state["tokens"] >= train["overlap_at_tokens"] else compared
                 head = self.teacher.subset(train["rare_tokens"], dataset.said(batch))
                 parts = unroll(self.module, self.teacher, batch, self.depth(batches), head, self.device, ROWS)
                 loss = sum(loss * w for (loss, _), w in zip(parts, train["loss_weights"]))
@@ -373,11 +372,11 @@ class Run:
                 norm = self.step(lr, rows)
                 state["tokens"], state["step"] = state["tokens"] + rows, state["step"] + 1
                 rows = batches = 0
-                lr, due, stop = self.ranks.told([self.rate(), float(time.time() - saved > 60 * train["save_minutes"]), float(asked.signal)])
+                lr, due, stop = self.ranks.of_first([self.rate(), float(time.time() - saved > 60 * train["save_minutes"]), float(stop_signal.signal)])
                 if state["step"] % train["log_steps"] == 0:
                     rate = (state["tokens"] - begun) / (time.time() - started)
                     self.log(event="train", **state, lr=lr, norm=norm, tokens_per_s=rate, reads=sum(self.data.uses.values()), **figures(sums))
-                    sums = []  # of one step in so many
+                    sums = []  # one step in log_steps is measured
                 if due or stop:
                     self.save()
                     saved = time.time()

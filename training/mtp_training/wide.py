@@ -1,8 +1,8 @@
-"""The target over rows of hundreds of conversations at once, in bf16, each with keys and values of its own.
+"""Runs the target over rows of hundreds of conversations at once, in bf16, each with its own keys and values.
 
-A row is one token of one conversation; rows of one conversation may run together (its prompt). Matrices are packed once
-for the processor's matrix units, and attention is C++ (attention.cpp, compiled here on first use), because PyTorch's
-takes six times as long for single queries. On a GPU both are PyTorch's own.
+A row is one token of one conversation; several rows of one conversation may run together (its prompt). Matrices are packed
+once for the processor's matrix units, and attention is C++ (attention.cpp, compiled on first use), because PyTorch's takes
+six times as long for single queries. On a GPU, both are PyTorch's.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ import torch.nn.functional as F
 
 from .states import Stream
 
-ROWS = 64   # a product of every other number of rows is compiled anew
+ROWS = 64   # the number of rows is a multiple of this: each other number would be compiled again
 
 
 def compiled(cache):
-    """The attention kernel for this processor, built once per source."""
+    """The attention kernel for this processor, built once per version of its source."""
     source = Path(__file__).with_name("attention.cpp")
     flags = ["-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math", "-shared", "-fPIC"]
     built = cache / f"attention-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.so"
@@ -32,7 +32,7 @@ def compiled(cache):
 
 
 class Matrix:
-    """A weight [out, in], as the device likes it."""
+    """A weight [out, in], in the layout that is fastest on the device."""
 
     def __init__(self, weight, rows):
         weight = weight.bfloat16().contiguous()
@@ -51,7 +51,7 @@ def normed(x, weight, eps):
 
 @torch.compile(dynamic=True)
 def added(x, y, weight, eps):
-    """The stream after a block's part, and what the next one reads."""
+    """The stream after a part of a block, and the input of the next part."""
     x = x + y
     return x, F.rms_norm(x, weight.shape, weight, eps).bfloat16()
 
@@ -75,17 +75,17 @@ class Kept:
         self.keys, self.values = ([torch.zeros(slots, s.kv_heads, ctx * s.head_dim, dtype=torch.bfloat16) for _ in range(layers)] for _ in range(2))
 
     def attend(self, layer, qkv, slots, positions, cos, sin):
-        """qkv [rows, …]; gives [rows, heads · head_dim], and keeps keys and values."""
+        """qkv [rows, …]; returns [rows, heads · head_dim] and stores keys and values."""
         s, out = self.s, torch.empty(len(qkv), self.s.heads * self.s.head_dim, dtype=torch.bfloat16)
         at = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
         sizes = (s.heads, s.kv_heads, s.head_dim, self.ctx)
         failed = self.kernel(at(qkv), ctypes.c_int64(len(qkv)), at(slots), at(positions), at(cos), at(sin), at(self.keys[layer]), at(self.values[layer]), at(out), *sizes)
-        assert not failed, f"the kernel has no attention for {sizes}"
+        assert not failed, f"the kernel does not support the sizes {sizes}"
         return out
 
 
 class Plain:
-    """The same in PyTorch alone."""
+    """The same in plain PyTorch."""
 
     def __init__(self, s, layers, slots, ctx, device):
         self.s = s
@@ -112,7 +112,7 @@ class Wide(Stream):
     """The target for `slots` conversations of up to `ctx` tokens."""
 
     def __init__(self, target, slots, ctx, wanted, device, cache):
-        """`wanted` are the blocks behind which the stream is given; compiled code is kept in the folder `cache`."""
+        """`wanted` are the blocks after which the stream is returned; compiled code is stored in the folder `cache`."""
         super().__init__(target)
         s, self.wanted, self.device = self.s, wanted, device
         put = lambda w: w.to(device)
@@ -125,8 +125,8 @@ class Wide(Stream):
 
     @torch.no_grad()
     def __call__(self, tokens, slots, positions):
-        """One row each, [rows] i64. Gives states after the final norm [rows, d] bf16, and those behind `wanted`, each of
-        unit mean square, side by side [rows, layers · d] f16."""
+        """Runs rows, [rows] i64 each. Returns the states after the final norm [rows, d] bf16, and those after the `wanted`
+        blocks, each with mean square 1, side by side [rows, layers · d] f16."""
         eps, found = self.s.eps, []
         x = F.embedding(tokens, self.embedding).float()
         a = normed(x, self.blocks[0]["n1"], eps)

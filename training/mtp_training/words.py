@@ -1,8 +1,8 @@
-"""Material that templates are filled with: words, definitions, passages and code from free packages.
+"""Material for templates: words, definitions, passages and code from free packages.
 
-WordNet (Debian: wordnet-base) gives topics and definitions, fortunes (Debian: fortunes, fortunes-min)
-short quotations, the descriptions of Debian's packages short passages, and Python's own library code.
-All of it is material to talk about; no answer is taken from any of it.
+Topics and definitions are from WordNet (Debian: wordnet-base), short quotations from fortunes (Debian: fortunes,
+fortunes-min), short passages from the descriptions of Debian's packages, code from Python's standard library.
+They only fill prompts; no answer is taken from them.
 """
 
 import ast
@@ -13,7 +13,7 @@ import sysconfig
 from functools import cached_property
 from pathlib import Path
 
-# Words that prompts had better not be about.
+# Words that prompts should avoid.
 AVOID = re.compile(
     r"\b(sex\w*|rape\w*|porn\w*|genital\w*|penis|vagina\w*|suicid\w*|nazi\w*|slave\w*|whore|bitch|fuck\w*|shit\w*|"
     r"incest|erotic\w*|kill\w*|murder\w*|nigg\w*|bastard)\b", re.I)
@@ -24,13 +24,13 @@ def paragraph(text):
 
 
 class Words:
-    """Word lists and passages under `root`, where the Debian packages were unpacked (see README)."""
+    """Word lists and passages under `root`, the folder of the unpacked Debian packages (see README)."""
 
     def __init__(self, root):
         self.root = Path(root)
 
     def _wordnet(self, part):
-        """(lemma, uses in tagged text) of a part of speech."""
+        """(lemma, number of uses in tagged text) of a part of speech."""
         out = []
         for line in open(self.root / f"usr/share/wordnet/index.{part}"):
             if line.startswith(" "):
@@ -67,7 +67,7 @@ class Words:
 
     @cached_property
     def names(self):
-        """Proper nouns: people, places, works (capitalised entries of instances)."""
+        """Proper nouns: people, places, works (capitalised entries)."""
         found = set()
         for word, kind, _ in self._glosses("noun"):
             if kind in (15, 18) and re.fullmatch(r"[A-Z][A-Za-z' .]{3,28}", word) and not AVOID.search(word):
@@ -76,7 +76,7 @@ class Words:
 
     @cached_property
     def examples(self):
-        """Example sentences out of WordNet's glosses."""
+        """Example sentences from WordNet's glosses."""
         found = []
         for part in ("verb", "adj", "adv", "noun"):
             for _, _, gloss in self._glosses(part):
@@ -104,7 +104,7 @@ class Words:
 
     @cached_property
     def passages(self):
-        """Descriptions of Debian packages, and what manual pages of this machine say, as paragraphs."""
+        """Paragraphs of the descriptions of Debian packages and of the documentation on this machine."""
         text = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, errors="replace", check=False).stdout
         out = []
         for entry in re.findall(r"^Description(?:-en)?: (.*(?:\n .*)*)", text, re.M):

@@ -1,4 +1,4 @@
-"""What answers.py adds to `draftscope generate`, held against plain PyTorch and against what the program wrote.
+"""answers.py compared with plain PyTorch and with shards of the program.
 
     python -m unittest discover tests     (in the folder `training`, with its environment)
 """
@@ -24,8 +24,8 @@ CONFIG = load()
 
 
 class Drawing(unittest.TestCase):
-    def test_the_best_is_pytorchs_first_best(self):
-        logits = (torch.randn(8, 1000, generator=torch.manual_seed(1)) * 3).round()   # many are equal
+    def test_the_best_token_is_the_first_as_in_pytorch(self):
+        logits = (torch.randn(8, 1000, generator=torch.manual_seed(1)) * 3).round()   # many values are equal
         tokens, values = highest(logits)
         self.assertTrue(torch.equal(tokens, logits.argmax(-1)) and torch.equal(values, logits.amax(-1)))
 
@@ -35,9 +35,9 @@ class Drawing(unittest.TestCase):
         tokens = drawn(logits.expand(rows, -1).contiguous(), torch.full((rows,), 0.7), torch.zeros(rows, dtype=torch.long), draws)
         cumulated = (logits[0].double() / 0.7).softmax(-1).cumsum(0)
         wanted = torch.searchsorted(cumulated, draws.double(), right=True)
-        self.assertGreater((tokens == wanted).float().mean(), 0.998)   # sums of f32 differ at the edges
+        self.assertGreater((tokens == wanted).float().mean(), 0.998)   # rounding differs at the edges
 
-    def test_greedy_rows_and_the_most_probable_few(self):
+    def test_greedy_rows_and_top_k(self):
         logits = torch.randn(1, 1000, generator=torch.manual_seed(3)).expand(600, -1).contiguous()
         temperatures, tops = torch.tensor([0.0, 1.0]).repeat(300), torch.full((600,), 5)
         tokens = drawn(logits, temperatures, tops, torch.rand(600))
@@ -46,7 +46,7 @@ class Drawing(unittest.TestCase):
 
 
 class Attention(unittest.TestCase):
-    def test_the_kernel_is_pytorchs_attention(self):
+    def test_the_kernel_equals_pytorchs_attention(self):
         for heads, kv_heads, head_dim in ((9, 3, 64), (8, 8, 64), (14, 2, 64), (16, 8, 128)):
             s = SimpleNamespace(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
             with tempfile.TemporaryDirectory() as cache:
@@ -73,7 +73,7 @@ class Talking(unittest.TestCase):
     def talk(self, turns, ctx=1000, **more):
         return Talk(0, dict(turns=turns, seed=1, **more), self.codec, ctx)
 
-    def test_a_turn_of_the_user_follows_an_answer(self):
+    def test_a_user_turn_follows_an_answer(self):
         talk = self.talk([" hi ", "bye"])
         self.assertEqual((talk.tokens, talk.phase), ([ord(c) for c in "<hi>"], ANSWERING))
         for token in (65, 66, 0):
@@ -84,7 +84,7 @@ class Talking(unittest.TestCase):
         self.assertEqual(talk.phase, KEPT)
         self.assertEqual(talk.arrays()[1].tolist(), [GIVEN] * 4 + [ANSWER] * 3 + [GIVEN] * 5)
 
-    def test_the_model_goes_on_with_a_beginning(self):
+    def test_the_model_continues_a_beginning(self):
         talk = self.talk([dict(invent="Wh")])
         self.assertEqual(talk.phase, INVENTING)
         for token in (97, 98, 99, 0):
@@ -94,7 +94,7 @@ class Talking(unittest.TestCase):
         short.take(0)
         self.assertEqual(short.phase, DROPPED)
 
-    def test_answers_end_where_they_are_long_or_go_in_circles(self):
+    def test_answers_end_if_they_are_long_or_repeat_themselves(self):
         talk = self.talk(["hi"], max_tokens=2)
         talk.take(65), talk.take(66)
         self.assertEqual(talk.phase, KEPT)
@@ -120,7 +120,7 @@ class Shards(unittest.TestCase):
 
 @unittest.skipUnless(Path(CONFIG["train"]["gguf"]).exists(), "needs the default model")
 class Tokens(unittest.TestCase):
-    def test_conversations_begin_as_those_of_the_program(self):
+    def test_conversations_begin_like_those_of_the_program(self):
         written = shards.paths(CONFIG.data)
         if not written:
             self.skipTest("needs shards")

@@ -1,4 +1,4 @@
-"""What a card tells of the files that a run left behind.
+"""The card that is made from the files of a run.
 
     python -m unittest discover tests
 """
@@ -17,16 +17,16 @@ class Card(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def test_the_last_validation_is_told_and_a_line_that_was_cut_off_is_not(self):
+    def test_a_card_has_the_last_validation_and_skips_a_truncated_line(self):
         log = self.folder / "log.jsonl"
-        self.assertEqual(agreement(log), "Nothing was validated.")
+        self.assertEqual(agreement(log), "There was no validation.")
         line = lambda event, tokens, agree: json.dumps(dict(event=event, tokens=tokens, agree=agree, overlap=[0.5, 0.4]))
         log.write_text("\n".join([line("validation", 1000, [0.1, 0.1]), line("validation", 2000, [0.6, 0.55]), line("train", 2500, [0.9, 0.9]), '{"event": "fin']))
-        told = agreement(log)
-        self.assertIn("after 2,000 chain starts", told)
-        self.assertIn("| 1 | 0.600 | 0.500 |\n| 2 | 0.550 | 0.400 |", told)
+        text = agreement(log)
+        self.assertIn("after 2,000 chain starts", text)
+        self.assertIn("| 1 | 0.600 | 0.500 |\n| 2 | 0.550 | 0.400 |", text)
 
-    def test_answers_are_told_by_category_the_largest_first(self):
+    def test_a_card_has_answer_tokens_by_category_largest_first(self):
         stats = self.folder / "stats.json"
         self.assertIn("not counted", data(stats))
         stats.write_text(json.dumps(dict(total=dict(answer=12000), different_first_turns=30, excluded_as_near=2, answer_tokens_by_category=dict(code=2000, story=10000))))

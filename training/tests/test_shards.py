@@ -1,4 +1,4 @@
-"""What is read of shards that hold the target's inner states, and of shards that do not."""
+"""Reading shards with and without the target's inner states."""
 
 import json
 import tempfile
@@ -16,7 +16,7 @@ WANTED, D = [7, 16, 25], 4
 
 
 class Config(dict):
-    """Only what reading needs."""
+    """A configuration with only what reading needs."""
 
     def __init__(self, folder):
         super().__init__(train=dict(validation_one_in=40, warmest=1.0, pool_shards=1))
@@ -25,7 +25,7 @@ class Config(dict):
 
 class Shards(unittest.TestCase):
     def written(self, folder, within):
-        """One shard of two conversations; `within` are the blocks whose states it holds."""
+        """One shard of two conversations; `within` are the blocks whose states it has."""
         config = Config(folder)
         (config.data / "shards").mkdir()
         (config.data / "shards/plan.json").write_text(json.dumps(dict(hidden_layers=within) if within else {}))
@@ -37,7 +37,7 @@ class Shards(unittest.TestCase):
         save_file(tensors, config.data / "shards/shard-00000.safetensors")
         return config
 
-    def test_states_in_the_shard_are_read_where_they_lie(self):
+    def test_states_in_the_shard_are_read_from_it(self):
         with tempfile.TemporaryDirectory() as folder:
             config = self.written(folder, WANTED)
             read = data.Data(config, 1, SimpleNamespace(rank=0, size=1), WANTED)

@@ -1,4 +1,4 @@
-"""What training does when something goes wrong.
+"""Training after failures, signals and bad gradients.
 
     python -m unittest discover tests
 """
@@ -15,22 +15,22 @@ from pathlib import Path
 import torch
 
 from mtp_training.make_data import status
-from mtp_training.train import Asked, Log, Run
+from mtp_training.train import Log, Run, StopSignal
 
 
 class Ends(unittest.TestCase):
-    def test_a_process_that_a_signal_ended_has_failed(self):
+    def test_a_process_that_a_signal_ended_counts_as_failed(self):
         self.assertEqual(status([0, 0]), 0)
         self.assertEqual(status([0, -9]), 137)
         self.assertEqual(status([3, -9]), 3)
 
-    def test_a_signal_is_heard_once(self):
+    def test_the_first_signal_is_recorded_and_a_second_one_kills(self):
         before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         try:
-            asked = Asked()
-            self.assertEqual(asked.signal, 0)
+            stop = StopSignal()
+            self.assertEqual(stop.signal, 0)
             os.kill(os.getpid(), signal.SIGTERM)
-            self.assertEqual(asked.signal, signal.SIGTERM)
+            self.assertEqual(stop.signal, signal.SIGTERM)
             self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
         finally:
             for number, handler in zip((signal.SIGINT, signal.SIGTERM), before):
@@ -53,7 +53,7 @@ class Numbers(unittest.TestCase):
         run.optimisers = Optimisers()
         return run
 
-    def test_gradients_that_are_no_numbers_end_the_run_and_touch_nothing(self):
+    def test_gradients_that_are_not_numbers_end_the_run_and_change_no_weight(self):
         for gradient in (float("nan"), float("inf")):
             run = self.run_of_one_weight(gradient)
             before = run.module.weight.detach().clone()
@@ -62,13 +62,13 @@ class Numbers(unittest.TestCase):
             self.assertIn("step 7", str(ended.exception.code))
             self.assertTrue(torch.equal(run.module.weight, before))
 
-    def test_a_step_is_of_the_mean_over_its_rows(self):
+    def test_a_step_uses_the_mean_over_its_rows(self):
         run = self.run_of_one_weight(0.1)
         before = run.module.weight.item()
-        self.assertAlmostEqual(run.step(0.5, 2), 0.2, places=6)   # twice as many rows are meant
+        self.assertAlmostEqual(run.step(0.5, 2), 0.2, places=6)   # step_rows is twice the number of rows
         self.assertAlmostEqual(run.module.weight.item(), before - 0.1, places=6)
 
-    def test_a_log_holds_json(self):
+    def test_a_log_is_json(self):
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
             log = Log(Path(folder) / "log.jsonl")
             log(event="train", ce=[1.5])
