@@ -1,5 +1,5 @@
-//! `draftscope bench`: prompt categories × drafter × rule × k, every answer raced against plain
-//! decoding on the same engine, repeats interleaved, with spread and against a saved baseline.
+//! `draftscope bench`: measures prompt categories × drafter × rule × k. Every answer races plain decoding on the same
+//! engine, repeats are interleaved, and the report has spreads and a comparison with a saved baseline.
 
 mod report;
 mod screen;
@@ -39,8 +39,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     {
         bail!("--json and --csv name one file; give each its own");
     }
-    // what is wrong with the last drafter is told before the first is measured
-    let plans: Vec<Plan> =
+    // errors in the arguments of any drafter are reported before the first one is measured
+    let plans: Vec<DrafterCases> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
     let mut samples = BTreeMap::new();
     let (mut header, stop) = (None, Stop::listen()?);
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
             Ok(measured) => header = measured.or(header),
             Err(error) if samples.is_empty() => return Err(error),
             Err(error) => {
-                // what took so long is not lost; files, which others would take for whole, are not written
+                // print the finished cases, but write no files, which would look complete
                 io::stdout().lock().write_all(table(&rows(samples)).as_bytes())?;
                 return Err(error);
             }
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(if is_worse || differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is on the list, each once, or the usual one.
+/// The items of the list, each once; `one` if the list is empty.
 fn or<T: Clone + PartialEq>(list: &[T], one: &T) -> Vec<T> {
     let mut each: Vec<T> = Vec::new();
     for item in if list.is_empty() { std::slice::from_ref(one) } else { list } {
@@ -123,15 +123,15 @@ fn read(path: &Path) -> Result<Report> {
     serde_json::from_slice(&bytes).with_context(|| format!("{} was not written by bench --json", path.display()))
 }
 
-/// What is measured with one drafter.
-struct Plan {
+/// The cases of one drafter.
+struct DrafterCases {
     model: ModelArgs,
     settings: Settings,
-    /// Every rule × k.
+    /// The settings of every rule × k.
     cases: Vec<Settings>,
 }
 
-fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
+fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
     let model = ModelArgs { drafter, ..args.model.clone() };
     super::run_args::nobody_to_ask(&model)?;
     let base = super::run_args::settings(&model, &args.decode, Baseline::Race)?;
@@ -145,18 +145,18 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<Plan> {
         let decode = DecodeArgs { verify: rule.clone(), k, ..args.decode.clone() };
         cases.push(super::run_args::settings(&model, &decode, Baseline::Race)?);
     }
-    Ok(Plan { model, settings, cases })
+    Ok(DrafterCases { model, settings, cases })
 }
 
-/// Runs all cases of one drafter. Repeats are the outermost loop, so that every case sees the machine
-/// in the same states.
+/// Runs all cases of one drafter. Repeats are the outermost loop, so that all cases are measured in the same states of
+/// the machine.
 fn measure(
     (args, stop): (&BenchArgs, &Stop),
-    plan: &Plan,
+    plan: &DrafterCases,
     suite: &[(String, String)],
     samples: &mut BTreeMap<Case, Vec<Sample>>,
 ) -> Result<Option<Header>> {
-    let (drafter, mut told) = (plan.model.drafter.as_str(), 0);
+    let (drafter, mut reported) = (plan.model.drafter.as_str(), 0);
     let mut driver = Driver::new(super::engine::spawn(super::recipe::recipe(&plan.model)?, plan.settings)?);
     stop.watch(&mut driver);
     let (_, warm_up) = suite.first().context("the suite holds no prompts")?;
@@ -174,7 +174,7 @@ fn measure(
             });
             for (category, prompt) in suite {
                 answer(&mut driver, (args, stop), prompt)?;
-                super::output::report_new_notices(&driver, &mut told);
+                super::output::report_new_notices(&driver, &mut reported);
                 let turn = driver.session().turn().context("nothing was measured; please report this")?;
                 let sample = Sample::of(turn);
                 let case =
@@ -189,7 +189,7 @@ fn measure(
     Ok(header)
 }
 
-/// A drafter whose model is not there drafts nothing, and its figures would be those of plain decoding.
+/// Rejects a drafter without its model: it would draft nothing, and its figures would be those of plain decoding.
 fn is_there(drafter: DrafterKind, header: Option<&Header>) -> Result<()> {
     let loaded =
         |kind: &DrafterKind| header.is_some_and(|header| header.drafters.iter().any(|info| info.kind == *kind));

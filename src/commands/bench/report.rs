@@ -1,7 +1,7 @@
-//! What `bench` tells: rows of figures, the table, CSV, and a comparison with an earlier report.
+//! The report of `bench`: rows of figures, the table, CSV, and a comparison with an earlier report.
 //!
-//! Invariant: only what was measured beside it on the same engine is judged between reports, because a
-//! machine is not as fast today as it was then; what else differs between them is told.
+//! Invariant: a comparison of two reports judges only ratios to plain decoding on the same engine, because a machine's
+//! speed changes between runs. It lists everything else that differs between them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,29 +12,29 @@ use draftscope::session::text::one_line;
 use draftscope::session::{HeaderDifference, Turn, header_diff};
 use serde::{Deserialize, Serialize};
 
-/// Answers of a case from which on its spread says something.
+/// Answers of a case that a spread needs at least.
 const ENOUGH: usize = 5;
 
-/// What of a header is told by rows, or by the report itself.
+/// Settings that are columns of the rows, or fields of the report, and so are not compared in the headers.
 const OF_ROWS: [&str; 4] = ["k", "rule", "max-tokens", "temperature"];
 
-/// What two reports may differ in, with the value now and then.
+/// A property of two reports: its name, and its value in the new and the old one.
 type Fact = (String, [String; 2]);
 
-/// Verdict on a case that was faster before, beyond both spreads.
+/// Verdict on a case that is slower than before by more than both spreads.
 const WORSE: &str = "worse";
 
-/// What was run.
+/// What was measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Case {
     pub(super) drafter: String,
     pub(super) rule: String,
-    /// A number, or auto.
+    /// k: a number, or auto.
     pub(super) k: String,
     pub(super) category: String,
 }
 
-/// The middle of repeated measurements, and where all but a fifth of them lie.
+/// Median, 10th and 90th percentile of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Quantiles {
     pub(super) p10: f64,
@@ -42,7 +42,7 @@ pub(super) struct Quantiles {
     pub(super) p90: f64,
 }
 
-/// A case in numbers.
+/// The figures of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ pub(super) struct Row {
 /// What `--json` writes and `--baseline` reads.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Report {
-    /// Of the prompts, to know a comparison of like with like.
+    /// sha256 of the prompts: only reports with the same prompts can be compared.
     pub(super) suite_sha256: String,
     pub(super) prompts: usize,
     pub(super) repeats: u32,
@@ -69,7 +69,7 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
 }
 
-/// What one answer came to.
+/// The figures of one answer.
 #[derive(Clone, Copy)]
 pub(super) struct Sample {
     speedup: Option<f64>,
@@ -97,7 +97,7 @@ impl Sample {
 }
 
 impl Quantiles {
-    /// Between two values the share of the way counts; none of no values.
+    /// Interpolates linearly between two values; none without values.
     pub(super) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -207,8 +207,8 @@ pub(super) fn csv(rows: &[Row]) -> Result<String> {
     Ok(String::from_utf8(table.into_inner()?)?)
 }
 
-/// This run against an earlier one. Only what does not depend on how fast the machine was that day is
-/// judged: the ratio to plain decoding, and tokens per round.
+/// Compares this run with an earlier one. It judges only figures that do not depend on the machine's speed of that day:
+/// the ratio to plain decoding, and tokens per round.
 pub(super) fn against(report: &Report, baseline: &Report) -> String {
     let mut out = String::from("against the baseline (speedup, median):\n");
     let mut line = |text: String| {
@@ -237,7 +237,7 @@ pub(super) fn against(report: &Report, baseline: &Report) -> String {
     out
 }
 
-/// What two reports were not measured alike in, with the value now and then.
+/// The conditions in which two reports differ, with the new and the old value.
 fn differences(report: &Report, baseline: &Report) -> Vec<HeaderDifference> {
     let prompts = |r: &Report| format!("{} ({}…)", r.prompts, r.suite_sha256.chars().take(8).collect::<String>());
     let both = [report, baseline];
@@ -258,13 +258,13 @@ fn differences(report: &Report, baseline: &Report) -> Vec<HeaderDifference> {
     differing.map(|(what, [now, then])| (what, one_line(&now).into_owned(), one_line(&then).into_owned())).collect()
 }
 
-/// The drafters that both could switch to, by their weights where both know them: a header names only the one that was
-/// measured last.
+/// The drafters of both reports, with digests of their weights if both have them. All loaded drafters are compared,
+/// because a header names only the one that was measured last.
 fn drafters(now: &Header, then: &Header) -> Vec<Fact> {
     let both =
         now.drafters.iter().filter_map(|new| Some((new, then.drafters.iter().find(|old| old.kind == new.kind)?)));
     let weights = |of: &DrafterInfo| of.sha256.as_deref().map(|sha256| sha256.chars().take(8).collect::<String>());
-    let told = both.map(|(new, old)| {
+    let facts = both.map(|(new, old)| {
         let known = weights(new).zip(weights(old));
         let of = |info: &DrafterInfo, sha256: Option<String>| match sha256 {
             Some(sha256) => format!("{} ({sha256}…)", info.name),
@@ -273,7 +273,7 @@ fn drafters(now: &Header, then: &Header) -> Vec<Fact> {
         let (a, b) = known.map_or((None, None), |(a, b)| (Some(a), Some(b)));
         (format!("the drafter {}", new.kind), [of(new, a), of(old, b)])
     });
-    told.collect()
+    facts.collect()
 }
 
 fn judged(old: Quantiles, new: Quantiles) -> &'static str {
@@ -286,7 +286,7 @@ fn judged(old: Quantiles, new: Quantiles) -> &'static str {
     }
 }
 
-/// Whether a case is slower than it was in a report of a run like this one.
+/// Whether a case is worse than in the baseline, and both runs had the same conditions.
 pub(super) fn is_worse(report: &Report, baseline: &Report) -> bool {
     let worse = |row: &Row| {
         let old = baseline.rows.iter().find(|old| old.case == row.case);
@@ -295,7 +295,7 @@ pub(super) fn is_worse(report: &Report, baseline: &Report) -> bool {
     differences(report, baseline).is_empty() && report.rows.iter().any(worse)
 }
 
-/// What became of a case; none where one of both has no speedup.
+/// The verdict on a case; none if either run has no speedup.
 fn verdict(old: &Row, new: &Row) -> Option<&'static str> {
     let (then, now) = (old.speedup?, new.speedup?);
     Some(if old.answers.min(new.answers) < ENOUGH { "too few answers for a verdict" } else { judged(then, now) })

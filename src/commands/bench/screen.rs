@@ -1,8 +1,8 @@
-//! `draftscope bench --screen`: what the screen costs the engine.
+//! `draftscope bench --screen`: measures how much the screen slows the engine.
 //!
-//! Each prompt is answered with the screen (folding, layout, escape codes, up to 60 frames a second, drawn
-//! for nobody) and without it, one right after the other on the same engine; which comes first alternates.
-//! Tokens per second are by the wall clock, so that whatever the screen takes away counts.
+//! Each prompt is answered with the screen (folding, layout, escape codes, up to 60 frames per second, not shown) and
+//! without it, one right after the other on the same engine; the order alternates. Tokens per second are by the wall
+//! clock, so that all time that the screen takes counts.
 
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -17,13 +17,13 @@ use draftscope::tui::{Offscreen, TuiOptions};
 use super::super::run_args::ANSWER_TOKENS;
 use super::report::Quantiles;
 
-/// Least share of the speed without a screen that is left with it.
+/// Smallest allowed speed with the screen, as a share of the speed without it.
 const LEAST: f64 = 0.97;
 
-/// Columns and rows.
+/// Size of the screen: columns and rows.
 const SIZE: (u16, u16) = (120, 40);
 
-/// Tokens of rounds, and microseconds from the end of the prompt's pass to the last commit.
+/// Tokens of an answer's rounds, and microseconds from the end of the prefill to the last commit.
 #[derive(Clone, Copy, Default)]
 struct Span {
     tokens: usize,
@@ -44,7 +44,7 @@ impl Span {
     }
 }
 
-/// Keeps the newest answer's.
+/// Records the [`Span`] of the newest answer.
 #[derive(Clone, Default)]
 struct Watch(Rc<Cell<Span>>);
 

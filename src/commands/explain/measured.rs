@@ -1,9 +1,9 @@
-//! The race at the best k that the prediction is held against.
+//! The race at the best k, with which the prediction is compared.
 //!
-//! Invariant: what predicts is measured beside what is predicted. On a shared machine the price of a pass changes within
-//! seconds, so passes are timed before and after every prompt of the race, behind as many positions as its answer has in
-//! the middle, and each prompt is predicted from its own. What else the account needs comes from the race: how many rounds
-//! had how many drafts, and the time outside passes.
+//! Invariant: the costs of a prediction are measured next to the predicted answer. On a shared machine the time of a
+//! pass changes within seconds, so passes are timed before and after every prompt of the race, at the number of cached
+//! positions that its answer has in the middle, and each prompt is predicted from its own costs. The race itself gives the
+//! number of rounds with each number of drafts, and the time outside passes.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use serde::Serialize;
 
 use super::super::suite::Suite;
 
-/// Turns of timing before a prompt, and again behind it, after one that is a warm-up; each times every width once.
+/// Timing turns before a prompt, and again after it, each following one warm-up turn. A turn times every width once.
 const TURNS: usize = 8;
 
-/// Time that they may take, but for the first: a slow model needs not that many.
+/// Time limit of these turns, except the first two: a slow model needs fewer.
 const ENOUGH: Duration = Duration::from_millis(300);
 
 /// A race at one k over the suite.
@@ -34,15 +34,15 @@ pub(super) struct Measured {
     pub(super) speculative_tokens_per_second: Option<f64>,
     /// Tokens per second of all prompts together, speculative ÷ plain.
     pub(super) speedup: Option<f64>,
-    /// The same per prompt.
+    /// Speculative ÷ plain tokens per second of single prompts.
     pub(super) speedup_by_prompt: Option<Spread>,
     pub(super) tokens_per_round: Option<f64>,
-    /// What the account says for this k from the acceptance of this very race, the time of passes and drafts and that
+    /// The speedup computed for this k from the acceptance in this race, the times of passes and drafts, and the time
     /// outside of them.
     pub(super) predicted_speedup: Option<f64>,
-    /// The plain speed in it.
+    /// The plain speed in this prediction, in tokens per second.
     pub(super) predicted_plain_tokens_per_second: Option<f64>,
-    /// Whether passes were timed in turns with the race; else they were before it.
+    /// Whether passes were timed in turns with the race; if not, they were timed before it.
     pub(super) timed_in_turns: bool,
     /// Where the time of a round went, in microseconds.
     pub(super) waterfall: Waterfall,
@@ -57,12 +57,12 @@ pub(super) struct Measured {
 pub(super) struct Waterfall {
     /// One row, as the plain lane measured it.
     pub(super) first_row: f64,
-    /// What the other rows of the pass added.
+    /// Time that the other rows of the pass added.
     pub(super) more_rows: f64,
     pub(super) drafts: f64,
     /// Sampling, verdict, rollback, events.
     pub(super) overhead: f64,
-    /// All of it.
+    /// The whole round.
     pub(super) round: f64,
     /// The round ÷ its tokens.
     pub(super) per_token: f64,
@@ -76,31 +76,31 @@ struct InTurns {
     draft_len: usize,
 }
 
-/// What passes took around one prompt.
+/// Times of passes and drafts before and after one prompt.
 #[derive(Default)]
 struct Taken {
-    passes: Vec<Vec<Duration>>, // by rows, from one on
-    chains: Vec<Duration>,      // of as many drafts as a round has
+    passes: Vec<Vec<Duration>>, // by number of rows, from 1
+    chains: Vec<Duration>,      // of k drafts each
 }
 
 impl InTurns {
-    /// None, with a word about it, where there is no room for the models beside the engine's.
+    /// Loads the models a second time; none, with a warning, if they do not fit into memory beside the engine's.
     fn new(recipe: &LoadOptions, draft_len: usize) -> Option<Self> {
-        let told = |error: &ModelError| {
+        let warn = |error: &ModelError| {
             super::super::output::say(&format!(
-                "passes are not timed in turns with the race, and the prediction rests on those timed before: {error}"
+                "passes cannot be timed in turns with the race, so the prediction uses those timed before it: {error}"
             ));
         };
-        let timer = PassTimer::load(recipe).inspect_err(told).ok()?;
+        let timer = PassTimer::load(recipe).inspect_err(warn).ok()?;
         Some(Self { timer, draft_len })
     }
 
-    /// Makes ready to time behind so many positions.
+    /// Fills the cache with this many positions.
     fn go_to(&mut self, ctx: usize) -> Result<(), ModelError> {
         self.timer.fill(ctx.min(self.timer.longest())).map(drop)
     }
 
-    /// Adds some turns.
+    /// Adds the times of some turns.
     fn time(&mut self, taken: &mut Taken) -> Result<(), ModelError> {
         let begun = Instant::now();
         taken.passes.resize(self.draft_len + 1, Vec::new());
@@ -122,7 +122,7 @@ impl InTurns {
     }
 }
 
-/// Microseconds that passes and drafts should take, and those outside of them, over some prompts.
+/// Predicted microseconds of plain and speculative decoding over some prompts, with the time outside passes.
 #[derive(Default)]
 struct Predicted {
     plain_us: f64,
@@ -130,7 +130,7 @@ struct Predicted {
 }
 
 impl Predicted {
-    /// Adds a prompt at these costs; none where they know too few rows.
+    /// Adds a prompt with these costs; none if they lack a number of rows that its rounds had.
     fn add(&mut self, costs: &Costs, plain: &LaneStats, fast: &LaneStats) -> Option<()> {
         let with_drafts = |least: usize| match least {
             0 => fast.rounds(),
@@ -144,7 +144,7 @@ impl Predicted {
     }
 }
 
-/// Races plain decoding at the settings' k over the suite, which the probe run has answered.
+/// Races plain decoding at the settings' k over the suite; `probed` has its answers in the probe run.
 pub(super) fn race(
     recipe: &LoadOptions,
     settings: Settings,
@@ -154,7 +154,7 @@ pub(super) fn race(
 ) -> Result<Measured> {
     let k = usize::from(settings.draft_len);
     let mut driver = Driver::new(super::super::engine::spawn(recipe.clone(), settings)?);
-    super::ask(&mut driver, args, &suite[0].1)?; // warm-up; behind it the engine has its memory
+    super::ask(&mut driver, args, &suite[0].1)?; // warm-up; after it the engine has allocated its memory
     let mut in_turns = InTurns::new(recipe, k);
     let mut taken = Vec::new();
     for ((_, text), (_, turn)) in suite.iter().zip(probed) {
@@ -179,7 +179,7 @@ pub(super) fn race(
     Ok(measured(settings.draft_len, turns, predicted.as_ref(), in_turns.is_some()))
 }
 
-/// What the account reckons with around one prompt. Drafters without a module cost what their own rounds took.
+/// The costs around one prompt. For drafters without a module, those of their own rounds.
 fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)) -> Costs {
     let own = fast.draft_us() as f64 / fast.drafted().max(1) as f64;
     let chain = taken.map(|taken| Timing::of(taken.chains.clone()).median_us / k.max(1) as f64);

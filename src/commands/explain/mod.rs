@@ -1,8 +1,8 @@
-//! `draftscope explain`: the account of speed, measured on this machine.
+//! `draftscope explain`: explains the speed with measurements on this machine.
 //!
-//! Passes are timed alone (the cost curve); one probe run over a suite of prompts records what the
-//! drafter would propose at every position, from which every k, p-min and the automatic choice are
-//! simulated; and the prediction is held against a real race at the best k, which times passes anew.
+//! It times passes alone (the cost curve). One probe run over a suite of prompts records the drafter's proposals at every
+//! position; from these, every k, p-min and the automatic choice are simulated. A race at the best k, which times passes
+//! again, then checks the prediction.
 
 mod ignored_options;
 mod measured;
@@ -37,27 +37,27 @@ use tree::{Tree, per_draft};
 /// Depth of the probe run's chains, and the longest k that is simulated.
 const LONGEST: u8 = 8;
 
-/// Confidence stops that are simulated at the best k.
+/// Values of p-min that are simulated at the best k.
 const P_MINS: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
 
-/// Everything that was measured, and what follows from it.
+/// All measurements and their results.
 #[derive(Serialize)]
 struct Report {
     cost: CostCurve,
-    /// The formulas on measured costs and the acceptance of the probe run.
+    /// The formulas with measured costs and the acceptance of the probe run.
     account: Account,
-    /// Every k as it would have run, from the probe run.
+    /// Every k, simulated from the probe run.
     simulated: Vec<Point>,
-    /// The k that the engine would have chosen, round by round.
+    /// The automatic choice of k, simulated round by round.
     automatic: Point,
-    /// The best k with a confidence stop.
+    /// The best k with each value of p-min.
     p_min: Vec<Confidence>,
-    /// How often the drafter's candidates held the target's choice, by depth.
+    /// How often the drafter's candidates contained the target's choice, by depth.
     ranks: Vec<RankTally>,
     /// First drafts by class of the target's token.
     by_class: Vec<ClassTally>,
     by_category: BTreeMap<String, InCategory>,
-    /// What a tree of drafts would do, where one was asked for.
+    /// A tree of drafts, simulated; none if none was requested.
     tree: Option<Tree>,
     measured: Option<Measured>,
 }
@@ -65,16 +65,16 @@ struct Report {
 /// One k over the whole suite.
 #[derive(Serialize)]
 struct Point {
-    /// k; none when it changes.
+    /// k; none for the automatic choice.
     draft_len: Option<usize>,
     tokens_per_round: Option<f64>,
     tokens_per_second: Option<f64>,
-    /// Over k = 0 at the same costs.
+    /// Speed ÷ that of k = 0 with the same costs.
     speedup: Option<f64>,
     counts: Simulated,
 }
 
-/// The best k, stopped where q falls below a threshold.
+/// The best k, with drafts that end where q is below `p_min`.
 #[derive(Serialize)]
 struct Confidence {
     p_min: f32,
@@ -86,9 +86,9 @@ struct Confidence {
 /// One category of the suite.
 #[derive(Serialize)]
 struct InCategory {
-    /// First drafts that the target agreed with ÷ positions.
+    /// First drafts that equal the target's choice ÷ positions.
     first_draft: Option<f64>,
-    /// The k with the most tokens per second at measured costs.
+    /// The k with the most tokens per second with the measured costs.
     best_draft_len: Option<usize>,
     tokens_per_round: Option<f64>,
     speedup: Option<f64>,
@@ -100,13 +100,13 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         bail!("there is nothing to explain without a drafter; leave out --drafter none");
     }
     if args.decode.temperature > 0.0 {
-        bail!("the account rests on greedy decoding; leave out --temperature");
+        bail!("explain needs greedy decoding; leave out --temperature");
     }
     let suite = suite(args.suite.as_deref())?;
     let recipe = super::recipe::recipe(&args.model)?;
     let settings = settings(args)?;
     super::run_args::report_short_answers(&args.decode);
-    ignored_options::ignored(args).iter().for_each(|told| super::output::say(told));
+    ignored_options::ignored(args).iter().for_each(|warning| super::output::say(warning));
     if let Some(choices) = &args.race {
         return race::run(args, choices, recipe, settings, &suite);
     }
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     super::output::say("probing: a chain of drafts at every position");
     let probe = Settings { probe_depth: LONGEST, draft_len: 0, ..settings };
     let (header, probed) = answer(&recipe, probe, args, &suite)?;
-    // the curve times the MTP module; others are told from their own rounds
+    // the curve times the MTP module; the costs of other drafters come from their own rounds
     let cost = CostCurve { draft: cost.draft.filter(|_| settings.drafter == DrafterKind::Mtp), ..cost };
     let mut report = report(cost, &probed)?;
     if let Some(tree) = wanted {
@@ -133,7 +133,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         let race = Settings { draft_len: k, baseline: Baseline::Race, ..settings };
         report.measured = Some(measured::race(&recipe, race, args, &suite, (&report.cost, &probed))?);
     }
-    write(args.output, &Described { header, figures: report }, |told| text::report(&told.figures))
+    write(args.output, &Described { header, figures: report }, |described| text::report(&described.figures))
 }
 
 fn no_room(args: &ExplainArgs, error: ModelError) -> anyhow::Error {
@@ -156,7 +156,7 @@ fn write<T: Serialize>(output: ReportArg, value: &T, as_text: fn(&T) -> String) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Greedy chains under the rule that commits what plain decoding does: what a probe run can stand for.
+/// The settings that a probe run can simulate: greedy chains under the rule exact.
 fn settings(args: &ExplainArgs) -> Result<Settings> {
     let base = super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
     Ok(Settings {
@@ -176,7 +176,7 @@ fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
     }
 }
 
-/// A run over the suite: what it was made with, and (category, turn) of each prompt.
+/// A run over the suite: its header, and category and turn of each prompt.
 type Answered = (Option<Header>, Vec<(String, Turn)>);
 
 /// Answers every prompt. One prompt runs first as warm-up.
@@ -204,8 +204,8 @@ fn total<'a>(turns: impl Iterator<Item = &'a Turn>, lane: Lane) -> LaneStats {
     sum
 }
 
-/// Medians of the curve. Overhead is what the probe's plain rounds had outside passes and chains; drafts
-/// cost what the curve says, or, for drafters without a module, what the chains took.
+/// Medians of the curve. Overhead is the time of the probe's plain rounds outside passes and chains. The time of a draft
+/// is that of the curve or, for drafters without a module, that of the probe's chains.
 fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     let answers = || probed.iter().map(|(_, turn)| turn.answer(Lane::Speculative));
     let rounds: usize = answers().map(|answer| answer.rounds.len()).sum();
@@ -229,7 +229,7 @@ fn all(recordings: &[Recording], play: impl Fn(&Recording) -> Simulated) -> Simu
     sum
 }
 
-/// Every k from 0 on, at these costs.
+/// Every k from 0 on, with these costs.
 fn curve(recordings: &[Recording], costs: &Costs) -> Vec<Point> {
     let plain = all(recordings, |r| r.fixed(0, 0.0)).tokens_per_second(costs);
     let counts = (0..=usize::from(LONGEST)).map(|k| (Some(k), all(recordings, |r| r.fixed(k, 0.0))));
@@ -252,7 +252,7 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
     let all_recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
     let simulated = curve(&all_recordings, &costs);
     let best = fastest(&simulated[1..]).and_then(|point| point.draft_len).unwrap_or(1);
-    // rounds begin elsewhere with every k: what the best one meets, and behind it what the longest does
+    // each k has its rounds at other positions, so the best k's acceptance counts, and after it the longest k's
     let mut reach = reached(&simulated[best].counts);
     reach.extend(reached(&simulated[usize::from(LONGEST)].counts).into_iter().skip(best));
     let account = Account::new(costs.clone(), acceptance(&reach));
@@ -283,7 +283,7 @@ fn report(cost: CostCurve, probed: &[(String, Turn)]) -> Result<Report> {
     })
 }
 
-/// The share of rounds in which each draft was accepted, those without one counted.
+/// The share of rounds in which the draft at each position was accepted, rounds without that draft included.
 fn reached(counts: &Simulated) -> Vec<f64> {
     counts.accepted_per_pos.iter().map(|accepted| *accepted as f64 / counts.rounds.max(1) as f64).collect()
 }

@@ -1,8 +1,8 @@
-//! Draft lengths against each other, the automatic one among them, on one engine.
+//! Races draft lengths against each other, `auto` among them, on one engine.
 //!
-//! Honest on a shared machine: every prompt is answered with every choice before the next prompt comes,
-//! in an order that is drawn anew, so that all choices see the same machine and none always follows the same other; and a prompt's time is the median of
-//! its repeats, so that a moment in which somebody else had the machine decides nothing.
+//! Fair on a shared machine: every prompt is answered with every choice before the next prompt, in a new random order, so
+//! that all choices meet the same states of the machine and none always follows the same other one. A prompt's time is
+//! the median of its repeats, so that a moment with other load on the machine has no influence.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,12 +22,12 @@ use super::super::output::say;
 use super::super::suite::Suite;
 use super::{prompt, write};
 
-/// What the race gave.
+/// The result of the race.
 #[derive(Serialize)]
 struct Report {
     choices: Vec<String>,
     repeats: u32,
-    /// By category, `all` last.
+    /// Figures by category, `all` last.
     categories: Vec<Row>,
     /// Answers that differed from the first choice's answer to the same prompt.
     different_answers: usize,
@@ -41,17 +41,17 @@ struct Row {
     /// Tokens of all prompts ÷ the sum of each prompt's median decode time, one for each choice.
     tokens_per_second: Vec<Option<f64>>,
     tokens_per_round: Vec<Option<f64>>,
-    /// The fixed k of most tokens per second.
+    /// The fixed k with the most tokens per second.
     best_fixed: Option<String>,
-    /// Automatic ÷ best fixed.
+    /// Speed of `auto` ÷ that of the best fixed k.
     auto_over_best: Option<f64>,
-    /// The same two choices, each repeat by itself.
+    /// The same ratio for single repeats.
     auto_over_best_by_repeat: Option<Spread>,
-    /// Automatic ÷ plain (k = 0).
+    /// Speed of `auto` ÷ plain decoding (k = 0).
     auto_over_plain: Option<f64>,
 }
 
-/// One prompt's answers: by choice, what each repeat counted.
+/// One prompt's answers: for each choice, the figures of each repeat.
 type Answers = Vec<Vec<LaneStats>>;
 
 pub(super) fn run(
@@ -76,7 +76,7 @@ pub(super) fn run(
     }
     super::super::output::report_notices(&race.driver, &Outcome::Answered);
     let header = race.driver.session().header().cloned();
-    write(args.output, &Described { header, figures: race.report() }, |told| text(&told.figures))
+    write(args.output, &Described { header, figures: race.report() }, |described| text(&described.figures))
 }
 
 struct Race<'a> {
@@ -90,7 +90,7 @@ struct Race<'a> {
 }
 
 impl Race<'_> {
-    /// Answers a prompt with each choice, in drawn order, and counts answers that differ from the first of them.
+    /// Answers a prompt with each choice, in random order, and counts answers that differ from the first one.
     fn prompt(&mut self, prompt: usize, text: &str, turn: usize) -> Result<()> {
         let mut first: Option<Vec<TokenId>> = None;
         for index in order(self.choices.len(), turn) {
@@ -155,7 +155,7 @@ impl Race<'_> {
     }
 }
 
-/// 0 to `count` − 1 in an order that `turn` decides (Fisher and Yates), the same in every race.
+/// The numbers 0 to `count` − 1 in a pseudorandom order that depends only on `turn` (Fisher and Yates).
 fn order(count: usize, turn: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut chance = ChaCha8Rng::seed_from_u64(turn as u64);
@@ -165,13 +165,13 @@ fn order(count: usize, turn: usize) -> Vec<usize> {
     order
 }
 
-/// Tokens per second of these prompts with one choice: of one repeat, or with each prompt's median time.
+/// Tokens per second of these prompts with one choice: in one repeat, or with each prompt's median time.
 fn speed(prompts: &[&Answers], choice: usize, repeat: Option<usize>) -> Option<f64> {
     let (mut tokens, mut us) = (0.0, 0.0);
     for repeats in prompts.iter().filter_map(|answers| answers.get(choice)) {
         let counted = repeats.iter().enumerate().filter(|(index, _)| repeat.is_none_or(|wanted| wanted == *index));
         us += Spread::of(counted.map(|(_, stats)| stats.decode_us() as f64).collect())?.median;
-        tokens += repeats.first()?.committed() as f64; // every repeat is the same text
+        tokens += repeats.first()?.committed() as f64; // every repeat gives the same text
     }
     (us > 0.0).then(|| tokens * 1e6 / us)
 }

@@ -1,4 +1,4 @@
-//! The account as a report of plain text.
+//! The report of `explain` as plain text.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! Trees in the account: a probe run with a tree at every position, and what it would have done.
+//! Trees in `explain`: a probe run with a tree at every position, and its simulation.
 //!
-//! Invariant: only the tree that was recorded is played; its counts are those of a real run.
+//! Invariant: only the recorded tree is simulated, so its counts are those of a real run.
 
 use anyhow::{Result, bail};
 use draftscope::cli::ExplainArgs;
@@ -10,19 +10,19 @@ use serde::Serialize;
 
 use super::{LONGEST, Point, Report, all, point, recordings};
 
-/// A tree at every position, from a probe run of its own.
+/// The simulation of a tree at every position, from a separate probe run.
 #[derive(Serialize)]
 pub(super) struct Tree {
-    /// Most nodes.
+    /// Most nodes of a tree.
     pub(super) nodes: u8,
-    /// k: most drafts in a row.
+    /// k: most drafts in one path.
     pub(super) depth: u8,
     /// Time of a tree ÷ its nodes, in microseconds.
     pub(super) node_us: f64,
     pub(super) point: Point,
 }
 
-/// The settings of a probe run with trees, where they are asked for.
+/// The settings of a probe run with trees; none if none are requested.
 pub(super) fn settings(args: &ExplainArgs, run: &Settings) -> Result<Option<Settings>> {
     let Some(nodes) = args.decode.lab.tree.filter(|nodes| *nodes > 0) else {
         return Ok(None);
@@ -35,12 +35,12 @@ pub(super) fn settings(args: &ExplainArgs, run: &Settings) -> Result<Option<Sett
     Ok(Some(Settings { probe_depth: depth, draft_len: 0, drafting, ..*run }))
 }
 
-/// What the trees of a probe run would do. A pass over a tree is taken to cost what one over as many rows
-/// of a chain does.
+/// Simulates the trees of a probe run. A pass over a tree is assumed to cost as much as one over a chain with the same
+/// number of rows.
 pub(super) fn played(settings: &Settings, probed: &[(String, Turn)], report: &Report) -> Result<Tree> {
     let recordings = recordings(probed.iter().map(|(_, turn)| turn))?;
     if !recordings.iter().any(|recording| recording.has_tree()) {
-        bail!("chains were drafted, not trees: this model or drafter makes none; leave out --tree");
+        bail!("this model or drafter makes chains, not trees; leave out --tree");
     }
     let depth = settings.probe_depth;
     let counts = all(&recordings, |recording| recording.fixed(depth.into(), 0.0));
@@ -51,7 +51,7 @@ pub(super) fn played(settings: &Settings, probed: &[(String, Turn)], report: &Re
     Ok(Tree { nodes: settings.drafting.tree.unwrap_or(0), depth, node_us, point })
 }
 
-/// Time of the drafts of a probe run, each.
+/// Mean time of a draft in a probe run, in microseconds.
 pub(super) fn per_draft(probed: &[(String, Turn)]) -> f64 {
     let rounds = probed.iter().flat_map(|(_, turn)| &turn.answer(Lane::Speculative).rounds);
     let (drafted, took) = rounds.fold((0u64, 0u64), |(n, us), r| (n + r.probed.len() as u64, us + r.probe_us));
