@@ -10,7 +10,7 @@ use draftscope::headless::{CompareSummary, Described, Driver, Outcome, Spread, S
 use draftscope::protocol::{Baseline, Lane, StopReason};
 use draftscope::session::{Answer, Turn};
 
-use super::signals::Stop;
+use super::signals::StopSignal;
 
 /// Exit status when greedy outputs differ under a lossless rule.
 const DIFFERENT: u8 = 1;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let mut driver = Driver::new(super::engine::start(&args.model, &args.decode, Baseline::Race)?);
-    let stop = Stop::listen()?;
+    let stop = StopSignal::listen()?;
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));

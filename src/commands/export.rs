@@ -13,7 +13,7 @@ use draftscope::trace::TraceError;
 use draftscope::tui::Theme;
 
 use super::files;
-use super::signals::Stop;
+use super::signals::StopSignal;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     let format = args.to;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<ExitCode> {
     ignored(args, format).iter().for_each(|warning| super::output::say(warning));
     let options = options(args);
     // a half-written file is removed when writing is stopped, but not when a signal ends the program
-    let stop = Stop::listen()?;
+    let stop = StopSignal::listen()?;
     let recording = recording.stopped_by(stop.flag());
     let made = if out.as_os_str() == "-" {
         if format == Format::Jsonl && io::stdout().is_terminal() {

@@ -9,7 +9,7 @@ use draftscope::headless::{Described, Driver, Outcome, Summary, Text};
 use draftscope::protocol::{Baseline, Lane, StopReason};
 use serde::Serialize;
 
-use super::signals::Stop;
+use super::signals::StopSignal;
 
 /// The figures of the run, and those of its rival.
 #[derive(Serialize)]
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
     let recorder = super::trace::recorder(&args.trace)?;
     let mut driver = Driver::new(super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
-    let stop = Stop::listen()?;
+    let stop = StopSignal::listen()?;
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));

@@ -26,12 +26,12 @@ impl Stopped {
 }
 
 /// Listens for the signals that ask a program to end.
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     is_requested: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
-impl Stop {
+impl StopSignal {
     /// Listens from now on. Called once, when there is an answer that can be stopped.
     pub(crate) fn listen() -> Result<Self> {
         let (is_requested, signal) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));

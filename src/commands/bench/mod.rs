@@ -17,7 +17,7 @@ use draftscope::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Header,
 use sha2::{Digest, Sha256};
 
 use super::run_args::ANSWER_TOKENS;
-use super::signals::Stop;
+use super::signals::StopSignal;
 use super::suite::ALL;
 use report::{Case, Report, Row, Sample, against, csv, is_worse, table};
 
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let plans: Vec<DrafterCases> =
         or(&args.drafters, &args.model.drafter).into_iter().map(|name| plan(args, name)).collect::<Result<_>>()?;
     let mut samples = BTreeMap::new();
-    let (mut header, stop) = (None, Stop::listen()?);
+    let (mut header, stop) = (None, StopSignal::listen()?);
     let rows = |samples: BTreeMap<Case, Vec<Sample>>| -> Vec<Row> {
         samples.into_iter().map(|(case, samples)| Row::of(case, &samples)).collect()
     };
@@ -151,7 +151,7 @@ fn plan(args: &BenchArgs, drafter: String) -> Result<DrafterCases> {
 /// Runs all cases of one drafter. Repeats are the outermost loop, so that all cases are measured in the same states of
 /// the machine.
 fn measure(
-    (args, stop): (&BenchArgs, &Stop),
+    (args, stop): (&BenchArgs, &StopSignal),
     plan: &DrafterCases,
     suite: &[(String, String)],
     samples: &mut BTreeMap<Case, Vec<Sample>>,
@@ -203,7 +203,7 @@ fn no_drafter(drafter: DrafterKind) -> String {
     format!("the drafter {drafter} cannot draft here: its model is not loaded; choose another, or name its model")
 }
 
-fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &Stop), prompt: &str) -> Result<()> {
+fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &StopSignal), prompt: &str) -> Result<()> {
     let prompt = if args.decode.raw {
         Prompt::Raw(prompt.to_owned())
     } else {

@@ -23,7 +23,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use progress::StepProgress;
 use work_dir::WorkNote;
 
-use super::signals::Stop;
+use super::signals::StopSignal;
 
 /// Name of the run under the working folder.
 const RUN: &str = "module";
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
     let _lock = work_dir::lock(&work)?;
     WorkNote::of(args, &source, &model)?.claim(&work)?;
     drop(source);
-    let stop = Stop::listen()?;
+    let stop = StopSignal::listen()?;
     for step in steps(args, &work, &out) {
         if step.makes.as_ref().is_some_and(|file| file.exists()) {
             continue;
@@ -139,7 +139,7 @@ fn steps(args: &TrainArgs, work: &Path, out: &Path) -> [Step; 6] {
 
 /// Runs a step and shows its lines until it ends. A signal is passed on to the step and its child processes, and the step
 /// is waited for.
-fn watch(command: &mut Command, step: &Step, (stop, json): (&Stop, bool)) -> Result<()> {
+fn watch(command: &mut Command, step: &Step, (stop, json): (&StopSignal, bool)) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
