@@ -21,7 +21,8 @@ use crate::model::memory::MemoryNeed;
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::embedding::SharedTarget;
-use crate::model::nn::matmul_backend::MatmulBackend;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::transformer::{Transformer, TransformerModel};
 use crate::model::options::{DraftVocab, LoadOptions, WeightType};
 use crate::model::{DraftModule, Model, ModelError, ModelSpec};
 use crate::protocol::{DrafterInfo, TokenId};
@@ -193,6 +194,40 @@ pub trait LoadedTarget: Any {
     fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError>;
 }
 
+/// A target on candle whose passes are those of every [`Transformer`].
+pub struct CandleTarget<W> {
+    /// Its weights, which drafters share.
+    pub weights: Arc<W>,
+    /// What it is.
+    pub spec: ModelSpec,
+}
+
+/// What drafters get of a family's weights on candle.
+pub trait CandleFamily: Transformer + Sized + 'static {
+    /// As [`LoadedTarget::own_modules`].
+    fn own_modules(target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>>;
+
+    /// As [`LoadedTarget::shared`].
+    ///
+    /// # Errors
+    /// As there.
+    fn shared(target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing>;
+}
+
+impl<W: CandleFamily> LoadedTarget for CandleTarget<W> {
+    fn own_modules(&self, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
+        W::own_modules(self, context)
+    }
+
+    fn shared(&self) -> Result<SharedWeights<'_>, NoSharing> {
+        W::shared(self)
+    }
+
+    fn into_model(self: Box<Self>) -> Result<Box<dyn Model>, ModelError> {
+        Ok(Box::new(TransformerModel::new(self.weights, self.spec)?))
+    }
+}
+
 /// Weights that a draft module shares with its target.
 pub enum SharedWeights<'a> {
     /// A whole target on the native kernels.
@@ -228,10 +263,10 @@ pub struct LoadContext<'a> {
 }
 
 impl LoadContext<'_> {
-    /// The kernels of a target whose matrices run natively, or candle.
-    #[must_use]
-    pub fn matmul<'b>(&self, backend: &Backend<'b>) -> (MatmulBackend, String, &'b Device) {
-        match backend {
+    /// The tensors of a target for the native kernels or candle, and what it is; candle computes at least what lies between
+    /// its matrices.
+    pub(in crate::model) fn on_candle<'t>(&'t self, backend: &'t Backend<'_>) -> (Tensors<'t>, ModelSpec) {
+        let (matmul, dtype, device) = match backend {
             Backend::Native => {
                 let cpu = NativeCpu::new(self.options.threads);
                 (MatmulBackend::Kernels(Arc::new(cpu)), loaded_dtype(self.source), &Device::Cpu)
@@ -239,12 +274,12 @@ impl LoadContext<'_> {
             Backend::Candle(weight_type, dtype, device) => {
                 (MatmulBackend::Candle(*weight_type), dtype.clone(), *device)
             }
-        }
+        };
+        let spec = self.spec(&matmul, dtype, device);
+        (Tensors::new(self.source, (matmul, device), self.config.transformer()), spec)
     }
 
-    /// What the target is, where candle computes at least what lies between its matrices.
-    #[must_use]
-    pub fn spec(&self, backend: &MatmulBackend, dtype: &str, device: &Device) -> ModelSpec {
+    fn spec(&self, backend: &MatmulBackend, dtype: String, device: &Device) -> ModelSpec {
         let mut info = self.config.transformer().describe(self.source.name(), self.source.file_name());
         info.sha256.clone_from(&self.options.sha256);
         let kernels = backend.kernels();
@@ -254,7 +289,7 @@ impl LoadContext<'_> {
             backend: kernels.map_or("candle", |kernels| kernels.backend()),
             device: kernels
                 .map_or_else(|| crate::model::options::device_name(device).to_owned(), |kernels| kernels.device()),
-            dtype: dtype.to_owned(),
+            dtype,
             threads: kernels.map_or_else(candle_core::utils::get_num_threads, |kernels| kernels.threads()),
         }
     }

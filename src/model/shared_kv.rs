@@ -13,7 +13,18 @@ pub enum Reach {
     Full,
 }
 
-/// Keys and values of one layer, `[kv_heads, n, head_dim]` each, after norms and rotary embedding.
+impl Reach {
+    /// What an entry of `layer_types` in a `config.json` means.
+    pub(in crate::model) fn named(name: &str) -> Option<Self> {
+        match name {
+            "sliding_attention" => Some(Self::Sliding),
+            "full_attention" => Some(Self::Full),
+            _ => None,
+        }
+    }
+}
+
+/// Keys and values of one layer, `[kv_heads, n, head_dim]` each; normed, keys rotated.
 #[derive(Clone)]
 pub struct SharedLayer {
     /// `[kv_heads, n, head_dim]`

@@ -3,6 +3,8 @@
 //! Models with further towers (images, sound) nest the keys of the text model under `text_config`; those keys count.
 //! The families interpret them.
 
+use std::fmt::Display;
+
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -153,7 +155,80 @@ impl Quantization {
     }
 }
 
-/// Checks a size.
+/// Keys that contradict each other, or a value that none can have.
+pub(in crate::model) fn contradiction<T>(what: impl Into<String>) -> Result<T, ModelError> {
+    Err(ModelError::Metadata(what.into()))
+}
+
+/// A key that asks for something else than what is computed.
+pub(in crate::model) fn refused<T>(what: impl Display) -> Result<T, ModelError> {
+    Err(ModelError::Unsupported(format!("{what}, which is not supported")))
+}
+
+/// A key that must be there.
+///
+/// # Errors
+/// [`ModelError::Metadata`] naming it when it is missing.
+pub(in crate::model) fn given<T>(key: &str, value: Option<T>) -> Result<T, ModelError> {
+    value.ok_or_else(|| ModelError::Metadata(format!("config.json lacks '{key}'")))
+}
+
+/// Keys that only one family has: a new one would change what its layers compute.
+pub(in crate::model) struct OwnKeys {
+    /// How names of such keys begin.
+    pub(in crate::model) starts: &'static [&'static str],
+    /// Those that are read, or change nothing.
+    pub(in crate::model) known: &'static [&'static str],
+    /// Whether a value asks for something; if not, its key is ignored.
+    pub(in crate::model) asks: fn(&Value) -> bool,
+}
+
+impl OwnKeys {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] naming the first unknown one, [`ModelError::Metadata`] naming one that is missing or of
+    /// another type.
+    pub(in crate::model) fn read<T: DeserializeOwned>(&self, object: &Map<String, Value>) -> Result<T, ModelError> {
+        let is_own = |key: &str| self.starts.iter().any(|start| key.starts_with(start)) && !self.known.contains(&key);
+        if let Some((key, _)) = object.iter().find(|(key, value)| is_own(key) && (self.asks)(value)) {
+            return refused(format!(
+                "config.json: '{}' is not known here and may change what the layers compute",
+                clean(key)
+            ));
+        }
+        serde_json::from_value(Value::Object(object.clone())).map_err(|error| wrong(&error))
+    }
+}
+
+/// What each of so many layers does, from the list under `key`.
+///
+/// # Errors
+/// [`ModelError::Metadata`] when it is of another length, [`ModelError::Unsupported`] for a name that `kind` does not know.
+pub(in crate::model) fn layer_kinds<K>(
+    key: &str,
+    (types, layers): (&[String], usize),
+    kind: impl Fn(&str) -> Option<K>,
+) -> Result<Vec<K>, ModelError> {
+    if types.len() != layers {
+        return contradiction(format!("'{key}' names {} layers and 'num_hidden_layers' is {layers}", types.len()));
+    }
+    let holds = |name: &String| kind(name).map_or_else(|| refused(format!("'{key}' holds '{}'", clean(name))), Ok);
+    types.iter().map(holds).collect()
+}
+
+/// A share of a head: more than 0, at most 1.
+///
+/// # Errors
+/// [`ModelError::Metadata`] when it is none.
+pub(in crate::model) fn share(key: &str, value: f64) -> Result<f64, ModelError> {
+    if value > 0.0 && value <= 1.0 {
+        return Ok(value);
+    }
+    contradiction(format!("'{key}' is {value}, expected more than 0 and at most 1"))
+}
+
+/// A size.
 ///
 /// # Errors
 /// [`ModelError::Metadata`] unless it is in 1 to `most`.
@@ -161,7 +236,7 @@ pub(in crate::model) fn size(key: &str, size: usize, most: usize) -> Result<usiz
     if (1..=most).contains(&size) {
         return Ok(size);
     }
-    Err(ModelError::Metadata(format!("'{key}' is {size}, expected 1 to {most}")))
+    contradiction(format!("'{key}' is {size}, expected 1 to {most}"))
 }
 
 /// Checks a positive number.
@@ -172,7 +247,7 @@ pub(in crate::model) fn positive(key: &str, value: f64) -> Result<f64, ModelErro
     if value.is_finite() && value > 0.0 {
         return Ok(value);
     }
-    Err(ModelError::Metadata(format!("'{key}' is {value}, expected a positive number")))
+    contradiction(format!("'{key}' is {value}, expected a positive number"))
 }
 
 #[cfg(test)]

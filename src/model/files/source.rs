@@ -27,6 +27,12 @@ impl Source {
         }
     }
 
+    /// Whether it is a folder as its makers trained it, not a converted file.
+    #[must_use]
+    pub fn is_checkpoint(&self) -> bool {
+        matches!(self, Self::Folder(_))
+    }
+
     /// A tensor as stored, of the given shape, outermost dimension first.
     ///
     /// # Errors

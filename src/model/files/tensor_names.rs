@@ -38,5 +38,29 @@ const PARTS: &[(&str, &str)] = &[
 /// The checkpoint's name of a part of a Llama block, without `.weight`.
 #[must_use]
 pub fn llama_part(part: &str) -> Option<&'static str> {
-    PARTS.iter().find(|(gguf, _)| *gguf == part).map(|(_, own)| *own)
+    renamed(PARTS, part)
 }
+
+/// What stands beside a name in a table.
+#[must_use]
+pub fn renamed(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    table.iter().find(|(asked, _)| *asked == name).map(|(_, own)| *own)
+}
+
+/// The checkpoint's name of a part of a block, `.weight` included: as the family's `own` table has it, whose rows name
+/// weights without `.weight` and other tensors in full, else as in blocks of the Llama kind.
+#[must_use]
+pub fn part_name(own: &[(&str, &'static str)], part: &str) -> Option<String> {
+    if let Some(whole) = renamed(own, part) {
+        return Some(whole.to_owned());
+    }
+    let part = part.strip_suffix(".weight")?;
+    renamed(own, part).or_else(|| llama_part(part)).map(|own| format!("{own}.weight"))
+}
+
+/// Parts of blocks that norm what attention and feed-forward layer read, and what they give.
+pub const NORMED_TWICE: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+];

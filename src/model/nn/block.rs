@@ -1,20 +1,21 @@
 //! One transformer block of the Llama kind on candle: attention with rotary positions over a [`KvCache`],
-//! then a gated feed-forward layer, each behind an RMSNorm and added to the residual stream. Qwen3's
-//! blocks norm queries and keys too, head by head.
+//! then a gated feed-forward layer, each after an RMSNorm and added to the residual stream. Qwen3's
+//! blocks norm queries and keys too, head by head; Gemma 3's also what is added.
 //!
 //! Invariant: up to [`ROW_BY_ROW`] rows, attention is computed one row at a time with the shapes of
 //! plain decoding, so a row's result does not depend on how many rows run with it. Activations are
-//! f32 whatever the weights are held in.
+//! f32 whatever the dtype of the weights.
 
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
 use candle_core::{Device, Tensor};
 
 use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
 use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::feed_forward::{Activation, Gated};
 use crate::model::nn::kv_cache::KvCache;
-pub use crate::model::nn::rope::PairOrder;
-use crate::model::nn::rope::RopeSpec;
+use crate::model::nn::linear::Linear;
+use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::rope::{PairOrder, RopeSpec};
+use crate::model::nn::trunk::LayerWeights;
 use crate::model::{ModelError, tree_depths};
 
 /// Most rows for which attention goes row by row; prefill blocks are wider.
@@ -74,15 +75,25 @@ impl Rope {
     }
 }
 
-/// Where the rows of a pass stand.
+/// What a block is given with the rows of a pass.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct BlockPass<'a> {
     /// Angles of all positions.
     pub rope: &'a Rope,
     /// The rows' tree; none where every row continues the one before it.
     pub tree: Option<&'a TreeRows>,
     /// Rotary position of the first row; none = the number of positions cached.
     pub at: Option<usize>,
+    /// Positions that a row sees, its own among them; none = all.
+    pub window: Option<usize>,
+}
+
+impl<'a> BlockPass<'a> {
+    /// Of rows that continue the cache and see all of it.
+    #[must_use]
+    pub fn new(rope: &'a Rope, tree: Option<&'a TreeRows>) -> Self {
+        Self { rope, tree, at: None, window: None }
+    }
 }
 
 /// The rows of a tree: for each the rows from the root to it, itself included.
@@ -109,45 +120,67 @@ impl TreeRows {
     }
 }
 
-/// The weights of one block.
+/// Weights and conventions of one block.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Before attention.
     pub attn_norm: RmsNorm,
-    /// `[q_width, d]`.
-    pub q: Linear,
-    /// `[kv_width, d]`.
-    pub k: Linear,
-    /// `[kv_width, d]`.
-    pub v: Linear,
-    /// `[d, q_width]`.
-    pub o: Linear,
+    q: Linear, // [q_width, what attention reads]
+    k: Linear, // [kv_width, what attention reads]
+    v: Linear, // [kv_width, what attention reads]
+    o: Linear, // [d, q_width]
     /// Of queries and keys, head by head, `[head_dim]` each; before they are rotated.
-    pub head_norms: Option<[RmsNorm; 2]>,
-    /// Before the feed-forward layer.
-    pub ffn_norm: RmsNorm,
-    /// `[ffn, d]`.
-    pub gate: Linear,
-    /// `[ffn, d]`.
-    pub up: Linear,
-    /// `[d, ffn]`.
-    pub down: Linear,
+    head_norms: Option<[RmsNorm; 2]>,
+    ffn_norm: RmsNorm,
+    ffn: Gated,
+    heads: [usize; 2], // of queries, of keys and values
+    head_dim: usize,
+    /// How scores are computed.
+    pub scores: Scores,
+    /// Of what attention and feed-forward layer give, before it is added; none = it is added as it is.
+    pub post_norms: Option<[RmsNorm; 2]>,
 }
 
 impl Block {
-    /// Runs `m` rows at the positions behind the cache and appends them to it: `[m, d] -> [m, d]`. Rows of
+    /// Reads a block whose attention reads rows of `input` values, with `linear(part, out, in)` and `norm(part, width)`;
+    /// parts are named as in GGUF files.
+    ///
+    /// # Errors
+    /// Those of `linear` and `norm`.
+    pub fn read(
+        c: &TransformerConfig,
+        (input, activation): (usize, Activation),
+        linear: &dyn Fn(&str, usize, usize) -> Result<Linear, ModelError>,
+        norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
+    ) -> Result<Self, ModelError> {
+        Ok(Self {
+            attn_norm: norm("attn_norm", c.d_model)?,
+            q: linear("attn_q", c.q_width(), input)?,
+            k: linear("attn_k", c.kv_width(), input)?,
+            v: linear("attn_v", c.kv_width(), input)?,
+            o: linear("attn_output", c.d_model, c.q_width())?,
+            head_norms: match c.conventions.qk_norm {
+                true => Some([norm("attn_q_norm", c.head_dim)?, norm("attn_k_norm", c.head_dim)?]),
+                false => None,
+            },
+            ffn_norm: norm("ffn_norm", c.d_model)?,
+            ffn: Gated::read((c.d_model, c.ffn), activation, |part, out, input| {
+                linear(&format!("ffn_{part}"), out, input)
+            })?,
+            heads: [c.heads, c.kv_heads],
+            head_dim: c.head_dim,
+            scores: Scores::of_heads(c.head_dim),
+            post_norms: None,
+        })
+    }
+
+    /// Runs `m` rows at the positions after the cache and appends them to it: `[m, d] -> [m, d]`. Rows of
     /// a tree see their ancestors only, and stand where they would in a chain.
     ///
     /// # Errors
     /// When the cache is full or shapes do not fit.
-    pub fn forward(
-        &self,
-        x: &Tensor,
-        config: &TransformerConfig,
-        place: Place<'_>,
-        cache: &mut KvCache,
-    ) -> Result<Tensor, ModelError> {
-        self.forward_read((x, &self.attn_norm.forward(x)?), config, place, cache)
+    pub fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        self.forward_read((x, &self.attn_norm.forward(x)?), pass, cache)
     }
 
     /// The same where attention reads something else than the normed rows, `[m, width of q, k and v]`.
@@ -157,36 +190,55 @@ impl Block {
     pub fn forward_read(
         &self,
         (x, read): (&Tensor, &Tensor),
-        config: &TransformerConfig,
-        place: Place<'_>,
+        pass: BlockPass<'_>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let (m, tree) = (x.dim(0)?, place.tree);
-        let start = cache.len();
-        let at = place.at.unwrap_or(start);
+        let (m, tree, start) = (x.dim(0)?, pass.tree, cache.len());
+        let at = pass.at.unwrap_or(start);
         // 1. project and split into heads: [m, h * hd] -> [h, m, hd]
         let heads = |linear: &Linear, count| -> Result<Tensor, ModelError> {
-            Ok(linear.forward(read)?.reshape((m, count, config.head_dim))?.transpose(0, 1)?)
+            Ok(linear.forward(read)?.reshape((m, count, self.head_dim))?.transpose(0, 1)?)
         };
-        let (mut q, mut k) = (heads(&self.q, config.heads)?, heads(&self.k, config.kv_heads)?);
-        if let Some([of_q, of_k]) = &self.head_norms {
-            (q, k) = (of_q.forward(&q)?, of_k.forward(&k)?);
+        let [of_q, of_kv] = self.heads;
+        let (mut q, mut k) = (heads(&self.q, of_q)?, heads(&self.k, of_kv)?);
+        if let Some([q_norm, k_norm]) = &self.head_norms {
+            (q, k) = (q_norm.forward(&q)?, k_norm.forward(&k)?);
         }
-        let (q, k) = (place.rope.rotate(&q, at, tree)?, place.rope.rotate(&k, at, tree)?);
-        cache.append(&k, &heads(&self.v, config.kv_heads)?)?;
-        // 2. attend over everything up to each row
-        let rows = CachedRows { start, tree, window: None };
-        let attended = attend_cached(&q, cache, rows, Scores::of_heads(config.head_dim))?;
-        let x = (x + self.o.forward(&attended)?)?;
+        let (q, k) = (pass.rope.rotate(&q, at, tree)?, pass.rope.rotate(&k, at, tree)?);
+        cache.append(&k, &heads(&self.v, of_kv)?)?;
+        // 2. attend over what each row sees
+        let rows = CachedRows { start, tree, window: pass.window };
+        let attended = self.o.forward(&attend_cached(&q, cache, rows, self.scores)?)?;
+        let x = self.add(x, attended, 0)?;
         // 3. feed forward
-        let normed = self.ffn_norm.forward(&x)?;
-        let gated = (self.gate.forward(&normed)?.silu()? * self.up.forward(&normed)?)?;
-        Ok((x + self.down.forward(&gated)?)?)
+        let gated = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
+        self.add(&x, gated, 1)
     }
 
-    /// Bytes the matrices take in memory.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        [&self.q, &self.k, &self.v, &self.o, &self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum()
+    /// Adds what attention (0) or the feed-forward layer (1) gives to the residual stream.
+    fn add(&self, x: &Tensor, update: Tensor, part: usize) -> Result<Tensor, ModelError> {
+        Ok(match &self.post_norms {
+            Some(norms) => (x + norms[part].forward(&update)?)?,
+            None => (x + update)?,
+        })
+    }
+
+    /// The same block with so much more weight in all its norms.
+    ///
+    /// # Errors
+    /// When memory is short.
+    pub fn shifted(&self, by: f64) -> Result<Self, ModelError> {
+        let pair = |norms: &Option<[RmsNorm; 2]>| -> Result<_, ModelError> {
+            norms.as_ref().map(|[a, b]| Ok([a.shifted(by)?, b.shifted(by)?])).transpose()
+        };
+        let (head_norms, post_norms) = (pair(&self.head_norms)?, pair(&self.post_norms)?);
+        let (attn_norm, ffn_norm) = (self.attn_norm.shifted(by)?, self.ffn_norm.shifted(by)?);
+        Ok(Self { attn_norm, head_norms, ffn_norm, post_norms, ..self.clone() })
+    }
+}
+
+impl LayerWeights for Block {
+    fn bytes(&self) -> u64 {
+        [&self.q, &self.k, &self.v, &self.o].iter().map(|w| w.bytes()).sum::<u64>() + self.ffn.bytes()
     }
 }

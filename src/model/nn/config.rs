@@ -6,7 +6,7 @@
 
 use crate::model::ModelError;
 use crate::model::nn::rope::{PairOrder, RopeSpec};
-use crate::protocol::ModelInfo;
+use crate::protocol::{ModelInfo, TokenId};
 
 /// What blocks of the same sizes do differently, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,11 @@ impl TransformerConfig {
             return Ok(());
         }
         Err(ModelError::Metadata(format!("the vocabulary has {} tokens; 1 to {MAX_VOCAB} can be", self.vocab)))
+    }
+
+    /// Every token.
+    pub(in crate::model) fn tokens(&self) -> Vec<TokenId> {
+        (0..self.vocab as u32).map(TokenId).collect()
     }
 
     /// Width of all query heads together.

@@ -26,14 +26,6 @@ pub trait SharedTarget: Embedding {
 
     /// The output head `[v, d]`, memory shared.
     fn head(&self) -> Linear;
-
-    /// The output head's rows for these tokens, `[tokens, d]`, f32: a trimmed head.
-    ///
-    /// # Errors
-    /// [`ModelError::Vocabulary`] for a token that is none.
-    fn head_rows(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        self.head().rows(&ids(tokens, self.config().vocab, self.device())?)
-    }
 }
 
 /// An embedding that a module or head brings along.
@@ -51,6 +43,15 @@ impl Embedding for OwnEmbedding {
     fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
         self.table.rows(&ids(tokens, self.vocab, &self.device)?)
     }
+}
+
+/// A head `[v, d]` trimmed to the rows of these tokens, f32.
+///
+/// # Errors
+/// When one has no row.
+pub(in crate::model) fn trimmed(head: &Linear, tokens: &[TokenId], device: &Device) -> Result<Linear, ModelError> {
+    let ids: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+    Ok(Linear::dense(head.rows(&Tensor::from_vec(ids, tokens.len(), device)?)?))
 }
 
 /// Tokens as indices of an embedding's rows.

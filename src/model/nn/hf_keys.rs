@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::{ConfigJson, positive, size};
+use crate::model::files::config_json::{ConfigJson, layer_kinds, positive, refused, size};
 use crate::model::files::folder::Folder;
 use crate::model::nn::config::{Conventions, TransformerConfig};
 use crate::model::nn::rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
@@ -208,7 +208,6 @@ impl HfKeys {
     }
 
     fn refuse_extras(&self, conventions: &Conventions, extras: &Extras) -> Result<(), ModelError> {
-        let refused = |what: String| Err(ModelError::Unsupported(format!("{what}, which is not supported")));
         if let Some(act) = self.hidden_act.as_deref().filter(|act| !["silu", "swish"].contains(act)) {
             return refused(format!("'hidden_act' is '{}'", clean(act)));
         }
@@ -221,18 +220,11 @@ impl HfKeys {
                 return refused(format!("'{key}' is true"));
             }
         }
-        let Some(types) = self.layer_types.as_ref().filter(|_| !extras.layer_types) else {
-            return Ok(());
-        };
-        if types.len() != self.num_hidden_layers {
-            return Err(ModelError::Metadata(format!(
-                "'layer_types' names {} layers and 'num_hidden_layers' is {}",
-                types.len(),
-                self.num_hidden_layers
-            )));
-        }
-        match types.iter().find(|kind| *kind != "full_attention") {
-            Some(kind) => refused(format!("'layer_types' holds '{}'", clean(kind))),
+        match self.layer_types.as_ref().filter(|_| !extras.layer_types) {
+            Some(types) => {
+                let is_full = |kind: &str| (kind == "full_attention").then_some(());
+                layer_kinds("layer_types", (types, self.num_hidden_layers), is_full).map(drop)
+            }
             None => Ok(()),
         }
     }

@@ -10,6 +10,7 @@ use candle_core::{Device, Tensor};
 use crate::model::ModelError;
 use crate::model::files::source::Source;
 use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::feed_forward::{Activation, Gated};
 use crate::model::nn::linear::{Linear, MatMul};
 use crate::model::nn::norm::RmsNorm;
 use crate::model::options::WeightType;
@@ -57,17 +58,29 @@ pub(in crate::model) struct Tensors<'a> {
     pub(in crate::model) source: &'a Source,
     pub(in crate::model) backend: MatmulBackend,
     pub(in crate::model) device: &'a Device,
-    /// Epsilon of norms.
-    pub(in crate::model) eps: f32,
+    /// Sizes.
+    pub(in crate::model) config: &'a TransformerConfig,
+    /// Whether norms are stored as what is added to 1.
+    centred: bool,
 }
 
 impl<'a> Tensors<'a> {
     pub(in crate::model) fn new(
         source: &'a Source,
         (backend, device): (MatmulBackend, &'a Device),
-        config: &TransformerConfig,
+        config: &'a TransformerConfig,
     ) -> Self {
-        Self { source, backend, device, eps: config.norm_eps }
+        Self { source, backend, device, config, centred: false }
+    }
+
+    /// For a family whose checkpoints hold w where a norm multiplies by 1 + w; GGUF files hold the sum.
+    pub(in crate::model) fn centred(self) -> Self {
+        Self { centred: self.source.is_checkpoint(), ..self }
+    }
+
+    /// Those of one block.
+    pub(in crate::model) fn block(&self, block: usize) -> BlockTensors<'_> {
+        BlockTensors { tensors: self, block }
     }
 
     /// `[out, input]`
@@ -92,16 +105,17 @@ impl<'a> Tensors<'a> {
 
     /// Embedding and head, `[v, d]` each: one matrix where they are tied. Read them before smaller ones: a matrix takes
     /// memory twice while it is widened.
-    pub(in crate::model) fn embedding_and_head(&self, config: &TransformerConfig) -> Result<[Linear; 2], ModelError> {
-        let (v, d) = (config.vocab, config.d_model);
+    pub(in crate::model) fn embedding_and_head(&self) -> Result<[Linear; 2], ModelError> {
+        let (v, d) = (self.config.vocab, self.config.d_model);
         let embedding = self.linear("token_embd.weight", v, d)?;
-        let head = if config.tied { embedding.clone() } else { self.linear("output.weight", v, d)? };
+        let head = if self.config.tied { embedding.clone() } else { self.linear("output.weight", v, d)? };
         Ok([embedding, head])
     }
 
-    /// A norm with the model's epsilon.
+    /// A norm with the model's epsilon, as it runs.
     pub(in crate::model) fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
-        self.norm_of(name, width, self.eps)
+        let norm = self.norm_of(name, width, self.config.norm_eps)?;
+        if self.centred { norm.shifted(1.0) } else { Ok(norm) }
     }
 
     /// A norm with an epsilon of its own.
@@ -112,5 +126,45 @@ impl<'a> Tensors<'a> {
     /// `[width]`, f32.
     pub(in crate::model) fn vector(&self, name: &str, width: usize) -> Result<Tensor, ModelError> {
         Ok(Tensor::from_vec(self.source.vector(name, width)?, width, self.device)?)
+    }
+}
+
+/// Tensors of one block, by the part of the name after its number and before `.weight`.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct BlockTensors<'a> {
+    tensors: &'a Tensors<'a>,
+    block: usize,
+}
+
+impl BlockTensors<'_> {
+    /// The whole name of a tensor.
+    pub(in crate::model) fn name(&self, part: &str) -> String {
+        format!("blk.{}.{part}.weight", self.block)
+    }
+
+    /// Whether there is a tensor of this part.
+    pub(in crate::model) fn has(&self, part: &str) -> bool {
+        self.tensors.source.has(&self.name(part))
+    }
+
+    /// `[out, input]`
+    pub(in crate::model) fn linear(&self, part: &str, out: usize, input: usize) -> Result<Linear, ModelError> {
+        self.tensors.linear(&self.name(part), out, input)
+    }
+
+    /// As [`Tensors::norm`].
+    pub(in crate::model) fn norm(&self, part: &str, width: usize) -> Result<RmsNorm, ModelError> {
+        self.tensors.norm(&self.name(part), width)
+    }
+
+    /// A feed-forward layer of this width between rows of the model's; `suffix` ends the names of its parts.
+    pub(in crate::model) fn gated(
+        &self,
+        suffix: &str,
+        width: usize,
+        activation: Activation,
+    ) -> Result<Gated, ModelError> {
+        let linear = |part: &str, out, input| self.linear(&format!("ffn_{part}{suffix}"), out, input);
+        Gated::read((self.tensors.config.d_model, width), activation, linear)
     }
 }

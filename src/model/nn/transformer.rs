@@ -1,8 +1,8 @@
-//! A target on candle that is a stack of blocks over KV caches, whatever the blocks are: passes, trees, and taking back.
+//! A target on candle that is a stack of blocks over KV caches, whatever the blocks are: passes, trees, and rollback.
 //!
-//! Invariant: between calls every cache holds exactly `len` positions, also after an error; behind an early pass those of
-//! blocks that did not run hold fewer, until it is cut back. What a block computes is the family's business, which tokens
-//! are worth running the caller's. (A recurrent state cannot be cut back: Qwen3.5 has passes of its own.)
+//! Invariant: between calls every cache holds exactly `len` positions, also after an error; after an early pass those of
+//! blocks that did not run hold fewer, until it is rolled back. What a block computes is the family's business, which
+//! tokens are worth running the caller's. (A recurrent state cannot be cut: Qwen3.5 has passes of its own.)
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::embedding::Embedding;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::streams::Streams;
+use crate::model::nn::trunk::{LayerWeights, Trunk};
 use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};
@@ -32,50 +33,59 @@ pub struct PassSpec<'a> {
 }
 
 /// A family's weights, as a target's passes need them; shared by its forks and its drafters.
-pub trait Transformer: Embedding {
-    /// Sizes.
-    fn config(&self) -> &TransformerConfig;
+pub trait Transformer: Send + Sync {
+    /// One of its layers.
+    type Layer: LayerWeights;
+
+    /// Embedding, layers, last norm and head.
+    fn trunk(&self) -> &Trunk<Self::Layer>;
 
     /// Bytes the matrices take in memory.
-    fn bytes(&self) -> u64;
+    fn bytes(&self) -> u64 {
+        self.trunk().bytes()
+    }
 
     /// Those of them that a pass reads: all but tables of which rows are looked up and nothing else.
     fn pass_bytes(&self) -> u64 {
         self.bytes()
     }
 
-    /// Says what only this family has to say.
+    /// Adds the figures that only this family has.
     fn describe(&self, _info: &mut ModelInfo) {}
 
     /// Empty caches, in the order of the blocks that have one.
     ///
     /// # Errors
     /// When memory is short.
-    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError>;
+    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
+        let Trunk { config: c, device, .. } = self.trunk();
+        (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, device)).collect()
+    }
 
-    /// Runs embedded rows through the first blocks, `[m, d] -> [m, d]`; `streams` hears of each.
+    /// Which of the caches the layer of this index reads.
+    fn cache_of(&self, layer: usize) -> Option<usize> {
+        Some(layer)
+    }
+
+    /// What layers read of the tokens besides the residual stream: `[m, …]`, where there is something.
     ///
     /// # Errors
-    /// When a tensor operation fails, and the caches may hold the rows or not.
-    fn forward_layers(
+    /// When a tensor operation fails.
+    fn layer_inputs(&self, _tokens: &[TokenId], _embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
+        Ok(None)
+    }
+
+    /// Runs rows through the layer of this index, `[m, d] -> [m, d]`, and appends them to its cache.
+    ///
+    /// # Errors
+    /// When a tensor operation fails; the cache may hold the rows or not.
+    fn forward_layer(
         &self,
-        rows: (&[TokenId], Tensor),
-        course: PassSpec<'_>,
-        caches: &mut [KvCache],
-        streams: &mut Streams<'_>,
+        index: usize,
+        x: (&Tensor, Option<&Tensor>),
+        pass: PassSpec<'_>,
+        cache: &mut KvCache,
     ) -> Result<Tensor, ModelError>;
-
-    /// What the head reads: `[m, d] -> [m, d]`.
-    ///
-    /// # Errors
-    /// When a tensor operation fails.
-    fn normed(&self, x: &Tensor) -> Result<Tensor, ModelError>;
-
-    /// `[m, d] -> [m, v]`
-    ///
-    /// # Errors
-    /// When a tensor operation fails.
-    fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError>;
 
     /// As [`Model::shared_kv`], of so many positions.
     ///
@@ -97,7 +107,7 @@ pub struct TransformerModel<W> {
 
 /// What comes out of some rows.
 struct States {
-    /// `[m, d]`, behind the final norm.
+    /// `[m, d]`, after the final norm.
     normed: Tensor,
     /// `[m, states · d]`, those of the tap.
     tapped: Tensor,
@@ -117,30 +127,36 @@ impl<W: Transformer> TransformerModel<W> {
     }
 
     fn layers(&self) -> usize {
-        self.weights.config().layers
+        self.weights.trunk().config.layers
     }
 
-    fn hidden(&mut self, tokens: &[TokenId], course: PassSpec<'_>) -> Result<States, ModelError> {
-        let all = course.layers == self.layers();
-        let places = if all { self.tap.places(course.layers)? } else { vec![None] };
-        let x = self.weights.embed(tokens)?;
+    fn hidden(&mut self, tokens: &[TokenId], pass: PassSpec<'_>) -> Result<States, ModelError> {
+        let all = pass.layers == self.layers();
+        let places = if all { self.tap.places(pass.layers)? } else { vec![None] };
+        let mut x = self.weights.trunk().embed(tokens)?;
         let mut streams = Streams::new(&places);
         streams.keep(0, &x);
-        let course = PassSpec { base: self.len, ..course };
-        let x = self.weights.forward_layers((tokens, x), course, &mut self.caches, &mut streams)?;
+        let pass = PassSpec { base: self.len, ..pass };
+        let inputs = self.weights.layer_inputs(tokens, &x)?;
+        for index in 0..pass.layers.min(self.layers()) {
+            let lacking = || ModelError::Unsupported("a layer without keys and values".into());
+            let cache = self.weights.cache_of(index).and_then(|at| self.caches.get_mut(at)).ok_or_else(lacking)?;
+            x = self.weights.forward_layer(index, (&x, inputs.as_ref()), pass, cache)?;
+            streams.keep(index + 1, &x);
+        }
         self.len += tokens.len();
-        let normed = self.weights.normed(&x)?;
+        let normed = self.weights.trunk().normed(&x)?;
         let tapped = streams.tapped(&normed)?;
         Ok(States { normed, tapped })
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: PassSpec<'_>) -> Result<Forward, ModelError> {
-        let TransformerConfig { d_model, vocab, .. } = *self.weights.config();
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, pass: PassSpec<'_>) -> Result<Forward, ModelError> {
+        let TransformerConfig { d_model, vocab, .. } = self.weights.trunk().config;
         let mut hidden = Vec::with_capacity(tokens.len() * d_model);
         let (mut last, mut width) = (None, d_model);
         let widest = if rows == LogitRows::All { tokens.len().max(1) } else { PREFILL_ROWS };
         for block in tokens.chunks(widest) {
-            let states = self.hidden(block, course)?;
+            let states = self.hidden(block, pass)?;
             width = states.tapped.dim(1)?;
             hidden.extend(states.tapped.flatten_all()?.to_vec1::<f32>()?);
             last = Some(states.normed);
@@ -148,7 +164,7 @@ impl<W: Transformer> TransformerModel<W> {
         let normed = last.ok_or_else(|| ModelError::Unsupported("a pass needs at least one token".into()))?;
         let m = normed.dim(0)?;
         let normed = if rows == LogitRows::All { normed } else { normed.narrow(0, m - 1, 1)?.contiguous()? };
-        let logits = self.weights.logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
+        let logits = self.weights.trunk().logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
         Ok(Forward { logits: Rows::new(logits, vocab), hidden: Rows::new(hidden, width), stats: Vec::new() })
     }
 

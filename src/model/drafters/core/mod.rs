@@ -6,6 +6,7 @@
 
 mod block;
 mod figures;
+mod own;
 mod slots;
 
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use candle_core::Tensor;
 
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
-use crate::model::nn::block::{Place, Rope};
-use crate::model::nn::embedding::Embedding;
+use crate::model::nn::block::{BlockPass, Rope};
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::{Embedding, trimmed};
 use crate::model::nn::fusion::Fuse;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
@@ -23,9 +25,10 @@ use crate::model::nn::norm::RmsNorm;
 use crate::model::{ModelError, RowStats};
 use crate::protocol::{MtpSpec, TokenId};
 
-pub use self::block::{LlamaBlock, MtpBlock};
+pub use self::block::MtpBlock;
 pub use self::figures::Figures;
 pub(in crate::model) use self::figures::modules;
+pub(in crate::model) use self::own::{MAX_MODULES, OwnTensors};
 pub(in crate::model) use self::slots::{copy_to, numbers};
 
 /// What a module has of its own, norms as they are stored.
@@ -80,6 +83,14 @@ pub struct MtpShape {
     pub head_dim: usize,
     /// Slots that the cache holds.
     pub ctx_len: usize,
+}
+
+impl MtpShape {
+    /// That of a module whose block has these sizes.
+    #[must_use]
+    pub fn of(c: &TransformerConfig, ctx_len: usize) -> Self {
+        Self { d_model: c.d_model, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len }
+    }
 }
 
 /// The cache of a module on candle, and what it shares.
@@ -137,8 +148,8 @@ impl ModuleBackend for MtpOnCandle {
         };
         let states = parts.hidden_norm.forward(&states)?;
         let z = parts.project.forward(&slots.join(embedded, states)?)?; // [m, 2d] -> [m, d]
-        let place = Place { rope: &self.rope, tree: None, at: Some(slots.at) };
-        let x = parts.block.forward(&z, place, &mut self.cache)?;
+        let pass = BlockPass { at: Some(slots.at), ..BlockPass::new(&self.rope, None) };
+        let x = parts.block.forward(&z, pass, &mut self.cache)?;
         let y = parts.norm.forward(&x)?; // [m, d]
         copy_to(slots.recycle(&x, &y), recycled)?;
         slots.last(&y)
@@ -158,10 +169,8 @@ impl ModuleBackend for MtpOnCandle {
 
     fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
         self.joined = None;
-        let tokens: Vec<u32> = tokens.joined().iter().map(|token| token.0).collect();
-        if let (Some((whole, _)), false) = (&self.shared.whole, tokens.is_empty()) {
-            let tokens = Tensor::new(tokens, self.shared.embedding.device())?;
-            self.joined = Some(Linear::dense(whole.rows(&tokens)?));
+        if let (Some((whole, _)), false) = (&self.shared.whole, tokens.joined().is_empty()) {
+            self.joined = Some(trimmed(whole, tokens.joined(), self.shared.embedding.device())?);
         }
         Ok(())
     }

@@ -6,21 +6,22 @@ use candle_core::Tensor;
 
 use crate::model::drafters::core::{copy_to, numbers};
 use crate::model::drafters::eagle3::plan::CheckedHead;
+use crate::model::files::tensor_names::llama_part;
 use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, Slots};
-use crate::model::nn::block::{Block, Place, Rope};
-use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::block::{Block, BlockPass, Rope};
 use crate::model::nn::embedding::{Embedding, OwnEmbedding, SharedTarget};
+use crate::model::nn::feed_forward::Activation;
 use crate::model::nn::fusion::{StatesNorm, norm_states};
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::nn::rope::PairOrder;
+use crate::model::nn::trunk::LayerWeights;
 use crate::model::{ModelError, RowStats};
 
-/// The norms, and the block that has some of them.
+/// The norms, and the block that has some of them: its first one is that of embeddings.
 pub(in crate::model) struct Norms {
     states: Vec<RmsNorm>,
-    embedding: RmsNorm,
     hidden: RmsNorm,
     last: RmsNorm,
     block: Block,
@@ -28,24 +29,17 @@ pub(in crate::model) struct Norms {
 
 impl NormWeights for Norms {
     fn one_plus(&self) -> Result<Self, ModelError> {
-        let mut block = self.block.clone();
-        block.ffn_norm = block.ffn_norm.shifted(1.0)?;
-        if let Some([of_q, of_k]) = block.head_norms {
-            block.head_norms = Some([of_q.shifted(1.0)?, of_k.shifted(1.0)?]);
-        }
         Ok(Self {
             states: self.states.iter().map(|norm| norm.shifted(1.0)).collect::<Result<_, _>>()?,
-            embedding: self.embedding.shifted(1.0)?,
             hidden: self.hidden.shifted(1.0)?,
             last: self.last.shifted(1.0)?,
-            block,
+            block: self.block.shifted(1.0)?,
         })
     }
 }
 
 /// What copies of a head share.
 struct Shared {
-    config: TransformerConfig,
     embedding: Arc<dyn Embedding>,
     fc: Linear, // [d, states · target's d]
     fused: usize,
@@ -78,28 +72,16 @@ impl CandleEagle {
         };
         let to_norm = |weight: Vec<f32>| RmsNorm::of_numbers(weight, c.norm_eps, &device);
         let norm = |part: &str, width: usize| to_norm(plan.norm(part, width)?);
-        let head_norms = match c.conventions.qk_norm {
-            true => {
-                Some([norm("layers.0.self_attn.q_norm", c.head_dim)?, norm("layers.0.self_attn.k_norm", c.head_dim)?])
-            }
-            false => None,
-        };
-        let embedding_norm = norm("layers.0.input_layernorm", d)?;
-        let block = Block {
-            attn_norm: embedding_norm.clone(), // the head norms both halves itself
-            q: linear("layers.0.self_attn.q_proj", c.q_width(), 2 * d)?,
-            k: linear("layers.0.self_attn.k_proj", c.kv_width(), 2 * d)?,
-            v: linear("layers.0.self_attn.v_proj", c.kv_width(), 2 * d)?,
-            o: linear("layers.0.self_attn.o_proj", d, c.q_width())?,
-            head_norms,
-            ffn_norm: norm("layers.0.post_attention_layernorm", d)?,
-            gate: linear("layers.0.mlp.gate_proj", c.ffn, d)?,
-            up: linear("layers.0.mlp.up_proj", c.ffn, d)?,
-            down: linear("layers.0.mlp.down_proj", d, c.ffn)?,
-        };
+        let name = |part: &str| format!("layers.0.{}", llama_part(part).unwrap_or(part));
+        // its own first norm is that of embeddings: the head norms both halves before the block
+        let block = Block::read(
+            c,
+            (2 * d, Activation::Silu),
+            &|part, out, input| linear(&name(part), out, input),
+            &|part, width| norm(&name(part), width),
+        )?;
         let stored = Norms {
             states: plan.states_norms()?.into_iter().map(to_norm).collect::<Result<_, _>>()?,
-            embedding: embedding_norm,
             hidden: norm("layers.0.hidden_norm", d)?,
             last: norm("norm", d)?,
             block,
@@ -119,7 +101,6 @@ impl CandleEagle {
             fused: plan.fused(),
             states_norm: plan.config.states_norm,
             norm_before_residual: plan.config.norm_before_residual,
-            config: c.clone(),
             embedding,
             fc,
             head,
@@ -144,13 +125,13 @@ impl ModuleBackend for EagleOnCandle {
             true => shared.fc.forward(&norm_states(&states, &norms.states, shared.states_norm)?)?,
             false => states,
         };
-        let embedded = norms.embedding.forward(&slots.embed(shared.embedding.as_ref())?)?;
+        let embedded = norms.block.attn_norm.forward(&slots.embed(shared.embedding.as_ref())?)?;
         let normed = norms.hidden.forward(&g)?;
         let residual = if shared.norm_before_residual { normed.clone() } else { g };
         // 2. the block reads both halves: [m, 2d] -> [m, d]
-        let place = Place { rope: &shared.rope, tree: None, at: Some(slots.at) };
+        let pass = BlockPass { at: Some(slots.at), ..BlockPass::new(&shared.rope, None) };
         let read = slots.join(embedded, normed)?;
-        let y = norms.block.forward_read((&residual, &read), &shared.config, place, &mut self.cache)?;
+        let y = norms.block.forward_read((&residual, &read), pass, &mut self.cache)?;
         // 3. norm
         let normed = norms.last.forward(&y)?;
         copy_to(slots.recycle(&y, &normed), recycled)?;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use crate::model::ModelError;
-use crate::model::drafters::core::{CandleMtp, LlamaBlock, MtpOnCandle, MtpParts, MtpShape, MtpShared};
+use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpParts, MtpShape, MtpShared};
 use crate::model::drafters::mtp::config::MtpConfig;
 use crate::model::drafters::mtp::file::MtpFile;
+use crate::model::files::tensor_names::llama_part;
 use crate::model::nn::block::{Block, Rope};
-use crate::model::nn::embedding::{Embedding, SharedTarget};
+use crate::model::nn::embedding::{Embedding, SharedTarget, trimmed};
+use crate::model::nn::feed_forward::Activation;
 use crate::model::nn::fusion::Fuse;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
@@ -33,18 +35,12 @@ impl CandleMtp {
         let linear = |part: &str, out: usize, input: usize| {
             Linear::of_numbers(file.matrix(part, [out, input])?, [out, input], &device)
         };
-        let block = Block {
-            attn_norm: norm("input_layernorm")?,
-            q: linear("self_attn.q_proj", c.q_width(), d)?,
-            k: linear("self_attn.k_proj", c.kv_width(), d)?,
-            v: linear("self_attn.v_proj", c.kv_width(), d)?,
-            o: linear("self_attn.o_proj", d, c.q_width())?,
-            head_norms: None,
-            ffn_norm: norm("post_attention_layernorm")?,
-            gate: linear("mlp.gate_proj", c.ffn, d)?,
-            up: linear("mlp.up_proj", c.ffn, d)?,
-            down: linear("mlp.down_proj", d, c.ffn)?,
-        };
+        let block = Block::read(
+            &c,
+            (d, Activation::Silu),
+            &|part, out, input| linear(llama_part(part).unwrap_or(part), out, input),
+            &|part, _| norm(llama_part(part).unwrap_or(part)),
+        )?;
         let layers = config.layers_of(depth);
         let fuse = match layers.len() {
             0 => None,
@@ -59,11 +55,11 @@ impl CandleMtp {
             hidden_norm: norm("hnorm")?,
             project: linear("eh_proj", d, 2 * d)?,
             norm: norm("shared_head.norm")?,
-            block: Box::new(LlamaBlock { block, config: c.clone() }),
+            block: Box::new(block),
         };
-        let shape = MtpShape { d_model: d, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len };
+        let shape = MtpShape::of(&c, ctx_len);
         let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &device))?;
-        let head = Linear::dense(target.head_rows(&vocab)?);
+        let head = trimmed(&target.head(), &vocab, &device)?;
         let whole = Some((target.head(), config.context_vocab_size));
         let shared = MtpShared { head, embedding: Arc::clone(target) as Arc<dyn Embedding>, vocab, whole };
         MtpOnCandle::module(shared, parts, config.spec(), (shape, rope))

@@ -131,6 +131,7 @@ mod tests {
     use super::*;
     use crate::model::load::OpenModel;
     use crate::model::nn::embedding::SharedTarget;
+    use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
     use crate::model::{DraftModule, Rows, Tap};
     use crate::protocol::TokenId;
 
@@ -147,6 +148,14 @@ mod tests {
         let config = serde_json::from_slice(&std::fs::read(config).unwrap()).unwrap();
         let module = NativeMtp::load((&std::fs::read(module).unwrap(), 0), &config, &target, storage).unwrap();
         Some((target, module))
+    }
+
+    /// The same module beside its target on candle.
+    fn load_candle(target: &OpenModel, bytes: &[u8], config: &MtpConfig) -> CandleMtp {
+        let on_candle = (MatmulBackend::Candle(WeightType::F32), &Device::Cpu);
+        let tensors = Tensors::new(&target.source, on_candle, target.transformer());
+        let weights = LlamaWeights::load(&tensors, 256, &mut |_, _, _| {}).unwrap();
+        CandleMtp::load((bytes, 0), config, &(weights.trunk as Arc<dyn SharedTarget>), 256).unwrap()
     }
 
     /// Greedy drafts after a prompt, as a drafter takes them, and the logits of the first.
@@ -282,17 +291,7 @@ mod tests {
         let ((bytes, config), source) = (fused(), OpenModel::open(&path).unwrap());
         let mut target = NativeLlama::load(source.parts(), 256, Some(2)).unwrap();
         let mut module = NativeMtp::load((&bytes, 0), &config, &target, MtpStorage::Bf16).unwrap();
-        let weights = LlamaWeights::load(
-            &source.source,
-            source.transformer(),
-            256,
-            WeightType::F32,
-            &Device::Cpu,
-            &mut |_, _| {},
-        )
-        .unwrap();
-        let mut on_candle =
-            CandleMtp::load((&bytes, 0), &config, &(Arc::new(weights) as Arc<dyn SharedTarget>), 256).unwrap();
+        let mut on_candle = load_candle(&source, &bytes, &config);
         assert_eq!(module.tap(), Tap::new(vec![State::Normed, State::Behind(7), State::Behind(25)]));
         assert_eq!(on_candle.tap(), module.tap());
         target.set_tap(&module.tap()).unwrap();
@@ -344,17 +343,7 @@ mod tests {
         let ((bytes, config), source) = (joined(1000, 100), OpenModel::open(&path).unwrap());
         let mut target = NativeLlama::load(source.parts(), 256, Some(2)).unwrap();
         let mut module = NativeMtp::load((&bytes, 0), &config, &target, MtpStorage::Bf16).unwrap();
-        let weights = LlamaWeights::load(
-            &source.source,
-            source.transformer(),
-            256,
-            WeightType::F32,
-            &Device::Cpu,
-            &mut |_, _| {},
-        )
-        .unwrap();
-        let mut on_candle =
-            CandleMtp::load((&bytes, 0), &config, &(Arc::new(weights) as Arc<dyn SharedTarget>), 256).unwrap();
+        let mut on_candle = load_candle(&source, &bytes, &config);
         let tokens = token_ids(41);
         let hidden = target.forward(&tokens[..40], LogitRows::Last).unwrap().hidden;
         let fixed = module.draft_vocab().to_vec();

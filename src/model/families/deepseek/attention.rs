@@ -9,7 +9,7 @@ use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::LatentShape;
-use crate::model::nn::block::{Place, ROW_BY_ROW};
+use crate::model::nn::block::{BlockPass, ROW_BY_ROW};
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
@@ -45,22 +45,22 @@ pub(super) struct LatentAttention {
 
 impl LatentAttention {
     /// `[m, d] -> [m, d]`; appends to the cache.
-    pub(super) fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+    pub(super) fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let LatentShape { heads, rank, plain, rotary, value, .. } = self.shape;
-        let (m, start, tree) = (x.dim(0)?, cache.len(), place.tree);
-        let at = place.at.unwrap_or(start);
+        let (m, start, tree) = (x.dim(0)?, cache.len(), pass.tree);
+        let at = pass.at.unwrap_or(start);
         // 1. queries, whose last values are rotated
         let q = match &self.queries {
             Queries::Direct(q) => q.forward(x)?,
             Queries::Squeezed(a, norm, b) => b.forward(&norm.forward(&a.forward(x)?)?)?,
         };
         let q = q.reshape((m, heads, plain + rotary))?.transpose(0, 1)?.contiguous()?; // [h, m, plain + rotary]
-        let turned = place.rope.rotate(&q.narrow(2, plain, rotary)?, at, tree)?;
+        let turned = pass.rope.rotate(&q.narrow(2, plain, rotary)?, at, tree)?;
         let q = q.narrow(2, 0, plain)?;
         // 2. what is kept of these positions
         let kept = self.kv.forward(x)?; // [m, rank + rotary]
         let latent = self.kv_norm.forward(&kept.narrow(1, 0, rank)?)?.unsqueeze(0)?;
-        let key = place.rope.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?, at, tree)?;
+        let key = pass.rope.rotate(&kept.narrow(1, rank, rotary)?.unsqueeze(0)?, at, tree)?;
         let rows = Tensor::cat(&[latent, key], 2)?; // [1, m, rank + rotary]
         cache.append(&rows, &rows)?;
         // 3. attend over everything up to each row
@@ -127,7 +127,7 @@ fn weigh(scores: Tensor, (m, n): (usize, usize)) -> Result<Tensor, ModelError> {
     Ok(candle_nn::ops::softmax_last_dim(&seen)?)
 }
 
-/// `[m, n]`: what is added to scores, −∞ where a position stands behind the row.
+/// `[m, n]`: what is added to scores, −∞ where a position comes after the row.
 fn hidden(m: usize, n: usize, like: &Tensor) -> Result<Tensor, ModelError> {
     let of = |row: usize| (0..n).map(move |column| if column > n - m + row { f32::NEG_INFINITY } else { 0.0 });
     let mask: Vec<f32> = (0..m).flat_map(of).collect();

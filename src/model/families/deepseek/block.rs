@@ -1,5 +1,5 @@
-//! A layer of DeepSeek-V3: latent attention, then a feed-forward layer, dense or of experts, each behind an RMSNorm
-//! and added to the residual stream. Activations are f32 whatever the weights are held in.
+//! A layer of DeepSeek-V3: latent attention, then a feed-forward layer, dense or of experts, each after an RMSNorm
+//! and added to the residual stream. Activations are f32 whatever the dtype of the weights.
 
 use candle_core::{Device, Tensor};
 
@@ -7,13 +7,14 @@ use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpShape};
 use crate::model::families::deepseek::attention::LatentAttention;
 use crate::model::families::deepseek::experts::FeedForward;
-use crate::model::nn::block::Place;
+use crate::model::nn::block::BlockPass;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::trunk::LayerWeights;
 
 /// One layer.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub struct Layer {
     pub(super) attention_norm: RmsNorm,
     pub(super) attention: LatentAttention,
     pub(super) ffn_norm: RmsNorm,
@@ -21,16 +22,11 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// Runs `m` rows behind what is cached: `[m, d] -> [m, d]`.
-    pub(super) fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
-        let x = (x + self.attention.forward(&self.attention_norm.forward(x)?, place, cache)?)?;
+    /// Runs `m` rows after what is cached: `[m, d] -> [m, d]`.
+    pub(super) fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        let x = (x + self.attention.forward(&self.attention_norm.forward(x)?, pass, cache)?)?;
         let answer = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
         Ok((x + answer)?)
-    }
-
-    /// Bytes the matrices take in memory.
-    pub(super) fn bytes(&self) -> u64 {
-        self.attention.bytes() + self.ffn.bytes()
     }
 
     /// An empty cache for `ctx` positions.
@@ -40,9 +36,15 @@ impl Layer {
     }
 }
 
+impl LayerWeights for Layer {
+    fn bytes(&self) -> u64 {
+        self.attention.bytes() + self.ffn.bytes()
+    }
+}
+
 impl MtpBlock for Layer {
-    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
-        Self::forward(self, x, place, cache)
+    fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+        Self::forward(self, x, pass, cache)
     }
 
     fn shifted(&self, by: f64) -> Result<Box<dyn MtpBlock>, ModelError> {
@@ -52,10 +54,6 @@ impl MtpBlock for Layer {
             ffn_norm: self.ffn_norm.shifted(by)?,
             ffn: self.ffn.clone(),
         }))
-    }
-
-    fn bytes(&self) -> u64 {
-        Self::bytes(self)
     }
 
     fn cache(&self, shape: &MtpShape, device: &Device) -> Result<KvCache, ModelError> {

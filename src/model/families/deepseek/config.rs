@@ -2,14 +2,15 @@
 //! how many draft modules are announced. GLM-4.7-Flash is the same with other defaults.
 //!
 //! Invariant: a key named here that is missing, asks for something else than what is computed, or contradicts another is
-//! an error that names it; so is one that nobody here knows and that begins as keys of these parts do ([`TELLING`]). Keys
-//! of other names are read over.
+//! an error that names it; so is one that nobody here knows and that begins as keys of these parts do ([`OWN`]). Keys
+//! of other names are ignored.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
+use crate::model::files::config_json::{OwnKeys, contradiction, given, positive, refused, size};
 use crate::model::nn::config::TransformerConfig;
 
 /// Latent attention and experts.
@@ -77,24 +78,37 @@ pub struct DeepSeekConfig {
     pub latent: Latent,
 }
 
-/// Keys that begin so and are not known change what a layer computes.
-const TELLING: [&str; 12] =
-    ["moe_", "n_", "index_", "hc_", "mtp_", "qk_", "topk_", "attn_", "compress_", "engram_", "zero_expert", "o_lora"];
-
-const KNOWN: [&str; 12] = [
-    "moe_intermediate_size",
-    "moe_layer_freq",
-    "mtp_layer_types",
-    "n_group",
-    "n_routed_experts",
-    "n_shared_experts",
-    "qk_head_dim",
-    "qk_nope_head_dim",
-    "qk_rope_head_dim",
-    "topk_group",
-    "topk_method",
-    "attn_implementation",
-];
+const OWN: OwnKeys = OwnKeys {
+    starts: &[
+        "moe_",
+        "n_",
+        "index_",
+        "hc_",
+        "mtp_",
+        "qk_",
+        "topk_",
+        "attn_",
+        "compress_",
+        "engram_",
+        "zero_expert",
+        "o_lora",
+    ],
+    known: &[
+        "moe_intermediate_size",
+        "moe_layer_freq",
+        "mtp_layer_types",
+        "n_group",
+        "n_routed_experts",
+        "n_shared_experts",
+        "qk_head_dim",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "topk_group",
+        "topk_method",
+        "attn_implementation",
+    ],
+    asks,
+};
 
 /// The keys of `config.json` that only this family has.
 #[derive(Clone, Debug, Deserialize)]
@@ -129,14 +143,6 @@ pub(in crate::model) struct LatentKeys {
     num_mtp_layers: Option<usize>,
 }
 
-fn contradiction<T>(what: String) -> Result<T, ModelError> {
-    Err(ModelError::Metadata(what))
-}
-
-fn refused<T>(what: &str) -> Result<T, ModelError> {
-    Err(ModelError::Unsupported(format!("{what}, which is not supported")))
-}
-
 /// Whether a value asks for something.
 fn asks(value: &Value) -> bool {
     match value {
@@ -153,15 +159,7 @@ impl LatentKeys {
         if object.get("index_topk").is_some_and(asks) {
             return refused("'index_topk' asks for sparse attention (DeepSeek-V3.2)");
         }
-        let telling = |key: &str| TELLING.iter().any(|start| key.starts_with(start)) && !KNOWN.contains(&key);
-        if let Some((key, _)) = object.iter().find(|(key, value)| telling(key) && asks(value)) {
-            return Err(ModelError::Unsupported(format!(
-                "config.json: '{}' is not known here and may change what the layers compute, which is not supported",
-                clean(key)
-            )));
-        }
-        serde_json::from_value(Value::Object(object.clone()))
-            .map_err(|error| ModelError::Metadata(format!("config.json: {}", clean(&error.to_string()))))
+        OWN.read(object)
     }
 
     /// Checked, for a model of so many layers and heads; `sharper` is what scaled rotary positions multiply the scores
@@ -191,20 +189,20 @@ impl LatentKeys {
 
     fn refuse(&self) -> Result<(), ModelError> {
         if let Some(func) = self.scoring_func.as_deref().filter(|func| *func != "sigmoid") {
-            return refused(&format!("'scoring_func' is '{}'", clean(func)));
+            return refused(format!("'scoring_func' is '{}'", clean(func)));
         }
         if let Some(method) = self.topk_method.as_deref().filter(|method| *method != "noaux_tc") {
-            return refused(&format!("'topk_method' is '{}'", clean(method)));
+            return refused(format!("'topk_method' is '{}'", clean(method)));
         }
         let mut kinds = self.mtp_layer_types.iter().flatten();
         if let Some(kind) = kinds.find(|kind| *kind != "full_attention") {
-            return refused(&format!("'mtp_layer_types' holds '{}'", clean(kind)));
+            return refused(format!("'mtp_layer_types' holds '{}'", clean(kind)));
         }
         if let Some(every) = self.moe_layer_freq.filter(|every| *every != 1) {
-            return refused(&format!("'moe_layer_freq' is {every}"));
+            return refused(format!("'moe_layer_freq' is {every}"));
         }
         match self.partial_rotary_factor {
-            Some(part) if part != 1.0 => refused(&format!("'partial_rotary_factor' is {part}")),
+            Some(part) if part != 1.0 => refused(format!("'partial_rotary_factor' is {part}")),
             _ => Ok(()),
         }
     }
@@ -274,9 +272,7 @@ impl LatentKeys {
             return contradiction(format!("'n_shared_experts' is {shared}, expected 0 to 64"));
         }
         let factor = given("routed_scaling_factor", self.routed_scaling_factor)?;
-        if !(factor.is_finite() && factor > 0.0) {
-            return contradiction(format!("'routed_scaling_factor' is {factor}, expected a positive number"));
-        }
+        let factor = positive("routed_scaling_factor", factor)?;
         let (width, normed) = (self.moe_intermediate_size, self.norm_topk_prob.unwrap_or(true));
         Ok(ExpertShape { count, used, width, shared, groups, used_groups, normed, factor })
     }
@@ -301,7 +297,7 @@ impl LatentKeys {
     }
 }
 
-/// Dense layers at the beginning of the list, behind which there may be none.
+/// Dense layers at the beginning of the list, after which there may be none.
 fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
     if types.len() != layers {
         return contradiction(format!(
@@ -311,21 +307,9 @@ fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
     }
     let dense = types.iter().take_while(|kind| *kind == "dense").count();
     match types[dense..].iter().find(|kind| *kind != "sparse") {
-        Some(kind) => refused(&format!("'mlp_layer_types' is '{}' after layer {dense}", clean(kind))),
+        Some(kind) => refused(format!("'mlp_layer_types' holds '{}' behind layer {dense}", clean(kind))),
         None => Ok(dense),
     }
-}
-
-/// A key that a file of the family has: readers differ in what they take where it is missing.
-fn given<T>(key: &str, value: Option<T>) -> Result<T, ModelError> {
-    value.ok_or_else(|| ModelError::Metadata(format!("config.json lacks '{key}'")))
-}
-
-fn size(key: &str, size: usize, most: usize) -> Result<(), ModelError> {
-    if (1..=most).contains(&size) {
-        return Ok(());
-    }
-    contradiction(format!("'{key}' is {size}, expected 1 to {most}"))
 }
 
 impl Latent {

@@ -11,29 +11,8 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::ExpertShape;
+use crate::model::nn::feed_forward::Gated;
 use crate::model::nn::linear::Linear;
-
-/// `down(silu(gate x) · up x)` (Shazeer, arXiv:2002.05202).
-#[derive(Clone, Debug)]
-pub(super) struct Gated {
-    /// `[width, d]`
-    pub(super) gate: Linear,
-    /// `[width, d]`
-    pub(super) up: Linear,
-    /// `[d, width]`
-    pub(super) down: Linear,
-}
-
-impl Gated {
-    /// `[m, d] -> [m, d]`
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        self.down.forward(&(self.gate.forward(x)?.silu()? * self.up.forward(x)?)?)
-    }
-
-    fn bytes(&self) -> u64 {
-        [&self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum()
-    }
-}
 
 /// Chooses experts by their scores (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
 #[derive(Clone, Debug)]
@@ -79,7 +58,7 @@ fn best(values: &[f32], candidates: impl Iterator<Item = usize>, count: usize) -
     places
 }
 
-/// What stands behind attention.
+/// What follows attention.
 #[derive(Clone, Debug)]
 pub(super) enum FeedForward {
     Dense(Gated),

@@ -1,19 +1,21 @@
 //! The families of DeepSeek-V3's layout: names, sizes, tensor names.
 
+use std::sync::Arc;
+
 use indicatif::{DecimalBytes, HumanCount};
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
+use crate::model::drafters::core::OwnTensors;
 use crate::model::families::deepseek::config::{DeepSeekConfig, LatentKeys};
-use crate::model::families::deepseek::module;
-use crate::model::families::deepseek::{load, names};
+use crate::model::families::deepseek::{DeepSeekWeights, load, names};
 use crate::model::files::config_json::ConfigJson;
 use crate::model::files::folder::Folder;
 use crate::model::files::gguf::GgufFile;
 use crate::model::files::source::Source;
 use crate::model::files::tensor_names::{Layout, TensorNames, block_part};
 use crate::model::interfaces::{
-    Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
+    Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
 };
 use crate::model::memory::MemoryNeed;
 use crate::model::nn::config::{Conventions, TransformerConfig};
@@ -75,12 +77,12 @@ fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
     names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
 }
 
-impl DeepSeekConfig {
-    /// The family's name with its article.
-    pub(super) fn article(&self) -> &'static str {
-        if self.transformer.conventions.name == GLM4_MOE_LITE.names.title { "a glm4_moe_lite" } else { "a deepseek_v3" }
-    }
+/// The family's name with its article.
+pub(super) fn article(config: &TransformerConfig) -> &'static str {
+    if config.conventions.name == GLM4_MOE_LITE.names.title { "a glm4_moe_lite" } else { "a deepseek_v3" }
+}
 
+impl DeepSeekConfig {
     /// Weights that a token is multiplied with; an embedding that is no head is only looked up.
     fn active_weights(&self) -> u64 {
         let c = &self.transformer;
@@ -109,7 +111,7 @@ impl FamilyConfig for DeepSeekConfig {
     }
 
     fn own_modules(&self, source: &Source) -> OwnModules {
-        OwnModules { found: module::found(source, &self.transformer), announced: self.latent.modules }
+        OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.latent.modules }
     }
 
     fn trims_draft_vocab(&self, named: bool) -> bool {
@@ -160,6 +162,8 @@ impl FamilyConfig for DeepSeekConfig {
         backend: Backend<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<Box<dyn LoadedTarget>, ModelError> {
-        load::target(self, context, &backend, progress)
+        let (tensors, spec) = context.on_candle(&backend);
+        let weights = Arc::new(DeepSeekWeights::load(&tensors, &self.latent, context.ctx_len, progress)?);
+        Ok(Box::new(CandleTarget { weights, spec }))
     }
 }

@@ -1,38 +1,33 @@
 //! Tensor names of DeepSeek-V3's layout: those by which tensors are asked for, after GGUF's, and the checkpoint's. A
 //! draft module is one layer more, in both.
 
-/// Part of a name, and of the checkpoint's.
+use crate::model::files::tensor_names::part_name;
+
+/// Parts that this layout alone has.
 const PARTS: &[(&str, &str)] = &[
-    ("attn_norm.weight", "input_layernorm.weight"),
-    ("attn_q.weight", "self_attn.q_proj.weight"),
-    ("attn_q_a.weight", "self_attn.q_a_proj.weight"),
-    ("attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight"),
-    ("attn_q_b.weight", "self_attn.q_b_proj.weight"),
-    ("attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight"),
-    ("attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight"),
-    ("attn_kv_b.weight", "self_attn.kv_b_proj.weight"),
-    ("attn_output.weight", "self_attn.o_proj.weight"),
-    ("ffn_norm.weight", "post_attention_layernorm.weight"),
-    ("ffn_gate.weight", "mlp.gate_proj.weight"),
-    ("ffn_up.weight", "mlp.up_proj.weight"),
-    ("ffn_down.weight", "mlp.down_proj.weight"),
-    ("ffn_gate_inp.weight", "mlp.gate.weight"),
+    ("attn_q_a", "self_attn.q_a_proj"),
+    ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+    ("attn_q_b", "self_attn.q_b_proj"),
+    ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+    ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+    ("attn_kv_b", "self_attn.kv_b_proj"),
+    ("ffn_gate_inp", "mlp.gate"),
     ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
-    ("ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight"),
-    ("ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight"),
-    ("ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight"),
-    ("nextn.enorm.weight", "enorm.weight"),
-    ("nextn.hnorm.weight", "hnorm.weight"),
-    ("nextn.eh_proj.weight", "eh_proj.weight"),
-    ("nextn.embed_tokens.weight", "embed_tokens.weight"),
-    ("nextn.shared_head_norm.weight", "shared_head.norm.weight"),
-    ("nextn.shared_head_head.weight", "shared_head.head.weight"),
+    ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+    ("nextn.enorm", "enorm"),
+    ("nextn.hnorm", "hnorm"),
+    ("nextn.eh_proj", "eh_proj"),
+    ("nextn.embed_tokens", "embed_tokens"),
+    ("nextn.shared_head_norm", "shared_head.norm"),
+    ("nextn.shared_head_head", "shared_head.head"),
 ];
 
-/// The checkpoint's name of a part of a layer; an expert's number stands behind its part (`ffn_up.17.weight`).
-pub(in crate::model) fn part(name: &str) -> Option<String> {
-    if let Some((_, own)) = PARTS.iter().find(|(asked, _)| *asked == name) {
-        return Some((*own).to_owned());
+/// The checkpoint's name of a part of a layer; an expert's number follows its part (`ffn_up.17.weight`).
+pub(super) fn part(name: &str) -> Option<String> {
+    if let Some(own) = part_name(PARTS, name) {
+        return Some(own);
     }
     let (part, expert) = name.strip_suffix(".weight")?.rsplit_once('.')?;
     let own = match part {

@@ -8,66 +8,63 @@ use crate::model::ModelError;
 use crate::model::families::deepseek::attention::{EPS, LatentAttention, Queries};
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::config::Latent;
-use crate::model::families::deepseek::experts::{FeedForward, Gated, Router};
-use crate::model::nn::config::TransformerConfig;
+use crate::model::families::deepseek::experts::{FeedForward, Router};
+use crate::model::nn::feed_forward::Activation;
 use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
 use crate::model::options::WeightType;
 
 /// Reads tensors by name.
+#[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
-    pub(super) tensors: Tensors<'a>,
-    pub(super) config: &'a TransformerConfig,
+    pub(super) tensors: &'a Tensors<'a>,
     pub(super) latent: &'a Latent,
 }
 
 impl Reader<'_> {
     /// A layer of the target, or of a draft module, which always has experts.
     pub(super) fn layer(&self, layer: usize) -> Result<Layer, ModelError> {
-        let (d, name) = (self.config.d_model, |part: &str| format!("blk.{layer}.{part}"));
+        let (c, own) = (self.tensors.config, self.tensors.block(layer));
         Ok(Layer {
-            attention_norm: self.tensors.norm(&name("attn_norm.weight"), d)?,
+            attention_norm: own.norm("attn_norm", c.d_model)?,
             attention: self.attention(layer)?,
-            ffn_norm: self.tensors.norm(&name("ffn_norm.weight"), d)?,
+            ffn_norm: own.norm("ffn_norm", c.d_model)?,
             ffn: match layer < self.latent.dense_layers {
-                true => FeedForward::Dense(self.gated(layer, "", self.config.ffn)?),
+                true => FeedForward::Dense(own.gated("", c.ffn, Activation::Silu)?),
                 false => self.experts(layer)?,
             },
         })
     }
 
     fn attention(&self, layer: usize) -> Result<LatentAttention, ModelError> {
-        let (d, shape) = (self.config.d_model, self.latent.attention);
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        let (d, shape, own) = (self.tensors.config.d_model, self.latent.attention, self.tensors.block(layer));
         let width = shape.heads * (shape.plain + shape.rotary);
         let queries = match shape.q_rank {
-            Some(rank) if self.tensors.source.has(&name("attn_q_a")) || !self.tensors.source.has(&name("attn_q")) => {
-                Queries::Squeezed(
-                    self.tensors.linear(&name("attn_q_a"), rank, d)?,
-                    self.tensors.norm_of(&name("attn_q_a_norm"), rank, EPS)?,
-                    self.tensors.linear(&name("attn_q_b"), width, rank)?,
-                )
-            }
+            Some(rank) if own.has("attn_q_a") || !own.has("attn_q") => Queries::Squeezed(
+                own.linear("attn_q_a", rank, d)?,
+                self.tensors.norm_of(&own.name("attn_q_a_norm"), rank, EPS)?,
+                own.linear("attn_q_b", width, rank)?,
+            ),
             Some(rank) => {
                 return Err(ModelError::Metadata(format!(
                     "'q_lora_rank' is {rank} and layer {layer} has one matrix for queries ('q_proj')"
                 )));
             }
-            None if self.tensors.source.has(&name("attn_q_a")) => {
+            None if own.has("attn_q_a") => {
                 return Err(ModelError::Metadata(format!(
                     "'q_lora_rank' is not set and layer {layer} squeezes its queries ('q_a_proj')"
                 )));
             }
-            None => Queries::Direct(self.tensors.linear(&name("attn_q"), width, d)?),
+            None => Queries::Direct(own.linear("attn_q", width, d)?),
         };
-        let (to_keys, to_values) = self.unfolding(&name("attn_kv_b"))?;
+        let (to_keys, to_values) = self.unfolding(&own.name("attn_kv_b"))?;
         Ok(LatentAttention {
             shape,
             queries,
-            kv: self.tensors.linear(&name("attn_kv_a_mqa"), shape.rank + shape.rotary, d)?,
-            kv_norm: self.tensors.norm_of(&name("attn_kv_a_norm"), shape.rank, EPS)?,
+            kv: own.linear("attn_kv_a_mqa", shape.rank + shape.rotary, d)?,
+            kv_norm: self.tensors.norm_of(&own.name("attn_kv_a_norm"), shape.rank, EPS)?,
             to_keys,
             to_values,
-            out: self.tensors.linear(&name("attn_output"), d, shape.heads * shape.value)?,
+            out: own.linear("attn_output", d, shape.heads * shape.value)?,
         })
     }
 
@@ -84,35 +81,25 @@ impl Reader<'_> {
     }
 
     fn experts(&self, layer: usize) -> Result<FeedForward, ModelError> {
-        let (d, shape) = (self.config.d_model, self.latent.experts);
-        let router = format!("blk.{layer}.ffn_gate_inp.weight");
+        let (d, shape, own) = (self.tensors.config.d_model, self.latent.experts, self.tensors.block(layer));
+        let router = own.name("ffn_gate_inp");
         // scores decide, so they are never rounded
         let weight = match &self.tensors.backend {
             MatmulBackend::Candle(_) => self.tensors.linear_as(&router, [shape.count, d], WeightType::F32)?,
             MatmulBackend::Kernels(_) => self.tensors.linear(&router, shape.count, d)?,
         };
         let bias = self.tensors.source.vector(&format!("blk.{layer}.exp_probs_b.bias"), shape.count)?;
-        let experts = (0..shape.count).map(|expert| self.gated(layer, &format!(".{expert}"), shape.width));
+        let experts = (0..shape.count).map(|expert| own.gated(&format!(".{expert}"), shape.width, Activation::Silu));
         let experts = Arc::new(experts.collect::<Result<Vec<_>, _>>()?);
         let shared = match shape.shared {
-            0 if self.tensors.source.has(&format!("blk.{layer}.ffn_up_shexp.weight")) => {
+            0 if own.has("ffn_up_shexp") => {
                 return Err(ModelError::Metadata(format!(
                     "'n_shared_experts' is 0 and layer {layer} has experts that every token goes through ('shared_experts')"
                 )));
             }
             0 => None,
-            count => Some(self.gated(layer, "_shexp", count * shape.width)?),
+            count => Some(own.gated("_shexp", count * shape.width, Activation::Silu)?),
         };
         Ok(FeedForward::Experts { router: Router { shape, weight, bias }, experts, shared })
-    }
-
-    fn gated(&self, layer: usize, which: &str, width: usize) -> Result<Gated, ModelError> {
-        let d = self.config.d_model;
-        let name = |part: &str| format!("blk.{layer}.{part}{which}.weight");
-        Ok(Gated {
-            gate: self.tensors.linear(&name("ffn_gate"), width, d)?,
-            up: self.tensors.linear(&name("ffn_up"), width, d)?,
-            down: self.tensors.linear(&name("ffn_down"), d, width)?,
-        })
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::{ConfigJson, positive, size};
+use crate::model::files::config_json::{ConfigJson, layer_kinds, positive, refused, size};
 use crate::model::nn::attention::Scores;
 use crate::model::nn::config::TransformerConfig;
 use crate::model::nn::gguf_keys::GgufKeys;
@@ -101,10 +101,6 @@ impl Rope {
     }
 }
 
-fn refused<T>(what: &str) -> Result<T, ModelError> {
-    Err(ModelError::Unsupported(format!("{what}, which is not supported")))
-}
-
 fn cap(key: &str, value: Option<f64>) -> Result<Option<f64>, ModelError> {
     value.filter(|cap| *cap != 0.0).map(|cap| positive(key, cap)).transpose()
 }
@@ -139,7 +135,7 @@ impl Keys {
     pub(super) fn from_json(json: &ConfigJson) -> Result<Self, ModelError> {
         let keys: Self = json.read()?;
         if let Some(activation) = keys.hidden_activation.as_deref().filter(|name| *name != "gelu_pytorch_tanh") {
-            return refused(&format!("'hidden_activation' is '{}'", clean(activation)));
+            return refused(format!("'hidden_activation' is '{}'", clean(activation)));
         }
         if keys.use_bidirectional_attention == Some(true) {
             return refused("'use_bidirectional_attention' is true");
@@ -168,18 +164,7 @@ impl Keys {
             let every = self.sliding_window_pattern.unwrap_or(PATTERN);
             return Ok(by_pattern(layers, size("sliding_window_pattern", every, 1024)?));
         };
-        if types.len() != layers {
-            return Err(ModelError::Metadata(format!(
-                "'layer_types' names {} layers and 'num_hidden_layers' is {layers}",
-                types.len()
-            )));
-        }
-        let reach = types.iter().map(|kind| match kind.as_str() {
-            "sliding_attention" => Ok(Reach::Sliding),
-            "full_attention" => Ok(Reach::Full),
-            other => refused(&format!("'layer_types' holds '{}'", clean(other))),
-        });
-        reach.collect()
+        layer_kinds("layer_types", (types, layers), Reach::named)
     }
 
     /// What so many layers do.

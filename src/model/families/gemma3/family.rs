@@ -1,16 +1,19 @@
 //! The family Gemma 3: names, sizes, tensor names.
 
+use std::sync::Arc;
+
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
+use crate::model::families::gemma3::Gemma3Weights;
 use crate::model::families::gemma3::config::{Gemma3Config, Keys, Layers};
-use crate::model::families::gemma3::load;
 use crate::model::files::config_json::ConfigJson;
 use crate::model::files::folder::Folder;
 use crate::model::files::gguf::GgufFile;
-use crate::model::files::tensor_names::{Layout, TensorNames, block_part};
+use crate::model::files::tensor_names::{Layout, NORMED_TWICE, TensorNames, block_part, part_name};
 use crate::model::interfaces::{
-    Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, Progress,
+    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Modules, Names,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::config::{Conventions, TransformerConfig};
 use crate::model::nn::gguf_keys::GgufKeys;
@@ -23,23 +26,6 @@ pub struct Gemma3Family;
 
 const CONVENTIONS: Conventions =
     Conventions { name: "gemma3", qk_norm: true, qkv_bias: false, gguf_pairs: PairOrder::HalfSplit };
-
-/// Part of a GGUF name, and of the checkpoint's.
-const PARTS: [(&str, &str); 13] = [
-    ("attn_norm", "input_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("ffn_norm", "pre_feedforward_layernorm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-    ("post_ffw_norm", "post_feedforward_layernorm"),
-];
 
 impl Family for Gemma3Family {
     fn names(&self) -> Names {
@@ -78,8 +64,7 @@ impl Family for Gemma3Family {
 
 fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
     let (layer, part) = block_part(name)?;
-    let (_, own) = PARTS.iter().find(|(gguf, _)| Some(*gguf) == part.strip_suffix(".weight"))?;
-    Some(format!("{}layers.{layer}.{own}.weight", layout.prefix))
+    Some(format!("{}layers.{layer}.{}", layout.prefix, part_name(NORMED_TWICE, part)?))
 }
 
 impl FamilyConfig for Gemma3Config {
@@ -104,6 +89,25 @@ impl FamilyConfig for Gemma3Config {
         backend: Backend<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<Box<dyn LoadedTarget>, ModelError> {
-        load::target(self, context, &backend, progress)
+        let (tensors, spec) = context.on_candle(&backend);
+        let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
+        Ok(Box::new(CandleTarget { weights, spec }))
+    }
+}
+
+impl CandleFamily for Gemma3Weights {
+    fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
+        Some(Err(ModelError::Unsupported(format!(
+            "{} brings no draft module; choose --drafter ngram or early-exit, or name a smaller Gemma 3 with --draft-model",
+            context.source.file_name()
+        ))))
+    }
+
+    fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
+        Err(NoSharing {
+            family: "a Gemma 3",
+            instead_of_head: "name a smaller Gemma 3 with --draft-model",
+            instead_of_module: "has none, so leave --mtp out",
+        })
     }
 }

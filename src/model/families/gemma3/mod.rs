@@ -7,125 +7,73 @@
 
 mod config;
 mod family;
-mod layer;
-mod load;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::files::source::Source;
-use crate::model::nn::attention::CachedRows;
-use crate::model::nn::block::Rope;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::{Embedding, ids};
+use crate::model::nn::block::{Block, BlockPass, Rope};
+use crate::model::nn::feed_forward::Activation;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
-use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::matmul_backend::Tensors;
 use crate::model::nn::rope::PairOrder;
-use crate::model::nn::streams::Streams;
 use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
+use crate::model::nn::trunk::Trunk;
 use crate::model::shared_kv::Reach;
-use crate::protocol::TokenId;
 
 pub use self::config::{Gemma3Config, Layers};
 pub use self::family::Gemma3Family;
-use self::layer::{Layer, Reader};
 
 /// Weights of a target; shared by its forks.
 pub struct Gemma3Weights {
-    config: Gemma3Config,
-    device: Device,
-    embedding: Linear, // [v, d]
-    head: Linear,      // [v, d]; the embedding again when tied
-    layers: Vec<Layer>,
-    norm: RmsNorm,
+    trunk: Trunk<Block>,
+    layers: Layers,
     ropes: [Rope; 2], // of sliding layers and of full ones
 }
 
 impl Gemma3Weights {
-    /// Reads all tensors. `progress` is called with (blocks read, blocks in all).
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
-    pub fn load(
-        (source, config): (&Source, &Gemma3Config),
+    fn load(
+        tensors: Tensors<'_>,
+        layers: &Layers,
         ctx_len: usize,
-        (backend, device): (MatmulBackend, &Device),
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, ModelError> {
-        let c = &config.transformer;
-        let reader = Reader { tensors: Tensors::new(source, (backend, device), c), config };
-        let [embedding, head] = reader.tensors.embedding_and_head(c)?;
-        let mut layers = Vec::with_capacity(c.layers);
-        for layer in 0..c.layers {
-            progress(layer, c.layers);
-            layers.push(reader.layer(layer)?);
-        }
-        progress(c.layers, c.layers);
-        let norm = reader.norm("output_norm.weight", c.d_model)?;
+        let tensors = tensors.centred();
+        let (c, device) = (tensors.config, tensors.device);
+        let layer = |layer| -> Result<Block, ModelError> {
+            let own = tensors.block(layer);
+            let (linear, norm) =
+                (|part: &str, out, input| own.linear(part, out, input), |part: &str, width| own.norm(part, width));
+            let mut block = Block::read(c, (c.d_model, Activation::Gelu), &linear, &norm)?;
+            block.scores = layers.scores;
+            block.post_norms = Some([norm("post_attention_norm", c.d_model)?, norm("post_ffw_norm", c.d_model)?]);
+            Ok(block)
+        };
+        let trunk = Trunk::read(&tensors, layer, progress)?.scaled(layers.logit_softcap);
         let rope = |spec| Rope::new(spec, c.head_dim, ctx_len, (PairOrder::HalfSplit, device));
-        let ropes = [rope(&c.rope)?, rope(&config.layers.full_rope)?];
-        Ok(Self { device: device.clone(), embedding, head, layers, norm, ropes, config: config.clone() })
-    }
-}
-
-impl Embedding for Gemma3Weights {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        let c = &self.config.transformer;
-        Ok((self.embedding.rows(&ids(tokens, c.vocab, &self.device)?)? * (c.d_model as f64).sqrt())?)
+        let ropes = [rope(&c.rope)?, rope(&layers.full_rope)?];
+        Ok(Self { trunk, layers: layers.clone(), ropes })
     }
 }
 
 impl Transformer for Gemma3Weights {
-    fn config(&self) -> &TransformerConfig {
-        &self.config.transformer
+    type Layer = Block;
+
+    fn trunk(&self) -> &Trunk<Block> {
+        &self.trunk
     }
 
-    fn bytes(&self) -> u64 {
-        let head = if self.config.transformer.tied { 0 } else { self.head.bytes() };
-        self.embedding.bytes() + head + self.layers.iter().map(Layer::bytes).sum::<u64>()
-    }
-
-    fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        let c = &self.config.transformer;
-        (0..c.layers).map(|_| KvCache::new(c.kv_heads, ctx_len, c.head_dim, &self.device)).collect()
-    }
-
-    fn forward_layers(
+    fn forward_layer(
         &self,
-        (_, mut x): (&[TokenId], Tensor),
+        index: usize,
+        (x, _): (&Tensor, Option<&Tensor>),
         pass: PassSpec<'_>,
-        caches: &mut [KvCache],
-        streams: &mut Streams<'_>,
+        cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let Layers { reach, window, .. } = &self.config.layers;
-        for (index, (layer, cache)) in self.layers.iter().zip(caches).take(pass.layers).enumerate() {
-            let (rope, window) = match reach[index] {
-                Reach::Sliding => (&self.ropes[0], Some(*window)),
-                Reach::Full => (&self.ropes[1], None),
-            };
-            let rows = CachedRows { start: pass.base, tree: pass.tree, window };
-            x = layer.forward(&x, rope, rows, cache)?;
-            streams.keep(index + 1, &x);
-        }
-        Ok(x)
-    }
-
-    fn normed(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        self.norm.forward(x)
-    }
-
-    fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
-        let logits = self.head.forward(normed)?;
-        Ok(match self.config.layers.logit_softcap {
-            Some(cap) => ((logits / cap)?.tanh()? * cap)?,
-            None => logits,
-        })
+        let (rope, window) = match self.layers.reach[index] {
+            Reach::Sliding => (&self.ropes[0], Some(self.layers.window)),
+            Reach::Full => (&self.ropes[1], None),
+        };
+        self.trunk.layers[index].forward(x, BlockPass { window, ..BlockPass::new(rope, pass.tree) }, cache)
     }
 }
 

@@ -1,19 +1,22 @@
 //! The family Gemma 4: names, sizes, tensor names.
 
+use std::sync::Arc;
+
 use indicatif::HumanCount;
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
 use crate::model::families::gemma4::config::Gemma4Config;
 use crate::model::families::gemma4::keys::{GemmaKeys, Sizes};
-use crate::model::families::gemma4::{load, names};
+use crate::model::families::gemma4::{Gemma4Weights, names};
 use crate::model::files::config_json::ConfigJson;
 use crate::model::files::folder::Folder;
 use crate::model::files::gguf::GgufFile;
 use crate::model::files::source::Source;
-use crate::model::files::tensor_names::{Layout, TensorNames, block_part};
+use crate::model::files::tensor_names::TensorNames;
 use crate::model::interfaces::{
-    Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, Progress,
+    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Modules, Names,
+    NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::config::{Conventions, TransformerConfig};
 use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
@@ -52,7 +55,7 @@ impl Family for Gemma4Family {
     }
 
     fn tensor_names(&self) -> TensorNames {
-        tensor_name
+        names::tensor_name
     }
 
     // the tokenizer files of `-it` repositories do not say so, and the model is lost without (llama.cpp adds the token too,
@@ -60,14 +63,6 @@ impl Family for Gemma4Family {
     fn always_begins(&self) -> bool {
         true
     }
-}
-
-fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
-    if let Some(own) = names::whole(name) {
-        return Some(format!("{}{own}", layout.prefix));
-    }
-    let (layer, part) = block_part(name)?;
-    names::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
 }
 
 impl FamilyConfig for Gemma4Config {
@@ -142,6 +137,25 @@ impl FamilyConfig for Gemma4Config {
         backend: Backend<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<Box<dyn LoadedTarget>, ModelError> {
-        load::target(self, context, &backend, progress)
+        let (tensors, spec) = context.on_candle(&backend);
+        let weights = Arc::new(Gemma4Weights::load(tensors, &self.gemma, context.ctx_len, progress)?);
+        Ok(Box::new(CandleTarget { weights, spec }))
+    }
+}
+
+impl CandleFamily for Gemma4Weights {
+    fn own_modules(_target: &CandleTarget<Self>, context: &LoadContext<'_>) -> Option<Result<Modules, ModelError>> {
+        Some(Err(ModelError::Unsupported(format!(
+            "{} brings no drafter; name its assistant with --draft-model",
+            context.source.file_name()
+        ))))
+    }
+
+    fn shared(_target: &CandleTarget<Self>) -> Result<SharedWeights<'_>, NoSharing> {
+        Err(NoSharing {
+            family: "a Gemma 4",
+            instead_of_head: "name its assistant with --draft-model",
+            instead_of_module: "has an assistant, so name that with --draft-model and leave --mtp out",
+        })
     }
 }

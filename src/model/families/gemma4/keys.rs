@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer};
+use crate::model::files::config_json::{OwnKeys, contradiction, given, layer_kinds, positive, refused, share, size};
 use crate::model::nn::rope::{RopeScaling, RopeSpec};
 use crate::model::shared_kv::Reach;
 
@@ -53,62 +54,48 @@ struct Rope {
     factor: Option<f64>,
 }
 
-/// Keys that begin so and are not known change what a layer computes.
-const TELLING: [&str; 17] = [
-    "attn_",
-    "attention_",
-    "query_",
-    "num_kv_",
-    "num_global_",
-    "global_",
-    "use_",
-    "altup",
-    "laurel",
-    "per_layer_",
-    "hidden_size_per_",
-    "vocab_size_per_",
-    "final_",
-    "router_",
-    "activation_sparsity",
-    "rope_",
-    "partial_rotary",
-];
+const OWN: OwnKeys = OwnKeys {
+    starts: &[
+        "attn_",
+        "attention_",
+        "query_",
+        "num_kv_",
+        "num_global_",
+        "global_",
+        "use_",
+        "altup",
+        "laurel",
+        "per_layer_",
+        "hidden_size_per_",
+        "vocab_size_per_",
+        "final_",
+        "router_",
+        "activation_sparsity",
+        "rope_",
+        "partial_rotary",
+    ],
+    known: &[
+        "attn_implementation",
+        "attention_bias",
+        "attention_dropout",
+        "attention_k_eq_v",
+        "num_kv_shared_layers",
+        "num_global_key_value_heads",
+        "global_head_dim",
+        "use_cache",
+        "use_bidirectional_attention",
+        "use_double_wide_mlp",
+        "use_sliding_window",
+        "per_layer_config",
+        "hidden_size_per_layer_input",
+        "vocab_size_per_layer_input",
+        "final_logit_softcapping",
+        "rope_parameters",
+    ],
+    asks: |value| !value.is_null(),
+};
 
-const KNOWN: [&str; 16] = [
-    "attn_implementation",
-    "attention_bias",
-    "attention_dropout",
-    "attention_k_eq_v",
-    "num_kv_shared_layers",
-    "num_global_key_value_heads",
-    "global_head_dim",
-    "use_cache",
-    "use_bidirectional_attention",
-    "use_double_wide_mlp",
-    "use_sliding_window",
-    "per_layer_config",
-    "hidden_size_per_layer_input",
-    "vocab_size_per_layer_input",
-    "final_logit_softcapping",
-    "rope_parameters",
-];
-
-fn contradiction<T>(what: String) -> Result<T, ModelError> {
-    Err(ModelError::Metadata(what))
-}
-
-fn refused<T>(what: &str) -> Result<T, ModelError> {
-    Err(ModelError::Unsupported(format!("{what}, which is not supported")))
-}
-
-fn within(key: &str, size: usize, most: usize) -> Result<usize, ModelError> {
-    if (1..=most).contains(&size) {
-        return Ok(size);
-    }
-    contradiction(format!("'{key}' is {size}, expected 1 to {most}"))
-}
-
-/// Sizes that the other keys tell.
+/// Sizes that the other keys give.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Sizes {
     pub(in crate::model) layers: usize,
@@ -120,16 +107,7 @@ pub(in crate::model) struct Sizes {
 impl GemmaKeys {
     /// Reads the keys out of the object that describes the text model.
     pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
-        let telling = |key: &&String| TELLING.iter().any(|start| key.starts_with(start));
-        let known = |key: &&String| KNOWN.contains(&key.as_str());
-        if let Some(key) = object.keys().filter(telling).find(|key| !known(key) && !object[key.as_str()].is_null()) {
-            return Err(ModelError::Unsupported(format!(
-                "config.json: '{}' is not known here and may change what the layers compute, which is not supported",
-                clean(key)
-            )));
-        }
-        serde_json::from_value(Value::Object(object.clone()))
-            .map_err(|error| ModelError::Metadata(format!("config.json: {}", clean(&error.to_string()))))
+        OWN.read(object)
     }
 
     /// Width of a head of a sliding layer.
@@ -140,9 +118,7 @@ impl GemmaKeys {
     /// Checked, for a model of these sizes. In an assistant, whose `lent` is true, no layer has keys and values.
     pub(in crate::model) fn gemma(&self, sizes: Sizes, lent: bool) -> Result<Gemma, ModelError> {
         self.refuse()?;
-        let Some(window) = self.sliding_window else {
-            return contradiction("config.json lacks 'sliding_window'".into());
-        };
+        let window = given("sliding_window", self.sliding_window)?;
         let k_eq_v = self.attention_k_eq_v == Some(true);
         let layers = self.shapes(sizes, lent)?;
         for layer in &layers {
@@ -158,7 +134,7 @@ impl GemmaKeys {
         }
         let [sliding_rope, full_rope] = self.ropes(&layers)?;
         Ok(Gemma {
-            window: within("sliding_window", window, 1 << 24)?,
+            window: size("sliding_window", window, 1 << 24)?,
             sliding_rope,
             full_rope,
             softcap: self.softcap()?,
@@ -198,18 +174,14 @@ impl GemmaKeys {
             return refused("'use_bidirectional_attention' is 'all'");
         }
         match self.hidden_activation.as_deref() {
-            Some(act) if act != "gelu_pytorch_tanh" => refused(&format!("'hidden_activation' is '{}'", clean(act))),
+            Some(act) if act != "gelu_pytorch_tanh" => refused(format!("'hidden_activation' is '{}'", clean(act))),
             _ => Ok(()),
         }
     }
 
     fn softcap(&self) -> Result<Option<f32>, ModelError> {
-        match self.final_logit_softcapping {
-            Some(cap) if !(cap.is_finite() && cap > 0.0) => {
-                contradiction(format!("'final_logit_softcapping' is {cap}, expected a positive number"))
-            }
-            cap => Ok(cap.map(|cap| cap as f32)),
-        }
+        let cap = self.final_logit_softcapping.map(|cap| positive("final_logit_softcapping", cap));
+        Ok(cap.transpose()?.map(|cap| cap as f32))
     }
 
     fn per_layer(&self, vocab: usize) -> Result<Option<PerLayer>, ModelError> {
@@ -225,7 +197,7 @@ impl GemmaKeys {
                 "'vocab_size_per_layer_input' is {rows} and 'vocab_size' {vocab}: some tokens have no embedding for the layers"
             ));
         }
-        let width = within("hidden_size_per_layer_input", width, 1 << 12)?;
+        let width = size("hidden_size_per_layer_input", width, 1 << 12)?;
         Ok(Some(PerLayer { width, vocab: rows }))
     }
 
@@ -237,23 +209,10 @@ impl GemmaKeys {
                 .map(|layer| if by_default(layer) { Reach::Full } else { Reach::Sliding })
                 .collect());
         };
-        if types.len() != layers {
-            return contradiction(format!(
-                "'layer_types' names {} layers and 'num_hidden_layers' is {layers}",
-                types.len()
-            ));
-        }
-        let kind = |kind: &String| match kind.as_str() {
-            "sliding_attention" => Ok(Reach::Sliding),
-            "full_attention" => Ok(Reach::Full),
-            other => refused(&format!("'layer_types' holds '{}'", clean(other))),
-        };
-        let kinds = types.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        let kinds = layer_kinds("layer_types", (types, layers), Reach::named)?;
         match kinds.last() {
             Some(Reach::Full) => Ok(kinds),
-            _ => {
-                contradiction("'layer_types' ends with 'sliding_attention', and the last layer sees everything".into())
-            }
+            _ => contradiction("'layer_types' ends with 'sliding_attention', and the last layer sees everything"),
         }
     }
 
@@ -347,17 +306,10 @@ impl Rope {
 
     /// What is not said is as `transformers` has it: type default, the whole head.
     fn spec(&self, head_dim: usize) -> Result<RopeSpec, ModelError> {
-        let positive = |key: &str, value: f64| match value.is_finite() && value > 0.0 {
-            true => Ok(value),
-            false => contradiction(format!("'{key}' is {value}, expected a positive number")),
-        };
-        let part = self.partial_rotary_factor.unwrap_or(1.0);
-        if !(part > 0.0 && part <= 1.0) {
-            return contradiction(format!("'partial_rotary_factor' is {part}, expected more than 0 and at most 1"));
-        }
+        let part = share("partial_rotary_factor", self.partial_rotary_factor.unwrap_or(1.0))?;
         let theta = match self.rope_theta {
             Some(theta) => positive("rope_theta", theta)?,
-            None => return contradiction("'rope_parameters' lacks a 'rope_theta'".into()),
+            None => return contradiction("'rope_parameters' lacks a 'rope_theta'"),
         };
         let factor = positive("factor", self.factor.unwrap_or(1.0))? as f32;
         match self.rope_type.as_deref().unwrap_or("default") {
@@ -366,12 +318,12 @@ impl Rope {
             "default" => Ok(RopeSpec::plain(theta)),
             "proportional" => {
                 let turning = (head_dim as f64 * part) as usize / 2;
-                // frequencies are those of the whole head, and pairs behind the part stand still
+                // frequencies are those of the whole head, and pairs after the part stand still
                 let of_pair = |pair: usize| if pair < turning { factor } else { f32::INFINITY };
                 let factors = (0..head_dim / 2).map(of_pair).collect();
                 Ok(RopeSpec { theta, scaling: RopeScaling::Factors(factors) })
             }
-            other => refused(&format!("'rope_type' is '{}'", clean(other))),
+            other => refused(format!("'rope_type' is '{}'", clean(other))),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! stream, then the layer's own embedding of the token, and a scale for all of it.
 //!
 //! Invariant: with matrices on the native kernels a row's bits do not depend on the rows beside it
-//! ([`attention`](crate::model::nn::attention)). Activations are f32 whatever the weights are held in.
+//! ([`attention`](crate::model::nn::attention)). Activations are f32 whatever the dtype of the weights.
 //! Whose keys and values are read is the caller's business.
 
 use candle_core::Tensor;
@@ -10,11 +10,12 @@ use candle_core::Tensor;
 use crate::model::ModelError;
 use crate::model::families::gemma4::config::LayerShape;
 use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
-use crate::model::nn::block::{Rope, TreeRows};
+use crate::model::nn::block::{BlockPass, Rope, TreeRows};
+use crate::model::nn::feed_forward::Gated;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
-use crate::model::shared_kv::Reach;
+use crate::model::nn::trunk::LayerWeights;
 
 /// What makes keys and values.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub(super) struct PerLayerInput {
 
 /// A layer.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub struct Layer {
     pub(super) shape: LayerShape,
     pub(super) heads: usize,
     pub(super) attn_norm: RmsNorm,
@@ -50,26 +51,19 @@ pub(super) struct Layer {
     pub(super) o: Linear,
     pub(super) post_attn_norm: RmsNorm,
     pub(super) ffn_norm: RmsNorm,
-    pub(super) gate: Linear,
-    pub(super) up: Linear,
-    pub(super) down: Linear,
+    pub(super) ffn: Gated,
     pub(super) post_ffn_norm: RmsNorm,
     pub(super) per_layer: Option<PerLayerInput>,
     pub(super) scale: f64,
 }
 
 impl Layer {
-    /// Positions that a row sees, its own among them; none = all.
-    fn window(&self, window: usize) -> Option<usize> {
-        (self.shape.reach == Reach::Sliding).then_some(window)
-    }
-
     /// `[m, heads · hd] -> [heads, m, hd]`
     fn split(&self, x: &Tensor, heads: usize) -> Result<Tensor, ModelError> {
         Ok(x.reshape((x.dim(0)?, heads, self.shape.head_dim))?.transpose(0, 1)?)
     }
 
-    /// Queries of normed rows that stand at `at` and behind, `[heads, m, hd]`.
+    /// Queries of normed rows that stand at `at` and after, `[heads, m, hd]`.
     pub(super) fn queries(
         &self,
         normed: &Tensor,
@@ -81,7 +75,7 @@ impl Layer {
         rope.rotate(&q, at, tree)
     }
 
-    /// Makes keys and values of normed rows behind the cache, where the layer has any.
+    /// Appends keys and values of normed rows to the cache, where the layer has any.
     fn remember(
         &self,
         normed: &Tensor,
@@ -101,21 +95,21 @@ impl Layer {
         cache.append(&keys, &kv.v_norm.forward(&values)?)
     }
 
-    /// Runs `m` rows behind `start` cached positions; the cache is the layer's own, which grows, or that of another,
+    /// Runs `m` rows after `start` cached positions; the cache is the layer's own, which grows, or that of another,
     /// which has them already: `[m, d] -> [m, d]`.
     pub(super) fn forward(
         &self,
         x: &Tensor,
-        place: RowsAt<'_>,
+        (pass, start): (BlockPass<'_>, usize),
         per_layer: Option<&Tensor>,
         cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let RowsAt { rope, tree, start, window } = place;
+        let BlockPass { rope, tree, window, .. } = pass;
         // 1. attend
         let normed = self.attn_norm.forward(x)?;
         let q = self.queries(&normed, rope, start, tree)?;
         self.remember(&normed, rope, tree, cache)?;
-        let rows = CachedRows { start, tree, window: self.window(window) };
+        let rows = CachedRows { start, tree, window };
         let attended = attend_cached(&q, cache, rows, Scores::plain())?;
         self.rest(x, &attended, per_layer)
     }
@@ -124,9 +118,8 @@ impl Layer {
     pub(super) fn rest(&self, x: &Tensor, attended: &Tensor, per_layer: Option<&Tensor>) -> Result<Tensor, ModelError> {
         let x = (x + self.post_attn_norm.forward(&self.o.forward(attended)?)?)?;
         // 2. feed forward
-        let normed = self.ffn_norm.forward(&x)?;
-        let gated = (self.gate.forward(&normed)?.gelu()? * self.up.forward(&normed)?)?;
-        let mut x = (&x + self.post_ffn_norm.forward(&self.down.forward(&gated)?)?)?;
+        let gated = self.ffn.forward(&self.ffn_norm.forward(&x)?)?;
+        let mut x = (&x + self.post_ffn_norm.forward(&gated)?)?;
         // 3. the token's embedding for this layer
         if let (Some(input), Some(embedded)) = (&self.per_layer, per_layer) {
             let gated = (input.gate.forward(&x)?.gelu()? * embedded)?;
@@ -149,25 +142,12 @@ impl Layer {
         }
         Ok(layer)
     }
-
-    /// Bytes the matrices take in memory.
-    pub(super) fn bytes(&self) -> u64 {
-        let own = [&self.q, &self.o, &self.gate, &self.up, &self.down];
-        let kv = self.kv.iter().flat_map(|kv| std::iter::once(&kv.k).chain(&kv.v));
-        let per_layer = self.per_layer.iter().flat_map(|input| [&input.gate, &input.project]);
-        own.into_iter().chain(kv).chain(per_layer).map(Linear::bytes).sum()
-    }
 }
 
-/// Where the rows of a pass stand.
-#[derive(Clone, Copy)]
-pub(super) struct RowsAt<'a> {
-    /// Angles of the layer's kind.
-    pub(super) rope: &'a Rope,
-    /// The rows' tree; none where every row continues the one before it.
-    pub(super) tree: Option<&'a TreeRows>,
-    /// Positions before the rows.
-    pub(super) start: usize,
-    /// Positions that a row of a sliding layer sees, its own among them.
-    pub(super) window: usize,
+impl LayerWeights for Layer {
+    fn bytes(&self) -> u64 {
+        let kv = self.kv.iter().flat_map(|kv| std::iter::once(&kv.k).chain(&kv.v));
+        let per_layer = self.per_layer.iter().flat_map(|input| [&input.gate, &input.project]);
+        self.ffn.bytes() + [&self.q, &self.o].into_iter().chain(kv).chain(per_layer).map(Linear::bytes).sum::<u64>()
+    }
 }

@@ -3,7 +3,7 @@
 //! values of others, and every layer has an embedding of its own for each token. Its assistants are in `assistant`.
 //!
 //! Invariant: layers without a cache read that of the last layer of their kind before the shared ones. Sliding layers keep
-//! all positions, so that any length can be cut back to, and see the last ones. Passes, caches and taking back are those of
+//! all positions, so that any length can be rolled back to, and see the last ones. Passes, caches and rollback are those of
 //! every [stack](crate::model::nn::transformer).
 
 pub mod assistant;
@@ -11,31 +11,24 @@ mod config;
 mod family;
 mod keys;
 mod layer;
-mod load;
 mod names;
 mod reader;
 
-use crate::model::shared_kv::Reach;
-use crate::model::shared_kv::SharedKv;
-use crate::model::shared_kv::SharedLayer;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::layer::{Layer, RowsAt};
-use crate::model::families::gemma4::reader::Reader;
-use crate::model::files::source::Source;
-use crate::model::nn::block::Rope;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::Embedding;
+use crate::model::families::gemma4::layer::Layer;
+use crate::model::nn::block::{BlockPass, Rope};
 use crate::model::nn::embedding::ids;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
-use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::matmul_backend::Tensors;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::nn::rope::PairOrder;
-use crate::model::nn::streams::Streams;
 use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
+use crate::model::nn::trunk::Trunk;
 use crate::model::options::WeightType;
+use crate::model::shared_kv::{Reach, SharedKv, SharedLayer};
 use crate::protocol::TokenId;
 
 pub use self::config::{Gemma, Gemma4Config, LayerShape, PerLayer};
@@ -54,69 +47,38 @@ struct PerLayerTable {
 
 /// Weights of a target; shared by its forks and read by its assistant.
 pub struct Gemma4Weights {
-    /// Sizes.
-    pub config: TransformerConfig,
+    trunk: Trunk<Layer>,
     gemma: Gemma,
-    device: Device,
-    embedding: Linear, // [v, d]
-    head: Linear,      // [v, d]; the embedding again when tied
     per_layer: Option<PerLayerTable>,
-    layers: Vec<Layer>,
-    norm: RmsNorm,
     ropes: [Rope; 2], // of sliding layers and of full ones
 }
 
 impl Gemma4Weights {
-    /// Reads all tensors of the text model. `progress` hears (layers read, layers in all).
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
-    pub fn load(
-        (source, config): (&Source, &Gemma4Config),
+    fn load(
+        tensors: Tensors<'_>,
+        gemma: &Gemma,
         ctx_len: usize,
-        (backend, device): (MatmulBackend, &Device),
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, ModelError> {
-        let Gemma4Config { transformer: config, gemma } = config.clone();
-        let reader =
-            Reader { tensors: Tensors::new(source, (backend, device), &config), config: &config, gemma: &gemma };
+        let c = tensors.config;
         // before embedding and head where there is one: it is larger
         let per_layer = match gemma.per_layer {
             None => None,
             Some(of) => {
-                let width = config.layers * of.width;
+                let width = c.layers * of.width;
                 Some(PerLayerTable {
                     width: of.width,
                     // it stays as it is stored, since rows of it are looked up and nothing else
-                    table: reader.tensors.linear_as(TABLE, [of.vocab, width], WeightType::Stored)?,
-                    project: reader.tensors.linear("per_layer_model_proj.weight", width, config.d_model)?,
-                    norm: reader.tensors.norm("per_layer_proj_norm.weight", of.width)?,
+                    table: tensors.linear_as(TABLE, [of.vocab, width], WeightType::Stored)?,
+                    project: tensors.linear("per_layer_model_proj.weight", width, c.d_model)?,
+                    norm: tensors.norm("per_layer_proj_norm.weight", of.width)?,
                 })
             }
         };
-        let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
-        let mut layers = Vec::with_capacity(config.layers);
-        for layer in 0..config.layers {
-            progress(layer, config.layers);
-            layers.push(reader.layer(layer)?);
-        }
-        progress(config.layers, config.layers);
-        let norm = reader.tensors.norm("output_norm.weight", config.d_model)?;
-        let ropes = ropes(&gemma, ctx_len, device)?;
-        Ok(Self { device: device.clone(), embedding, head, per_layer, layers, norm, ropes, gemma, config })
-    }
-
-    /// What each layer adds of these tokens, `[m, layers · width]`: half from a table, half worked out of the embedding.
-    fn per_layer(&self, tokens: &[TokenId], embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
-        let Some(of) = &self.per_layer else {
-            return Ok(None);
-        };
-        let (m, layers, d) = (tokens.len(), self.layers.len(), self.config.d_model);
-        let looked_up = (of.table.rows(&ids(tokens, self.config.vocab, &self.device)?)? * (of.width as f64).sqrt())?;
-        let projected = (of.project.forward(embedded)? * (1.0 / (d as f64).sqrt()))?;
-        let normed = of.norm.forward(&projected.reshape((m * layers, of.width))?)?;
-        let both = (normed.reshape((m, layers * of.width))? + looked_up)?;
-        Ok(Some((both * std::f64::consts::FRAC_1_SQRT_2)?))
+        let layer = |layer| reader::layer(&tensors, gemma, layer);
+        let trunk = Trunk::read(&tensors, layer, progress)?.scaled(gemma.softcap.map(f64::from));
+        let ropes = ropes(gemma, ctx_len, tensors.device)?;
+        Ok(Self { trunk, gemma: gemma.clone(), per_layer, ropes })
     }
 
     fn rope(&self, reach: Reach) -> &Rope {
@@ -135,72 +97,61 @@ fn ropes(gemma: &Gemma, ctx_len: usize, device: &Device) -> Result<[Rope; 2], Mo
     Ok([rope(Reach::Sliding, &gemma.sliding_rope)?, rope(Reach::Full, &gemma.full_rope)?])
 }
 
-impl Embedding for Gemma4Weights {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// Scaled, as the layers read it.
-    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        Ok((self.embedding.rows(&ids(tokens, self.config.vocab, &self.device)?)?
-            * (self.config.d_model as f64).sqrt())?)
-    }
-}
-
 impl Transformer for Gemma4Weights {
-    fn config(&self) -> &TransformerConfig {
-        &self.config
+    type Layer = Layer;
+
+    fn trunk(&self) -> &Trunk<Layer> {
+        &self.trunk
     }
 
     fn bytes(&self) -> u64 {
-        let embedding = if self.config.tied { 0 } else { self.embedding.bytes() };
-        embedding + self.per_layer.as_ref().map_or(0, |of| of.table.bytes()) + self.pass_bytes()
+        self.trunk.bytes() + self.per_layer.as_ref().map_or(0, |of| of.table.bytes() + of.project.bytes())
     }
 
     fn pass_bytes(&self) -> u64 {
-        let per_layer = self.per_layer.as_ref().map_or(0, |of| of.project.bytes());
-        self.head.bytes() + per_layer + self.layers.iter().map(Layer::bytes).sum::<u64>()
+        self.trunk.pass_bytes() + self.per_layer.as_ref().map_or(0, |of| of.project.bytes())
     }
 
     fn caches(&self, ctx_len: usize) -> Result<Vec<KvCache>, ModelError> {
-        let keeping = self.layers.iter().filter(|layer| layer.kv.is_some());
-        let cache = |layer: &Layer| KvCache::new(layer.shape.kv_heads, ctx_len, layer.shape.head_dim, &self.device);
+        let keeping = self.trunk.layers.iter().filter(|layer| layer.kv.is_some());
+        let cache =
+            |layer: &Layer| KvCache::new(layer.shape.kv_heads, ctx_len, layer.shape.head_dim, &self.trunk.device);
         keeping.map(cache).collect()
     }
 
-    fn forward_layers(
+    fn cache_of(&self, layer: usize) -> Option<usize> {
+        self.gemma.cache_read_by(layer)
+    }
+
+    /// What each layer adds of these tokens, `[m, layers · width]`: half from a table, half computed from the embedding.
+    fn layer_inputs(&self, tokens: &[TokenId], embedded: &Tensor) -> Result<Option<Tensor>, ModelError> {
+        let Some(of) = &self.per_layer else {
+            return Ok(None);
+        };
+        let c = &self.trunk.config;
+        let (m, layers, d) = (tokens.len(), c.layers, c.d_model);
+        let looked_up = (of.table.rows(&ids(tokens, c.vocab, &self.trunk.device)?)? * (of.width as f64).sqrt())?;
+        let projected = (of.project.forward(embedded)? * (1.0 / (d as f64).sqrt()))?;
+        let normed = of.norm.forward(&projected.reshape((m * layers, of.width))?)?;
+        let both = (normed.reshape((m, layers * of.width))? + looked_up)?;
+        Ok(Some((both * std::f64::consts::FRAC_1_SQRT_2)?))
+    }
+
+    fn forward_layer(
         &self,
-        (tokens, mut x): (&[TokenId], Tensor),
-        course: PassSpec<'_>,
-        caches: &mut [KvCache],
-        streams: &mut Streams<'_>,
+        index: usize,
+        (x, inputs): (&Tensor, Option<&Tensor>),
+        pass: PassSpec<'_>,
+        cache: &mut KvCache,
     ) -> Result<Tensor, ModelError> {
-        let per_layer = self.per_layer(tokens, &x)?;
-        for (index, layer) in self.layers.iter().enumerate().take(course.layers) {
-            let lacking = || ModelError::Unsupported("a layer without keys and values".into());
-            let cache = self.gemma.cache_read_by(index).and_then(|at| caches.get_mut(at)).ok_or_else(lacking)?;
-            let rope = self.rope(layer.shape.reach);
-            let place = RowsAt { rope, tree: course.tree, start: course.base, window: self.gemma.window };
-            let own = match (&per_layer, self.gemma.per_layer) {
-                (Some(all), Some(of)) => Some(all.narrow(1, index * of.width, of.width)?),
-                _ => None,
-            };
-            x = layer.forward(&x, place, own.as_ref(), cache)?;
-            streams.keep(index + 1, &x);
-        }
-        Ok(x)
-    }
-
-    fn normed(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        self.norm.forward(x)
-    }
-
-    fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
-        let logits = self.head.forward(normed)?;
-        Ok(match self.gemma.softcap {
-            Some(cap) => ((logits / f64::from(cap))?.tanh()? * f64::from(cap))?,
-            None => logits,
-        })
+        let layer = &self.trunk.layers[index];
+        let own = match (inputs, &self.per_layer) {
+            (Some(all), Some(of)) => Some(all.narrow(1, index * of.width, of.width)?),
+            _ => None,
+        };
+        let window = (layer.shape.reach == Reach::Sliding).then_some(self.gemma.window);
+        let rows = BlockPass { rope: self.rope(layer.shape.reach), tree: pass.tree, at: Some(pass.base), window };
+        layer.forward(x, (rows, pass.base), own.as_ref(), cache)
     }
 
     fn shared_kv(&self, caches: &[KvCache], len: usize) -> Result<Option<SharedKv>, ModelError> {

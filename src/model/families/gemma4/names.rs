@@ -1,5 +1,7 @@
 //! Tensor names of Gemma 4: those of GGUF files, by which tensors are asked for, and the checkpoint's.
 
+use crate::model::files::tensor_names::{Layout, NORMED_TWICE, block_part, part_name, renamed};
+
 /// The table of embeddings for each layer.
 pub(in crate::model) const TABLE: &str = "per_layer_token_embd.weight";
 
@@ -10,33 +12,24 @@ const WHOLE: &[(&str, &str)] = &[
     ("per_layer_proj_norm.weight", "per_layer_projection_norm.weight"),
 ];
 
-/// Part of a GGUF name, and of the checkpoint's.
+/// Parts that this family alone has.
 const PARTS: &[(&str, &str)] = &[
-    ("attn_norm.weight", "input_layernorm.weight"),
-    ("attn_q.weight", "self_attn.q_proj.weight"),
-    ("attn_k.weight", "self_attn.k_proj.weight"),
-    ("attn_v.weight", "self_attn.v_proj.weight"),
-    ("attn_output.weight", "self_attn.o_proj.weight"),
-    ("attn_q_norm.weight", "self_attn.q_norm.weight"),
-    ("attn_k_norm.weight", "self_attn.k_norm.weight"),
-    ("post_attention_norm.weight", "post_attention_layernorm.weight"),
-    ("ffn_norm.weight", "pre_feedforward_layernorm.weight"),
-    ("ffn_gate.weight", "mlp.gate_proj.weight"),
-    ("ffn_up.weight", "mlp.up_proj.weight"),
-    ("ffn_down.weight", "mlp.down_proj.weight"),
-    ("post_ffw_norm.weight", "post_feedforward_layernorm.weight"),
-    ("inp_gate.weight", "per_layer_input_gate.weight"),
-    ("proj.weight", "per_layer_projection.weight"),
-    ("post_norm.weight", "post_per_layer_input_norm.weight"),
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
     ("layer_output_scale.weight", "layer_scalar"),
 ];
 
-/// The checkpoint's name of a tensor that stands beside the layers.
-pub(in crate::model) fn whole(name: &str) -> Option<&'static str> {
-    WHOLE.iter().find(|(gguf, _)| *gguf == name).map(|(_, own)| *own)
+/// The checkpoint's name of a tensor.
+pub(super) fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
+    if let Some(own) = renamed(WHOLE, name) {
+        return Some(format!("{}{own}", layout.prefix));
+    }
+    let (layer, part) = block_part(name)?;
+    self::part(part).map(|own| format!("{}layers.{layer}.{own}", layout.prefix))
 }
 
 /// The checkpoint's name of a part of a layer.
-pub(in crate::model) fn part(name: &str) -> Option<&'static str> {
-    PARTS.iter().find(|(gguf, _)| *gguf == name).map(|(_, own)| *own)
+pub(super) fn part(name: &str) -> Option<String> {
+    part_name(&[PARTS, NORMED_TWICE].concat(), name)
 }

@@ -1,6 +1,7 @@
 //! The families of Llama's layout, and reading their configs.
 
 use crate::model::ModelError;
+use crate::model::drafters::core::OwnTensors;
 use crate::model::families::llama::{load, mimo};
 use crate::model::files::config_json::ConfigJson;
 use crate::model::files::folder::Folder;
@@ -91,7 +92,7 @@ impl FamilyConfig for LlamaConfig {
     }
 
     fn own_modules(&self, source: &Source) -> OwnModules {
-        OwnModules { found: mimo::found(source, &self.transformer), announced: self.announced }
+        OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.announced }
     }
 
     fn load(

@@ -1,4 +1,4 @@
-//! MiMo-7B's draft module, which lies in the model's own folder: a block of the model's kind behind a
+//! MiMo-7B's draft module, which lies in the model's own folder: a block of the model's kind after a
 //! projection that reads the hidden state first.
 //!
 //! `x = input_proj [norm(h) ; norm(E[token])]`, the block, `u = norm(x)`; logits by the target's head, u is
@@ -7,19 +7,17 @@
 
 use std::sync::Arc;
 
-use crate::model::drafters::core::{self, CandleMtp, LlamaBlock, MtpOnCandle, MtpParts, MtpShape, MtpShared};
-use crate::model::families::llama::{LlamaWeights, Reader};
+use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
+use crate::model::families::llama::{LlamaWeights, block};
 use crate::model::files::source::Source;
-use crate::model::interfaces::{LoadContext, Modules};
+use crate::model::files::tensor_names::renamed;
+use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::native::{NativeLlama, NativeMtp};
 use crate::model::nn::block::Rope;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::{Embedding, SharedTarget};
-use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::embedding::Embedding;
 use crate::model::nn::rope::PairOrder;
-use crate::model::options::WeightType;
 use crate::model::{Model, ModelError};
-use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero, TokenId};
+use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 
 /// Where modules stand in a checkpoint, beside `layers`.
 pub(super) const LAYERS: &str = "mtp_layers";
@@ -31,9 +29,6 @@ const PARTS: &[(&str, &str)] = &[
     ("nextn.hnorm", "hidden_layernorm"),
     ("nextn.shared_head_norm", "final_layernorm"),
 ];
-
-/// Most modules.
-const MAX_MODULES: usize = 8;
 
 /// How the module was trained.
 const SPEC: MtpSpec = MtpSpec {
@@ -48,71 +43,34 @@ const SPEC: MtpSpec = MtpSpec {
 
 /// The checkpoint's name of a part of a module.
 pub(super) fn part(name: &str) -> Option<&'static str> {
-    PARTS.iter().find(|(gguf, _)| *gguf == name).map(|(_, own)| *own)
-}
-
-/// Modules whose projection is there.
-pub(super) fn found(source: &Source, config: &TransformerConfig) -> usize {
-    (0..MAX_MODULES).take_while(|index| source.has(&tensor(config, *index, "eh_proj"))).count()
-}
-
-/// Whether the tensors that the configuration announces are there.
-fn check(source: &Source, config: &TransformerConfig, count: usize) -> Result<(), ModelError> {
-    if count > MAX_MODULES {
-        let what = format!("'num_nextn_predict_layers' is {count}; at most {MAX_MODULES} modules are supported");
-        return Err(ModelError::Unsupported(what));
-    }
-    let missing = (0..count).find(|index| !source.has(&tensor(config, *index, "eh_proj")));
-    match missing {
-        Some(index) => Err(ModelError::Metadata(format!(
-            "config.json announces {count} draft modules ('num_nextn_predict_layers') and the weights of number {} are not in the folder",
-            index + 1
-        ))),
-        None => Ok(()),
-    }
-}
-
-fn tensor(config: &TransformerConfig, index: usize, name: &str) -> String {
-    format!("blk.{}.nextn.{name}.weight", config.layers + index)
+    renamed(PARTS, name)
 }
 
 /// The modules beside a target on candle.
 pub(super) fn candle(
     context: &LoadContext<'_>,
     count: usize,
-    target: &Arc<LlamaWeights>,
-    (weight_type, dtype): (WeightType, &str),
+    target: &CandleTarget<LlamaWeights>,
 ) -> Result<Modules, ModelError> {
     let LoadContext { source, ctx_len, .. } = *context;
-    let c = &target.config;
-    check(source, c, count)?;
-    let backend = MatmulBackend::Candle(weight_type);
-    let reader = Reader { tensors: Tensors::new(source, (backend, target.device()), c), config: c };
+    let (trunk, c) = (&target.weights.trunk, &target.weights.trunk.config);
+    let (own, tensors) = (OwnTensors { source, config: c }, trunk.tensors(source));
+    own.check(count)?;
     let module = |index: usize| -> Result<CandleMtp, ModelError> {
-        let norm = |name: &str| reader.tensors.norm(&tensor(c, index, name), c.d_model);
-        let parts = MtpParts {
-            fuse: None,
-            embedding_norm: norm("enorm")?,
-            hidden_norm: norm("hnorm")?,
-            project: reader.tensors.linear(&tensor(c, index, "eh_proj"), c.d_model, 2 * c.d_model)?,
-            block: Box::new(LlamaBlock { block: reader.block(c.layers + index)?, config: c.clone() }),
-            norm: norm("shared_head_norm")?,
-        };
-        let shape = MtpShape { d_model: c.d_model, kv_heads: c.kv_heads, head_dim: c.head_dim, ctx_len };
-        let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, target.device()))?;
-        let vocab = (0..c.vocab as u32).map(TokenId).collect();
-        let shared =
-            MtpShared { embedding: Arc::clone(target) as Arc<dyn Embedding>, head: target.head(), vocab, whole: None };
-        MtpOnCandle::module(shared, parts, SPEC, (shape, rope))
+        let parts = own.parts(&tensors, index, Box::new(block(&tensors, c.layers + index)?))?;
+        let rope = Rope::new(&c.rope, c.head_dim, ctx_len + 1, (PairOrder::HalfSplit, &trunk.device))?;
+        let embedding = Arc::clone(trunk) as Arc<dyn Embedding>;
+        let shared = MtpShared { embedding, head: trunk.head.clone(), vocab: c.tokens(), whole: None };
+        MtpOnCandle::module(shared, parts, SPEC, (MtpShape::of(c, ctx_len), rope))
     };
     let modules = (0..count).map(module).collect::<Result<Vec<_>, _>>()?;
-    Ok(core::modules(modules, name(source), dtype))
+    Ok(core::modules(modules, name(source), &target.spec.dtype))
 }
 
 /// The modules beside a native target.
 pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLlama) -> Result<Modules, ModelError> {
     let (source, config) = (context.source, context.config.transformer());
-    check(source, config, count)?;
+    OwnTensors { source, config }.check(count)?;
     let modules = (0..count).map(|index| NativeMtp::own(source, (config, SPEC), target, index));
     let modules = modules.collect::<Result<Vec<_>, _>>()?;
     Ok(core::modules(modules, name(source), &target.spec().dtype))

@@ -1,9 +1,9 @@
 //! Layers of Qwen3.5: a mixer (gated attention over a KV cache, or Gated DeltaNet over a state), then a
-//! gated feed-forward layer, each behind an RMSNorm and added to the residual stream.
+//! gated feed-forward layer, each after an RMSNorm and added to the residual stream.
 //!
-//! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always worked
-//! out row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
-//! Activations are f32 whatever the weights are held in.
+//! Invariant: as in [`attention`](crate::model::nn::attention), few rows attend one by one; the state is always computed
+//! row by row. So with matrices on the native kernels a row's bits do not depend on the rows beside it.
+//! Activations are f32 whatever the dtype of the weights.
 
 use std::sync::Arc;
 
@@ -13,10 +13,12 @@ use crate::model::ModelError;
 use crate::model::drafters::core::MtpBlock;
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
 use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
-use crate::model::nn::block::Place;
+use crate::model::nn::block::BlockPass;
+use crate::model::nn::feed_forward::Gated;
 use crate::model::nn::kv_cache::KvCache;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::trunk::LayerWeights;
 
 /// Sizes of gated attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +45,10 @@ pub(super) struct GatedAttention {
 
 impl GatedAttention {
     /// `[m, d] -> [m, d]`; appends to the cache.
-    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let AttentionShape { heads, kv_heads, head_dim, .. } = self.shape;
         let (m, start) = (x.dim(0)?, cache.len());
-        let at = place.at.unwrap_or(start);
+        let at = pass.at.unwrap_or(start);
         // 1. project: queries and gates stand side by side in each head
         let both = self.q.forward(x)?.reshape((m, heads, 2 * head_dim))?;
         let gate = both.narrow(2, head_dim, head_dim)?.contiguous()?.reshape((m, heads * head_dim))?;
@@ -54,8 +56,8 @@ impl GatedAttention {
         let of_heads = |linear: &Linear| -> Result<Tensor, ModelError> {
             Ok(linear.forward(x)?.reshape((m, kv_heads, head_dim))?.transpose(0, 1)?)
         };
-        let q = self.rotate(&self.q_norm.forward(&q)?, at, place)?;
-        let k = self.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, place)?;
+        let q = self.rotate(&self.q_norm.forward(&q)?, at, pass)?;
+        let k = self.rotate(&self.k_norm.forward(&of_heads(&self.k)?)?, at, pass)?;
         cache.append(&k, &of_heads(&self.v)?)?;
         // 2. attend over everything up to each row
         let rows = CachedRows { start, tree: None, window: None };
@@ -65,9 +67,9 @@ impl GatedAttention {
     }
 
     /// Rotates the first values of `x [heads, m, head_dim]`.
-    fn rotate(&self, x: &Tensor, at: usize, place: Place<'_>) -> Result<Tensor, ModelError> {
+    fn rotate(&self, x: &Tensor, at: usize, pass: BlockPass<'_>) -> Result<Tensor, ModelError> {
         let AttentionShape { head_dim, rotary, .. } = self.shape;
-        let turned = place.rope.rotate(&x.narrow(2, 0, rotary)?, at, None)?;
+        let turned = pass.rope.rotate(&x.narrow(2, 0, rotary)?, at, None)?;
         if rotary == head_dim {
             return Ok(turned);
         }
@@ -103,7 +105,7 @@ pub(super) struct DeltaNet {
 /// What the rows of a pass did to one linear layer.
 pub(super) struct DeltaRows {
     pub(super) inputs: Vec<DeltaInput>,
-    /// Behind each row where they were asked for, else before and behind the last one only.
+    /// After each row where they were asked for, else before and after the last one only.
     pub(super) states: Vec<Arc<DeltaState>>,
 }
 
@@ -117,7 +119,7 @@ impl DeltaNet {
         let (alpha, beta) = (rows(&self.alpha)?, rows(&self.beta)?);
         let mut state = Arc::clone(state);
         let mut out = Vec::with_capacity(mixed.len() * self.weights.shape.value_width());
-        let mut told = DeltaRows { inputs: Vec::new(), states: Vec::new() };
+        let mut kept = DeltaRows { inputs: Vec::new(), states: Vec::new() };
         let mut before = Arc::clone(&state);
         for (((mixed, alpha), beta), gate) in mixed.into_iter().zip(alpha).zip(beta).zip(&gates) {
             let input = DeltaInput { mixed, alpha, beta };
@@ -125,15 +127,15 @@ impl DeltaNet {
             before = std::mem::replace(&mut state, Arc::new(after));
             out.extend(answers);
             if keep_all {
-                told.states.push(Arc::clone(&state));
-                told.inputs.push(input);
+                kept.states.push(Arc::clone(&state));
+                kept.inputs.push(input);
             }
         }
         if !keep_all {
-            told.states.extend([before, state]);
+            kept.states.extend([before, state]);
         }
         let out = Tensor::from_vec(out, (x.dim(0)?, self.weights.shape.value_width()), x.device())?;
-        Ok((self.out.forward(&out)?, told))
+        Ok((self.out.forward(&out)?, kept))
     }
 
     fn bytes(&self) -> u64 {
@@ -156,26 +158,24 @@ pub(super) enum Memory {
 
 /// One layer.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub struct Layer {
     pub(super) mixer_norm: RmsNorm,
     pub(super) mixer: Mixer,
     pub(super) ffn_norm: RmsNorm,
-    pub(super) gate: Linear,
-    pub(super) up: Linear,
-    pub(super) down: Linear,
+    pub(super) ffn: Gated,
 }
 
 impl Layer {
-    /// Runs `m` rows behind what is remembered: `[m, d] -> [m, d]`; what a linear layer's rows did to it.
+    /// Runs `m` rows after what is remembered: `[m, d] -> [m, d]`; what a linear layer's rows did to it.
     pub(super) fn forward(
         &self,
         x: &Tensor,
-        place: Place<'_>,
+        pass: BlockPass<'_>,
         (memory, keep_all): (&mut Memory, bool),
     ) -> Result<(Tensor, Option<DeltaRows>), ModelError> {
         let normed = self.mixer_norm.forward(x)?;
         let (mixed, rows) = match (&self.mixer, memory) {
-            (Mixer::Attention(attention), Memory::Kv(cache)) => (attention.forward(&normed, place, cache)?, None),
+            (Mixer::Attention(attention), Memory::Kv(cache)) => (attention.forward(&normed, pass, cache)?, None),
             (Mixer::Delta(delta), Memory::State(state)) => {
                 let (out, rows) = delta.forward(&normed, state, keep_all)?;
                 if let Some(last) = rows.states.last() {
@@ -189,28 +189,27 @@ impl Layer {
     }
 
     fn feed_forward(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let normed = self.ffn_norm.forward(x)?;
-        let gated = (self.gate.forward(&normed)?.silu()? * self.up.forward(&normed)?)?;
-        Ok((x + self.down.forward(&gated)?)?)
+        Ok((x + self.ffn.forward(&self.ffn_norm.forward(x)?)?)?)
     }
+}
 
-    /// Bytes the matrices take in memory.
-    pub(super) fn bytes(&self) -> u64 {
+impl LayerWeights for Layer {
+    fn bytes(&self) -> u64 {
         let mixer = match &self.mixer {
             Mixer::Attention(attention) => attention.bytes(),
             Mixer::Delta(delta) => delta.bytes(),
         };
-        mixer + [&self.gate, &self.up, &self.down].iter().map(|w| w.bytes()).sum::<u64>()
+        mixer + self.ffn.bytes()
     }
 }
 
 /// The draft module's layer always attends.
 impl MtpBlock for Layer {
-    fn forward(&self, x: &Tensor, place: Place<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
+    fn forward(&self, x: &Tensor, pass: BlockPass<'_>, cache: &mut KvCache) -> Result<Tensor, ModelError> {
         let Mixer::Attention(attention) = &self.mixer else {
             return Err(ModelError::Unsupported("a draft module whose layer does not attend".into()));
         };
-        let mixed = attention.forward(&self.mixer_norm.forward(x)?, place, cache)?;
+        let mixed = attention.forward(&self.mixer_norm.forward(x)?, pass, cache)?;
         self.feed_forward(&(x + mixed)?)
     }
 
@@ -221,9 +220,5 @@ impl MtpBlock for Layer {
         };
         let (mixer_norm, ffn_norm) = (self.mixer_norm.shifted(by)?, self.ffn_norm.shifted(by)?);
         Ok(Box::new(Self { mixer_norm, mixer, ffn_norm, ..self.clone() }))
-    }
-
-    fn bytes(&self) -> u64 {
-        Self::bytes(self)
     }
 }

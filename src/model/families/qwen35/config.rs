@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::families::qwen35::delta::DeltaShape;
+use crate::model::files::config_json::{OwnKeys, contradiction, layer_kinds, refused, share};
 use crate::model::files::gguf::GgufFile;
 use crate::model::nn::config::TransformerConfig;
 
@@ -43,9 +44,24 @@ impl Qwen35Config {
     }
 }
 
-/// Keys that begin so and are not known change what a layer computes.
-const TELLING: [&str; 8] =
-    ["linear_", "mtp_", "attn_", "mamba_", "num_experts", "moe_", "shared_expert", "output_gate"];
+const OWN: OwnKeys = OwnKeys {
+    starts: &["linear_", "mtp_", "attn_", "mamba_", "num_experts", "moe_", "shared_expert", "output_gate"],
+    known: &[
+        "linear_conv_kernel_dim",
+        "linear_key_head_dim",
+        "linear_value_head_dim",
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "attn_output_gate",
+        "attn_implementation",
+        "output_gate_type",
+        "mamba_ssm_dtype",
+        "mtp_num_hidden_layers",
+        "mtp_use_dedicated_embeddings",
+        "num_experts",
+    ],
+    asks: |_| true,
+};
 
 /// The keys of `config.json` that only this family has.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,44 +85,17 @@ pub(in crate::model) struct HybridKeys {
     rope_parameters: Option<Rotary>,
 }
 
-/// The part of `rope_parameters` that tells how much is rotated.
+/// The part of `rope_parameters` that says how much is rotated.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Rotary {
     partial_rotary_factor: Option<f64>,
     mrope_section: Option<Vec<usize>>,
 }
 
-const KNOWN: [&str; 12] = [
-    "linear_conv_kernel_dim",
-    "linear_key_head_dim",
-    "linear_value_head_dim",
-    "linear_num_key_heads",
-    "linear_num_value_heads",
-    "attn_output_gate",
-    "attn_implementation",
-    "output_gate_type",
-    "mamba_ssm_dtype",
-    "mtp_num_hidden_layers",
-    "mtp_use_dedicated_embeddings",
-    "num_experts",
-];
-
-fn contradiction<T>(what: String) -> Result<T, ModelError> {
-    Err(ModelError::Metadata(what))
-}
-
 impl HybridKeys {
     /// Reads the keys out of the object that describes the text model.
     pub(in crate::model) fn from_json(object: &Map<String, Value>) -> Result<Self, ModelError> {
-        let telling = |key: &&String| TELLING.iter().any(|start| key.starts_with(start));
-        if let Some(key) = object.keys().filter(telling).find(|key| !KNOWN.contains(&key.as_str())) {
-            return Err(ModelError::Unsupported(format!(
-                "config.json: '{}' is not known here and may change what the layers compute, which is not supported",
-                clean(key)
-            )));
-        }
-        serde_json::from_value(Value::Object(object.clone()))
-            .map_err(|error| ModelError::Metadata(format!("config.json: {}", clean(&error.to_string()))))
+        OWN.read(object)
     }
 
     /// Checked, for a model of so many layers and this width of a head.
@@ -114,9 +103,7 @@ impl HybridKeys {
         self.refuse()?;
         let rope = self.rope_parameters.clone().unwrap_or_default();
         let part = rope.partial_rotary_factor.or(self.partial_rotary_factor).unwrap_or(0.25);
-        if !(part > 0.0 && part <= 1.0) {
-            return contradiction(format!("'partial_rotary_factor' is {part}, expected more than 0 and at most 1"));
-        }
+        let part = share("partial_rotary_factor", part)?;
         let rotary = (head_dim as f64 * part) as usize;
         if let Some(sections) = &rope.mrope_section
             && sections.iter().sum::<usize>() * 2 != rotary
@@ -143,9 +130,8 @@ impl HybridKeys {
     }
 
     fn refuse(&self) -> Result<(), ModelError> {
-        let refused = |what: String| Err(ModelError::Unsupported(format!("{what}, which is not supported")));
         if self.attn_output_gate == Some(false) {
-            return refused("'attn_output_gate' is false".into());
+            return refused("'attn_output_gate' is false");
         }
         if let Some(kind) = self.output_gate_type.as_deref().filter(|kind| !["swish", "silu"].contains(kind)) {
             return refused(format!("'output_gate_type' is '{}'", clean(kind)));
@@ -154,7 +140,7 @@ impl HybridKeys {
             return refused(format!("'mamba_ssm_dtype' is '{}'", clean(dtype)));
         }
         if self.mtp_use_dedicated_embeddings {
-            return refused("'mtp_use_dedicated_embeddings' is true".into());
+            return refused("'mtp_use_dedicated_embeddings' is true");
         }
         match (self.num_experts, self.mtp_num_hidden_layers) {
             (Some(experts), _) if experts > 0 => refused(format!("'num_experts' is {experts}")),
@@ -167,26 +153,17 @@ impl HybridKeys {
     fn linear(&self, layers: usize) -> Result<Vec<bool>, ModelError> {
         let every = self.full_attention_interval;
         if every.is_some_and(|every| every == 0) {
-            return contradiction("'full_attention_interval' is 0".into());
+            return contradiction("'full_attention_interval' is 0");
         }
         let by_interval = |every: usize| (1..=layers).map(|layer| layer % every != 0).collect::<Vec<_>>();
         let Some(types) = &self.layer_types else {
             return Ok(by_interval(every.unwrap_or(4)));
         };
-        if types.len() != layers {
-            return contradiction(format!(
-                "'layer_types' names {} layers and 'num_hidden_layers' is {layers}",
-                types.len()
-            ));
-        }
-        let kinds = types.iter().map(|kind| match kind.as_str() {
-            "linear_attention" => Ok(true),
-            "full_attention" => Ok(false),
-            other => {
-                Err(ModelError::Unsupported(format!("'layer_types' holds '{}', which is not supported", clean(other))))
-            }
-        });
-        let linear = kinds.collect::<Result<Vec<_>, _>>()?;
+        let linear = layer_kinds("layer_types", (types, layers), |kind| match kind {
+            "linear_attention" => Some(true),
+            "full_attention" => Some(false),
+            _ => None,
+        })?;
         match every {
             Some(every) if by_interval(every) != linear => {
                 contradiction(format!("'layer_types' and 'full_attention_interval' ({every}) contradict each other"))
@@ -247,7 +224,7 @@ impl Hybrid {
             return contradiction(format!("{} values of a head of {head_dim} cannot be rotated in pairs", self.rotary));
         }
         if self.linear.iter().all(|linear| *linear) {
-            return contradiction("no layer attends: there is no 'full_attention' among them".into());
+            return contradiction("no layer attends: there is no 'full_attention' among them");
         }
         Ok(self)
     }

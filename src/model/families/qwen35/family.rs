@@ -3,13 +3,14 @@
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
+use crate::model::drafters::core::OwnTensors;
 use crate::model::families::qwen35::config::{Hybrid, HybridKeys, Qwen35Config};
 use crate::model::families::qwen35::{load, names};
 use crate::model::files::config_json::ConfigJson;
 use crate::model::files::folder::Folder;
 use crate::model::files::gguf::GgufFile;
 use crate::model::files::source::Source;
-use crate::model::files::tensor_names::{Layout, TensorNames, block_part, llama_part};
+use crate::model::files::tensor_names::TensorNames;
 use crate::model::interfaces::{
     Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
 };
@@ -49,25 +50,8 @@ impl Family for Qwen35Family {
     }
 
     fn tensor_names(&self) -> TensorNames {
-        tensor_name
+        names::tensor_name
     }
-}
-
-/// The checkpoint's name of a tensor; a draft module's block counts as one more layer.
-fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
-    let (layer, part) = block_part(name)?;
-    if let Some(own) = names::module(part) {
-        return Some(own.to_owned());
-    }
-    let (prefix, layer) = match layer.checked_sub(layout.layers) {
-        Some(module) => ("mtp.", module),
-        None => (layout.prefix, layer),
-    };
-    if let Some(own) = names::part(part) {
-        return Some(format!("{prefix}layers.{layer}.{own}"));
-    }
-    let own = llama_part(part.strip_suffix(".weight")?)?;
-    Some(format!("{prefix}layers.{layer}.{own}.weight"))
 }
 
 impl FamilyConfig for Qwen35Config {
@@ -96,7 +80,7 @@ impl FamilyConfig for Qwen35Config {
 
     fn own_modules(&self, source: &Source) -> OwnModules {
         // its one module has no number
-        let found = source.has(&format!("blk.{}.nextn.eh_proj.weight", self.transformer.layers));
+        let found = OwnTensors { source, config: &self.transformer }.has(0, "eh_proj");
         OwnModules { found: usize::from(found), announced: usize::from(self.hybrid.announces_mtp) }
     }
 

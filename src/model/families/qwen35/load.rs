@@ -7,7 +7,6 @@ use crate::model::families::qwen35::config::Qwen35Config;
 use crate::model::families::qwen35::module::load_module;
 use crate::model::families::qwen35::{Qwen35, Qwen35Weights};
 use crate::model::interfaces::{Backend, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights};
-use crate::model::nn::matmul_backend::MatmulBackend;
 use crate::model::options::Rollback;
 use crate::model::{Model, ModelError, ModelSpec};
 
@@ -18,29 +17,22 @@ pub(super) fn target(
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
 ) -> Result<Box<dyn LoadedTarget>, ModelError> {
-    let (matmul, dtype, device) = context.matmul(backend);
-    let spec = context.spec(&matmul, &dtype, device);
-    let mut on_block = |done: usize, total: usize| progress("target", done as u64, total as u64);
-    let from = (context.source, config);
-    let weights = Qwen35Weights::load(from, context.ctx_len, (matmul.clone(), device), &mut on_block)?;
-    let (weights, rollback) = (Arc::new(weights), context.options.rollback);
-    Ok(Box::new(Target { weights, spec, matmul, rollback, announced: config.hybrid.announces_mtp }))
+    let (tensors, spec) = context.on_candle(backend);
+    let weights = Arc::new(Qwen35Weights::load(tensors, &config.hybrid, context.ctx_len, progress)?);
+    Ok(Box::new(Target { weights, spec, rollback: context.options.rollback }))
 }
 
 struct Target {
     weights: Arc<Qwen35Weights>,
     spec: ModelSpec,
-    matmul: MatmulBackend,
     rollback: Rollback,
-    announced: bool,
 }
 
 impl Target {
     fn module(&self, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
         let source = context.source;
-        let weights = (&self.weights, context.ctx_len);
-        let Some(module) = load_module(source, self.matmul.clone(), weights, context.draft_vocab()?)? else {
-            return Err(ModelError::Unsupported(match self.announced {
+        let Some(module) = load_module(context, &self.weights)? else {
+            return Err(ModelError::Unsupported(match self.weights.hybrid.announces_mtp {
                 true => format!("{} announces an MTP module and holds no tensor of it", source.file_name()),
                 false => format!("{} brings no MTP module", source.file_name()),
             }));

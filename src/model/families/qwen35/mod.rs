@@ -1,7 +1,7 @@
 //! Qwen3.5 without experts (3.6 and 3.8 alike), matrices on candle or on the native kernels: layers of Gated DeltaNet between layers of gated
 //! attention, zero-centred norms, partly rotated heads, and a draft module of its own.
 //!
-//! Invariant: between calls every KV cache holds exactly `len` positions and every state is that behind `len`
+//! Invariant: between calls every KV cache holds exactly `len` positions and every state is that after `len`
 //! tokens, also after an error. Which earlier states can be returned to is `history`'s business. A state follows
 //! one path, so there are no trees and no early exits.
 
@@ -17,24 +17,20 @@ mod reader;
 
 use std::sync::Arc;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use crate::model::families::qwen35::block::{DeltaRows, Layer, Memory, Mixer};
 use crate::model::families::qwen35::delta::{DeltaState, DeltaWeights};
 use crate::model::families::qwen35::history::{History, KEPT_ROWS, States, Step};
 use crate::model::families::qwen35::reader::Reader;
-use crate::model::files::source::Source;
-use crate::model::nn::block::{Place, Rope};
-use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::block::{BlockPass, Rope};
 use crate::model::nn::embedding::Embedding;
-use crate::model::nn::embedding::ids;
 use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
-use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::matmul_backend::Tensors;
 use crate::model::nn::rope::PairOrder;
 use crate::model::nn::streams::Streams;
 use crate::model::nn::transformer::PREFILL_ROWS;
+use crate::model::nn::trunk::Trunk;
 use crate::model::options::Rollback;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap};
 use crate::protocol::TokenId;
@@ -44,53 +40,30 @@ pub use self::family::Qwen35Family;
 
 /// Weights of a target; shared by its forks and by its draft module.
 pub struct Qwen35Weights {
-    /// Sizes.
-    pub config: TransformerConfig,
+    trunk: Arc<Trunk<Layer>>,
     hybrid: Hybrid,
-    device: Device,
-    embedding: Linear, // [v, d]
-    head: Linear,      // [v, d]; the embedding again when tied
-    layers: Vec<Layer>,
-    norm: RmsNorm,
     rope: Rope, // one position more than the context, for modules that stand one further
 }
 
 impl Qwen35Weights {
-    /// Reads all tensors but those of the draft module. `progress` hears (layers read, layers in all).
-    ///
-    /// # Errors
-    /// When a tensor is missing, misshapen or damaged.
-    pub fn load(
-        (source, config): (&Source, &Qwen35Config),
+    fn load(
+        tensors: Tensors<'_>,
+        hybrid: &Hybrid,
         ctx_len: usize,
-        (backend, device): (MatmulBackend, &Device),
-        progress: &mut dyn FnMut(usize, usize),
+        progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<Self, ModelError> {
-        let Qwen35Config { transformer: config, hybrid } = config.clone();
-        let reader =
-            Reader { tensors: Tensors::new(source, (backend, device), &config), config: &config, hybrid: &hybrid };
-        let [embedding, head] = reader.tensors.embedding_and_head(&config)?;
-        let mut layers = Vec::with_capacity(config.layers);
-        for layer in 0..config.layers {
-            progress(layer, config.layers);
-            layers.push(reader.layer(layer)?);
-        }
-        progress(config.layers, config.layers);
-        let norm = reader.norm("output_norm.weight", config.d_model)?;
-        let rope = Rope::new(&config.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, device))?;
-        Ok(Self { device: device.clone(), embedding, head, layers, norm, rope, hybrid, config })
-    }
-
-    /// Bytes the matrices take in memory.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        let head = if self.config.tied { 0 } else { self.head.bytes() };
-        self.embedding.bytes() + head + self.layers.iter().map(Layer::bytes).sum::<u64>()
+        let tensors = &tensors.centred();
+        let (c, device) = (tensors.config, tensors.device);
+        let reader = Reader { tensors, hybrid };
+        let trunk = Arc::new(Trunk::read(tensors, |layer| reader.layer(layer), progress)?);
+        let rope = Rope::new(&c.rope, hybrid.rotary, ctx_len + 1, (PairOrder::HalfSplit, device))?;
+        Ok(Self { trunk, hybrid: hybrid.clone(), rope })
     }
 
     /// What the linear layers have besides their projections, the first layer first.
     fn deltas(&self) -> Vec<&DeltaWeights> {
-        self.layers
+        self.trunk
+            .layers
             .iter()
             .filter_map(|layer| match &layer.mixer {
                 Mixer::Delta(delta) => Some(delta.weights.as_ref()),
@@ -100,26 +73,16 @@ impl Qwen35Weights {
     }
 }
 
-impl Embedding for Qwen35Weights {
-    fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
-        self.embedding.rows(&ids(tokens, self.config.vocab, &self.device)?)
-    }
-}
-
 /// Rows of a prompt's end before which a state is kept.
 const TAIL_ROWS: usize = 16;
 
 /// What comes out of some rows.
 struct Passed {
-    /// `[m, d]`, behind the final norm.
+    /// `[m, d]`, after the final norm.
     normed: Tensor,
     /// `[m, states · d]`, those of the tap.
     tapped: Tensor,
-    /// States before the last row, where they were not asked for behind each.
+    /// States before the last row, where they were not asked for after each.
     before_last: States,
 }
 
@@ -139,15 +102,17 @@ impl Qwen35 {
     /// # Errors
     /// When memory is short.
     pub fn new(weights: Arc<Qwen35Weights>, mut spec: ModelSpec, rollback: Rollback) -> Result<Self, ModelError> {
-        let (c, delta) = (&weights.config, &weights.hybrid.delta);
+        let (c, delta) = (&weights.trunk.config, &weights.hybrid.delta);
         let fresh = Arc::new(DeltaState::new(delta));
         let memory = |layer: &Layer| match layer.mixer {
-            Mixer::Attention(_) => KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, &weights.device).map(Memory::Kv),
+            Mixer::Attention(_) => {
+                KvCache::new(c.kv_heads, spec.ctx_len, c.head_dim, &weights.trunk.device).map(Memory::Kv)
+            }
             Mixer::Delta(_) => Ok(Memory::State(Arc::clone(&fresh))),
         };
-        let memories = weights.layers.iter().map(memory).collect::<Result<Vec<_>, _>>()?;
+        let memories = weights.trunk.layers.iter().map(memory).collect::<Result<Vec<_>, _>>()?;
         let linear = weights.hybrid.linear_layers() as u64;
-        spec.info.weight_bytes = weights.bytes();
+        spec.info.weight_bytes = weights.trunk.bytes();
         spec.info.kv_bytes_per_token = (c.layers as u64 - linear) * KvCache::bytes_per_position(c.kv_heads, c.head_dim);
         spec.info.state_bytes = weights.hybrid.state_bytes();
         spec.info.snapshot_bytes = match rollback {
@@ -158,17 +123,17 @@ impl Qwen35 {
         Ok(Self { weights, spec, memories, history, len: 0, tap: Tap::default() })
     }
 
-    /// Runs some rows through all layers: states behind the final norm, and those of the tap.
+    /// Runs some rows through all layers: states after the final norm, and those of the tap.
     fn hidden(&mut self, tokens: &[TokenId], keep_all: bool) -> Result<Passed, ModelError> {
         let weights = Arc::clone(&self.weights);
-        let places = self.tap.places(weights.layers.len())?;
-        let place = Place { rope: &weights.rope, tree: None, at: None };
-        let mut x = weights.embed(tokens)?;
+        let places = self.tap.places(weights.trunk.layers.len())?;
+        let pass = BlockPass::new(&weights.rope, None);
+        let mut x = weights.trunk.embed(tokens)?;
         let mut streams = Streams::new(&places);
         streams.keep(0, &x);
         let mut rows: Vec<DeltaRows> = Vec::new();
-        for (index, (layer, memory)) in weights.layers.iter().zip(&mut self.memories).enumerate() {
-            let (out, did) = layer.forward(&x, place, (memory, keep_all))?;
+        for (index, (layer, memory)) in weights.trunk.layers.iter().zip(&mut self.memories).enumerate() {
+            let (out, did) = layer.forward(&x, pass, (memory, keep_all))?;
             x = out;
             rows.extend(did);
             streams.keep(index + 1, &x);
@@ -178,12 +143,12 @@ impl Qwen35 {
         }
         let before_last = rows.iter().filter_map(|rows| rows.states.iter().rev().nth(1).map(Arc::clone)).collect();
         self.len += tokens.len();
-        let normed = weights.norm.forward(&x)?;
+        let normed = weights.trunk.normed(&x)?;
         let tapped = streams.tapped(&normed)?;
         Ok(Passed { normed, tapped, before_last })
     }
 
-    /// Keeps what it takes to return behind each of these rows.
+    /// Keeps what it takes to return to each of these rows.
     fn remember(&mut self, rows: usize, layers: &[DeltaRows]) {
         for row in 0..rows {
             self.history.push(match self.history.rollback() {
@@ -201,7 +166,7 @@ impl Qwen35 {
         let first = self.len;
         let weights = Arc::clone(&self.weights);
         self.history.begin(first, &states(&self.memories), tokens.len(), &weights.deltas());
-        let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.config.d_model);
+        let (mut hidden, mut last, mut width) = (Vec::new(), None, self.weights.trunk.config.d_model);
         let widest = if is_prompt { PREFILL_ROWS } else { tokens.len().max(1) };
         // the next prompt of a conversation often parts from this one where the answer begins
         let tail = if is_prompt && tokens.len() > 2 * TAIL_ROWS { tokens.len() - TAIL_ROWS } else { 0 };
@@ -224,8 +189,8 @@ impl Qwen35 {
         }
         let m = normed.dim(0)?;
         let normed = if rows == LogitRows::All { normed } else { normed.narrow(0, m - 1, 1)?.contiguous()? };
-        let logits = self.weights.head.forward(&normed)?.flatten_all()?.to_vec1::<f32>()?;
-        let logits = Rows::new(logits, self.weights.config.vocab);
+        let logits = self.weights.trunk.logits(&normed)?.flatten_all()?.to_vec1::<f32>()?;
+        let logits = Rows::new(logits, self.weights.trunk.config.vocab);
         Ok(Forward { logits, hidden: Rows::new(hidden, width), stats: Vec::new() })
     }
 
@@ -281,7 +246,7 @@ impl Model for Qwen35 {
     }
 
     fn set_tap(&mut self, tap: &Tap) -> Result<(), ModelError> {
-        tap.places(self.weights.layers.len())?;
+        tap.places(self.weights.trunk.layers.len())?;
         self.tap = tap.clone();
         Ok(())
     }

@@ -1,17 +1,19 @@
 //! Tensor names of Qwen3.5: those of GGUF files, by which tensors are asked for, and the checkpoint's.
 
-/// Part of a GGUF name, and of the checkpoint's.
+use crate::model::files::tensor_names::{Layout, block_part, part_name, renamed};
+
+/// Parts that this family alone has.
 const PARTS: &[(&str, &str)] = &[
-    ("post_attention_norm.weight", "post_attention_layernorm.weight"),
-    ("attn_qkv.weight", "linear_attn.in_proj_qkv.weight"),
-    ("attn_gate.weight", "linear_attn.in_proj_z.weight"),
-    ("ssm_alpha.weight", "linear_attn.in_proj_a.weight"),
-    ("ssm_beta.weight", "linear_attn.in_proj_b.weight"),
-    ("ssm_conv1d.weight", "linear_attn.conv1d.weight"),
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
     ("ssm_a", "linear_attn.A_log"),
     ("ssm_dt.bias", "linear_attn.dt_bias"),
-    ("ssm_norm.weight", "linear_attn.norm.weight"),
-    ("ssm_out.weight", "linear_attn.out_proj.weight"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
 ];
 
 /// Of the draft module, which GGUF files count as one more layer.
@@ -22,12 +24,15 @@ const MODULE: &[(&str, &str)] = &[
     ("nextn.shared_head_norm.weight", "mtp.norm.weight"),
 ];
 
-/// The checkpoint's name of a part of a layer that this family alone has.
-pub(in crate::model) fn part(name: &str) -> Option<&'static str> {
-    PARTS.iter().find(|(gguf, _)| *gguf == name).map(|(_, own)| *own)
-}
-
-/// The checkpoint's name of a part that the draft module alone has.
-pub(in crate::model) fn module(name: &str) -> Option<&'static str> {
-    MODULE.iter().find(|(gguf, _)| *gguf == name).map(|(_, own)| *own)
+/// The checkpoint's name of a tensor; a draft module's block counts as one more layer.
+pub(super) fn tensor_name(layout: &Layout, name: &str) -> Option<String> {
+    let (layer, part) = block_part(name)?;
+    if let Some(own) = renamed(MODULE, part) {
+        return Some(own.to_owned());
+    }
+    let (prefix, layer) = match layer.checked_sub(layout.layers) {
+        Some(module) => ("mtp.", module),
+        None => (layout.prefix, layer),
+    };
+    Some(format!("{prefix}layers.{layer}.{}", part_name(PARTS, part)?))
 }

@@ -10,69 +10,34 @@ use crate::model::ModelError;
 use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAttention, Layer, Mixer};
 use crate::model::families::qwen35::config::Hybrid;
 use crate::model::families::qwen35::delta::{DeltaWeights, HeadOrder};
-use crate::model::files::source::Source;
-use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::feed_forward::Activation;
 use crate::model::nn::matmul_backend::Tensors;
-use crate::model::nn::norm::RmsNorm;
 
 /// Reads tensors by name.
+#[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
-    pub(super) tensors: Tensors<'a>,
-    pub(super) config: &'a TransformerConfig,
+    pub(super) tensors: &'a Tensors<'a>,
     pub(super) hybrid: &'a Hybrid,
 }
 
 impl Reader<'_> {
-    /// Whether norms are stored as what is added to 1.
-    pub(super) fn is_centred(&self) -> bool {
-        matches!(self.tensors.source, Source::Folder(_))
-    }
-
-    /// A norm as it runs.
-    pub(super) fn norm(&self, name: &str, width: usize) -> Result<RmsNorm, ModelError> {
-        let norm = self.tensors.norm(name, width)?;
-        if self.is_centred() { norm.shifted(1.0) } else { Ok(norm) }
-    }
-
-    /// A layer, norms as they run.
+    /// A layer, or that of the draft module, which attends.
     pub(super) fn layer(&self, layer: usize) -> Result<Layer, ModelError> {
+        let (c, own) = (self.tensors.config, self.tensors.block(layer));
         let is_linear = self.hybrid.linear.get(layer).copied().unwrap_or(false);
-        self.layer_with(layer, is_linear, &|name, width| self.norm(name, width))
-    }
-
-    /// The layer of the draft module, norms as they are stored.
-    pub(super) fn module_layer(&self) -> Result<Layer, ModelError> {
-        self.layer_with(self.config.layers, false, &|name, width| self.tensors.norm(name, width))
-    }
-
-    fn layer_with(
-        &self,
-        layer: usize,
-        is_linear: bool,
-        norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
-    ) -> Result<Layer, ModelError> {
-        let (d, ffn) = (self.config.d_model, self.config.ffn);
-        let name = |part: &str| format!("blk.{layer}.{part}");
         Ok(Layer {
-            mixer_norm: norm(&name("attn_norm.weight"), d)?,
+            mixer_norm: own.norm("attn_norm", c.d_model)?,
             mixer: match is_linear {
                 true => Mixer::Delta(self.delta(layer)?),
-                false => Mixer::Attention(self.attention(layer, norm)?),
+                false => Mixer::Attention(self.attention(layer)?),
             },
-            ffn_norm: norm(&name("post_attention_norm.weight"), d)?,
-            gate: self.tensors.linear(&name("ffn_gate.weight"), ffn, d)?,
-            up: self.tensors.linear(&name("ffn_up.weight"), ffn, d)?,
-            down: self.tensors.linear(&name("ffn_down.weight"), d, ffn)?,
+            ffn_norm: own.norm("post_attention_norm", c.d_model)?,
+            ffn: own.gated("", c.ffn, Activation::Silu)?,
         })
     }
 
-    fn attention(
-        &self,
-        layer: usize,
-        norm: &dyn Fn(&str, usize) -> Result<RmsNorm, ModelError>,
-    ) -> Result<GatedAttention, ModelError> {
-        let c = self.config;
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+    fn attention(&self, layer: usize) -> Result<GatedAttention, ModelError> {
+        let (c, own) = (self.tensors.config, self.tensors.block(layer));
         Ok(GatedAttention {
             shape: AttentionShape {
                 heads: c.heads,
@@ -80,41 +45,42 @@ impl Reader<'_> {
                 head_dim: c.head_dim,
                 rotary: self.hybrid.rotary,
             },
-            q: self.tensors.linear(&name("attn_q"), 2 * c.q_width(), c.d_model)?,
-            k: self.tensors.linear(&name("attn_k"), c.kv_width(), c.d_model)?,
-            v: self.tensors.linear(&name("attn_v"), c.kv_width(), c.d_model)?,
-            o: self.tensors.linear(&name("attn_output"), c.d_model, c.q_width())?,
-            q_norm: norm(&name("attn_q_norm"), c.head_dim)?,
-            k_norm: norm(&name("attn_k_norm"), c.head_dim)?,
+            q: own.linear("attn_q", 2 * c.q_width(), c.d_model)?,
+            k: own.linear("attn_k", c.kv_width(), c.d_model)?,
+            v: own.linear("attn_v", c.kv_width(), c.d_model)?,
+            o: own.linear("attn_output", c.d_model, c.q_width())?,
+            q_norm: own.norm("attn_q_norm", c.head_dim)?,
+            k_norm: own.norm("attn_k_norm", c.head_dim)?,
         })
     }
 
     fn delta(&self, layer: usize) -> Result<DeltaNet, ModelError> {
-        let (d, shape) = (self.config.d_model, self.hybrid.delta);
+        let (c, shape, own) = (self.tensors.config, self.hybrid.delta, self.tensors.block(layer));
+        let (d, is_checkpoint) = (c.d_model, self.tensors.source.is_checkpoint());
         let name = |part: &str| format!("blk.{layer}.{part}");
         let vector = |part: &str, width| self.tensors.source.vector(&name(part), width);
         let [values, heads] = [shape.value_width(), shape.value_heads];
         let weights = DeltaWeights {
             shape,
-            order: if self.is_centred() { HeadOrder::Grouped } else { HeadOrder::Tiled },
+            order: if is_checkpoint { HeadOrder::Grouped } else { HeadOrder::Tiled },
             conv: self.conv(&name("ssm_conv1d.weight"))?,
-            decay: match self.is_centred() {
+            decay: match is_checkpoint {
                 true => vector("ssm_a", heads)?.into_iter().map(|log| -log.exp()).collect(),
                 false => vector("ssm_a", heads)?,
             },
             dt_bias: vector("ssm_dt.bias", heads)?,
             norm: vector("ssm_norm.weight", shape.value_dim)?,
-            eps: self.config.norm_eps,
+            eps: c.norm_eps,
         };
         if weights.decay.iter().any(|decay| !decay.is_finite() || *decay > 0.0) {
             return Err(ModelError::Metadata(format!("'{}' lets a state grow, which it never does", name("ssm_a"))));
         }
         Ok(DeltaNet {
-            mixed: self.tensors.linear(&name("attn_qkv.weight"), shape.channels(), d)?,
-            gate: self.tensors.linear(&name("attn_gate.weight"), values, d)?,
-            alpha: self.tensors.linear(&name("ssm_alpha.weight"), heads, d)?,
-            beta: self.tensors.linear(&name("ssm_beta.weight"), heads, d)?,
-            out: self.tensors.linear(&name("ssm_out.weight"), d, values)?,
+            mixed: own.linear("attn_qkv", shape.channels(), d)?,
+            gate: own.linear("attn_gate", values, d)?,
+            alpha: own.linear("ssm_alpha", heads, d)?,
+            beta: own.linear("ssm_beta", heads, d)?,
+            out: own.linear("ssm_out", d, values)?,
             weights: Arc::new(weights),
         })
     }
@@ -122,7 +88,8 @@ impl Reader<'_> {
     /// `[channels, kernel]`; checkpoints have a dimension of one between.
     fn conv(&self, name: &str) -> Result<Vec<f32>, ModelError> {
         let (channels, kernel) = (self.hybrid.delta.channels(), self.hybrid.delta.kernel);
-        let shape = if self.is_centred() { vec![channels, 1, kernel] } else { vec![channels, kernel] };
+        let shape =
+            if self.tensors.source.is_checkpoint() { vec![channels, 1, kernel] } else { vec![channels, kernel] };
         self.tensors.source.stored(name, &shape)?.to_f32(&shape)
     }
 }

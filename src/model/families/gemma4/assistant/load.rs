@@ -15,12 +15,12 @@ use crate::model::families::gemma4::assistant::file::AssistantFile;
 use crate::model::families::gemma4::assistant::head::{Choice, Head};
 use crate::model::families::gemma4::assistant::{AssistantOnCandle, Norms, Shared};
 use crate::model::families::gemma4::layer::Layer;
-use crate::model::families::gemma4::load::Target;
 use crate::model::families::gemma4::{Gemma4Config, Gemma4Weights, part};
 use crate::model::files::side_files::SideFiles;
-use crate::model::interfaces::{CheckedModule, FamilyConfig, LoadContext, LoadedTarget, Modules};
+use crate::model::interfaces::{CandleTarget, CheckedModule, FamilyConfig, LoadContext, LoadedTarget, Modules};
 use crate::model::memory;
-use crate::model::nn::embedding::Embedding;
+use crate::model::nn::embedding::trimmed;
+use crate::model::nn::feed_forward::{Activation, Gated};
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
 use crate::model::options::{DraftVocab, WeightType};
@@ -85,9 +85,9 @@ impl Reader<'_> {
             o: linear("attn_output.weight", c.d_model, q_width)?,
             post_attn_norm: norm("post_attention_norm.weight", c.d_model)?,
             ffn_norm: norm("ffn_norm.weight", c.d_model)?,
-            gate: linear("ffn_gate.weight", shape.ffn, c.d_model)?,
-            up: linear("ffn_up.weight", shape.ffn, c.d_model)?,
-            down: linear("ffn_down.weight", c.d_model, shape.ffn)?,
+            ffn: Gated::read((c.d_model, shape.ffn), Activation::Gelu, |part, out, input| {
+                linear(&format!("ffn_{part}.weight"), out, input)
+            })?,
             post_ffn_norm: norm("post_ffw_norm.weight", c.d_model)?,
             per_layer: None,
             scale: self.plan.file.stored(&name("layer_output_scale.weight")?, &[1])?.to_f32(&[1])?[0].into(),
@@ -112,9 +112,7 @@ impl Reader<'_> {
             }
             (Some(wanted), _) => {
                 let vocab = wanted.tokens(v, ends)?;
-                let ids: Vec<u32> = vocab.iter().map(|token| token.0).collect();
-                let ids = Tensor::from_vec(ids, vocab.len(), self.device)?;
-                let table = Linear::dense(self.linear(TABLE, [v, d], WeightType::Stored)?.rows(&ids)?);
+                let table = trimmed(&self.linear(TABLE, [v, d], WeightType::Stored)?, &vocab, self.device)?;
                 Ok(Head { table, choice: Choice::Listed, vocab })
             }
         }
@@ -135,7 +133,7 @@ fn check_fit(weights: u64, available: Option<u64>) -> Result<(), ModelError> {
 
 impl CheckedModule for CheckedAssistant {
     fn load(&self, target: &dyn LoadedTarget, context: &LoadContext<'_>) -> Result<Modules, ModelError> {
-        let target = (target as &dyn Any).downcast_ref::<Target>();
+        let target = (target as &dyn Any).downcast_ref::<CandleTarget<Gemma4Weights>>();
         let other = || ModelError::Unsupported("an assistant drafts for a Gemma 4 alone".into());
         let weights = &target.ok_or_else(other)?.weights;
         load(self, weights, (context.options.draft_vocab.as_ref(), context.ends))
@@ -148,7 +146,7 @@ fn load(
     target: &Arc<Gemma4Weights>,
     (wanted, ends): (Option<&DraftVocab>, &[TokenId]),
 ) -> Result<Modules, ModelError> {
-    let (c, device) = (&plan.config, target.device().clone());
+    let (c, device) = (&plan.config, target.trunk.device.clone());
     if device.is_cpu() {
         check_fit(4 * c.matrix_weights(), memory::available())?;
     }

@@ -24,11 +24,10 @@ use crate::model::families::gemma4::assistant::head::Head;
 use crate::model::families::gemma4::layer::Layer;
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::nn::attention::{Scores, attend};
-use crate::model::nn::embedding::Embedding;
 use crate::model::nn::linear::Linear;
 use crate::model::nn::norm::RmsNorm;
-use crate::model::shared_kv::Reach;
-use crate::model::shared_kv::{SharedKv, SharedLayer};
+use crate::model::nn::trunk::LayerWeights;
+use crate::model::shared_kv::{Reach, SharedKv, SharedLayer};
 use crate::model::{Model, ModelError, RowStats};
 
 pub use crate::model::families::gemma4::assistant::card::AssistantCard;
@@ -120,7 +119,7 @@ impl ModuleBackend for AssistantOnCandle {
             ModelError::Unsupported("an assistant needs at least one position of the target before its drafts".into())
         };
         let lent = self.lent.as_ref().filter(|lent| !lent.is_empty()).ok_or_else(nothing)?;
-        let (embedded, state) = (slots.embed(shared.target.as_ref())?, slots.states(shared.target.device())?);
+        let (embedded, state) = (slots.embed(&shared.target.trunk)?, slots.states(&shared.target.trunk.device)?);
         let mut x = shared.pre.forward(&slots.join(embedded, state)?)?; // [1, 2 · backbone] -> [1, d]
         for layer in &norms.layers {
             let reach = layer.shape.reach;

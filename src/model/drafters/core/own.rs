@@ -1,0 +1,72 @@
+//! Draft modules in a target's own files: blocks after the target's last one, each with norms and a projection before it
+//! and a norm after it, under the names that GGUF files have for them (`blk.{L}.nextn.…`).
+
+use crate::model::ModelError;
+use crate::model::drafters::core::{MtpBlock, MtpParts};
+use crate::model::files::source::Source;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::matmul_backend::Tensors;
+
+/// Most modules.
+pub(in crate::model) const MAX_MODULES: usize = 8;
+
+/// The modules in the files of a target of these sizes.
+#[derive(Clone, Copy)]
+pub(in crate::model) struct OwnTensors<'a> {
+    pub(in crate::model) source: &'a Source,
+    pub(in crate::model) config: &'a TransformerConfig,
+}
+
+impl OwnTensors<'_> {
+    /// Name of a tensor of the module of this index.
+    pub(in crate::model) fn name(&self, index: usize, part: &str) -> String {
+        format!("blk.{}.nextn.{part}.weight", self.config.layers + index)
+    }
+
+    /// Whether the module of this index has such a tensor.
+    pub(in crate::model) fn has(&self, index: usize, part: &str) -> bool {
+        self.source.has(&self.name(index, part))
+    }
+
+    /// Modules whose projection is there, up to the first that is missing.
+    pub(in crate::model) fn found(&self) -> usize {
+        (0..MAX_MODULES).take_while(|index| self.has(*index, "eh_proj")).count()
+    }
+
+    /// Whether so many modules, as the configuration announces, are there.
+    ///
+    /// # Errors
+    /// A sentence that names the first that is not.
+    pub(in crate::model) fn check(&self, count: usize) -> Result<(), ModelError> {
+        if count > MAX_MODULES {
+            let what = format!("'num_nextn_predict_layers' is {count}; at most {MAX_MODULES} modules are supported");
+            return Err(ModelError::Unsupported(what));
+        }
+        match self.found() {
+            found if found < count => Err(ModelError::Metadata(format!(
+                "config.json announces {count} draft modules ('num_nextn_predict_layers') and the weights of number {} are not in the folder",
+                found + 1
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the module of this index around its block.
+    pub(in crate::model) fn parts(
+        &self,
+        tensors: &Tensors<'_>,
+        index: usize,
+        block: Box<dyn MtpBlock>,
+    ) -> Result<MtpParts, ModelError> {
+        let d = self.config.d_model;
+        let norm = |part: &str| tensors.norm(&self.name(index, part), d);
+        Ok(MtpParts {
+            fuse: None,
+            embedding_norm: norm("enorm")?,
+            hidden_norm: norm("hnorm")?,
+            project: tensors.linear(&self.name(index, "eh_proj"), d, 2 * d)?,
+            block,
+            norm: norm("shared_head_norm")?,
+        })
+    }
+}

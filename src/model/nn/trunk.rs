@@ -1,0 +1,123 @@
+//! What targets on candle have around their layers: embedding, last norm and output head.
+
+use candle_core::{Device, Tensor};
+
+use crate::model::ModelError;
+use crate::model::files::source::Source;
+use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::embedding::{Embedding, SharedTarget, ids};
+use crate::model::nn::linear::Linear;
+use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::norm::RmsNorm;
+use crate::protocol::TokenId;
+
+/// A layer's matrices.
+pub trait LayerWeights: Send + Sync {
+    /// Bytes they take in memory.
+    fn bytes(&self) -> u64;
+}
+
+/// Weights of a target on candle but for what is its family's own; shared with draft modules.
+pub struct Trunk<L> {
+    /// Sizes.
+    pub config: TransformerConfig,
+    /// Where the weights lie.
+    pub device: Device,
+    /// The output head `[v, d]`: the embedding again when tied.
+    pub head: Linear,
+    pub(in crate::model) layers: Vec<L>,
+    backend: MatmulBackend,
+    embedding: Linear, // [v, d]
+    norm: RmsNorm,
+    embedding_scale: f64,
+    softcap: Option<f64>,
+}
+
+impl<L: LayerWeights> Trunk<L> {
+    /// Reads all tensors, layers with `layer`. `progress` is called with ("target", layers read, layers in all).
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged.
+    pub(in crate::model) fn read(
+        tensors: &Tensors<'_>,
+        layer: impl Fn(usize) -> Result<L, ModelError>,
+        progress: &mut dyn FnMut(&str, u64, u64),
+    ) -> Result<Self, ModelError> {
+        let config = tensors.config.clone();
+        let [embedding, head] = tensors.embedding_and_head()?;
+        let total = config.layers as u64;
+        let mut layers = Vec::with_capacity(config.layers);
+        for index in 0..config.layers {
+            progress("target", index as u64, total);
+            layers.push(layer(index)?);
+        }
+        progress("target", total, total);
+        let norm = tensors.norm("output_norm.weight", config.d_model)?;
+        let (device, backend) = (tensors.device.clone(), tensors.backend.clone());
+        Ok(Self { config, device, head, layers, backend, embedding, norm, embedding_scale: 1.0, softcap: None })
+    }
+
+    /// The same for a family that multiplies embeddings by √d, and where there is a cap `c`, has logits c·tanh(logit / c).
+    #[must_use]
+    pub(in crate::model) fn scaled(self, softcap: Option<f64>) -> Self {
+        Self { embedding_scale: (self.config.d_model as f64).sqrt(), softcap, ..self }
+    }
+
+    /// Reads more of the target's files for the same backend.
+    pub(in crate::model) fn tensors<'a>(&'a self, source: &'a Source) -> Tensors<'a> {
+        Tensors::new(source, (self.backend.clone(), &self.device), &self.config)
+    }
+
+    /// Bytes the matrices take in memory; one that is embedding and head counts once.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pass_bytes() + if self.config.tied { 0 } else { self.embedding.bytes() }
+    }
+
+    /// Those of them that a pass reads: all but an embedding that is no head.
+    #[must_use]
+    pub fn pass_bytes(&self) -> u64 {
+        self.head.bytes() + self.layers.iter().map(L::bytes).sum::<u64>()
+    }
+
+    /// What the head reads: `[m, d] -> [m, d]`.
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn normed(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        self.norm.forward(x)
+    }
+
+    /// `[m, d] -> [m, v]`
+    ///
+    /// # Errors
+    /// When a tensor operation fails.
+    pub fn logits(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
+        let logits = self.head.forward(normed)?;
+        Ok(match self.softcap {
+            Some(cap) => ((logits / cap)?.tanh()? * cap)?,
+            None => logits,
+        })
+    }
+}
+
+impl<L: LayerWeights> Embedding for Trunk<L> {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn embed(&self, tokens: &[TokenId]) -> Result<Tensor, ModelError> {
+        let rows = self.embedding.rows(&ids(tokens, self.config.vocab, &self.device)?)?;
+        if self.embedding_scale == 1.0 { Ok(rows) } else { Ok((rows * self.embedding_scale)?) }
+    }
+}
+
+impl<L: LayerWeights> SharedTarget for Trunk<L> {
+    fn config(&self) -> &TransformerConfig {
+        &self.config
+    }
+
+    fn head(&self) -> Linear {
+        self.head.clone()
+    }
+}
