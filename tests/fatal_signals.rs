@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use common::checkpoint;
 use common::tiny::Tiny;
-use draftscope::model::files::gguf::GgufFile;
+use draftscope::model::files::GgufFile;
 use signal_hook::consts::{SIGABRT, SIGBUS};
 
 /// Environment variable with the task of [`a_process_that_ends`].

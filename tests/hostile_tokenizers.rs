@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::checkpoint;
 use draftscope::model::ModelError;
-use draftscope::model::files::side_files::SideFiles;
+use draftscope::model::files::SideFiles;
 use draftscope::model::text::tokenizer::TextCodec;
 use serde_json::{Value, json};
 

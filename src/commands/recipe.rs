@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use draftscope::cli::{ModelArgs, Threads};
-use draftscope::model::files::side_files::SideFiles;
+use draftscope::model::files::SideFiles;
 use draftscope::model::load::named_module::kind_of;
 use draftscope::model::load::preflight::preflight;
 use draftscope::model::options::{DraftVocab, LoadOptions, ModuleFile};

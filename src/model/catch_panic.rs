@@ -7,8 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 use crate::fatal::OutOfMemory;
-use crate::model::error::ModelError;
-use crate::model::error::clean;
+use crate::model::error::{ModelError, clean};
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };

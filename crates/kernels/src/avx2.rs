@@ -8,7 +8,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::simd::{LANES, Lanes};
+use crate::simd::{LANES, Lanes, lanes, proven};
 
 /// Proof of AVX2, FMA and F16C, and of AVX-VNNI when `VNNI`.
 #[derive(Clone, Copy, Debug)]
@@ -21,14 +21,6 @@ impl<const VNNI: bool> Avx2<VNNI> {
     pub(crate) unsafe fn new() -> Self {
         Self(())
     }
-}
-
-/// An expression whose instructions are there because the receiver is.
-macro_rules! proven {
-    ($body:expr) => {
-        // SAFETY: see the head of this file.
-        unsafe { $body }
-    };
 }
 
 /// One operation on both halves.
@@ -59,9 +51,20 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     /// Codes as stored with VNNI; without, code − 128.
     type Bytes = [__m256i; 2];
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> Self::F {
-        proven!([_mm256_set1_ps(x); 2])
+    lanes! {
+        splat(x: f32) -> Self::F = proven!([_mm256_set1_ps(x); 2]);
+        add(a: Self::F, b: Self::F) -> Self::F = both!(_mm256_add_ps, a, b);
+        sub(a: Self::F, b: Self::F) -> Self::F = both!(_mm256_sub_ps, a, b);
+        mul(a: Self::F, b: Self::F) -> Self::F = both!(_mm256_mul_ps, a, b);
+        div(a: Self::F, b: Self::F) -> Self::F = both!(_mm256_div_ps, a, b);
+        fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F = both!(_mm256_fmadd_ps, a, b, c);
+        max(a: Self::F, b: Self::F) -> Self::F = both!(_mm256_max_ps, a, b);
+        min(a: Self::F, b: Self::F) -> Self::F = both!(_mm256_min_ps, a, b);
+        splat_i(x: i32) -> Self::I = proven!([_mm256_set1_epi32(x); 2]);
+        add_i(a: Self::I, b: Self::I) -> Self::I = both!(_mm256_add_epi32, a, b);
+        max_i(a: Self::I, b: Self::I) -> Self::I = both!(_mm256_max_epi32, a, b);
+        round(x: Self::F) -> Self::I = both!(_mm256_cvtps_epi32, x);
+        to_float(x: Self::I) -> Self::F = both!(_mm256_cvtepi32_ps, x);
     }
 
     #[inline(always)]
@@ -116,56 +119,6 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    fn add(self, a: Self::F, b: Self::F) -> Self::F {
-        both!(_mm256_add_ps, a, b)
-    }
-
-    #[inline(always)]
-    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
-        both!(_mm256_sub_ps, a, b)
-    }
-
-    #[inline(always)]
-    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
-        both!(_mm256_mul_ps, a, b)
-    }
-
-    #[inline(always)]
-    fn div(self, a: Self::F, b: Self::F) -> Self::F {
-        both!(_mm256_div_ps, a, b)
-    }
-
-    #[inline(always)]
-    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        both!(_mm256_fmadd_ps, a, b, c)
-    }
-
-    #[inline(always)]
-    fn max(self, a: Self::F, b: Self::F) -> Self::F {
-        both!(_mm256_max_ps, a, b)
-    }
-
-    #[inline(always)]
-    fn min(self, a: Self::F, b: Self::F) -> Self::F {
-        both!(_mm256_min_ps, a, b)
-    }
-
-    #[inline(always)]
-    fn splat_i(self, x: i32) -> Self::I {
-        proven!([_mm256_set1_epi32(x); 2])
-    }
-
-    #[inline(always)]
-    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
-        both!(_mm256_add_epi32, a, b)
-    }
-
-    #[inline(always)]
-    fn max_i(self, a: Self::I, b: Self::I) -> Self::I {
-        both!(_mm256_max_epi32, a, b)
-    }
-
-    #[inline(always)]
     fn reduce_add(self, x: Self::I) -> i32 {
         proven!({
             let x = _mm256_add_epi32(x[0], x[1]);
@@ -183,16 +136,6 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
             let x = _mm_max_epi32(x, _mm_shuffle_epi32::<0b01_00_11_10>(x));
             _mm_cvtsi128_si32(_mm_max_epi32(x, _mm_shuffle_epi32::<0b10_11_00_01>(x)))
         })
-    }
-
-    #[inline(always)]
-    fn round(self, x: Self::F) -> Self::I {
-        both!(_mm256_cvtps_epi32, x)
-    }
-
-    #[inline(always)]
-    fn to_float(self, x: Self::I) -> Self::F {
-        both!(_mm256_cvtepi32_ps, x)
     }
 
     #[inline(always)]

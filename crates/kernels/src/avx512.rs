@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::simd::{LANES, Lanes};
+use crate::simd::{LANES, Lanes, lanes, proven};
 
 /// Proof of AVX-512 F, BW, VL and VNNI.
 #[derive(Clone, Copy, Debug)]
@@ -20,38 +20,37 @@ impl Avx512 {
     }
 }
 
-/// An expression whose instructions are there because the receiver is.
-macro_rules! proven {
-    ($body:expr) => {
-        // SAFETY: see the head of this file.
-        unsafe { $body }
-    };
-}
-
 impl Lanes for Avx512 {
     type F = __m512;
     type I = __m512i;
     type Nibbles = __m512i;
     type Bytes = __m512i;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m512 {
-        proven!(_mm512_set1_ps(x))
-    }
-
-    #[inline(always)]
-    fn load(self, from: &[f32; LANES]) -> __m512 {
-        proven!(_mm512_loadu_ps(from.as_ptr()))
+    lanes! {
+        splat(x: f32) -> __m512 = proven!(_mm512_set1_ps(x));
+        load(from: &[f32; LANES]) -> __m512 = proven!(_mm512_loadu_ps(from.as_ptr()));
+        load_f16(from: &[u16; LANES]) -> __m512 = proven!(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())));
+        load_f32_le(from: &[u8; 4 * LANES]) -> __m512 = proven!(_mm512_loadu_ps(from.as_ptr().cast()));
+        add(a: __m512, b: __m512) -> __m512 = proven!(_mm512_add_ps(a, b));
+        sub(a: __m512, b: __m512) -> __m512 = proven!(_mm512_sub_ps(a, b));
+        mul(a: __m512, b: __m512) -> __m512 = proven!(_mm512_mul_ps(a, b));
+        div(a: __m512, b: __m512) -> __m512 = proven!(_mm512_div_ps(a, b));
+        fma(a: __m512, b: __m512, c: __m512) -> __m512 = proven!(_mm512_fmadd_ps(a, b, c));
+        max(a: __m512, b: __m512) -> __m512 = proven!(_mm512_max_ps(a, b));
+        min(a: __m512, b: __m512) -> __m512 = proven!(_mm512_min_ps(a, b));
+        splat_i(x: i32) -> __m512i = proven!(_mm512_set1_epi32(x));
+        add_i(a: __m512i, b: __m512i) -> __m512i = proven!(_mm512_add_epi32(a, b));
+        max_i(a: __m512i, b: __m512i) -> __m512i = proven!(_mm512_max_epi32(a, b));
+        reduce_add(x: __m512i) -> i32 = proven!(_mm512_reduce_add_epi32(x));
+        reduce_max(x: __m512i) -> i32 = proven!(_mm512_reduce_max_epi32(x));
+        round(x: __m512) -> __m512i = proven!(_mm512_cvtps_epi32(x));
+        to_float(x: __m512i) -> __m512 = proven!(_mm512_cvtepi32_ps(x));
+        bytes(from: &[u8; 4 * LANES]) -> __m512i = proven!(_mm512_loadu_si512(from.as_ptr().cast()));
     }
 
     #[inline(always)]
     fn store(self, x: __m512, to: &mut [f32; LANES]) {
         proven!(_mm512_storeu_ps(to.as_mut_ptr(), x));
-    }
-
-    #[inline(always)]
-    fn load_f16(self, from: &[u16; LANES]) -> __m512 {
-        proven!(_mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())))
     }
 
     #[inline(always)]
@@ -67,83 +66,8 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn load_f32_le(self, from: &[u8; 4 * LANES]) -> __m512 {
-        proven!(_mm512_loadu_ps(from.as_ptr().cast()))
-    }
-
-    #[inline(always)]
     fn store_f16(self, x: __m512, to: &mut [u16; LANES]) {
         proven!(_mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)));
-    }
-
-    #[inline(always)]
-    fn add(self, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_add_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn sub(self, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_sub_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn mul(self, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_mul_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn div(self, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_div_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        proven!(_mm512_fmadd_ps(a, b, c))
-    }
-
-    #[inline(always)]
-    fn max(self, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_max_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn min(self, a: __m512, b: __m512) -> __m512 {
-        proven!(_mm512_min_ps(a, b))
-    }
-
-    #[inline(always)]
-    fn splat_i(self, x: i32) -> __m512i {
-        proven!(_mm512_set1_epi32(x))
-    }
-
-    #[inline(always)]
-    fn add_i(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(_mm512_add_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn max_i(self, a: __m512i, b: __m512i) -> __m512i {
-        proven!(_mm512_max_epi32(a, b))
-    }
-
-    #[inline(always)]
-    fn reduce_add(self, x: __m512i) -> i32 {
-        proven!(_mm512_reduce_add_epi32(x))
-    }
-
-    #[inline(always)]
-    fn reduce_max(self, x: __m512i) -> i32 {
-        proven!(_mm512_reduce_max_epi32(x))
-    }
-
-    #[inline(always)]
-    fn round(self, x: __m512) -> __m512i {
-        proven!(_mm512_cvtps_epi32(x))
-    }
-
-    #[inline(always)]
-    fn to_float(self, x: __m512i) -> __m512 {
-        proven!(_mm512_cvtepi32_ps(x))
     }
 
     #[inline(always)]
@@ -170,11 +94,6 @@ impl Lanes for Avx512 {
             let both = _mm512_loadu_si512(from.as_ptr().cast());
             [_mm512_and_si512(both, low), _mm512_and_si512(_mm512_srli_epi16::<4>(both), low)]
         })
-    }
-
-    #[inline(always)]
-    fn bytes(self, from: &[u8; 4 * LANES]) -> __m512i {
-        proven!(_mm512_loadu_si512(from.as_ptr().cast()))
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 
 use std::arch::{aarch64::*, asm};
 
-use crate::simd::{LANES, Lanes};
+use crate::simd::{LANES, Lanes, lanes, proven};
 
 /// Proof of NEON with the dot product extension.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +19,6 @@ impl Neon {
     pub unsafe fn new() -> Self {
         Self(())
     }
-}
-
-/// An expression whose instructions are there because the receiver is.
-macro_rules! proven {
-    ($body:expr) => {
-        // SAFETY: see the head of this file.
-        unsafe { $body }
-    };
 }
 
 /// One operation on all four quarters.
@@ -103,9 +95,20 @@ impl Lanes for Neon {
     /// Code − 128.
     type Bytes = [int8x16_t; 4];
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> Self::F {
-        proven!([vdupq_n_f32(x); 4])
+    lanes! {
+        splat(x: f32) -> Self::F = proven!([vdupq_n_f32(x); 4]);
+        add(a: Self::F, b: Self::F) -> Self::F = quarters!(vaddq_f32, a, b);
+        sub(a: Self::F, b: Self::F) -> Self::F = quarters!(vsubq_f32, a, b);
+        mul(a: Self::F, b: Self::F) -> Self::F = quarters!(vmulq_f32, a, b);
+        div(a: Self::F, b: Self::F) -> Self::F = quarters!(vdivq_f32, a, b);
+        fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F = quarters!(vfmaq_f32, c, a, b);
+        splat_i(x: i32) -> Self::I = proven!([vdupq_n_s32(x); 4]);
+        add_i(a: Self::I, b: Self::I) -> Self::I = quarters!(vaddq_s32, a, b);
+        max_i(a: Self::I, b: Self::I) -> Self::I = quarters!(vmaxq_s32, a, b);
+        reduce_add(x: Self::I) -> i32 = proven!(vaddvq_s32(vaddq_s32(vaddq_s32(x[0], x[1]), vaddq_s32(x[2], x[3]))));
+        reduce_max(x: Self::I) -> i32 = proven!(vmaxvq_s32(vmaxq_s32(vmaxq_s32(x[0], x[1]), vmaxq_s32(x[2], x[3]))));
+        round(x: Self::F) -> Self::I = quarters!(vcvtnq_s32_f32, x);
+        to_float(x: Self::I) -> Self::F = quarters!(vcvtq_f32_s32, x);
     }
 
     #[inline(always)]
@@ -164,31 +167,6 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn add(self, a: Self::F, b: Self::F) -> Self::F {
-        quarters!(vaddq_f32, a, b)
-    }
-
-    #[inline(always)]
-    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
-        quarters!(vsubq_f32, a, b)
-    }
-
-    #[inline(always)]
-    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
-        quarters!(vmulq_f32, a, b)
-    }
-
-    #[inline(always)]
-    fn div(self, a: Self::F, b: Self::F) -> Self::F {
-        quarters!(vdivq_f32, a, b)
-    }
-
-    #[inline(always)]
-    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        quarters!(vfmaq_f32, c, a, b)
-    }
-
-    #[inline(always)]
     fn max(self, a: Self::F, b: Self::F) -> Self::F {
         let above = quarters!(vcgtq_f32, a, b);
         quarters!(vbslq_f32, above, a, b)
@@ -198,41 +176,6 @@ impl Lanes for Neon {
     fn min(self, a: Self::F, b: Self::F) -> Self::F {
         let below = quarters!(vcltq_f32, a, b);
         quarters!(vbslq_f32, below, a, b)
-    }
-
-    #[inline(always)]
-    fn splat_i(self, x: i32) -> Self::I {
-        proven!([vdupq_n_s32(x); 4])
-    }
-
-    #[inline(always)]
-    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
-        quarters!(vaddq_s32, a, b)
-    }
-
-    #[inline(always)]
-    fn max_i(self, a: Self::I, b: Self::I) -> Self::I {
-        quarters!(vmaxq_s32, a, b)
-    }
-
-    #[inline(always)]
-    fn reduce_add(self, x: Self::I) -> i32 {
-        proven!(vaddvq_s32(vaddq_s32(vaddq_s32(x[0], x[1]), vaddq_s32(x[2], x[3]))))
-    }
-
-    #[inline(always)]
-    fn reduce_max(self, x: Self::I) -> i32 {
-        proven!(vmaxvq_s32(vmaxq_s32(vmaxq_s32(x[0], x[1]), vmaxq_s32(x[2], x[3]))))
-    }
-
-    #[inline(always)]
-    fn round(self, x: Self::F) -> Self::I {
-        quarters!(vcvtnq_s32_f32, x)
-    }
-
-    #[inline(always)]
-    fn to_float(self, x: Self::I) -> Self::F {
-        quarters!(vcvtq_f32_s32, x)
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::simd::{LANES, Lanes};
+use crate::simd::{LANES, Lanes, lanes};
 
 /// Needs nothing of the processor.
 #[derive(Clone, Copy, Debug)]
@@ -30,24 +30,35 @@ impl Lanes for Portable {
     type Nibbles = [i16; 4 * LANES];
     type Bytes = [i16; 4 * LANES];
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> Self::F {
-        [x; LANES]
-    }
-
-    #[inline(always)]
-    fn load(self, from: &[f32; LANES]) -> Self::F {
-        *from
+    lanes! {
+        splat(x: f32) -> Self::F = [x; LANES];
+        load(from: &[f32; LANES]) -> Self::F = *from;
+        load_f16(from: &[u16; LANES]) -> Self::F = from.map(|bits| f16::from_bits(bits).to_f32());
+        add(a: Self::F, b: Self::F) -> Self::F = zip(a, b, |a, b| a + b);
+        sub(a: Self::F, b: Self::F) -> Self::F = zip(a, b, |a, b| a - b);
+        mul(a: Self::F, b: Self::F) -> Self::F = zip(a, b, |a, b| a * b);
+        div(a: Self::F, b: Self::F) -> Self::F = zip(a, b, |a, b| a / b);
+        fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F = std::array::from_fn(|i| a[i].mul_add(b[i], c[i]));
+        max(a: Self::F, b: Self::F) -> Self::F = zip(a, b, |a, b| if a > b { a } else { b });
+        min(a: Self::F, b: Self::F) -> Self::F = zip(a, b, |a, b| if a < b { a } else { b });
+        splat_i(x: i32) -> Self::I = [x; LANES];
+        add_i(a: Self::I, b: Self::I) -> Self::I = zip_i(a, b, i32::wrapping_add);
+        max_i(a: Self::I, b: Self::I) -> Self::I = zip_i(a, b, i32::max);
+        reduce_add(x: Self::I) -> i32 = x.into_iter().fold(0, i32::wrapping_add);
+        reduce_max(x: Self::I) -> i32 = x.into_iter().fold(i32::MIN, i32::max);
+        round(x: Self::F) -> Self::I = x.map(|x| x.round_ties_even() as i32);
+        to_float(x: Self::I) -> Self::F = x.map(|x| x as f32);
+        magnitude_bits(x: Self::F) -> Self::I = x.map(|x| x.abs().to_bits().cast_signed());
+        pow2(n: Self::I) -> Self::F = n.map(|n| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned()));
+        bytes(from: &[u8; 4 * LANES]) -> Self::Bytes = from.map(|byte| i16::from(byte) - 128);
+        dot_nibbles(sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I = dot(sum, codes, word);
+        bytes_start(_total_down: i32) -> Self::I = [0; LANES];
+        dot_bytes(sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I = dot(sum, codes, word);
     }
 
     #[inline(always)]
     fn store(self, x: Self::F, to: &mut [f32; LANES]) {
         *to = x;
-    }
-
-    #[inline(always)]
-    fn load_f16(self, from: &[u16; LANES]) -> Self::F {
-        from.map(|bits| f16::from_bits(bits).to_f32())
     }
 
     #[inline(always)]
@@ -71,86 +82,6 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn add(self, a: Self::F, b: Self::F) -> Self::F {
-        zip(a, b, |a, b| a + b)
-    }
-
-    #[inline(always)]
-    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
-        zip(a, b, |a, b| a - b)
-    }
-
-    #[inline(always)]
-    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
-        zip(a, b, |a, b| a * b)
-    }
-
-    #[inline(always)]
-    fn div(self, a: Self::F, b: Self::F) -> Self::F {
-        zip(a, b, |a, b| a / b)
-    }
-
-    #[inline(always)]
-    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        std::array::from_fn(|i| a[i].mul_add(b[i], c[i]))
-    }
-
-    #[inline(always)]
-    fn max(self, a: Self::F, b: Self::F) -> Self::F {
-        zip(a, b, |a, b| if a > b { a } else { b })
-    }
-
-    #[inline(always)]
-    fn min(self, a: Self::F, b: Self::F) -> Self::F {
-        zip(a, b, |a, b| if a < b { a } else { b })
-    }
-
-    #[inline(always)]
-    fn splat_i(self, x: i32) -> Self::I {
-        [x; LANES]
-    }
-
-    #[inline(always)]
-    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
-        zip_i(a, b, i32::wrapping_add)
-    }
-
-    #[inline(always)]
-    fn max_i(self, a: Self::I, b: Self::I) -> Self::I {
-        zip_i(a, b, i32::max)
-    }
-
-    #[inline(always)]
-    fn reduce_add(self, x: Self::I) -> i32 {
-        x.into_iter().fold(0, i32::wrapping_add)
-    }
-
-    #[inline(always)]
-    fn reduce_max(self, x: Self::I) -> i32 {
-        x.into_iter().fold(i32::MIN, i32::max)
-    }
-
-    #[inline(always)]
-    fn round(self, x: Self::F) -> Self::I {
-        x.map(|x| x.round_ties_even() as i32)
-    }
-
-    #[inline(always)]
-    fn to_float(self, x: Self::I) -> Self::F {
-        x.map(|x| x as f32)
-    }
-
-    #[inline(always)]
-    fn magnitude_bits(self, x: Self::F) -> Self::I {
-        x.map(|x| x.abs().to_bits().cast_signed())
-    }
-
-    #[inline(always)]
-    fn pow2(self, n: Self::I) -> Self::F {
-        n.map(|n| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned()))
-    }
-
-    #[inline(always)]
     fn pack_i8(self, x: Self::I) -> [i32; LANES / 4] {
         std::array::from_fn(|i| i32::from_le_bytes(std::array::from_fn(|j| x[4 * i + j] as u8)))
     }
@@ -158,26 +89,6 @@ impl Lanes for Portable {
     #[inline(always)]
     fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2] {
         [from.map(|byte| i16::from(byte & 15)), from.map(|byte| i16::from(byte >> 4))]
-    }
-
-    #[inline(always)]
-    fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes {
-        from.map(|byte| i16::from(byte) - 128)
-    }
-
-    #[inline(always)]
-    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I {
-        dot(sum, codes, word)
-    }
-
-    #[inline(always)]
-    fn bytes_start(self, _total_down: i32) -> Self::I {
-        [0; LANES]
-    }
-
-    #[inline(always)]
-    fn dot_bytes(self, sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I {
-        dot(sum, codes, word)
     }
 
     #[inline(always)]

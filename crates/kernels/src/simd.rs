@@ -79,6 +79,28 @@ pub trait Lanes: Copy {
     fn prefetch_far<T>(self, from: &[T], ahead: usize);
 }
 
+/// An expression whose instructions are there because the receiver is.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! proven {
+    ($body:expr) => {
+        // SAFETY: see the head of the file that uses it.
+        unsafe { $body }
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use proven;
+
+/// Operations of one expression, a line each: `name(arguments) -> type = expression;`.
+macro_rules! lanes {
+    ($($name:ident($($arg:ident: $of:ty),+) -> $out:ty = $body:expr;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $of),+) -> $out {
+            $body
+        }
+    )+};
+}
+pub(crate) use lanes;
+
 /// Lanes as an array, for what has no vector form.
 #[inline(always)]
 pub(crate) fn to_array<S: Lanes>(s: S, x: S::F) -> [f32; LANES] {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::files::source::Source;
+use draftscope::model::files::Source;
 use draftscope::model::load::OpenModel;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::files::source::Source;
+use draftscope::model::files::Source;
 use serde::{Deserialize, Serialize};
 
 /// Name of the note.

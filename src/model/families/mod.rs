@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::ConfigJson;
+use crate::model::files::ConfigJson;
 use crate::model::interfaces::{Family, Names};
 
 /// The families that run.

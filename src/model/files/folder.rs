@@ -14,12 +14,7 @@ use safetensors::tensor::TensorInfo;
 
 use crate::model::ModelError;
 use crate::model::error::name_of;
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::fp8;
-use crate::model::files::shard::Shard;
-use crate::model::files::side_files::SideFiles;
-use crate::model::files::stored::Stored;
-use crate::model::files::tensor_names::{Layout, TensorNames};
+use crate::model::files::{ConfigJson, Layout, Shard, SideFiles, Stored, TensorNames, fp8};
 
 /// An open folder.
 pub struct Folder {

@@ -12,8 +12,7 @@ use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
-use crate::model::files::mapped::Mapped;
-use crate::model::files::stored::Stored;
+use crate::model::files::{Mapped, Stored};
 
 /// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;

@@ -3,13 +3,24 @@
 //! Nothing here knows what a tensor is for.
 
 pub mod config_json;
-pub mod folder;
+mod folder;
 pub(in crate::model) mod fp8;
-pub mod gguf;
-pub(in crate::model) mod mapped;
+mod gguf;
+mod mapped;
 pub(in crate::model) mod numbers;
 pub(in crate::model) mod shard;
-pub mod side_files;
-pub mod source;
-pub mod stored;
-pub mod tensor_names;
+mod side_files;
+mod source;
+mod stored;
+mod tensor_names;
+
+pub use config_json::ConfigJson;
+pub use folder::Folder;
+pub use gguf::GgufFile;
+pub(crate) use gguf::whole;
+pub(in crate::model) use mapped::Mapped;
+pub(in crate::model) use shard::Shard;
+pub use side_files::SideFiles;
+pub use source::Source;
+pub use stored::Stored;
+pub use tensor_names::{Layout, NORMED_TWICE, TensorNames, block_part, llama_part, part_name, renamed};

@@ -11,8 +11,7 @@ use serde::Deserialize;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::mapped::Mapped;
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::{Mapped, SideFiles};
 
 /// Most shards that an index may list.
 const MAX_SHARDS: usize = 4096;

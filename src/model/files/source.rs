@@ -5,9 +5,7 @@
 //! need no further checks. Its bytes are those of the mapped file, except for FP8, which is widened.
 
 use crate::model::ModelError;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::stored::Stored;
+use crate::model::files::{Folder, GgufFile, Stored};
 
 /// A model on disk.
 pub enum Source {

@@ -14,8 +14,7 @@ use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::interfaces::{Description, OwnModules};
 use crate::model::load::OpenModel;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::rope::RopeScaling;
+use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
 
 /// A model in figures.

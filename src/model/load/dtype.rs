@@ -3,7 +3,7 @@
 use candle_core::Device;
 
 use crate::model::ModelError;
-use crate::model::files::source::Source;
+use crate::model::files::Source;
 use crate::model::interfaces::loaded_dtype;
 use crate::model::options::{Dtype, WeightType};
 

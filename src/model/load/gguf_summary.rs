@@ -9,7 +9,7 @@ use indicatif::DecimalBytes;
 use serde::Serialize;
 
 use crate::model::error::clean;
-use crate::model::files::gguf::GgufFile;
+use crate::model::files::GgufFile;
 
 /// A model in the few figures that every GGUF file has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -17,11 +17,9 @@ use candle_core::Device;
 
 use crate::model::drafters::mtp;
 use crate::model::interfaces::{self, LoadContext, LoadedTarget, Modules, NoSharing, Progress};
-use crate::model::memory;
 use crate::model::options::{Backend, DEFAULT_CTX, Dtype, LoadOptions, WeightType};
-use crate::model::text::template::ChatTemplate;
-use crate::model::text::tokenizer::TextCodec;
-use crate::model::{DraftModule, Model, ModelError};
+use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
+use crate::model::{DraftModule, Model, ModelError, memory};
 use crate::protocol::{DrafterInfo, TokenId};
 
 use self::dtype::{check_dtype, weight_type};

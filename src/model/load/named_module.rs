@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::model::ModelError;
 use crate::model::drafters::eagle3;
 use crate::model::families::gemma4::assistant;
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::SideFiles;
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleKind};
 use crate::model::options::LoadOptions;
 

@@ -3,19 +3,13 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families;
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::side_files::SideFiles;
-use crate::model::files::source::Source;
+use crate::model::files::{ConfigJson, Folder, GgufFile, SideFiles, Source};
 use crate::model::interfaces::{Family, FamilyConfig};
 use crate::model::load::named_module;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::text::template::ChatTemplate;
-use crate::model::text::tokenizer::TextCodec;
+use crate::model::nn::TransformerConfig;
+use crate::model::text::{template::ChatTemplate, tokenizer::TextCodec};
+use crate::model::{ModelError, families};
 
 /// An open model. Weights stay on disk.
 pub struct OpenModel {

@@ -1,11 +1,9 @@
 //! Whether a repository's model runs, from its small files alone, before its weights are fetched.
 
-use crate::model::families;
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::{ConfigJson, SideFiles};
 use crate::model::load::named_module;
 use crate::model::text::tokenizer::TextCodec;
-use crate::model::{ModelError, memory};
+use crate::model::{ModelError, families, memory};
 
 /// Checks configuration and tokenizer. Experts make models large: one whose weights exceed all memory is rejected with
 /// the figures.

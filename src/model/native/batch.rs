@@ -12,13 +12,10 @@ use super::head;
 use super::layer::{Layer, Next, NormWeight, Pass, Scratch};
 use super::llama::{NativeLlama, Weights};
 use crate::model::native::hidden_tap::States;
-use crate::{
-    model::{ModelError, RowStats, Rows, Tap},
-    protocol::TokenId,
-};
+use crate::model::{ModelError, RowStats, Rows, Tap};
+use crate::protocol::TokenId;
 use draftscope_kernels::{
-    Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Norm, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys,
-    StoreValues, attend,
+    Acts, LANES, MAX_HEAD_DIM, MAX_ROWS, Onto, PARTIAL_EXTRA, Queries, Rotate, SEGMENT, StoreKeys, StoreValues, attend,
 };
 
 /// Rows that a pass can hold.
@@ -59,7 +56,7 @@ pub struct NativeBatch {
 
 /// Where a row stands.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RowPlace {
     slot: usize,
     position: usize,
 }
@@ -68,7 +65,7 @@ struct Place {
 #[derive(Clone, Copy)]
 struct Placed<'a> {
     pass: Pass<'a>,
-    places: &'a [Place],
+    places: &'a [RowPlace],
 }
 
 /// What a head's outputs become.
@@ -141,12 +138,12 @@ impl NativeBatch {
         Ok(BatchForward { logits, stats, hidden })
     }
 
-    fn places(&self, rows: &[BatchRow]) -> Result<Vec<Place>, ModelError> {
+    fn places(&self, rows: &[BatchRow]) -> Result<Vec<RowPlace>, ModelError> {
         let mut taken = vec![0; self.caches.len()];
         let place = |row: &BatchRow| {
             taken[row.slot] += 1;
             self.caches[row.slot].room(taken[row.slot])?;
-            Ok(Place { slot: row.slot, position: self.caches[row.slot].len() + taken[row.slot] - 1 })
+            Ok(RowPlace { slot: row.slot, position: self.caches[row.slot].len() + taken[row.slot] - 1 })
         };
         rows.iter().map(place).collect()
     }
@@ -155,7 +152,7 @@ impl NativeBatch {
     fn run(
         &mut self,
         tokens: &[TokenId],
-        places: &[Place],
+        places: &[RowPlace],
         hidden: &mut [[f32; LANES]],
         tapped: &mut [[f32; LANES]],
     ) -> Result<(), ModelError> {
@@ -165,15 +162,7 @@ impl NativeBatch {
         let (cpu, shape, angles) = (&weights.cpu, &weights.shape, &self.angles);
         let pass = Pass { cpu, shape, angles, base: 0, at: 0, m, tree: None, next: Next::Else };
         let placed = Placed { pass, places };
-        let tiles = weights.shape.d_model / LANES;
-        self.scratch.x.resize(tiles * m, [0.0; LANES]);
-        for (row, &token) in tokens.iter().enumerate() {
-            let plain = &mut hidden[row * tiles..(row + 1) * tiles];
-            weights.embed(token, plain.as_flattened_mut());
-            for (to, tile) in self.scratch.x[row..].iter_mut().step_by(m).zip(plain) {
-                *to = *tile;
-            }
-        }
+        weights.embed_rows(tokens, hidden, &mut self.scratch.x);
         let mut finite = weights.layers.first().is_none_or(|first| first.enter(pass, &mut self.scratch));
         states.keep(0, &self.scratch.x);
         for (index, layer) in weights.layers.iter().enumerate() {
@@ -183,15 +172,7 @@ impl NativeBatch {
             finite &= placed.layer(layer, &mut caches, &mut self.scratch);
             states.keep(index + 1, &self.scratch.x);
         }
-        self.head_acts.shape(m, 0, Operand::default());
-        finite &= Norm {
-            x: &self.scratch.x,
-            weight: &weights.final_norm,
-            eps: weights.shape.eps,
-            out: &mut self.head_acts,
-            kept: hidden,
-        }
-        .run_on(weights.cpu.isa);
+        finite &= weights.last_norm(&self.scratch.x, &mut self.head_acts, hidden);
         states.keep_normed(hidden);
         let position = places.iter().map(|place| place.position).max().unwrap_or(0);
         if finite { Ok(()) } else { Err(ModelError::NotFinite { position }) }
@@ -260,7 +241,7 @@ impl Placed<'_> {
         let m = pass.m;
         let mut row_tiles = [[0.0; LANES]; MAX_HEAD_DIM / LANES];
         let own = &mut row_tiles[..tiles.len() / m];
-        for (row, &Place { slot, position }) in self.places.iter().enumerate() {
+        for (row, &RowPlace { slot, position }) in self.places.iter().enumerate() {
             for (to, tile) in own.iter_mut().zip(tiles[row..].iter().step_by(m)) {
                 *to = *tile;
             }
@@ -301,7 +282,7 @@ impl Placed<'_> {
         scratch.attended.shape(m, shape.heads * shape.head_dim, layer.out.operand());
         let attend = |item: usize, out: &mut [f32]| {
             let (head, row, segment) = (item / segments / m, item / segments % m, item % segments);
-            let Place { slot, position } = self.places[row];
+            let RowPlace { slot, position } = self.places[row];
             let alone = Pass { base: position, m: 1, ..pass };
             if let Some(stretch) = alone.stretch(&caches[slot], head, 0, segment) {
                 let tiles = &heads[head * group_tiles..(head + 1) * group_tiles];

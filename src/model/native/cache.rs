@@ -10,7 +10,7 @@ use std::{ops::Range, sync::Arc};
 
 use super::tree::{put_row, take_row};
 use crate::model::ModelError;
-use crate::model::nn::rope::RopeSpec;
+use crate::model::nn::RopeSpec;
 use draftscope_kernels::{Angles, LANES, LazyZeros, SEGMENT, SLAB};
 
 /// Sizes that cache and attention share.

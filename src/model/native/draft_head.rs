@@ -104,8 +104,7 @@ mod tests {
     use super::*;
     use crate::model::load::OpenModel;
 
-    use crate::model::native::NativeLlama;
-    use crate::model::native::testing::gguf_path;
+    use crate::model::native::{NativeLlama, testing::gguf_path};
 
     #[test]
     fn rows_that_come_are_those_of_a_head_that_had_them_from_the_start() {

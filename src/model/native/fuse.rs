@@ -2,11 +2,13 @@
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
-use super::layer::{NormWeight, Pass};
-use super::matrix::Matrix;
-use super::normer::{Normer, load};
+use super::{
+    layer::{NormWeight, Pass},
+    matrix::Matrix,
+    normer::{Normer, load},
+};
 use crate::model::native::transpose::transpose;
-use crate::model::nn::fusion::{Fuse, StatesNorm};
+use crate::model::nn::{Fuse, StatesNorm};
 use draftscope_kernels::{Acts, LANES, Onto};
 
 impl Fuse<Matrix, NormWeight> {

@@ -11,6 +11,7 @@ use super::{
     matrix::{Cpu, Matrix},
     tree::{Tree, attend_tree},
 };
+use crate::model::nn::TransformerConfig;
 use draftscope_kernels::{
     Acts, BLOCK, Column, Join, LANES, Norm, NormHead, NormPart, Onto, Operand, PARTIAL_EXTRA, Queries, Rotate, SEGMENT,
     SiluMul, StoreKeys, StoreValues, Stretch, attend, divisors, rows_at_once,
@@ -25,6 +26,14 @@ pub(in crate::model) struct BlockShape {
     pub(in crate::model) head_dim: usize,
     pub(in crate::model) d_ff: usize,
     pub(in crate::model) eps: f32,
+}
+
+impl BlockShape {
+    /// Of a block of a model of these sizes.
+    pub(in crate::model) fn of(c: &TransformerConfig) -> Self {
+        let (d_model, heads, kv_heads, head_dim) = (c.d_model, c.heads, c.kv_heads, c.head_dim);
+        Self { d_model, heads, kv_heads, head_dim, d_ff: c.ffn, eps: c.norm_eps }
+    }
 }
 
 /// Items of attention that each thread should find at least.
@@ -98,7 +107,7 @@ pub(in crate::model) struct Pass<'a> {
 }
 
 /// Where the outputs of a head go.
-enum Place<'a> {
+enum HeadOut<'a> {
     Query,
     Key(Slabs<'a>),
     Value(Slabs<'a>),
@@ -109,6 +118,12 @@ impl Layer {
     pub(in crate::model) fn bytes(&self) -> usize {
         let matrices = [&self.qkv, &self.out, &self.down];
         matrices.iter().map(|matrix| matrix.bytes()).sum::<usize>() + self.gate_up.bytes()
+    }
+
+    /// Adds this to the weights of its norms.
+    pub(in crate::model) fn shift_norms(&mut self, by: f32) {
+        let norms = [&mut self.attn_norm, &mut self.ffn_norm].into_iter().chain(self.head_norms.iter_mut().flatten());
+        norms.flatten().flatten().for_each(|weight| *weight += by);
     }
 
     /// Norms the rows in `scratch.x` for the first block of a pass; gives back whether they were finite.
@@ -149,8 +164,9 @@ impl Layer {
         let count = shape.heads + 2 * shape.kv_heads;
         scratch.heads.resize(count * tiles * pass.m, [0.0; LANES]);
         let slabs = cache.slabs(pass.base..pass.base + pass.m);
-        let (keys, values): (Vec<_>, Vec<_>) = slabs.into_iter().map(|[k, v]| (Place::Key(k), Place::Value(v))).unzip();
-        let places = (0..shape.heads).map(|_| Place::Query).chain(keys).chain(values);
+        let (keys, values): (Vec<_>, Vec<_>) =
+            slabs.into_iter().map(|[k, v]| (HeadOut::Key(k), HeadOut::Value(v))).unzip();
+        let places = (0..shape.heads).map(|_| HeadOut::Query).chain(keys).chain(values);
         let mut jobs: Vec<_> = scratch.heads.chunks_exact_mut(tiles * pass.m).zip(places).collect();
         let acts = &scratch.acts;
         pass.cpu.pool.each(&mut jobs, |head, (out, place)| {
@@ -273,21 +289,21 @@ impl Pass<'_> {
     }
 
     /// Finishes a head's outputs: queries stay, keys and values go to the cache.
-    fn place(&self, tiles: &mut [[f32; LANES]], place: &mut Place<'_>, norms: Option<&[NormWeight; 2]>) {
+    fn place(&self, tiles: &mut [[f32; LANES]], out: &mut HeadOut<'_>, norms: Option<&[NormWeight; 2]>) {
         let (m, isa) = (self.m, self.cpu.isa);
         let angles = self.tree.map_or_else(|| self.angles.at(self.at, m), Tree::angles);
-        match place {
-            Place::Query => {
+        match out {
+            HeadOut::Query => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[0]));
                 let scale = 1.0 / (self.shape.head_dim as f32).sqrt();
                 Rotate { tiles, m, angles, scale }.run_on(isa);
             }
-            Place::Key(Slabs { start, slabs }) => {
+            HeadOut::Key(Slabs { start, slabs }) => {
                 self.norm_head(tiles, m, norms.map(|norms| &norms[1]));
                 Rotate { tiles: &mut *tiles, m, angles, scale: 1.0 }.run_on(isa);
                 StoreKeys { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
-            Place::Value(Slabs { start, slabs }) => {
+            HeadOut::Value(Slabs { start, slabs }) => {
                 StoreValues { tiles, m, position: self.base - *start, slabs }.run_on(isa);
             }
         }

@@ -12,9 +12,8 @@ use super::{
     threads,
 };
 use crate::model::ModelError;
-use crate::model::files::source::Source;
-use crate::model::nn::linear::MatMul;
-use crate::model::nn::matmul_backend::Kernels;
+use crate::model::files::Source;
+use crate::model::nn::{Kernels, MatMul};
 use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool};
 
 /// Threads and memory that matrices of one model share.

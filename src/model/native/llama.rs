@@ -12,9 +12,9 @@ use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
 use super::matrix::{Cpu, Matrix};
 use super::tree::Tree;
 use super::{head, load, threads};
-use crate::model::files::source::Source;
+use crate::model::files::Source;
 use crate::model::native::hidden_tap::States;
-use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::TransformerConfig;
 use crate::model::{
     Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, RowPool, RowStats, Rows, Tap, check_path,
 };
@@ -45,6 +45,30 @@ impl Weights {
         self.embedding.as_ref().unwrap_or(&self.head).row(token.index(), out);
     }
 
+    /// Embeddings of tokens: rows to `rows` `[m][d / 16]`, tiles to `x` `[d / 16][m]`.
+    pub(in crate::model) fn embed_rows(
+        &self,
+        tokens: &[TokenId],
+        rows: &mut [[f32; LANES]],
+        x: &mut Vec<[f32; LANES]>,
+    ) {
+        let (tiles, m) = (self.shape.d_model / LANES, tokens.len());
+        x.resize(tiles * m, [0.0; LANES]);
+        for (row, &token) in tokens.iter().enumerate() {
+            let plain = &mut rows[row * tiles..(row + 1) * tiles];
+            self.embed(token, plain.as_flattened_mut());
+            for (to, tile) in x[row..].iter_mut().step_by(m).zip(plain) {
+                *to = *tile;
+            }
+        }
+    }
+
+    /// The last norm, `[d / 16][m] -> [m][d / 16]`; gives back whether all was finite.
+    pub(in crate::model) fn last_norm(&self, x: &[[f32; LANES]], acts: &mut Acts, kept: &mut [[f32; LANES]]) -> bool {
+        acts.shape(kept.len() * LANES / self.shape.d_model, 0, Operand::default());
+        Norm { x, weight: &self.final_norm, eps: self.shape.eps, out: acts, kept }.run_on(self.cpu.isa)
+    }
+
     /// # Errors
     /// [`ModelError::Vocabulary`] when a token has no embedding.
     pub(in crate::model) fn check(&self, tokens: &[TokenId]) -> Result<(), ModelError> {
@@ -58,7 +82,7 @@ impl Weights {
 
 /// How far a pass goes, and in what shape.
 #[derive(Clone, Copy)]
-struct PassSpec<'a> {
+struct Extent<'a> {
     /// Blocks that run, from the first on.
     layers: usize,
     tree: Option<&'a Tree>,
@@ -119,13 +143,13 @@ impl NativeLlama {
         Self { weights, spec, cache, angles, scratch, head_acts, tap: Tap::default(), shelf: RowPool::default() }
     }
 
-    /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`, behind the final norm.
+    /// Runs one pass at the end of the cache; `hidden` is `[m][d / 16]`, after the final norm.
     fn pass(
         &mut self,
         tokens: &[TokenId],
         hidden: &mut [[f32; LANES]],
         mut states: States<'_>,
-        course: PassSpec<'_>,
+        extent: Extent<'_>,
     ) -> Result<(), ModelError> {
         let weights = &*self.weights;
         let (base, m) = (self.cache.len(), tokens.len());
@@ -136,23 +160,15 @@ impl NativeLlama {
             base,
             at: base,
             m,
-            tree: course.tree,
+            tree: extent.tree,
             next: Next::Else,
         };
         // 1. Embedding: [m, d] -> [d / 16][m]
-        let tiles = weights.shape.d_model / LANES;
-        self.scratch.x.resize(tiles * m, [0.0; LANES]);
-        for (row, &token) in tokens.iter().enumerate() {
-            let plain = &mut hidden[row * tiles..(row + 1) * tiles];
-            weights.embed(token, plain.as_flattened_mut());
-            for (to, tile) in self.scratch.x[row..].iter_mut().step_by(m).zip(plain) {
-                *to = *tile;
-            }
-        }
+        weights.embed_rows(tokens, hidden, &mut self.scratch.x);
         // 2. Blocks
         let mut finite = true;
         states.keep(0, &self.scratch.x);
-        let layers = &weights.layers[..course.layers.min(weights.layers.len())];
+        let layers = &weights.layers[..extent.layers.min(weights.layers.len())];
         if let Some(first) = layers.first() {
             finite &= first.enter(pass, &mut self.scratch);
         }
@@ -162,15 +178,7 @@ impl NativeLlama {
             states.keep(index + 1, &self.scratch.x);
         }
         // 3. Final norm: [d / 16][m] -> [m, d]
-        self.head_acts.shape(m, 0, Operand::default());
-        finite &= Norm {
-            x: &self.scratch.x,
-            weight: &weights.final_norm,
-            eps: weights.shape.eps,
-            out: &mut self.head_acts,
-            kept: hidden,
-        }
-        .run_on(weights.cpu.isa);
+        finite &= weights.last_norm(&self.scratch.x, &mut self.head_acts, hidden);
         if !finite {
             return Err(ModelError::NotFinite { position: base });
         }
@@ -187,24 +195,24 @@ impl NativeLlama {
     }
 
     /// Runs at the end of the cache, which after an error is as before.
-    fn start(&mut self, tokens: &[TokenId], rows: LogitRows, course: PassSpec<'_>) -> Result<Forward, ModelError> {
+    fn start(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
         let base = self.cache.room(tokens.len())?;
         self.weights.check(tokens)?;
-        self.run(tokens, rows, course).inspect_err(|_| self.cache.set_len(base))
+        self.run(tokens, rows, extent).inspect_err(|_| self.cache.set_len(base))
     }
 
-    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, course: PassSpec<'_>) -> Result<Forward, ModelError> {
+    fn run(&mut self, tokens: &[TokenId], rows: LogitRows, extent: Extent<'_>) -> Result<Forward, ModelError> {
         let (d, vocab) = (self.weights.shape.d_model, self.weights.head.rows());
         let tiles = d / LANES;
         let mut hidden = vec![[0.0; LANES]; tokens.len() * tiles];
-        let all = course.layers == self.weights.layers.len();
+        let all = extent.layers == self.weights.layers.len();
         let states = if all { States::besides(&self.tap) } else { 0 };
         let mut tapped = vec![[0.0; LANES]; states * tokens.len() * tiles];
         for (index, tokens) in tokens.chunks(MAX_ROWS).enumerate() {
             let (first, end) = (index * MAX_ROWS * tiles, (index * MAX_ROWS + tokens.len()) * tiles);
             let tapped = &mut tapped[states * first..states * end];
-            let states = States::new(&self.tap, course.layers, tokens.len(), tapped)?;
-            self.pass(tokens, &mut hidden[first..end], states, course)?;
+            let states = States::new(&self.tap, extent.layers, tokens.len(), tapped)?;
+            self.pass(tokens, &mut hidden[first..end], states, extent)?;
         }
         let from = match rows {
             LogitRows::All => 0,
@@ -239,11 +247,11 @@ impl Model for NativeLlama {
 
     fn forward(&mut self, tokens: &[TokenId], rows: LogitRows) -> Result<Forward, ModelError> {
         let layers = self.weights.layers.len();
-        self.start(tokens, rows, PassSpec { layers, tree: None })
+        self.start(tokens, rows, Extent { layers, tree: None })
     }
 
     fn forward_early(&mut self, tokens: &[TokenId], layers: usize) -> Result<Forward, ModelError> {
-        self.start(tokens, LogitRows::Last, PassSpec { layers, tree: None })
+        self.start(tokens, LogitRows::Last, Extent { layers, tree: None })
     }
 
     fn refuses_trees(&self) -> Option<&'static str> {
@@ -257,7 +265,7 @@ impl Model for NativeLlama {
         let base = self.cache.room(tokens.len())?;
         let tree = Tree::new(parents, &self.angles, base)?;
         let layers = self.weights.layers.len();
-        self.start(tokens, LogitRows::All, PassSpec { layers, tree: Some(&tree) })
+        self.start(tokens, LogitRows::All, Extent { layers, tree: Some(&tree) })
     }
 
     fn retain(&mut self, base: usize, path: &[usize]) -> Result<(), ModelError> {

@@ -5,20 +5,18 @@
 
 use std::sync::Arc;
 
-use super::{
-    cache::{AngleTable, KvCache, KvShape},
-    gate_up::GateUp,
-    layer::{BlockShape, Layer, NormWeight},
-    llama::{NativeLlama, Weights},
-    matrix::{Cpu, Matrix, Part, RowOrder},
-    mtp::MtpWeights,
-    tensors::{RawTensor, Tensors},
-};
-use crate::model::files::source::Source;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::rope::PairOrder;
+use super::cache::{AngleTable, KvCache, KvShape};
+use super::gate_up::GateUp;
+use super::layer::{BlockShape, Layer, NormWeight};
+use super::llama::{NativeLlama, Weights};
+use super::matrix::{Cpu, Matrix, Part, RowOrder};
+use super::mtp::MtpWeights;
+use super::pack::lanes;
+use super::tensors::{RawTensor, Tensors};
+use crate::model::files::Source;
+use crate::model::nn::{PairOrder, TransformerConfig};
 use crate::model::{ModelError, ModelSpec};
-use draftscope_kernels::{BLOCK, Encoding, LANES, MAX_HEAD_DIM};
+use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
 
 /// Reads the model in `source`.
 pub(in crate::model) fn llama(
@@ -26,7 +24,7 @@ pub(in crate::model) fn llama(
     ctx_len: usize,
     cpu: Cpu,
 ) -> Result<NativeLlama, ModelError> {
-    let shape = block_shape(config);
+    let shape = BlockShape::of(config);
     check_shape(&shape)?;
     let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
     let angles = AngleTable::new(&config.rope, shape.head_dim, ctx_len);
@@ -43,22 +41,11 @@ pub(in crate::model) fn module(
     config: &TransformerConfig,
     (cpu, index): (&Cpu, usize),
 ) -> Result<MtpWeights, ModelError> {
-    Loader { tensors: Tensors(source), cpu, shape: block_shape(config), config }.module(index)
+    Loader { tensors: Tensors(source), cpu, shape: BlockShape::of(config), config }.module(index)
 }
 
 fn unsupported(what: impl std::fmt::Display) -> ModelError {
     ModelError::Unsupported(format!("the native backend does not run {what}; try `--backend candle`"))
-}
-
-fn block_shape(config: &TransformerConfig) -> BlockShape {
-    BlockShape {
-        d_model: config.d_model,
-        heads: config.heads,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        d_ff: config.ffn,
-        eps: config.norm_eps,
-    }
 }
 
 /// What the kernels ask of sizes.
@@ -118,7 +105,7 @@ impl Loader<'_> {
         })
     }
 
-    /// A draft module that comes with the model: its block stands behind the model's.
+    /// A draft module that comes with the model: its block follows the model's.
     fn module(&self, index: usize) -> Result<MtpWeights, ModelError> {
         let (d, block) = (self.shape.d_model, self.config.layers + index);
         let part = |name: &str| format!("blk.{block}.nextn.{name}.weight");
@@ -181,7 +168,7 @@ impl Loader<'_> {
     }
 
     fn norm(&self, name: &str, len: usize) -> Result<NormWeight, ModelError> {
-        Ok(self.tensors.0.vector(name, len)?.as_chunks::<LANES>().0.to_vec())
+        Ok(lanes(&self.tensors.0.vector(name, len)?))
     }
 }
 
@@ -204,14 +191,10 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::{
-        model::{
-            LogitRows, Model,
-            load::OpenModel,
-            native::testing::{Noise, tiny_gguf},
-        },
-        protocol::TokenId,
-    };
+    use crate::model::load::OpenModel;
+    use crate::model::native::testing::{Noise, tiny_gguf};
+    use crate::model::{LogitRows, Model};
+    use crate::protocol::TokenId;
     use draftscope_kernels::{Isa, Pool};
 
     fn load(bytes: &[u8], isa: Isa, threads: usize) -> Result<NativeLlama, ModelError> {

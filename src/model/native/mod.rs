@@ -18,8 +18,10 @@ pub(in crate::model) mod linear;
 pub(in crate::model) mod llama;
 pub(in crate::model) mod load;
 pub(in crate::model) mod matrix;
+pub(in crate::model) mod module;
 pub(in crate::model) mod mtp;
 pub(in crate::model) mod normer;
+pub(in crate::model) mod pack;
 pub(in crate::model) mod tensors;
 #[cfg(test)]
 pub(in crate::model) mod testing;

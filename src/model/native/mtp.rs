@@ -2,30 +2,27 @@
 //!
 //! Its head is the target's, cut down to the rows of the draft vocabulary. Unless asked otherwise, matrices and head are
 //! kept as 4-bit blocks: what changes is only which tokens are proposed, never which are accepted. With the built-in
-//! module that costs no acceptance (2.46 tokens per round at k = 4 with 8-bit blocks as with these), and a draft behind a
+//! module that costs no acceptance (2.46 tokens per round at k = 4 with 8-bit blocks as with these), and a draft after a
 //! pass of the target, which has to fetch the module from memory again, a quarter less time. Invariant: as in the target,
 //! a slot's bits do not depend on the slots that run with it.
 
-use std::sync::Arc;
-
 use half::bf16;
 
-use super::cache::{AngleTable, KvCache, KvShape};
 use super::draft_head::DraftHead;
-use super::head;
-use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
-use super::llama::{NativeLlama, Weights};
+use super::layer::{BlockShape, Layer, Next, NormWeight, Pass};
+use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
+use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::files::source::Source;
-use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
-use crate::model::native::transpose::{transpose, untranspose};
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::fusion::Fuse;
-use crate::model::nn::rope::RopeSpec;
-use crate::model::{ModelError, RowStats};
-use crate::protocol::{MtpSpec, Recycle};
-use draftscope_kernels::{Acts, Encoding, LANES, MAX_ROWS, Norm, Onto, Operand};
+use crate::model::files::Source;
+use crate::model::module_core::{ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
+use crate::model::native::{
+    module::{KernelModule, ModuleMemory, OnKernels},
+    transpose::transpose,
+};
+use crate::model::nn::{Fuse, RopeSpec, TransformerConfig};
+use crate::protocol::MtpSpec;
+use draftscope_kernels::{Acts, Encoding, LANES, Norm, Onto, Operand};
 
 /// How a module's matrices are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,35 +73,29 @@ impl MtpWeights {
 impl NormWeights for MtpWeights {
     fn one_plus(&self) -> Result<Self, ModelError> {
         let mut weights = self.clone();
-        let head_norms = weights.layer.head_norms.iter_mut().flatten();
-        let norms = [
-            &mut weights.embedding_norm,
-            &mut weights.hidden_norm,
-            &mut weights.final_norm,
-            &mut weights.layer.attn_norm,
-            &mut weights.layer.ffn_norm,
-        ];
-        norms.into_iter().chain(head_norms).flatten().flatten().for_each(|weight| *weight += 1.0);
+        weights.layer.shift_norms(1.0);
+        let norms = [&mut weights.embedding_norm, &mut weights.hidden_norm, &mut weights.final_norm];
+        norms.into_iter().flatten().flatten().for_each(|weight| *weight += 1.0);
         Ok(weights)
     }
 }
 
-/// The cache of a module on the native kernels, and what it shares.
+/// What an MTP module computes, and the memory of its passes.
 #[derive(Debug)]
-pub(in crate::model) struct MtpOnKernels {
-    target: Arc<Weights>,
-    shape: BlockShape,
+pub(in crate::model) struct MtpModule {
     head: DraftHead,
-    cache: KvCache,
-    angles: AngleTable,
-    scratch: Scratch,
     acts: [Acts; 2],
     rows: Vec<[f32; LANES]>,
-    last: Vec<[f32; LANES]>, // the last slot's normed state
+}
+
+impl Clone for MtpModule {
+    fn clone(&self) -> Self {
+        Self { head: self.head.clone(), acts: Default::default(), rows: Vec::new() }
+    }
 }
 
 /// An MTP module on the native kernels.
-pub(in crate::model) type NativeMtp = ModuleCore<MtpOnKernels>;
+pub(in crate::model) type NativeMtp = ModuleCore<OnKernels<MtpModule>>;
 
 impl NativeMtp {
     /// The module of this index that comes with the target in `source`, whose head it shares.
@@ -121,7 +112,7 @@ impl NativeMtp {
         let weights = super::load::module(source, config, (&shared.cpu, index))?;
         let bytes = weights.bytes();
         let head = DraftHead::whole(shared);
-        MtpOnKernels::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
+        MtpModule::module(target, (weights, bytes), head, (shared.shape, &config.rope, spec))
     }
 
     /// How most of its weights are kept, as people write it.
@@ -130,7 +121,7 @@ impl NativeMtp {
     }
 }
 
-impl MtpOnKernels {
+impl MtpModule {
     /// A module with an empty cache, from its parts; so many bytes of weights are its own. The angles reach one position
     /// further than the cache.
     pub(in crate::model) fn module(
@@ -139,7 +130,8 @@ impl MtpOnKernels {
         (head, tokens): (DraftHead, DraftTokens),
         (shape, rope, spec): (BlockShape, &RopeSpec, MtpSpec),
     ) -> Result<NativeMtp, ModelError> {
-        let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ..target.cache.shape() };
+        let memory = ModuleMemory::new(target, shape, rope);
+        let kv = memory.cache.shape();
         let blocks = weights.fuse.as_ref().map_or(&[][..], Fuse::blocks);
         let facts = ModuleFacts {
             spec,
@@ -150,33 +142,33 @@ impl MtpOnKernels {
             weight_bytes: bytes as u64,
             kv_bytes_per_slot: kv.bytes_per_position(),
         };
-        let backend = Self {
-            shape,
-            head,
-            cache: KvCache::new(kv),
-            angles: AngleTable::new(rope, shape.head_dim, kv.ctx_len + 1),
-            scratch: Scratch::default(),
-            acts: Default::default(),
-            rows: Vec::new(),
-            last: Vec::new(),
-            target: Arc::clone(&target.weights),
-        };
-        ModuleCore::new(backend, weights, facts)
+        let module = Self { head, acts: Default::default(), rows: Vec::new() };
+        ModuleCore::new(OnKernels::new(module, memory), weights, facts)
     }
+}
 
-    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
-    /// left in the scratch.
-    fn pass(&mut self, weights: &MtpWeights, slots: Slots<'_>, out: &mut [[f32; LANES]]) -> Result<(), ModelError> {
+impl KernelModule for MtpModule {
+    const NAME: &'static str = "the MTP module";
+    type Weights = MtpWeights;
+
+    fn pass(
+        &mut self,
+        memory: &mut ModuleMemory,
+        weights: &MtpWeights,
+        slots: Slots<'_>,
+        out: &mut [[f32; LANES]],
+    ) -> bool {
         let Slots { tokens, at, zeroed, .. } = slots;
-        let (base, m, hidden) = (self.cache.len(), tokens.len(), slots.hidden.as_chunks::<LANES>().0);
-        let (cpu, shape, angles, next) = (&self.target.cpu, &self.shape, &self.angles, Next::Head(self.head.matrix()));
-        let pass = Pass { cpu, shape, angles, base, at, m, tree: None, next };
-        let tiles = self.shape.d_model / LANES;
+        let (m, hidden) = (tokens.len(), slots.hidden.as_chunks::<LANES>().0);
+        let ModuleMemory { target, shape, cache, angles, scratch } = memory;
+        let (cpu, next) = (&target.cpu, Next::Head(self.head.matrix()));
+        let pass = Pass { cpu, shape, angles, base: cache.len(), at, m, tree: None, next };
+        let tiles = shape.d_model / LANES;
         let [embedded, handed] = &mut self.acts;
         self.rows.resize(tiles * m, [0.0; LANES]);
         // 1. Norms of embedding and hidden state, [m, d] each
         for (token, row) in tokens.iter().zip(out.chunks_exact_mut(tiles)) {
-            self.target.embed(*token, row.as_flattened_mut());
+            target.embed(*token, row.as_flattened_mut());
         }
         if zeroed {
             out[..tiles].fill([0.0; LANES]);
@@ -192,65 +184,22 @@ impl MtpOnKernels {
         }
         finite &= pass.norm(&self.rows, &weights.hidden_norm, operand, handed);
         // 2. z = eh_proj [embedding ; hidden]: [m, 2 d] -> [d / 16][m]
-        self.scratch.x.resize(tiles * m, [0.0; LANES]);
-        pass.product(of_embedding, embedded, Onto::Nothing, &mut self.scratch.x);
-        pass.product(of_hidden, handed, Onto::Present, &mut self.scratch.x);
+        scratch.x.resize(tiles * m, [0.0; LANES]);
+        pass.product(of_embedding, embedded, Onto::Nothing, &mut scratch.x);
+        pass.product(of_hidden, handed, Onto::Present, &mut scratch.x);
         // 3. Block and final norm
-        finite &= weights.layer.enter(pass, &mut self.scratch);
-        finite &= weights.layer.forward(pass, self.cache.layer(0), &mut self.scratch);
+        finite &= weights.layer.enter(pass, scratch);
+        finite &= weights.layer.forward(pass, cache.layer(0), scratch);
         embedded.shape(m, 0, Operand::default());
-        let (x, weight) = (&self.scratch.x, &weights.final_norm);
-        finite &= Norm { x, weight, eps: self.shape.eps, out: embedded, kept: out }.run_on(pass.cpu.isa);
-        if !finite {
-            return Err(ModelError::NotFinite { position: base });
-        }
-        self.cache.set_len(base + m);
-        Ok(())
-    }
-}
-
-impl ModuleBackend for MtpOnKernels {
-    const NAME: &'static str = "the MTP module";
-    const MAX_SLOTS: usize = MAX_ROWS;
-    type Weights = MtpWeights;
-    type Last = ();
-
-    fn run(&mut self, weights: &MtpWeights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
-        self.target.check(slots.tokens)?;
-        let (m, states) = (slots.tokens.len(), recycled.as_chunks_mut::<LANES>().0);
-        self.pass(weights, slots, states)?;
-        self.last.clear();
-        self.last.extend_from_slice(&states[states.len() / m * (m - 1)..]);
-        if slots.spec.recycle == Recycle::PreNorm {
-            untranspose(&self.scratch.x, m, states);
-        }
-        Ok(())
+        let (x, weight) = (&scratch.x, &weights.final_norm);
+        finite & Norm { x, weight, eps: shape.eps, out: embedded, kept: out }.run_on(cpu.isa)
     }
 
-    fn logits(&mut self, (): ()) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
-        Ok(head::of_state(&self.target.cpu, self.head.matrix(), &self.last, &mut self.acts[0]))
+    fn head(&self) -> &Matrix {
+        self.head.matrix()
     }
 
-    fn truncate(&mut self, len: usize) {
-        self.cache.set_len(len);
-    }
-
-    fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
+    fn set_tokens(&mut self, tokens: &DraftTokens) {
         self.head.set_tokens(tokens);
-        Ok(())
-    }
-
-    fn fork(&self) -> Result<Self, ModelError> {
-        Ok(Self {
-            target: Arc::clone(&self.target),
-            shape: self.shape,
-            head: self.head.clone(),
-            cache: self.cache.fork(),
-            angles: self.angles.clone(),
-            scratch: Scratch::default(),
-            acts: Default::default(),
-            rows: Vec::new(),
-            last: Vec::new(),
-        })
     }
 }

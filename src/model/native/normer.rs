@@ -2,10 +2,12 @@
 //!
 //! Invariant: a row's bits do not depend on the rows beside it.
 
-use super::layer::{NormWeight, Pass};
-use super::matrix::{Cpu, Matrix};
+use super::{
+    layer::{NormWeight, Pass},
+    matrix::{Cpu, Matrix},
+};
 use crate::model::native::transpose::transpose;
-use crate::model::nn::fusion::StatesNorm;
+use crate::model::nn::StatesNorm;
 use draftscope_kernels::{Acts, LANES, Load, Norm, Operand};
 
 /// Rows `[m][k / 16]` as activations that a matrix reads.

@@ -7,8 +7,7 @@ use candle_core::quantized::GgmlDType;
 
 use super::matrix::{Part, RowOrder};
 use crate::model::ModelError;
-use crate::model::files::source::Source;
-use crate::model::files::stored::Stored;
+use crate::model::files::{Source, Stored};
 use draftscope_kernels::Encoding;
 
 /// A model as this backend sees it.

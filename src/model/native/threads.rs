@@ -10,10 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::llama::NativeLlama;
-use crate::{
-    model::{Checkpoint, LogitRows, Model, ModelError},
-    protocol::TokenId,
-};
+use crate::model::{Checkpoint, LogitRows, Model, ModelError};
+use crate::protocol::TokenId;
 use draftscope_kernels::Pool;
 
 /// Timed turns of each candidate; one more runs first to warm up.

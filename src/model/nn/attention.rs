@@ -6,8 +6,7 @@
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::block::{ROW_BY_ROW, TreeRows};
-use crate::model::nn::kv_cache::KvCache;
+use crate::model::nn::{KvCache, ROW_BY_ROW, TreeRows};
 
 /// How scores are worked out.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,14 +8,10 @@
 
 use candle_core::{Device, Tensor};
 
-use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::feed_forward::{Activation, Gated};
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::rope::{PairOrder, RopeSpec};
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::nn::{
+    Activation, CachedRows, Gated, KvCache, LayerWeights, Linear, PairOrder, RmsNorm, RopeSpec, Scores,
+    TransformerConfig, attend_cached,
+};
 use crate::model::{ModelError, tree_depths};
 
 /// Most rows for which attention goes row by row; prefill blocks are wider.

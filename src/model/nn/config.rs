@@ -5,7 +5,7 @@
 //! `config.json` in [`hf_keys`](crate::model::nn::hf_keys). What only one family has is in that family's own config.
 
 use crate::model::ModelError;
-use crate::model::nn::rope::{PairOrder, RopeSpec};
+use crate::model::nn::{PairOrder, RopeSpec};
 use crate::protocol::{ModelInfo, TokenId};
 
 /// What blocks of the same sizes do differently, by family.

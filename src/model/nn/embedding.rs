@@ -3,8 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::linear::Linear;
+use crate::model::nn::{Linear, TransformerConfig};
 use crate::protocol::TokenId;
 
 /// A target's embedding, which its modules share.

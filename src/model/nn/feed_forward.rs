@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::linear::Linear;
+use crate::model::nn::Linear;
 
 /// What the gate's outputs pass through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::{Linear, RmsNorm};
 
 /// Norms of the target's states before they are fused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

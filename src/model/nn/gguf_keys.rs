@@ -2,9 +2,8 @@
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::gguf::GgufFile;
-use crate::model::nn::config::{Conventions, TransformerConfig};
-use crate::model::nn::rope::{RopeScaling, RopeSpec, yarn_amplitude};
+use crate::model::files::GgufFile;
+use crate::model::nn::{Conventions, RopeScaling, RopeSpec, TransformerConfig, yarn_amplitude};
 
 /// A file and the prefix of its keys.
 #[derive(Clone, Copy)]

@@ -7,10 +7,11 @@ use serde::Deserialize;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::{ConfigJson, layer_kinds, positive, refused, size};
-use crate::model::files::folder::Folder;
-use crate::model::nn::config::{Conventions, TransformerConfig};
-use crate::model::nn::rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
+use crate::model::files::{
+    ConfigJson, Folder,
+    config_json::{layer_kinds, positive, refused, size},
+};
+use crate::model::nn::{Conventions, PairOrder, RopeScaling, RopeSpec, TransformerConfig, yarn_amplitude};
 
 /// Which of the keys below a family reads itself.
 #[derive(Clone, Debug, Default)]
@@ -329,7 +330,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::nn::config::LLAMA_LAYOUT;
+    use crate::model::nn::LLAMA_LAYOUT;
 
     fn base() -> Value {
         json!({

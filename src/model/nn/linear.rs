@@ -9,7 +9,7 @@ use candle_core::quantized::{GgmlDType, QMatMul};
 use candle_core::{DType, Device, Module, Tensor};
 
 use crate::model::ModelError;
-use crate::model::files::stored::Stored;
+use crate::model::files::Stored;
 use crate::model::options::WeightType;
 
 /// A weight matrix `[out, in]` that a backend other than candle multiplies.

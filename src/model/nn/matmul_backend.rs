@@ -8,11 +8,8 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::files::source::Source;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::feed_forward::{Activation, Gated};
-use crate::model::nn::linear::{Linear, MatMul};
-use crate::model::nn::norm::RmsNorm;
+use crate::model::files::Source;
+use crate::model::nn::{Activation, Gated, Linear, MatMul, RmsNorm, TransformerConfig};
 use crate::model::options::WeightType;
 
 /// Matrix kernels other than candle's.

@@ -2,19 +2,40 @@
 //!
 //! `m` rows now, `n` positions cached, `d` = d_model, `v` = vocabulary.
 
-pub mod attention;
-pub mod block;
-pub mod config;
-pub mod embedding;
-pub mod feed_forward;
-pub mod fusion;
-pub mod gguf_keys;
-pub mod hf_keys;
-pub mod kv_cache;
-pub mod linear;
-pub mod matmul_backend;
-pub mod norm;
-pub mod rope;
-pub mod streams;
-pub mod transformer;
-pub mod trunk;
+mod attention;
+mod block;
+mod config;
+mod embedding;
+mod feed_forward;
+mod fusion;
+mod gguf_keys;
+mod hf_keys;
+mod kv_cache;
+mod linear;
+mod matmul_backend;
+mod norm;
+mod rope;
+mod streams;
+mod transformer;
+mod trunk;
+
+pub use attention::{CachedRows, Scores, attend, attend_cached};
+pub use block::{Block, BlockPass, ROW_BY_ROW, Rope, TreeRows};
+pub(in crate::model) use config::check_heads;
+pub use config::{Conventions, LLAMA_LAYOUT, TransformerConfig};
+pub use embedding::{Embedding, SharedTarget};
+pub(in crate::model) use embedding::{OwnEmbedding, ids, trimmed};
+pub use feed_forward::{Activation, Gated};
+pub use fusion::{Fuse, StatesNorm, norm_states};
+pub use gguf_keys::GgufKeys;
+pub use hf_keys::{Ends, Extras, HfKeys, refuse_biases};
+pub use kv_cache::KvCache;
+pub use linear::{Linear, MatMul};
+pub(in crate::model) use matmul_backend::{BlockTensors, Tensors};
+pub use matmul_backend::{Kernels, MatmulBackend};
+pub use norm::RmsNorm;
+pub use rope::{PairOrder, RopeScaling, RopeSpec, yarn_amplitude};
+pub use streams::Streams;
+pub(in crate::model) use transformer::PREFILL_ROWS;
+pub use transformer::{PassSpec, Transformer, TransformerModel};
+pub use trunk::{LayerWeights, Trunk};

@@ -8,12 +8,7 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::model::nn::block::TreeRows;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::Embedding;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::streams::Streams;
-use crate::model::nn::trunk::{LayerWeights, Trunk};
+use crate::model::nn::{Embedding, KvCache, LayerWeights, Streams, TransformerConfig, TreeRows, Trunk};
 use crate::model::shared_kv::SharedKv;
 use crate::model::{Checkpoint, Forward, LogitRows, Model, ModelError, ModelSpec, Rows, Tap, check_path};
 use crate::protocol::{ModelInfo, TokenId};

@@ -3,12 +3,8 @@
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::files::source::Source;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::{Embedding, SharedTarget, ids};
-use crate::model::nn::linear::Linear;
-use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
-use crate::model::nn::norm::RmsNorm;
+use crate::model::files::Source;
+use crate::model::nn::{Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, ids};
 use crate::protocol::TokenId;
 
 /// A layer's matrices.

@@ -4,9 +4,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::drafters::core::MtpShape;
-use crate::model::nn::block::{Block, BlockPass};
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::nn::{Block, BlockPass, KvCache, LayerWeights};
 
 /// A block that a module runs between its projection and its last norm.
 pub trait MtpBlock: LayerWeights {

@@ -15,13 +15,7 @@ use candle_core::Tensor;
 
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
-use crate::model::nn::block::{BlockPass, Rope};
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::{Embedding, trimmed};
-use crate::model::nn::fusion::Fuse;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::{BlockPass, Embedding, Fuse, KvCache, Linear, RmsNorm, Rope, TransformerConfig, trimmed};
 use crate::model::{ModelError, RowStats};
 use crate::protocol::{MtpSpec, TokenId};
 

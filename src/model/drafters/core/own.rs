@@ -3,9 +3,8 @@
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpParts};
-use crate::model::files::source::Source;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::matmul_backend::Tensors;
+use crate::model::files::Source;
+use crate::model::nn::{Tensors, TransformerConfig};
 
 /// Most modules.
 pub(in crate::model) const MAX_MODULES: usize = 8;

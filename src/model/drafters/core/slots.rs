@@ -4,7 +4,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::module_core::Slots;
-use crate::model::nn::embedding::Embedding;
+use crate::model::nn::Embedding;
 use crate::protocol::Recycle;
 
 impl Slots<'_> {

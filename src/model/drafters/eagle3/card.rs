@@ -7,12 +7,10 @@ use indicatif::{DecimalBytes, HumanCount};
 use serde::Serialize;
 
 use crate::model::ModelError;
-use crate::model::drafters::eagle3::config::EagleConfig;
-use crate::model::drafters::eagle3::file::EagleFile;
-use crate::model::drafters::eagle3::plan;
+use crate::model::drafters::eagle3::{config::EagleConfig, file::EagleFile, plan};
 use crate::model::error::{clean, name_of};
-use crate::model::files::side_files::SideFiles;
-use crate::model::nn::fusion::StatesNorm;
+use crate::model::files::SideFiles;
+use crate::model::nn::StatesNorm;
 use crate::model::options::DEFAULT_CTX;
 
 /// A head in figures.

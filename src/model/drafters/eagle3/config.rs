@@ -5,11 +5,8 @@ use serde_json::Value;
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::ConfigJson;
-use crate::model::nn::config::LLAMA_LAYOUT;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::fusion::StatesNorm;
-use crate::model::nn::hf_keys::{Ends, Extras, HfKeys};
+use crate::model::files::ConfigJson;
+use crate::model::nn::{Ends, Extras, HfKeys, LLAMA_LAYOUT, StatesNorm, TransformerConfig};
 use crate::protocol::{Feed, MtpSpec, Recycle};
 
 /// Most states of the target that a head fuses.

@@ -18,9 +18,7 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
 use crate::model::error::clean;
-use crate::model::files::numbers;
-use crate::model::files::shard;
-use crate::model::files::shard::Shard;
+use crate::model::files::{Shard, numbers, shard};
 
 const TORCH: &str = "pytorch_model.bin";
 

@@ -4,19 +4,16 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 
-use crate::model::drafters::core::{copy_to, numbers};
-use crate::model::drafters::eagle3::plan::CheckedHead;
-use crate::model::files::tensor_names::llama_part;
+use crate::model::drafters::{
+    core::{copy_to, numbers},
+    eagle3::plan::CheckedHead,
+};
+use crate::model::files::llama_part;
 use crate::model::module_core::{ModuleBackend, ModuleCore, NormWeights, Slots};
-use crate::model::nn::block::{Block, BlockPass, Rope};
-use crate::model::nn::embedding::{Embedding, OwnEmbedding, SharedTarget};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::fusion::{StatesNorm, norm_states};
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::rope::PairOrder;
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::nn::{
+    Activation, Block, BlockPass, Embedding, KvCache, LayerWeights, Linear, OwnEmbedding, PairOrder, RmsNorm, Rope,
+    SharedTarget, StatesNorm, norm_states,
+};
 use crate::model::{ModelError, RowStats};
 
 /// The norms, and the block that has some of them: its first one is that of embeddings.

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::model::drafters::core;
-use crate::model::drafters::eagle3::{CandleEagle, CheckedHead, EagleConfig, HeadCard, NativeEagle};
+use crate::model::drafters::{
+    core,
+    eagle3::{CandleEagle, CheckedHead, EagleConfig, HeadCard, NativeEagle},
+};
 use crate::model::interfaces::{
     CheckedModule, FamilyConfig, LoadContext, LoadedTarget, ModuleCard, ModuleKind, Modules, NoSharing, SharedWeights,
 };

@@ -6,14 +6,12 @@
 use std::path::Path;
 
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::drafters::eagle3::config::EagleConfig;
-use crate::model::drafters::eagle3::file::EagleFile;
+use crate::model::drafters::eagle3::{config::EagleConfig, file::EagleFile};
 use crate::model::error::name_of;
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::SideFiles;
 use crate::model::memory::MemoryNeed;
 use crate::model::module_core::{ModuleFacts, Reads};
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::fusion::StatesNorm;
+use crate::model::nn::{StatesNorm, TransformerConfig};
 use crate::model::{ModelError, State, Tap};
 use crate::protocol::TokenId;
 

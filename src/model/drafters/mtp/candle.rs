@@ -4,16 +4,9 @@ use std::sync::Arc;
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpParts, MtpShape, MtpShared};
-use crate::model::drafters::mtp::config::MtpConfig;
-use crate::model::drafters::mtp::file::MtpFile;
-use crate::model::files::tensor_names::llama_part;
-use crate::model::nn::block::{Block, Rope};
-use crate::model::nn::embedding::{Embedding, SharedTarget, trimmed};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::fusion::Fuse;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::rope::PairOrder;
+use crate::model::drafters::mtp::{config::MtpConfig, file::MtpFile};
+use crate::model::files::llama_part;
+use crate::model::nn::{Activation, Block, Embedding, Fuse, Linear, PairOrder, RmsNorm, Rope, SharedTarget, trimmed};
 
 impl CandleMtp {
     /// Builds the module of one depth of a stack, counted from 0, from the bytes of the safetensors file.

@@ -7,8 +7,7 @@ use serde::Deserialize;
 use crate::model::ModelError;
 use crate::model::draft_tokens::MAX_CONTEXT_VOCAB;
 use crate::model::files::config_json;
-use crate::model::nn::config::{self, Conventions, TransformerConfig};
-use crate::model::nn::rope::RopeSpec;
+use crate::model::nn::{Conventions, RopeSpec, TransformerConfig, check_heads};
 use crate::protocol::{ConcatOrder, ModelInfo, MtpSpec};
 
 /// Most modules of a stack.
@@ -145,7 +144,7 @@ impl MtpConfig {
                 target.layers
             )));
         }
-        config::check_heads(
+        check_heads(
             (self.num_attention_heads, self.num_key_value_heads, self.head_dim),
             ("num_attention_heads", "num_key_value_heads"),
         )

@@ -6,8 +6,7 @@
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use crate::model::ModelError;
-use crate::model::files::fp8::from_e4m3;
-use crate::model::files::numbers;
+use crate::model::files::{fp8::from_e4m3, numbers};
 use crate::protocol::TokenId;
 
 /// Token of each logit.

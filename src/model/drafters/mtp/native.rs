@@ -1,17 +1,16 @@
 //! An MTP module from its own file, on the native kernels.
 
 use crate::model::ModelError;
-use crate::model::drafters::mtp::config::MtpConfig;
-use crate::model::drafters::mtp::file::MtpFile;
+use crate::model::drafters::mtp::{config::MtpConfig, file::MtpFile};
+use crate::model::files::llama_part;
 use crate::model::native::draft_head::DraftHead;
-use crate::model::native::gate_up::GateUp;
-use crate::model::native::layer::{BlockShape, Layer, NormWeight};
+use crate::model::native::layer::{BlockShape, NormWeight};
 use crate::model::native::load::check_shape;
 use crate::model::native::matrix::{Bits, Cpu, Matrix};
-use crate::model::native::mtp::{MtpOnKernels, MtpWeights};
+use crate::model::native::mtp::{MtpModule, MtpWeights};
+use crate::model::native::pack::{BlockPacker, lanes};
 use crate::model::native::{MtpStorage, NativeLlama, NativeMtp};
-use crate::model::nn::fusion::Fuse;
-use crate::model::nn::rope::RopeSpec;
+use crate::model::nn::{Fuse, RopeSpec};
 use draftscope_kernels::LANES;
 
 fn block_shape(config: &MtpConfig) -> BlockShape {
@@ -52,7 +51,7 @@ impl NativeMtp {
         let packer = Packer { file, shape: &shape, cpu: &shared.cpu, storage };
         let weights = packer.weights(config.layers_of(depth))?;
         let bytes = weights.bytes() + head.0.bytes();
-        MtpOnKernels::module(target, (weights, bytes), head, (shape, &rope, config.spec()))
+        MtpModule::module(target, (weights, bytes), head, (shape, &rope, config.spec()))
     }
 }
 
@@ -65,7 +64,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
-    /// The module's own, `layers` being the blocks of the target behind which it reads.
+    /// The module's own, `layers` being the blocks of the target after which it reads.
     fn weights(&self, layers: &[usize]) -> Result<MtpWeights, ModelError> {
         let d = self.shape.d_model;
         let fuse = match layers.len() {
@@ -83,28 +82,13 @@ impl Packer<'_> {
             fuse,
             from_embedding: self.pack(d, &embedding.concat()),
             from_hidden: self.pack(d, &hidden.concat()),
-            layer: self.layer()?,
+            layer: BlockPacker {
+                matrix: &|part, shape| self.file.matrix(llama_part(part).unwrap_or(part), shape),
+                norm: &|part, width| self.file.norm(llama_part(part).unwrap_or(part), width),
+                pack: &|k, rows| self.pack(k, rows),
+            }
+            .layer(self.shape, (d, false))?,
             final_norm: self.norm("shared_head.norm")?,
-        })
-    }
-
-    fn layer(&self) -> Result<Layer, ModelError> {
-        let BlockShape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = *self.shape;
-        let mut qkv = self.matrix("self_attn.q_proj", heads * head_dim, d)?;
-        qkv.extend(self.matrix("self_attn.k_proj", kv_heads * head_dim, d)?);
-        qkv.extend(self.matrix("self_attn.v_proj", kv_heads * head_dim, d)?);
-        Ok(Layer {
-            attn_norm: self.norm("input_layernorm")?,
-            qkv: self.pack(d, &qkv),
-            head_norms: None,
-            out: self.pack(heads * head_dim, &self.matrix("self_attn.o_proj", d, heads * head_dim)?),
-            ffn_norm: self.norm("post_attention_layernorm")?,
-            gate_up: GateUp::of_rows(
-                d,
-                [&self.matrix("mlp.gate_proj", d_ff, d)?, &self.matrix("mlp.up_proj", d_ff, d)?],
-                |rows| self.pack(d, rows),
-            ),
-            down: self.pack(d_ff, &self.matrix("mlp.down_proj", d, d_ff)?),
         })
     }
 
@@ -113,7 +97,7 @@ impl Packer<'_> {
     }
 
     fn norm(&self, part: &str) -> Result<NormWeight, ModelError> {
-        Ok(self.file.norm(part, self.shape.d_model)?.as_chunks::<LANES>().0.to_vec())
+        Ok(lanes(&self.file.norm(part, self.shape.d_model)?))
     }
 
     fn matrix(&self, part: &str, rows: usize, k: usize) -> Result<Vec<f32>, ModelError> {
@@ -130,8 +114,7 @@ mod tests {
 
     use super::*;
     use crate::model::load::OpenModel;
-    use crate::model::nn::embedding::SharedTarget;
-    use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+    use crate::model::nn::{MatmulBackend, SharedTarget, Tensors};
     use crate::model::{DraftModule, Rows, Tap};
     use crate::protocol::TokenId;
 

@@ -9,10 +9,7 @@ use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::LatentShape;
-use crate::model::nn::block::{BlockPass, ROW_BY_ROW};
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::{BlockPass, KvCache, Linear, ROW_BY_ROW, RmsNorm};
 
 /// What norms inside attention add to the mean square, whatever `rms_norm_eps` is: as `modeling_deepseek_v3.py` has it.
 pub(super) const EPS: f32 = 1e-6;

@@ -5,12 +5,8 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpShape};
-use crate::model::families::deepseek::attention::LatentAttention;
-use crate::model::families::deepseek::experts::FeedForward;
-use crate::model::nn::block::BlockPass;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::families::deepseek::{attention::LatentAttention, experts::FeedForward};
+use crate::model::nn::{BlockPass, KvCache, LayerWeights, RmsNorm};
 
 /// One layer.
 #[derive(Clone, Debug)]

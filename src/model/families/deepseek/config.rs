@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::files::config_json::{OwnKeys, contradiction, given, positive, refused, size};
-use crate::model::nn::config::TransformerConfig;
+use crate::model::nn::TransformerConfig;
 
 /// Latent attention and experts.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,8 +11,7 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::families::deepseek::config::ExpertShape;
-use crate::model::nn::feed_forward::Gated;
-use crate::model::nn::linear::Linear;
+use crate::model::nn::{Gated, Linear};
 
 /// Chooses experts by their scores (DeepSeek-V3, arXiv:2412.19437, section 2.1.2).
 #[derive(Clone, Debug)]

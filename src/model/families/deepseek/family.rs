@@ -7,20 +7,17 @@ use serde_json::{Map, json};
 
 use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
-use crate::model::families::deepseek::config::{DeepSeekConfig, LatentKeys};
-use crate::model::families::deepseek::{DeepSeekWeights, load, names};
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::source::Source;
-use crate::model::files::tensor_names::{Layout, TensorNames, block_part};
+use crate::model::families::deepseek::{
+    DeepSeekWeights,
+    config::{DeepSeekConfig, LatentKeys},
+    load, names,
+};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, Source, TensorNames, block_part};
 use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
 };
 use crate::model::memory::MemoryNeed;
-use crate::model::nn::config::{Conventions, TransformerConfig};
-use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
-use crate::model::nn::rope::PairOrder;
+use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::options::WeightType;
 
 /// A family of DeepSeek-V3's layout.

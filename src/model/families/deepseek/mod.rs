@@ -19,14 +19,8 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::families::deepseek::block::Layer;
-use crate::model::families::deepseek::reader::Reader;
-use crate::model::nn::block::{BlockPass, Rope};
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::Tensors;
-use crate::model::nn::rope::PairOrder;
-use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
-use crate::model::nn::trunk::Trunk;
+use crate::model::families::deepseek::{block::Layer, reader::Reader};
+use crate::model::nn::{BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk};
 use crate::protocol::ModelInfo;
 
 pub use self::config::{DeepSeekConfig, ExpertShape, Latent, LatentShape};
@@ -91,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::model::load::OpenModel;
-    use crate::model::nn::matmul_backend::MatmulBackend;
+    use crate::model::nn::MatmulBackend;
     use crate::model::options::WeightType;
     use crate::model::{LogitRows, Model, ModelSpec};
     use crate::protocol::TokenId;

@@ -9,14 +9,10 @@ use std::sync::Arc;
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
 use crate::model::drafters::core::{CandleMtp, MAX_MODULES, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::deepseek::DeepSeekWeights;
-use crate::model::families::deepseek::config::Latent;
-use crate::model::families::deepseek::reader::Reader;
-use crate::model::files::source::Source;
+use crate::model::families::deepseek::{DeepSeekWeights, config::Latent, reader::Reader};
+use crate::model::files::Source;
 use crate::model::interfaces::LoadContext;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::embedding::{Embedding, OwnEmbedding, trimmed};
-use crate::model::nn::linear::Linear;
+use crate::model::nn::{Embedding, Linear, OwnEmbedding, TransformerConfig, trimmed};
 use crate::protocol::{MtpSpec, TokenId};
 
 /// Whether the modules that the configuration announces are there.

@@ -1,7 +1,7 @@
 //! Tensor names of DeepSeek-V3's layout: those by which tensors are asked for, after GGUF's, and the checkpoint's. A
 //! draft module is one layer more, in both.
 
-use crate::model::files::tensor_names::part_name;
+use crate::model::files::part_name;
 
 /// Parts that this layout alone has.
 const PARTS: &[(&str, &str)] = &[

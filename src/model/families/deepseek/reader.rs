@@ -9,8 +9,7 @@ use crate::model::families::deepseek::attention::{EPS, LatentAttention, Queries}
 use crate::model::families::deepseek::block::Layer;
 use crate::model::families::deepseek::config::Latent;
 use crate::model::families::deepseek::experts::{FeedForward, Router};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::matmul_backend::{MatmulBackend, Tensors};
+use crate::model::nn::{Activation, MatmulBackend, Tensors};
 use crate::model::options::WeightType;
 
 /// Reads tensors by name.

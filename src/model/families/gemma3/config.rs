@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::config_json::{ConfigJson, layer_kinds, positive, refused, size};
-use crate::model::nn::attention::Scores;
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::gguf_keys::GgufKeys;
-use crate::model::nn::rope::{RopeScaling, RopeSpec};
+use crate::model::files::{
+    ConfigJson,
+    config_json::{layer_kinds, positive, refused, size},
+};
+use crate::model::nn::{GgufKeys, RopeScaling, RopeSpec, Scores, TransformerConfig};
 use crate::model::shared_kv::Reach;
 
 /// Every so many layers one is full, where the file does not say.

@@ -5,20 +5,16 @@ use std::sync::Arc;
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
-use crate::model::families::gemma3::Gemma3Weights;
-use crate::model::families::gemma3::config::{Gemma3Config, Keys, Layers};
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::tensor_names::{Layout, NORMED_TWICE, TensorNames, block_part, part_name};
+use crate::model::families::gemma3::{
+    Gemma3Weights,
+    config::{Gemma3Config, Keys, Layers},
+};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, NORMED_TWICE, TensorNames, block_part, part_name};
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Modules, Names,
     NoSharing, Progress, SharedWeights,
 };
-use crate::model::nn::config::{Conventions, TransformerConfig};
-use crate::model::nn::gguf_keys::GgufKeys;
-use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
-use crate::model::nn::rope::PairOrder;
+use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::shared_kv::Reach;
 
 /// Gemma 3, the part that reads and writes text.

@@ -11,13 +11,9 @@ mod family;
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::block::{Block, BlockPass, Rope};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::Tensors;
-use crate::model::nn::rope::PairOrder;
-use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
-use crate::model::nn::trunk::Trunk;
+use crate::model::nn::{
+    Activation, Block, BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk,
+};
 use crate::model::shared_kv::Reach;
 
 pub use self::config::{Gemma3Config, Layers};

@@ -1,8 +1,7 @@
 //! What a Gemma 4 has besides the sizes of every transformer: layers of two kinds with heads of their own, layers
 //! that read the keys and values of others, embeddings for each layer. Which keys say so is told in `keys`.
 
-use crate::model::nn::config::TransformerConfig;
-use crate::model::nn::rope::RopeSpec;
+use crate::model::nn::{RopeSpec, TransformerConfig};
 use crate::model::shared_kv::Reach;
 
 /// Sizes of one layer.

@@ -6,21 +6,18 @@ use indicatif::HumanCount;
 use serde_json::{Map, json};
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::config::Gemma4Config;
-use crate::model::families::gemma4::keys::{GemmaKeys, Sizes};
-use crate::model::families::gemma4::{Gemma4Weights, names};
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::source::Source;
-use crate::model::files::tensor_names::TensorNames;
+use crate::model::families::gemma4::{
+    Gemma4Weights,
+    config::Gemma4Config,
+    keys::{GemmaKeys, Sizes},
+    names,
+};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Source, TensorNames};
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Modules, Names,
     NoSharing, Progress, SharedWeights,
 };
-use crate::model::nn::config::{Conventions, TransformerConfig};
-use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
-use crate::model::nn::rope::PairOrder;
+use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 use crate::model::shared_kv::Reach;
 
 /// Gemma 4 without experts.
@@ -138,7 +135,7 @@ impl FamilyConfig for Gemma4Config {
         progress: &mut Progress<'_>,
     ) -> Result<Box<dyn LoadedTarget>, ModelError> {
         let (tensors, spec) = context.on_candle(&backend);
-        let weights = Arc::new(Gemma4Weights::load(tensors, &self.gemma, context.ctx_len, progress)?);
+        let weights = Arc::new(Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))
     }
 }

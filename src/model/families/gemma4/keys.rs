@@ -10,7 +10,7 @@ use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::families::gemma4::config::{Gemma, LayerShape, PerLayer};
 use crate::model::files::config_json::{OwnKeys, contradiction, given, layer_kinds, positive, refused, share, size};
-use crate::model::nn::rope::{RopeScaling, RopeSpec};
+use crate::model::nn::{RopeScaling, RopeSpec};
 use crate::model::shared_kv::Reach;
 
 /// The keys of `config.json` that only this family has.

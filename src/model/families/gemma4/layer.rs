@@ -9,13 +9,9 @@ use candle_core::Tensor;
 
 use crate::model::ModelError;
 use crate::model::families::gemma4::config::LayerShape;
-use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
-use crate::model::nn::block::{BlockPass, Rope, TreeRows};
-use crate::model::nn::feed_forward::Gated;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::nn::{
+    BlockPass, CachedRows, Gated, KvCache, LayerWeights, Linear, RmsNorm, Rope, Scores, TreeRows, attend_cached,
+};
 
 /// What makes keys and values.
 #[derive(Clone, Debug)]

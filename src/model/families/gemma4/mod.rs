@@ -18,15 +18,9 @@ use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
 use crate::model::families::gemma4::layer::Layer;
-use crate::model::nn::block::{BlockPass, Rope};
-use crate::model::nn::embedding::ids;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::matmul_backend::Tensors;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::rope::PairOrder;
-use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
-use crate::model::nn::trunk::Trunk;
+use crate::model::nn::{
+    BlockPass, KvCache, Linear, PairOrder, PassSpec, RmsNorm, Rope, Tensors, Transformer, TransformerModel, Trunk, ids,
+};
 use crate::model::options::WeightType;
 use crate::model::shared_kv::{Reach, SharedKv, SharedLayer};
 use crate::protocol::TokenId;
@@ -55,7 +49,7 @@ pub struct Gemma4Weights {
 
 impl Gemma4Weights {
     fn load(
-        tensors: Tensors<'_>,
+        tensors: &Tensors<'_>,
         gemma: &Gemma,
         ctx_len: usize,
         progress: &mut dyn FnMut(&str, u64, u64),
@@ -75,8 +69,8 @@ impl Gemma4Weights {
                 })
             }
         };
-        let layer = |layer| reader::layer(&tensors, gemma, layer);
-        let trunk = Trunk::read(&tensors, layer, progress)?.scaled(gemma.softcap.map(f64::from));
+        let layer = |layer| reader::layer(tensors, gemma, layer);
+        let trunk = Trunk::read(tensors, layer, progress)?.scaled(gemma.softcap.map(f64::from));
         let ropes = ropes(gemma, ctx_len, tensors.device)?;
         Ok(Self { trunk, gemma: gemma.clone(), per_layer, ropes })
     }

@@ -1,6 +1,6 @@
 //! Tensor names of Gemma 4: those of GGUF files, by which tensors are asked for, and the checkpoint's.
 
-use crate::model::files::tensor_names::{Layout, NORMED_TWICE, block_part, part_name, renamed};
+use crate::model::files::{Layout, NORMED_TWICE, block_part, part_name, renamed};
 
 /// The table of embeddings for each layer.
 pub(in crate::model) const TABLE: &str = "per_layer_token_embd.weight";

@@ -3,11 +3,11 @@
 use candle_core::{DType, Tensor};
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::config::{Gemma, LayerShape};
-use crate::model::families::gemma4::layer::{KeyValue, Layer, PerLayerInput};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::matmul_backend::{BlockTensors, Tensors};
-use crate::model::nn::norm::RmsNorm;
+use crate::model::families::gemma4::{
+    config::{Gemma, LayerShape},
+    layer::{KeyValue, Layer, PerLayerInput},
+};
+use crate::model::nn::{Activation, BlockTensors, RmsNorm, Tensors};
 use crate::model::shared_kv::Reach;
 
 pub(super) fn layer(tensors: &Tensors<'_>, gemma: &Gemma, layer: usize) -> Result<Layer, ModelError> {

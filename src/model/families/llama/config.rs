@@ -3,15 +3,9 @@
 use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
 use crate::model::families::llama::{load, mimo};
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::source::Source;
-use crate::model::files::tensor_names::{Layout, TensorNames, block_part, llama_part};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, Source, TensorNames, block_part, llama_part};
 use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress};
-use crate::model::nn::config::{Conventions, LLAMA_LAYOUT, TransformerConfig};
-use crate::model::nn::gguf_keys::GgufKeys;
-use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
+use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
 
 /// A family whose blocks are Llama's, but for its conventions.
 pub struct LlamaFamily {

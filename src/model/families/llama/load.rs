@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::families::llama::config::LlamaConfig;
-use crate::model::families::llama::{Llama, LlamaWeights, mimo};
+use crate::model::families::llama::{Llama, LlamaWeights, config::LlamaConfig, mimo};
 use crate::model::interfaces::{
     Backend, CandleTarget, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
 };

@@ -9,13 +9,10 @@ use std::sync::Arc;
 
 use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
 use crate::model::families::llama::{LlamaWeights, block};
-use crate::model::files::source::Source;
-use crate::model::files::tensor_names::renamed;
+use crate::model::files::{Source, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::native::{NativeLlama, NativeMtp};
-use crate::model::nn::block::Rope;
-use crate::model::nn::embedding::Embedding;
-use crate::model::nn::rope::PairOrder;
+use crate::model::nn::{Embedding, PairOrder, Rope};
 use crate::model::{Model, ModelError};
 use crate::protocol::{ConcatOrder, Feed, MtpSpec, NormForm, Pairing, Recycle, SlotPosition, SlotZero};
 

@@ -12,12 +12,9 @@ use std::sync::Arc;
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::block::{Block, BlockPass, Rope};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::matmul_backend::Tensors;
-use crate::model::nn::transformer::{PassSpec, Transformer, TransformerModel};
-use crate::model::nn::trunk::Trunk;
+use crate::model::nn::{
+    Activation, Block, BlockPass, KvCache, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk,
+};
 
 pub use self::config::{LLAMA, LlamaConfig, LlamaFamily, MIMO, QWEN2, QWEN3};
 

@@ -12,13 +12,7 @@ use candle_core::{Device, Tensor};
 use crate::model::ModelError;
 use crate::model::drafters::core::MtpBlock;
 use crate::model::families::qwen35::delta::{DeltaInput, DeltaState, DeltaWeights};
-use crate::model::nn::attention::{CachedRows, Scores, attend_cached};
-use crate::model::nn::block::BlockPass;
-use crate::model::nn::feed_forward::Gated;
-use crate::model::nn::kv_cache::KvCache;
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::nn::{BlockPass, CachedRows, Gated, KvCache, LayerWeights, Linear, RmsNorm, Scores, attend_cached};
 
 /// Sizes of gated attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +152,7 @@ pub(super) enum Memory {
 
 /// One layer.
 #[derive(Clone, Debug)]
-pub struct Layer {
+pub(super) struct Layer {
     pub(super) mixer_norm: RmsNorm,
     pub(super) mixer: Mixer,
     pub(super) ffn_norm: RmsNorm,

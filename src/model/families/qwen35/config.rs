@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::families::qwen35::delta::DeltaShape;
-use crate::model::files::config_json::{OwnKeys, contradiction, layer_kinds, refused, share};
-use crate::model::files::gguf::GgufFile;
-use crate::model::nn::config::TransformerConfig;
+use crate::model::files::{
+    GgufFile,
+    config_json::{OwnKeys, contradiction, layer_kinds, refused, share},
+};
+use crate::model::nn::TransformerConfig;
 
 /// Linear layers between layers of attention, and what goes with them.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,20 +4,15 @@ use serde_json::{Map, json};
 
 use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
-use crate::model::families::qwen35::config::{Hybrid, HybridKeys, Qwen35Config};
-use crate::model::families::qwen35::{load, names};
-use crate::model::files::config_json::ConfigJson;
-use crate::model::files::folder::Folder;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::source::Source;
-use crate::model::files::tensor_names::TensorNames;
+use crate::model::families::qwen35::{
+    config::{Hybrid, HybridKeys, Qwen35Config},
+    load, names,
+};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Source, TensorNames};
 use crate::model::interfaces::{
     Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
 };
-use crate::model::nn::config::{Conventions, TransformerConfig};
-use crate::model::nn::gguf_keys::GgufKeys;
-use crate::model::nn::hf_keys::{Ends, Extras, HfKeys, refuse_biases};
-use crate::model::nn::rope::PairOrder;
+use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 
 /// Qwen3.5 without experts (3.6 and 3.8 alike).
 pub struct Qwen35Family;

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::drafters::core;
-use crate::model::families::qwen35::config::Qwen35Config;
-use crate::model::families::qwen35::module::load_module;
-use crate::model::families::qwen35::{Qwen35, Qwen35Weights};
+use crate::model::families::qwen35::{Qwen35, Qwen35Weights, config::Qwen35Config, module::load_module};
 use crate::model::interfaces::{Backend, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights};
 use crate::model::options::Rollback;
 use crate::model::{Model, ModelError, ModelSpec};

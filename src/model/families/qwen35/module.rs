@@ -8,12 +8,9 @@ use std::sync::Arc;
 use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
 use crate::model::drafters::core::{CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
-use crate::model::families::qwen35::Qwen35Weights;
-use crate::model::families::qwen35::reader::Reader;
+use crate::model::families::qwen35::{Qwen35Weights, reader::Reader};
 use crate::model::interfaces::LoadContext;
-use crate::model::nn::block::Rope;
-use crate::model::nn::embedding::{Embedding, trimmed};
-use crate::model::nn::rope::PairOrder;
+use crate::model::nn::{Embedding, PairOrder, Rope, trimmed};
 use crate::protocol::{MtpSpec, NormForm};
 
 /// The module of this file, its cache empty; none when the file has no tensor of it.

@@ -1,6 +1,6 @@
 //! Tensor names of Qwen3.5: those of GGUF files, by which tensors are asked for, and the checkpoint's.
 
-use crate::model::files::tensor_names::{Layout, block_part, part_name, renamed};
+use crate::model::files::{Layout, block_part, part_name, renamed};
 
 /// Parts that this family alone has.
 const PARTS: &[(&str, &str)] = &[

@@ -10,8 +10,7 @@ use crate::model::ModelError;
 use crate::model::families::qwen35::block::{AttentionShape, DeltaNet, GatedAttention, Layer, Mixer};
 use crate::model::families::qwen35::config::Hybrid;
 use crate::model::families::qwen35::delta::{DeltaWeights, HeadOrder};
-use crate::model::nn::feed_forward::Activation;
-use crate::model::nn::matmul_backend::Tensors;
+use crate::model::nn::{Activation, Tensors};
 
 /// Reads tensors by name.
 #[derive(Clone, Copy)]

@@ -13,9 +13,8 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::gguf::{GgufFile, whole};
-use crate::model::text::tokenizer::sentence_piece;
-use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark};
+use crate::model::files::{GgufFile, whole};
+use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table, is_end_mark, sentence_piece};
 use crate::protocol::{Piece, TokenId};
 
 /// GGUF's types of a control token, and of a text token that is matched before text is split.

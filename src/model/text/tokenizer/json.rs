@@ -10,7 +10,7 @@ use tokenizers::{DecoderWrapper, Tokenizer};
 use super::growth::Steps;
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::SideFiles;
 use crate::model::text::tokenizer::sentence_piece::{bytes_of as sentence_piece, spaces};
 use crate::model::text::tokenizer::{Ends, TextCodec, byte_level, byte_table};
 use crate::protocol::{Piece, TokenId};
@@ -166,8 +166,7 @@ fn ids(value: &Value) -> Vec<TokenId> {
 mod tests {
     use serde_json::{Map, json};
 
-    use super::super::growth::MAX_GROWTH;
-    use super::*;
+    use super::{super::growth::MAX_GROWTH, *};
 
     /// A tokenizer like TinyLlama's: a space before a text, `▁` for spaces, bytes for characters without a token.
     fn sentence_piece_like() -> Value {

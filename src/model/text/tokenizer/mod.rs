@@ -16,8 +16,7 @@ use tokenizers::Tokenizer;
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
-use crate::model::files::gguf::GgufFile;
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::{GgufFile, SideFiles};
 use crate::protocol::{Piece, TokenId};
 
 /// Names of tokens that end an answer in some family, if the file marks them as special: otherwise they may be text.

@@ -12,7 +12,7 @@ use tokenizers::normalizers::{NormalizerWrapper, Prepend, Replace, Sequence};
 use tokenizers::{AddedToken, Tokenizer};
 
 use crate::model::ModelError;
-use crate::model::files::gguf::{GgufFile, whole};
+use crate::model::files::{GgufFile, whole};
 use crate::model::text::tokenizer::{Ends, TextCodec};
 use crate::protocol::{Piece, TokenId};
 

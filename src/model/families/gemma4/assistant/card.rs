@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use crate::model::ModelError;
 use crate::model::error::{clean, name_of};
-use crate::model::families::gemma4::assistant::config::AssistantConfig;
-use crate::model::families::gemma4::assistant::file::AssistantFile;
-use crate::model::files::side_files::SideFiles;
+use crate::model::families::gemma4::assistant::{config::AssistantConfig, file::AssistantFile};
+use crate::model::files::SideFiles;
 use crate::model::shared_kv::Reach;
 
 /// An assistant in figures.

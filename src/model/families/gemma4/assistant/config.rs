@@ -5,8 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::model::ModelError;
 use crate::model::error::clean;
-use crate::model::families::gemma4::Gemma;
-use crate::model::families::gemma4::keys::{GemmaKeys, Sizes};
+use crate::model::families::gemma4::{
+    Gemma,
+    keys::{GemmaKeys, Sizes},
+};
 use crate::model::shared_kv::Reach;
 use crate::protocol::{MtpSpec, SlotPosition};
 

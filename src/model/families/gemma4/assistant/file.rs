@@ -8,8 +8,7 @@ use candle_core::quantized::GgmlDType;
 use safetensors::Dtype;
 
 use crate::model::ModelError;
-use crate::model::files::shard::Shard;
-use crate::model::files::stored::Stored;
+use crate::model::files::{Shard, Stored};
 use crate::protocol::TokenId;
 
 /// An open assistant.

@@ -7,7 +7,7 @@ use candle_core::{D, Tensor};
 
 use crate::model::ModelError;
 use crate::model::families::gemma4::assistant::config::Clusters;
-use crate::model::nn::linear::Linear;
+use crate::model::nn::Linear;
 use crate::protocol::TokenId;
 
 /// Logit of a token that was not looked at: a number, and far below all others.

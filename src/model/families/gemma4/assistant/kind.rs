@@ -5,9 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::model::ModelError;
-use crate::model::families::gemma4::assistant::card::AssistantCard;
-use crate::model::families::gemma4::assistant::config::AssistantConfig;
-use crate::model::families::gemma4::assistant::load::CheckedAssistant;
+use crate::model::families::gemma4::assistant::{card::AssistantCard, config::AssistantConfig, load::CheckedAssistant};
 use crate::model::interfaces::{CheckedModule, FamilyConfig, ModuleCard, ModuleKind};
 
 /// Assistants of Gemma 4.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use indicatif::DecimalBytes;
 
-use crate::model::ModelError;
 use crate::model::drafters::core;
 use crate::model::error::name_of;
 use crate::model::families::gemma4::assistant::config::AssistantConfig;
@@ -16,14 +15,11 @@ use crate::model::families::gemma4::assistant::head::{Choice, Head};
 use crate::model::families::gemma4::assistant::{AssistantOnCandle, Norms, Shared};
 use crate::model::families::gemma4::layer::Layer;
 use crate::model::families::gemma4::{Gemma4Config, Gemma4Weights, part};
-use crate::model::files::side_files::SideFiles;
+use crate::model::files::SideFiles;
 use crate::model::interfaces::{CandleTarget, CheckedModule, FamilyConfig, LoadContext, LoadedTarget, Modules};
-use crate::model::memory;
-use crate::model::nn::embedding::trimmed;
-use crate::model::nn::feed_forward::{Activation, Gated};
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
+use crate::model::nn::{Activation, Gated, Linear, RmsNorm, trimmed};
 use crate::model::options::{DraftVocab, WeightType};
+use crate::model::{ModelError, memory};
 use crate::protocol::TokenId;
 
 /// An assistant that fits its target, before anything large is read.

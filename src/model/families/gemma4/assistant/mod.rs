@@ -19,14 +19,9 @@ use candle_core::Tensor;
 
 use crate::model::draft_tokens::DraftTokens;
 use crate::model::drafters::core::copy_to;
-use crate::model::families::gemma4::Gemma4Weights;
-use crate::model::families::gemma4::assistant::head::Head;
-use crate::model::families::gemma4::layer::Layer;
+use crate::model::families::gemma4::{Gemma4Weights, assistant::head::Head, layer::Layer};
 use crate::model::module_core::{ModuleBackend, ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
-use crate::model::nn::attention::{Scores, attend};
-use crate::model::nn::linear::Linear;
-use crate::model::nn::norm::RmsNorm;
-use crate::model::nn::trunk::LayerWeights;
+use crate::model::nn::{LayerWeights, Linear, RmsNorm, Scores, attend};
 use crate::model::shared_kv::{Reach, SharedKv, SharedLayer};
 use crate::model::{Model, ModelError, RowStats};
 

@@ -1,0 +1,124 @@
+//! What draft modules on the native kernels have in common: a cache, the memory of a pass, and logits of its last slot.
+
+use std::sync::Arc;
+
+use super::cache::{AngleTable, KvCache, KvShape};
+use super::head;
+use super::layer::{BlockShape, Scratch};
+use super::llama::{NativeLlama, Weights};
+use super::matrix::Matrix;
+use crate::model::draft_tokens::DraftTokens;
+use crate::model::module_core::{ModuleBackend, NormWeights, Slots};
+use crate::model::native::transpose::untranspose;
+use crate::model::nn::RopeSpec;
+use crate::model::{ModelError, RowStats};
+use crate::protocol::Recycle;
+use draftscope_kernels::{Acts, LANES, MAX_ROWS};
+
+/// What one kind of module computes.
+pub(in crate::model) trait KernelModule: Clone {
+    /// What it is, for messages.
+    const NAME: &'static str;
+
+    /// The module's weights, those of norms among them.
+    type Weights: NormWeights;
+
+    /// Runs one pass at the end of the cache; `out`, the normed states, is `[m][d / 16]`. The states before the last norm are
+    /// left in the scratch. Gives back whether all was finite.
+    fn pass(
+        &mut self,
+        memory: &mut ModuleMemory,
+        weights: &Self::Weights,
+        slots: Slots<'_>,
+        out: &mut [[f32; LANES]],
+    ) -> bool;
+
+    /// The output head, `[draft vocabulary, d]`.
+    fn head(&self) -> &Matrix;
+
+    /// As [`ModuleBackend::set_tokens`].
+    fn set_tokens(&mut self, _tokens: &DraftTokens) {}
+}
+
+/// What a module computes with.
+#[derive(Debug)]
+pub(in crate::model) struct ModuleMemory {
+    pub(in crate::model) target: Arc<Weights>,
+    pub(in crate::model) shape: BlockShape,
+    pub(in crate::model) cache: KvCache,
+    pub(in crate::model) angles: AngleTable, // one position more than slots
+    pub(in crate::model) scratch: Scratch,
+}
+
+impl ModuleMemory {
+    /// Memory for slots with an empty cache of one layer, as long as the target's.
+    pub(in crate::model) fn new(target: &NativeLlama, shape: BlockShape, rope: &RopeSpec) -> Self {
+        let kv = KvShape { layers: 1, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ..target.cache.shape() };
+        Self {
+            target: Arc::clone(&target.weights),
+            shape,
+            cache: KvCache::new(kv),
+            angles: AngleTable::new(rope, shape.head_dim, kv.ctx_len + 1),
+            scratch: Scratch::default(),
+        }
+    }
+}
+
+/// A module on the native kernels.
+#[derive(Debug)]
+pub(in crate::model) struct OnKernels<M> {
+    pub(in crate::model) module: M,
+    pub(in crate::model) memory: ModuleMemory,
+    acts: Acts,
+    last: Vec<[f32; LANES]>, // the last slot's normed state
+}
+
+impl<M> OnKernels<M> {
+    /// A module with this memory.
+    pub(in crate::model) fn new(module: M, memory: ModuleMemory) -> Self {
+        Self { module, memory, acts: Acts::default(), last: Vec::new() }
+    }
+}
+
+impl<M: KernelModule> ModuleBackend for OnKernels<M> {
+    const NAME: &'static str = M::NAME;
+    const MAX_SLOTS: usize = MAX_ROWS;
+    type Weights = M::Weights;
+    type Last = ();
+
+    fn run(&mut self, weights: &M::Weights, slots: Slots<'_>, recycled: &mut [f32]) -> Result<(), ModelError> {
+        self.memory.target.check(slots.tokens)?;
+        let (m, states) = (slots.tokens.len(), recycled.as_chunks_mut::<LANES>().0);
+        let position = self.memory.cache.len();
+        if !self.module.pass(&mut self.memory, weights, slots, states) {
+            return Err(ModelError::NotFinite { position });
+        }
+        self.memory.cache.set_len(position + m);
+        self.last.clear();
+        self.last.extend_from_slice(&states[states.len() / m * (m - 1)..]);
+        if slots.spec.recycle == Recycle::PreNorm {
+            untranspose(&self.memory.scratch.x, m, states);
+        }
+        Ok(())
+    }
+
+    fn logits(&mut self, (): ()) -> Result<(Vec<f32>, Vec<RowStats>), ModelError> {
+        Ok(head::of_state(&self.memory.target.cpu, self.module.head(), &self.last, &mut self.acts))
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.memory.cache.set_len(len);
+    }
+
+    fn set_tokens(&mut self, tokens: &DraftTokens) -> Result<(), ModelError> {
+        self.module.set_tokens(tokens);
+        Ok(())
+    }
+
+    fn fork(&self) -> Result<Self, ModelError> {
+        let ModuleMemory { target, shape, cache, angles, .. } = &self.memory;
+        let (target, cache, angles) = (Arc::clone(target), cache.fork(), angles.clone());
+        let memory = ModuleMemory { target, shape: *shape, cache, angles, scratch: Scratch::default() };
+        Ok(Self::new(self.module.clone(), memory))
+    }
+}

@@ -1,0 +1,64 @@
+//! Packing the block of a draft module whose tensors come as plain numbers.
+
+use super::{
+    gate_up::GateUp,
+    layer::{BlockShape, Layer, NormWeight},
+    matrix::Matrix,
+};
+use crate::model::ModelError;
+use draftscope_kernels::LANES;
+
+/// A norm's weights by lanes.
+pub(in crate::model) fn lanes(weight: &[f32]) -> NormWeight {
+    weight.as_chunks::<LANES>().0.to_vec()
+}
+
+/// Numbers of a tensor by the part of its name and its shape.
+type Read<'a, Shape> = &'a dyn Fn(&str, Shape) -> Result<Vec<f32>, ModelError>;
+
+/// Reads numbers by the part of a tensor's name, as GGUF files have it, and packs rows of `k` of them.
+pub(in crate::model) struct BlockPacker<'a> {
+    /// Numbers of a matrix `[rows, k]`.
+    pub(in crate::model) matrix: Read<'a, [usize; 2]>,
+    /// Weights of a norm.
+    pub(in crate::model) norm: Read<'a, usize>,
+    /// Rows of so many numbers.
+    pub(in crate::model) pack: &'a dyn Fn(usize, &[f32]) -> Matrix,
+}
+
+impl BlockPacker<'_> {
+    /// A block whose attention reads rows of `input` values.
+    ///
+    /// # Errors
+    /// When a tensor is missing, misshapen or damaged.
+    pub(in crate::model) fn layer(
+        &self,
+        shape: &BlockShape,
+        (input, qk_norm): (usize, bool),
+    ) -> Result<Layer, ModelError> {
+        let BlockShape { d_model: d, heads, kv_heads, head_dim, d_ff, .. } = *shape;
+        let norm = |part: &str, width: usize| (self.norm)(part, width).map(|weight| lanes(&weight));
+        let packed =
+            |part: &str, rows: usize, k: usize| (self.matrix)(part, [rows, k]).map(|numbers| (self.pack)(k, &numbers));
+        let mut qkv = Vec::new();
+        for (part, heads) in [("attn_q", heads), ("attn_k", kv_heads), ("attn_v", kv_heads)] {
+            qkv.extend((self.matrix)(part, [heads * head_dim, input])?);
+        }
+        Ok(Layer {
+            attn_norm: norm("attn_norm", d)?,
+            qkv: (self.pack)(input, &qkv),
+            head_norms: match qk_norm {
+                true => Some([norm("attn_q_norm", head_dim)?, norm("attn_k_norm", head_dim)?]),
+                false => None,
+            },
+            out: packed("attn_output", d, heads * head_dim)?,
+            ffn_norm: norm("ffn_norm", d)?,
+            gate_up: GateUp::of_rows(
+                d,
+                [&(self.matrix)("ffn_gate", [d_ff, d])?, &(self.matrix)("ffn_up", [d_ff, d])?],
+                |rows| (self.pack)(d, rows),
+            ),
+            down: packed("ffn_down", d, d_ff)?,
+        })
+    }
+}
