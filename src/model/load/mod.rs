@@ -71,7 +71,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
             codec.len()
         )));
     }
-    let (template, broken) = opened.template_or_why(&codec)?;
+    let template = opened.compile_template(&codec);
     let ctx_len = options.ctx_len.unwrap_or(DEFAULT_CTX.min(most));
     if ctx_len > most {
         return Err(ModelError::Metadata(format!(
@@ -89,6 +89,7 @@ pub fn load(options: &LoadOptions, progress: &mut Progress<'_>) -> Result<Loaded
     let deeper = modules.map_or_else(Vec::new, |(modules, _)| modules.collect());
     let target = loaded.into_model()?;
     let draft_model = draft_model::load(options, (&codec, ctx_len), progress);
+    let (template, broken) = template.finish_or_why()?;
     let warnings = opened.warning().into_iter().chain(broken.map(|why| warnings::template(&why)));
     let warnings = warnings.chain(warnings::draft_vocab(options, config, mtp.is_some())).collect();
     Ok(Loaded { target, codec, template, mtp, deeper, draft_model, notice, backend_notice, warnings })

@@ -1,7 +1,7 @@
 //! Opening a model: its files, its family and its sizes, before any weight is read.
 
-use std::borrow::Cow;
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 
 use crate::model::error::clean;
 use crate::model::files::{ConfigJson, Folder, GgufFile, SideFiles, Source};
@@ -90,19 +90,37 @@ impl OpenModel {
     /// # Errors
     /// When it cannot be compiled.
     pub fn template(&self, codec: &TextCodec) -> Result<Option<ChatTemplate>, ModelError> {
-        let source = match &self.source {
-            Source::Gguf(gguf) => gguf.text("tokenizer.chat_template").map(Cow::Borrowed),
-            Source::Folder(folder) => folder.side_files().chat_template()?.map(Cow::Owned),
-        };
-        source.map(|source| ChatTemplate::new(&source, codec.bos_name(), codec.eos_name())).transpose()
+        self.compile_template(codec).finish()
     }
 
-    /// The chat template, or why the one that is there does not run: a model is of use without.
+    /// Starts to compile the chat template in a thread, so that weights are read meanwhile.
+    #[must_use]
+    pub fn compile_template(&self, codec: &TextCodec) -> CompilingTemplate {
+        let source = match &self.source {
+            Source::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
+            Source::Folder(folder) => folder.side_files().chat_template(),
+        };
+        let (bos, eos) = (codec.bos_name(), codec.eos_name());
+        let compile = |source: String| thread::spawn(move || ChatTemplate::new(&source, bos, eos));
+        CompilingTemplate(source.map(|source| source.map(compile)))
+    }
+}
+
+/// A chat template that a thread compiles, none where the model has none, or why its file cannot be read.
+pub struct CompilingTemplate(Result<Option<JoinHandle<Result<ChatTemplate, ModelError>>>, ModelError>);
+
+impl CompilingTemplate {
+    fn finish(self) -> Result<Option<ChatTemplate>, ModelError> {
+        let ended = |_| ModelError::Template("the thread that compiles it ended early".into());
+        self.0?.map(|thread| thread.join().map_err(ended)?).transpose()
+    }
+
+    /// Waits for the template. Returns it, or why the one that is there does not run: a model is of use without.
     ///
     /// # Errors
-    /// When a file cannot be read.
-    pub fn template_or_why(&self, codec: &TextCodec) -> Result<(Option<ChatTemplate>, Option<String>), ModelError> {
-        match self.template(codec) {
+    /// When a file cannot be read; never for a mistake in the template.
+    pub fn finish_or_why(self) -> Result<(Option<ChatTemplate>, Option<String>), ModelError> {
+        match self.finish() {
             Ok(template) => Ok((template, None)),
             Err(ModelError::Template(why)) => Ok((None, Some(clean(&why)))),
             Err(error) => Err(error),
