@@ -234,13 +234,15 @@ fn compare_measures_both_lanes_and_finds_them_identical() {
     let files = Files::new();
     let mut command = files.command("compare");
     let summary =
-        json(command.args(["--prompt", "the inn", "--max-tokens", "20", "--repeat", "2", "--output", "summary"]));
+        json(command.args(["--prompt", "the inn", "--max-tokens", "48", "--repeat", "2", "--output", "summary"]));
     assert_eq!(summary["identical"], true);
     assert_eq!(summary["first_divergence"], Json::Null);
     assert_eq!(summary["repeats"], 2);
     assert_eq!(summary["plain"]["output_token_ids"], summary["speculative"]["output_token_ids"]);
     assert_eq!(summary["plain"]["num_draft_tokens"], 0);
-    assert!(summary["speedup"].as_f64().unwrap() > 0.0);
+    let speedup = summary["speedup"].as_f64().unwrap();
+    assert!(summary["speedup_low"].as_f64().unwrap() <= speedup, "{summary}");
+    assert!(summary["speedup_high"].as_f64().unwrap() >= speedup && summary["disturbed"].is_boolean());
     let spread = &summary["speedup_spread"];
     assert!(spread["min"].as_f64() <= spread["max"].as_f64());
 }

@@ -42,7 +42,7 @@ fn greedy_rivals_with_any_k_and_drafter_write_the_same_text() {
         let agreement = turn.agreement_with(Lane::Rival).unwrap();
         assert_eq!(agreement.divergence, None, "k = {draft_len} by {drafter}");
         assert_eq!(agreement.identical, ids(turn, Lane::Speculative).len());
-        assert!(turn.speedup_over(Lane::Rival).is_some(), "each lane has its own clock");
+        assert!(turn.tokens_per_second(Lane::Rival).is_some(), "each lane has a clock of its own");
         let (own, other) = (turn.answer(Lane::Speculative), turn.answer(Lane::Rival));
         assert!(own.rounds.iter().all(|round| round.draft_len <= 2));
         assert!(other.rounds.iter().any(|round| round.draft_len == draft_len));

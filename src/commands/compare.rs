@@ -1,5 +1,6 @@
 //! `draftscope compare`: plain and speculative decoding of one prompt, interleaved on one device.
 
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use anyhow::{Result, bail};
 use draftscope::cli::{CompareArgs, OutputArg};
 use draftscope::headless::{CompareSummary, Described, Driver, Outcome, Spread, Summary};
 use draftscope::protocol::{Baseline, Lane, StopReason};
-use draftscope::session::{Answer, Turn};
+use draftscope::session::{Answer, Speedup, Turn};
 
 use super::signals::StopSignal;
 
@@ -71,15 +72,21 @@ fn report(summary: &CompareSummary) -> String {
     let mut line = |text: String| {
         let _ = writeln!(out, "{text}"); // writing to a String cannot fail
     };
-    line(lane("plain", &summary.plain, summary.plain_tokens_per_second));
-    line(lane("speculative", &summary.speculative, summary.speculative_tokens_per_second));
-    if let Some(Spread { min, median, max }) = summary.speedup_spread {
-        let verdict = if median < 1.0 { "slower than plain here" } else { "faster than plain" };
-        line(format!(
-            "speedup      {median:.2}× ({min:.2}–{max:.2} over {} repeats, the warm-up left out): {verdict}",
-            summary.repeats
-        ));
+    let [plain, speculative] = summary.speeds;
+    line(lane("plain", &summary.plain, (plain, summary.plain_tokens_per_second)));
+    line(lane("speculative", &summary.speculative, (speculative, summary.speculative_tokens_per_second)));
+    match summary.speedup.zip(summary.speedup_spread) {
+        Some((speedup, spread)) => line(verdict(&speedup, spread, summary.repeats)),
+        None if summary.speculative.run.rounds > 0 => {
+            line("speedup      too few rounds to measure it: ask for a longer answer".to_owned());
+        }
+        None => {}
     }
+    summary
+        .speedup
+        .and_then(|speedup| speedup.note())
+        .into_iter()
+        .for_each(|note| line(format!("             {note}")));
     let s = &summary.speculative;
     if let (Some(length), Some(rate)) = (s.tokens_per_round, s.run.draft_acceptance_rate) {
         line(format!("acceptance   {:.0} % of drafts, {length:.2} tokens per round (bonus included)", rate * 100.0));
@@ -108,10 +115,22 @@ fn report(summary: &CompareSummary) -> String {
     out
 }
 
-fn lane(name: &str, summary: &Summary, speed: Option<Spread>) -> String {
-    let speed = speed.map_or_else(
+/// The speedup with its interval, and its range over the repeats.
+fn verdict(speedup: &Speedup, Spread { min, max, .. }: Spread, repeats: usize) -> String {
+    let verdict = match speedup.against_one() {
+        _ if speedup.is_disturbed() => "disturbed",
+        Ordering::Less => "slower than plain here",
+        Ordering::Equal => "as fast as plain",
+        Ordering::Greater => "faster than plain",
+    };
+    format!("speedup      {speedup} ({min:.2}–{max:.2} over {repeats} repeats, the warm-up left out): {verdict}")
+}
+
+/// A lane's speed over all repeats, with its range: by its own clock while there is no speedup.
+fn lane(name: &str, summary: &Summary, (speed, range): (Option<f64>, Option<Spread>)) -> String {
+    let speed = range.map_or_else(
         || "no round was needed".to_owned(),
-        |s| format!("{:.1} tokens/s ({:.1}–{:.1})", s.median, s.min, s.max),
+        |s| format!("{:.1} tokens/s ({:.1}–{:.1})", speed.unwrap_or(s.median), s.min, s.max),
     );
     format!("{name:<12} {speed}, {} tokens in {} rounds", summary.output_tokens, summary.run.rounds)
 }

@@ -16,9 +16,12 @@ pub(crate) fn report_rival(driver: &Driver) {
     let Some(turn) = driver.session().turn().filter(|turn| !turn.answer(Lane::Rival).tokens.is_empty()) else {
         return;
     };
-    let speed = |lane| turn.answer(lane).stats().tokens_per_second();
+    let speed = |lane| turn.tokens_per_second(lane);
     if let (Some(own), Some(other)) = (speed(Lane::Speculative), speed(Lane::Rival)) {
-        eprintln!("draftscope: {own:.1} tokens/s, the rival {other:.1}: the rival is {:.2}× as fast", other / own);
+        let ratio = turn
+            .speedup_over(Lane::Rival)
+            .map_or("too few rounds to compare".to_owned(), |speedup| format!("{speedup} as fast as the rival"));
+        eprintln!("draftscope: {own:.1} tokens/s, the rival {other:.1}: {ratio}");
     }
     if let Some(text) = departures(&Summary::of(turn, Lane::Rival)) {
         say(&format!("the rival's rule is {text}"));

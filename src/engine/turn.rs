@@ -1,16 +1,14 @@
 //! One turn: the speculative lane and, if requested, a plain lane and a rival lane beside it, on one device.
 //!
 //! Fairness: each lane has its own clock of measured time, and the lane with the lowest clock runs next. So all lanes
-//! advance at their true relative speed; only a plain lane that samples a few tokens gets less. Only this file
-//! decides where an answer ends.
+//! advance at their true relative speed; a plain lane that only probes gets less, spread over the whole turn. Only this
+//! file decides where an answer ends.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::model::text::tokenizer::TextCodec;
-use crate::protocol::{
-    Baseline, DraftLenMode, DrafterKind, EventKind, Lane, PROBE_WEIGHT, Settings, StopReason, TokenId,
-};
+use crate::protocol::{Baseline, DraftLenMode, DrafterKind, EventKind, Lane, Settings, StopReason, TokenId};
 use crate::speculate::SpecError;
 use crate::speculate::decoder::Decoder;
 
@@ -51,6 +49,8 @@ struct Runner<'a> {
     output: u32,
     limit: u32,
     finished: Option<StopReason>,
+    /// The lane's clock with every round counted as often as the baseline then said.
+    weighted: Duration,
 }
 
 /// A prompt to answer.
@@ -171,7 +171,7 @@ impl Turn<'_> {
             }
             let is_own_done = lanes[0].finished.is_some();
             let waiting = lanes.iter_mut().filter(|lane| lane.finished.is_none());
-            match waiting.min_by_key(|lane| lane.due(probing)) {
+            match waiting.min_by_key(|lane| lane.due(settings.baseline)) {
                 Some(lane) => {
                     if lane.lane == Lane::Speculative
                         && settings.drafter == DrafterKind::Human
@@ -179,7 +179,7 @@ impl Turn<'_> {
                     {
                         continue; // stopped, or the settings changed
                     }
-                    self.round(lane, is_own_done, settings.max_tokens)?;
+                    self.round(lane, is_own_done, &settings)?;
                 }
                 None => return Ok(()),
             }
@@ -239,8 +239,9 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// One round of a lane. The run's own lane counts steps until it is finished, then the others do.
-    fn round(&mut self, lane: &mut Runner<'_>, is_own_done: bool, max_tokens: u32) -> Result<(), SpecError> {
+    /// One round of a lane; steps are the run's own lane's until that is done.
+    fn round(&mut self, lane: &mut Runner<'_>, is_own_done: bool, settings: &Settings) -> Result<(), SpecError> {
+        let (max_tokens, before) = (settings.max_tokens, lane.decoder.clock());
         if !lane.decoder.has_room() {
             self.finish(lane, StopReason::ContextFull);
             return Ok(());
@@ -268,6 +269,7 @@ impl Turn<'_> {
             outbox.send(name, kind);
             if pause_here { control.between_phases(leads, end, outbox) } else { Duration::ZERO }
         })?;
+        lane.weighted += (lane.decoder.clock() - before) * settings.baseline.weight(lane.output);
         self.commit(lane, &committed, max_tokens);
         Ok(())
     }
@@ -295,14 +297,16 @@ impl Turn<'_> {
 }
 
 impl<'a> Runner<'a> {
-    /// Weighted clock: the lane with the smallest value runs next.
-    fn due(&self, probing: bool) -> Duration {
-        let weight = if probing && self.lane == Lane::Plain { PROBE_WEIGHT } else { 1 };
-        self.decoder.clock() * weight
+    /// The lane with the least of this runs next.
+    fn due(&self, baseline: Baseline) -> Duration {
+        match (self.lane, baseline) {
+            (Lane::Plain, Baseline::Probe(_)) => self.weighted,
+            _ => self.decoder.clock(),
+        }
     }
 
     fn new(lane: Lane, decoder: LaneDecoder<'a>, limit: u32) -> Self {
-        Self { lane, decoder, output: 0, limit, finished: None }
+        Self { lane, decoder, output: 0, limit, finished: None, weighted: Duration::ZERO }
     }
 
     /// Applies the settings of this lane: the plain lane stays plain for every k.
@@ -334,7 +338,6 @@ fn kept(codec: &TextCodec, tokens: impl Iterator<Item = TokenId>, left: u32) -> 
 fn limit(lane: Lane, settings: &Settings) -> u32 {
     match (lane, settings.baseline) {
         (Lane::Plain, Baseline::Off) => 0,
-        (Lane::Plain, Baseline::Probe(tokens)) => tokens.min(settings.max_tokens),
         _ => settings.max_tokens,
     }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::protocol::{Lane, Outcome, Piece, Prediction};
 use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Fate, Provenance, Round, Session, Turn, explain};
+use crate::session::{Answer, Fate, Figure, Provenance, Round, Session, Speedup, Turn, explain};
 use crate::trace::Recording;
 
 use super::atomic_file::Out;
@@ -91,8 +91,8 @@ fn page(session: &Session, recording: &Recording) -> Value {
         "plain": beside(Lane::Plain),
         "rival": beside(Lane::Rival),
         "rival_settings": text::one_line(&rivals(session)),
-        "speedup": session.speedup(),
-        "speedup_over_rival": session.speedup_over(Lane::Rival),
+        "speedup": figure(session, Lane::Plain),
+        "speedup_over_rival": figure(session, Lane::Rival),
         "marks": session.marks().iter().map(|mark| json!({
             "round": mark.place.map(|place| place.round), "turn": mark.place.map(|place| place.turn),
             "place": mark.place.map(|place| place.to_string()), "bookmark": mark.is_bookmark, "text": text::one_line(&mark.text),
@@ -100,11 +100,24 @@ fn page(session: &Session, recording: &Recording) -> Value {
     })
 }
 
-/// Figures of a lane. Tokens per round counts the committed tokens.
+/// A speedup, as words too, with what is to be thought of it; null without one.
+fn figure(session: &Session, lane: Lane) -> Value {
+    let figure = |speedup: Speedup| {
+        let mut figure = json!(Figure::from(Some(speedup)));
+        figure["text"] = json!(speedup.to_string());
+        figure["note"] = json!(speedup.note());
+        figure
+    };
+    session.speedup_over(lane).map_or(Value::Null, figure)
+}
+
+/// A lane in numbers; tokens per round are those that were put out, and a lane beside has the speed that goes with the
+/// speedup.
 fn summary(session: &Session, lane: Lane) -> Value {
     let stats = session.stats(lane);
     let mut summary = json!(stats.summary());
     summary["tokens_per_round"] = json!(stats.mean_tokens_per_round());
+    summary["tokens_per_second"] = json!(session.tokens_per_second(lane));
     summary
 }
 

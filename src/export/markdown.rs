@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::protocol::{Lane, RunSummary};
-use crate::session::{Session, Turn, explain, text};
+use crate::session::{Session, Speedup, Turn, explain, text};
 use crate::trace::Recording;
 
 use super::atomic_file::Out;
@@ -67,13 +67,12 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     let runs: Vec<RunSummary> = lanes.iter().map(|lane| session.stats(*lane).summary()).collect();
     let number = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let percent = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{:.1} %", v * 100.0));
-    let rows: [(&str, Figure); 6] = [
+    let rows: [(&str, Figure); 5] = [
         ("rounds", &|s| s.rounds.to_string()),
         ("acceptance rate (accepted ÷ drafted)", &|s| percent(s.draft_acceptance_rate)),
         ("mean acceptance length (vLLM: 1 + accepted ÷ rounds that drafted)", &|s| {
             number(s.mean_acceptance_length, 2)
         }),
-        ("tokens per second", &|s| number(s.tokens_per_second, 1)),
         ("drafter's share of the time", &|s| percent(share(s.draft_seconds, s))),
         ("target's share of the time", &|s| percent(share(s.verify_seconds, s))),
     ];
@@ -83,15 +82,26 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
     }
     let per_round = |lane: &Lane| format!(" {} |", number(session.stats(*lane).mean_tokens_per_round(), 2));
     writeln!(out, "| tokens per round (committed ÷ rounds) |{}", lanes.iter().map(per_round).collect::<String>())?;
+    let speed = |lane: &Lane| format!(" {} |", number(session.tokens_per_second(*lane), 1));
+    writeln!(out, "| tokens per second |{}", lanes.iter().map(speed).collect::<String>())?;
     let blank = " |".repeat(lanes.len() - 1);
+    let ratio = |speedup: Option<Speedup>| match speedup {
+        Some(speedup) if speedup.is_disturbed() => format!("{speedup} (disturbed)"),
+        Some(speedup) => speedup.to_string(),
+        None => "–".to_owned(),
+    };
+    let speedup = session.speedup();
     writeln!(
         out,
-        "| speedup (tokens per second over all turns; the first of compare is its warm-up) | {} |{blank}",
-        number(session.speedup(), 2)
+        "| speedup (over all turns, with its 95 % interval; the first of compare is its warm-up) | {} |{blank}",
+        ratio(speedup)
     )?;
     if has_rival {
-        writeln!(out, "| against the rival | {} |{blank}", number(session.speedup_over(Lane::Rival), 2))?;
+        writeln!(out, "| against the rival | {} |{blank}", ratio(session.speedup_over(Lane::Rival)))?;
         writeln!(out, "\nThe rival: {}.", cell(&rivals(session)))?;
+    }
+    if let Some(note) = speedup.and_then(|speedup| speedup.note()) {
+        writeln!(out, "\n{note}")?;
     }
     Ok(())
 }

@@ -355,13 +355,16 @@ fn a_rival_has_its_own_rows_and_columns() {
     assert_eq!(lanes.len(), 2 * 7 * 3);
     let report = fixture.text(Format::Markdown);
     assert!(report.contains("| | speculative | plain | rival |\n|---|---|---|---|\n| rounds | 7 | "), "{report}");
-    assert!(report.contains("| against the rival | 1.00 | | |") && report.contains("drafts by ngram"), "{report}");
+    assert!(
+        report.contains("| against the rival | 1.00× ±0.01 | | |") && report.contains("drafts by ngram"),
+        "{report}"
+    );
     let page = fixture.text(Format::Html);
     let data = page.split_once("type=\"application/json\"").unwrap().1;
     let data = data.split_once('>').unwrap().1.split_once("</script").unwrap().0;
     let data: Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["rival"]["rounds"], 7);
-    assert_eq!(data["speedup_over_rival"], 1.0);
+    assert_eq!(data["speedup_over_rival"]["speedup"], 1.0);
     assert!(data["rival_settings"].as_str().unwrap().contains("drafts by ngram"));
     assert!(!data["turns"][0]["rival_speed"].as_array().unwrap().is_empty());
     let alone = ExportFixture::new();

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::protocol::{Header, Lane, RunSummary, StopReason};
-use crate::session::{Divergence, Turn};
+use crate::session::{Divergence, Figure, LaneStats, Speedup, Turn};
 
 /// Figures, and what they were measured with.
 #[derive(Clone, Debug, Serialize)]
@@ -100,11 +100,18 @@ pub struct CompareSummary {
     pub plain: Summary,
     /// The speculative run of median speed.
     pub speculative: Summary,
-    /// Median over the repeats of speculative ÷ plain tokens per second, each pair measured together.
-    pub speedup: Option<f64>,
+    /// Speculative ÷ plain tokens per second over the repeats, measured next to each other, with its interval.
+    #[serde(flatten)]
+    pub figure: Figure,
+    /// What is to be thought of it; none for a plausible one.
+    #[serde(skip)]
+    pub speedup: Option<Speedup>,
+    /// Tokens per second over all repeats, plain and speculative: their quotient is the speedup.
+    #[serde(skip)]
+    pub speeds: [Option<f64>; 2],
     /// Spread of that ratio over the repeats.
     pub speedup_spread: Option<Spread>,
-    /// Spread of plain tokens per second.
+    /// Spread of plain tokens per second at the moments of the speculative rounds.
     pub plain_tokens_per_second: Option<Spread>,
     /// Spread of speculative tokens per second.
     pub speculative_tokens_per_second: Option<Spread>,
@@ -125,18 +132,24 @@ impl CompareSummary {
         let measured = if turns.len() > 1 { &turns[1..] } else { turns };
         let lane = |lane| measured.iter().map(|turn| Summary::of(turn, lane)).collect::<Vec<_>>();
         let (plain, speculative) = (lane(Lane::Plain), lane(Lane::Speculative));
-        let speeds =
-            |runs: &[Summary]| Spread::of(runs.iter().filter_map(|summary| summary.run.tokens_per_second).collect());
-        let ratios = Spread::of(measured.iter().filter_map(Turn::speedup).collect());
+        let speeds = |lane| Spread::of(measured.iter().filter_map(|turn| turn.tokens_per_second(lane)).collect());
+        let own_us = |turn: &Turn| turn.answer(Lane::Speculative).stats().decode_us();
+        let speedup = Speedup::over_turns(measured.iter().filter_map(|turn| Some((turn.speedup()?, own_us(turn)))));
+        let mut own = LaneStats::default();
+        measured.iter().for_each(|turn| own.merge(turn.answer(Lane::Speculative).stats()));
+        let own_speed = own.tokens_per_second();
+        let ratios = measured.iter().filter_map(|turn| Some(turn.speedup()?.value));
         let first_divergence = turns.iter().find_map(|turn| turn.agreement()?.divergence);
         Some(Self {
-            plain_tokens_per_second: speeds(&plain),
-            speculative_tokens_per_second: speeds(&speculative),
+            plain_tokens_per_second: speeds(Lane::Plain),
+            speculative_tokens_per_second: speeds(Lane::Speculative),
             repeats: measured.len(),
             plain: median_run(plain)?,
             speculative: median_run(speculative)?,
-            speedup: ratios.map(|r| r.median),
-            speedup_spread: ratios,
+            speeds: [speedup.and_then(|speedup| Some(own_speed? / speedup.value)), own_speed],
+            figure: speedup.into(),
+            speedup,
+            speedup_spread: Spread::of(ratios.collect()),
             identical: first_divergence.is_none(),
             first_divergence,
             differing_tokens: turns.last()?.differing_tokens(),
@@ -192,7 +205,8 @@ mod tests {
         turn(&mut session, 2, [(Lane::Speculative, same), (Lane::Plain, same)]);
         let summary = CompareSummary::of(session.turns()).unwrap();
         assert_eq!(summary.speculative.tokens_per_round, Some(1.0));
-        assert!(summary.identical && summary.repeats == 1 && summary.speedup == Some(1.0), "{summary:?}");
+        assert!(summary.identical && summary.repeats == 1, "{summary:?}");
+        assert_eq!(summary.speedup, None, "two rounds, and none next to each other");
         turn(&mut session, 3, [(Lane::Speculative, &[7, 6, 9]), (Lane::Plain, same)]);
         let summary = CompareSummary::of(session.turns()).unwrap();
         let divergence = summary.first_divergence.unwrap();

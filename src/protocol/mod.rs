@@ -31,7 +31,8 @@ pub use mtp::{
 };
 pub use rule::{Departure, Leniency, VerifyRule};
 pub use settings::{
-    Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, Sampling, Settings, SettingsError,
+    Baseline, DraftLenMode, LEAST_TEMPERATURE, MAX_DRAFT_LEN, PROBE_WEIGHT, Rival, SPARSE_WEIGHT, Sampling, Settings,
+    SettingsError,
 };
 pub use summary::RunSummary;
 pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};

@@ -12,6 +12,10 @@ pub const MAX_DRAFT_LEN: u8 = 15;
 /// Time of the speculative lane for each unit of time of a sampled plain lane ([`Baseline::Probe`]).
 pub const PROBE_WEIGHT: u32 = 4;
 
+/// The same once a probe has its tokens: one plain pass in some ten rounds still meets every slow stretch of the machine,
+/// and takes a thirteenth of the time.
+pub const SPARSE_WEIGHT: u32 = 12;
+
 /// How a token is picked from the target's distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -68,16 +72,17 @@ impl Sampling {
 
 /// How plain decoding is measured beside the speculative run, with the same engine and prompt.
 ///
-/// Each lane has its own clock of measured compute time, and the lane with the lowest clock runs next. The clock of a
-/// sampled plain lane counts [`PROBE_WEIGHT`]-fold.
+/// Each lane has its own clock of measured compute time and the lane that is behind runs next; a
+/// probe's clock counts several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Baseline {
     /// Not measured: no speedup can be shown.
     Off,
-    /// The plain lane writes this many tokens as a sample. It gets one part in [`PROBE_WEIGHT`] + 1 of the time, spread
-    /// over the turn, so that both lanes are measured under the same conditions.
+    /// The plain lane runs beside the whole turn, so that both lanes see the same machine: one part in
+    /// [`PROBE_WEIGHT`] + 1 of the time until it has committed this many tokens, and one in [`SPARSE_WEIGHT`] + 1 from
+    /// there on.
     Probe(u32),
     /// The plain lane writes its whole answer.
     Race,
@@ -86,6 +91,17 @@ pub enum Baseline {
 impl Baseline {
     /// A sample with enough tokens for a stable figure.
     pub const PROBE: Self = Self::Probe(64);
+
+    /// How many times a round of the plain lane counts on its clock, when it has committed so many tokens: the lane that
+    /// is behind runs next.
+    #[must_use]
+    pub const fn weight(self, tokens: u32) -> u32 {
+        match self {
+            Self::Off | Self::Race => 1,
+            Self::Probe(dense) if tokens < dense => PROBE_WEIGHT,
+            Self::Probe(_) => SPARSE_WEIGHT,
+        }
+    }
 }
 
 /// Whether the user or the engine chooses k.

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::protocol::{Costs, Lane};
 
-use super::{LaneStats, Round, Turn};
+use super::{LaneStats, Turn};
 
 /// What one draft length is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -125,26 +125,12 @@ impl Account {
         self
     }
 
-    /// The account of one turn: medians of its own newest rounds in both lanes. None until rounds of one row
-    /// and rounds with drafts were measured.
+    /// The account of one turn, of its [pass costs](super::PassCosts). None until a pass over one row and a round with
+    /// drafts were measured next to each other.
     #[must_use]
     pub fn of_turn(turn: &Turn) -> Option<Self> {
         let stats = turn.answer(Lane::Speculative).stats();
-        let newest = |lane| turn.answer(lane).rounds.iter().rev().take(NEWEST);
-        let rounds = [Lane::Speculative, Lane::Plain].into_iter().flat_map(newest);
-        let rounds: Vec<&Round> = rounds.map(AsRef::as_ref).filter(|round: &&Round| round.is_complete).collect();
-        let drafted = stats.drafted();
-        if drafted == 0 {
-            return None;
-        }
-        let own = &turn.answer(Lane::Speculative).rounds;
-        let stopped = own.iter().filter(|round| round.is_complete && round.stopped.is_some()).count() as u64;
-        let costs = Costs {
-            verify_us: by_width(&rounds)?,
-            draft_us: stats.draft_us() as f64 / (drafted + stopped) as f64,
-            settle_us: 0.0, // contained in the drafts' own time
-            overhead_us: stats.other_us() as f64 / stats.rounds().max(1) as f64,
-        };
+        let costs = turn.pass_costs().filter(|_| stats.drafted() > 0)?.costs();
         Some(Self::new(costs, accepted(stats)))
     }
 
@@ -153,32 +139,6 @@ impl Account {
     pub fn worth(&self, draft_len: usize) -> Option<&Worth> {
         self.worths.iter().find(|worth| worth.draft_len == draft_len)
     }
-}
-
-/// Rounds of each lane whose passes are looked at: enough for a median, however long the answer.
-const NEWEST: usize = 1024;
-
-/// Median T(m) of rounds by width; widths between measured ones are interpolated, none are added behind.
-fn by_width(rounds: &[&Round]) -> Option<Vec<f64>> {
-    let widest = rounds.iter().map(|round| round.rows.len()).max()?;
-    let median = |rows: usize| {
-        let mut times: Vec<u64> = rounds.iter().filter(|r| r.rows.len() == rows).map(|r| r.verify_us).collect();
-        times.sort_unstable();
-        times.get(times.len() / 2).map(|us| *us as f64)
-    };
-    let known: Vec<(usize, f64)> = (1..=widest).filter_map(|rows| Some((rows, median(rows)?))).collect();
-    (known.first()?.0 == 1).then(|| (1..=widest).map(|rows| interpolated(&known, rows)).collect())
-}
-
-/// The value at `rows` of a curve whose points surround it.
-fn interpolated(known: &[(usize, f64)], rows: usize) -> f64 {
-    let above = known.iter().position(|(at, _)| *at >= rows).unwrap_or(known.len() - 1);
-    let (to, high) = known[above];
-    let (from, low) = known[above.saturating_sub(1)];
-    if to == rows || to == from {
-        return high;
-    }
-    low + (high - low) * (rows - from) as f64 / (to - from) as f64
 }
 
 /// The worth of every k that was both timed and tried, 1 and up.
@@ -272,7 +232,7 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
 mod tests {
     use super::*;
     use crate::protocol::{Judgement, NextKind, Outcome, Piece, Prediction, TokenId, Verification};
-    use crate::session::DraftCell;
+    use crate::session::{DraftCell, Round};
 
     fn costs() -> Costs {
         Costs { verify_us: vec![3000.0, 3060.0, 3300.0, 3600.0], draft_us: 240.0, settle_us: 0.0, overhead_us: 60.0 }
@@ -379,12 +339,5 @@ mod tests {
         let three = account.worth(3).unwrap();
         assert!((three.tokens_per_round - 17.0 / 7.0).abs() < 1e-12);
         assert!((three.round_cost - (13_500.0 + 2_700.0 + 700.0) / 11_500.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn widths_that_no_round_had_are_interpolated() {
-        assert_eq!(interpolated(&[(1, 100.0), (4, 130.0)], 1), 100.0);
-        assert_eq!(interpolated(&[(1, 100.0), (4, 130.0)], 3), 120.0);
-        assert_eq!(interpolated(&[(1, 100.0), (4, 130.0)], 4), 130.0);
     }
 }

@@ -1,13 +1,13 @@
-//! Lanes of one turn against each other: how much faster, and how long the same.
+//! Answers of one turn against each other: how long they are the same.
 //!
-//! Invariant: nothing is compared across turns, and nothing is estimated; without a measured lane
-//! beside there is no speedup and no agreement. Why two answers part is not explained here.
+//! Invariant: nothing is compared across turns; without a lane beside there is no agreement. Why two answers part is not
+//! explained here.
 
 use serde::Serialize;
 
 use crate::protocol::{Lane, Piece, StopReason};
 
-use super::{Answer, LaneStats, Session, Turn};
+use super::{Answer, Turn};
 
 /// How far the two answers of a turn are the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,39 +30,7 @@ pub struct Divergence {
     pub beside: Option<Piece>,
 }
 
-impl Session {
-    /// Speculative ÷ plain tokens per second over the turns in which both were measured.
-    #[must_use]
-    pub fn speedup(&self) -> Option<f64> {
-        self.speedup_over(Lane::Plain)
-    }
-
-    /// The run's own ÷ another lane's tokens per second over the turns in which both were measured.
-    #[must_use]
-    pub fn speedup_over(&self, lane: Lane) -> Option<f64> {
-        let (mut own, mut other) = (LaneStats::default(), LaneStats::default());
-        for turn in self.turns().iter().filter(|turn| turn.speedup_over(lane).is_some()) {
-            own.merge(turn.answer(Lane::Speculative).stats());
-            other.merge(turn.answer(lane).stats());
-        }
-        Some(own.tokens_per_second()? / other.tokens_per_second()?)
-    }
-}
-
 impl Turn {
-    /// Speculative ÷ plain tokens per second, both measured in this turn.
-    #[must_use]
-    pub fn speedup(&self) -> Option<f64> {
-        self.speedup_over(Lane::Plain)
-    }
-
-    /// The run's own ÷ another lane's tokens per second, both measured in this turn.
-    #[must_use]
-    pub fn speedup_over(&self, lane: Lane) -> Option<f64> {
-        let own = self.answer(Lane::Speculative).stats().tokens_per_second()?;
-        Some(own / self.answer(lane).stats().tokens_per_second()?)
-    }
-
     /// Places at which the own answer and the plain one do not hold the same token: those that both wrote, and
     /// those behind the end of one that ended by itself. None while one of them has written nothing.
     #[must_use]

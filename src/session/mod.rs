@@ -13,11 +13,16 @@ mod diff;
 mod findings;
 mod header_diff;
 mod marks;
-mod observed;
+mod memo;
+mod pass_costs;
+mod phase;
 mod position;
 pub mod probe;
+mod robust;
 mod round;
+mod speedup;
 mod stats;
+mod stretches;
 pub mod text;
 mod timeline;
 mod turn;
@@ -28,15 +33,20 @@ use std::sync::Arc;
 
 use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
+use memo::Memo;
+
 pub use align::{Pair, align};
 pub use compare::{Agreement, Divergence};
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use header_diff::{HeaderDifference, header_diff};
 pub use marks::{MAX_MARKS, Mark, Place};
-pub use observed::{Median, Observed};
+pub use pass_costs::{PassCost, PassCosts};
+pub use phase::Phase;
 pub use position::{Facts, Residual, facts, residual};
+pub use robust::Interval;
 pub use round::{DraftCell, Round};
+pub use speedup::{DISTURBED, Figure, Speedup, Trust, WINDOW};
 pub use stats::{LaneStats, SpeedPoint};
 pub use timeline::{Moment, Stop, Timeline};
 pub use turn::{Answer, Fate, Provenance, Token, TranscriptToken, Turn};
@@ -52,41 +62,9 @@ pub const MAX_NOTICES: usize = 64;
 /// Rounds per answer that keep every candidate; older ones keep what the round table shows.
 pub const FULL_ROUNDS: usize = 2048;
 
-/// What a lane is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing under way.
-    #[default]
-    Idle,
-    /// The prompt's passes run.
-    Prefilling,
-    /// Between two rounds.
-    Between,
-    /// The drafter proposes.
-    Drafting,
-    /// The target runs over anchor + drafts.
-    Verifying,
-    /// The rule judges.
-    Judging,
-    /// Tokens are output, caches rolled back.
-    Committing,
-}
-
-impl Phase {
-    /// One word for a status line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "ready",
-            Self::Prefilling => "prefilling",
-            Self::Between => "decoding",
-            Self::Drafting => "drafting",
-            Self::Verifying => "verifying",
-            Self::Judging => "judging",
-            Self::Committing => "committing",
-        }
-    }
-}
+/// The backend that computes on the CPU and reads every weight once a pass: no pass over several rows costs less than one
+/// over one row.
+const NATIVE: &str = "native";
 
 /// Progress before a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -218,6 +196,8 @@ impl Session {
                 let kept = self.turns[index].branch.map_or(0, |branch| branch.kept as usize);
                 let answer = Answer::prefilled(kind, kept, &self.settings.of_lane(lane));
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
+                self.turns[index].measured = Memo::default();
+                self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
                 self.lanes[lane.index()] = LaneState { phase: Phase::Between, turn: Some(index) };
             }
             EventKind::Finished { reason } => {
@@ -231,18 +211,20 @@ impl Session {
     }
 
     fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
-        let settings = self.settings.of_lane(lane);
+        let (settings, seq) = (self.settings.of_lane(lane), self.events);
         let Some(answer) = self.working_answer(lane) else {
             return;
         };
-        if let Some(phase) = answer.apply(kind, &settings) {
+        if let Some(phase) = answer.apply(kind, &settings, seq) {
             self.lanes[lane.index()].phase = phase;
         }
     }
 
     fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {
         let index = self.lanes[lane.index()].turn?;
-        self.turns.get_mut(index).map(|turn| Arc::make_mut(&mut turn.answers[lane.index()]))
+        let turn = self.turns.get_mut(index)?;
+        turn.measured = Memo::default();
+        Some(Arc::make_mut(&mut turn.answers[lane.index()]))
     }
 
     /// Index of the turn with this number, opened when it is new and there are not too many.
@@ -395,6 +377,9 @@ impl Session {
 
 #[cfg(test)]
 pub(crate) mod fixture;
+
+#[cfg(test)]
+mod noise;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -76,6 +76,8 @@ pub struct Round {
     pub rollback_us: u64,
     /// The lane's clock in this turn after the round.
     pub clock_us: u64,
+    /// Events of the run before the one that ended it: puts the rounds of all lanes in order of time.
+    pub ended_after: u64,
     /// What the drafter would have proposed, in a probe run.
     pub probed: Vec<ProbedDraft>,
     /// Time of that chain.

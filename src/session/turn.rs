@@ -11,7 +11,9 @@ use crate::protocol::{
     Branch, EventKind, Lane, NextKind, Outcome, Piece, Prediction, Settings, StopReason, TokenId, Verification,
 };
 
+use super::memo::Memo;
 use super::round::Stopped;
+use super::speedup::Measured;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
 /// Rows of a pass, at most, and so what a round has of anything: drafts are numbered in a byte.
@@ -91,11 +93,23 @@ pub struct Turn {
     pub begun: Settings,
     /// Shared with copies of the session: going back in time keeps many.
     pub(super) answers: [Arc<Answer>; Lane::ALL.len()],
+    /// Whether it ran where no pass over several rows costs less than one over one row.
+    pub(super) has_ceiling: bool,
+    /// What the answers come to, worked out when it is first asked for.
+    pub(super) measured: Memo<Measured>,
 }
 
 impl Turn {
     pub(super) fn new(number: u32) -> Self {
-        Self { number, typed: String::new(), branch: None, begun: Settings::default(), answers: Default::default() }
+        Self {
+            number,
+            typed: String::new(),
+            branch: None,
+            begun: Settings::default(),
+            answers: Default::default(),
+            has_ceiling: false,
+            measured: Memo::default(),
+        }
     }
 
     /// A lane's answer; empty when the lane did not run.
@@ -171,8 +185,8 @@ impl Answer {
         answer
     }
 
-    /// Takes an event of a round; returns what the lane does next, or nothing if it was ignored.
-    pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings) -> Option<Phase> {
+    /// Takes an event of a round, the run's `seq`-th; returns what the lane does next, or nothing if it was ignored.
+    pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings, seq: u64) -> Option<Phase> {
         match kind {
             EventKind::RoundStarted { round, base_len, draft_len } => Some(self.start_round(Round {
                 round: *round,
@@ -216,7 +230,7 @@ impl Answer {
                 self.round_mut(*round)?.verdict = Some(verdict);
                 Some(Phase::Committing)
             }
-            EventKind::Committed { .. } => self.commit(kind),
+            EventKind::Committed { .. } => self.commit(kind, seq),
             _ => None,
         }
     }
@@ -236,7 +250,7 @@ impl Answer {
         (round.round == number && !round.is_complete).then(|| Arc::make_mut(round))
     }
 
-    fn commit(&mut self, kind: &EventKind) -> Option<Phase> {
+    fn commit(&mut self, kind: &EventKind, seq: u64) -> Option<Phase> {
         let EventKind::Committed { round: number, tokens, rollback_us, clock_us } = kind else {
             return None;
         };
@@ -247,6 +261,7 @@ impl Answer {
         round.first_token = first_token;
         round.rollback_us = *rollback_us;
         round.clock_us = *clock_us;
+        round.ended_after = seq;
         round.is_complete = true;
         let path: Vec<usize> = round.path().collect();
         let origin = |i: usize| (provenance(round, i), path.get(i).and_then(|index| round.departure(*index)));

@@ -138,7 +138,7 @@ impl Fact {
                 Some(*stats.accepted_per_pos().first()? as f64 / offered as f64)
             }
             Self::TokensPerRound => answer.stats().mean_tokens_per_round(),
-            Self::Speedup => turn.speedup(),
+            Self::Speedup => turn.speedup().map(|speedup| speedup.value),
             Self::Identical => turn.agreement().map(|agreement| agreement.identical as f64),
             Self::IdenticalToRival => turn.agreement_with(Lane::Rival).map(|agreement| agreement.identical as f64),
             Self::Departures => {

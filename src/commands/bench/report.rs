@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use draftscope::protocol::{DrafterInfo, Header, Lane, VerifyRule};
 use draftscope::session::text::one_line;
-use draftscope::session::{HeaderDifference, Turn, header_diff};
+use draftscope::session::{DISTURBED, HeaderDifference, Speedup, Turn, header_diff};
 use serde::{Deserialize, Serialize};
 
 /// Answers of a case that a spread needs at least.
@@ -49,6 +49,14 @@ pub(super) struct Row {
     pub(super) case: Case,
     answers: usize,
     speedup: Option<Quantiles>,
+    /// Medians of the ends of the answers' intervals.
+    #[serde(default)]
+    speedup_low: Option<f64>,
+    #[serde(default)]
+    speedup_high: Option<f64>,
+    /// Whether an answer's speedup cannot be.
+    #[serde(default)]
+    disturbed: bool,
     speculative_tokens_per_second: Option<Quantiles>,
     plain_tokens_per_second: Option<Quantiles>,
     tokens_per_round: Option<Quantiles>,
@@ -72,7 +80,7 @@ pub(super) struct Report {
 /// The figures of one answer.
 #[derive(Clone, Copy)]
 pub(super) struct Sample {
-    speedup: Option<f64>,
+    speedup: Option<Speedup>,
     speculative: Option<f64>,
     plain: Option<f64>,
     tokens_per_round: Option<f64>,
@@ -83,11 +91,11 @@ pub(super) struct Sample {
 
 impl Sample {
     pub(super) fn of(turn: &Turn) -> Self {
-        let [fast, plain] = [Lane::Speculative, Lane::Plain].map(|lane| turn.answer(lane).stats());
+        let fast = turn.answer(Lane::Speculative).stats();
         Self {
             speedup: turn.speedup(),
             speculative: fast.tokens_per_second(),
-            plain: plain.tokens_per_second(),
+            plain: turn.tokens_per_second(Lane::Plain),
             tokens_per_round: fast.mean_tokens_per_round(),
             accepted: fast.accepted(),
             drafted: fast.drafted(),
@@ -119,7 +127,10 @@ impl Row {
         Self {
             case,
             answers: samples.len(),
-            speedup: all(|s| s.speedup),
+            speedup: all(|s| s.speedup.map(|speedup| speedup.value)),
+            speedup_low: all(|s| s.speedup.map(|speedup| speedup.low)).map(|q| q.median),
+            speedup_high: all(|s| s.speedup.map(|speedup| speedup.high)).map(|q| q.median),
+            disturbed: samples.iter().any(|s| s.speedup.is_some_and(|speedup| speedup.is_disturbed())),
             speculative_tokens_per_second: all(|s| s.speculative),
             plain_tokens_per_second: all(|s| s.plain),
             tokens_per_round: all(|s| s.tokens_per_round),
@@ -152,13 +163,17 @@ pub(super) fn table(rows: &[Row]) -> String {
     for row in rows {
         let Case { drafter, rule, k, category } = &row.case;
         let rate = row.draft_acceptance_rate.map_or("–".to_owned(), |rate| format!("{:.0} %", rate * 100.0));
-        let (speedup, rounds) = (spread(row.speedup, 2), spread(row.tokens_per_round, 2));
+        let mark = if row.disturbed { "~" } else { "" };
+        let (speedup, rounds) = (format!("{mark}{}", spread(row.speedup, 2)), spread(row.tokens_per_round, 2));
         let speed = spread(row.speculative_tokens_per_second, 0);
         let same = format!("{}/{}", row.identical, row.answers);
         let _ = writeln!(
             out,
             "{drafter:<8} {rule:<9} {k:>4}  {category:<12}  {speedup:<17}  {speed:<17}  {rounds:<17}  {rate:<8}  {same}"
         ); // writing to a String cannot fail
+    }
+    if rows.iter().any(|row| row.disturbed) {
+        let _ = writeln!(out, "~ {DISTURBED}");
     }
     let lenient: BTreeSet<&str> =
         rows.iter().filter(|row| !row.is_lossless()).map(|row| row.case.rule.as_str()).collect();
@@ -179,6 +194,9 @@ pub(super) fn csv(rows: &[Row]) -> Result<String> {
         "speedup_p10",
         "speedup_median",
         "speedup_p90",
+        "speedup_low",
+        "speedup_high",
+        "disturbed",
         "speculative_tokens_per_second_median",
         "plain_tokens_per_second_median",
         "tokens_per_round_median",
@@ -197,6 +215,9 @@ pub(super) fn csv(rows: &[Row]) -> Result<String> {
             number(row.speedup.map(|q| q.p10)),
             median(row.speedup),
             number(row.speedup.map(|q| q.p90)),
+            number(row.speedup_low),
+            number(row.speedup_high),
+            row.disturbed.to_string(),
             median(row.speculative_tokens_per_second),
             median(row.plain_tokens_per_second),
             median(row.tokens_per_round),
@@ -328,6 +349,9 @@ mod tests {
             case,
             answers: 5,
             speedup,
+            speedup_low: None,
+            speedup_high: None,
+            disturbed: false,
             speculative_tokens_per_second: None,
             plain_tokens_per_second: None,
             tokens_per_round: None,

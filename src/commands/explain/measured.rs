@@ -14,7 +14,7 @@ use draftscope::headless::{Driver, Outcome, Spread};
 use draftscope::model::ModelError;
 use draftscope::model::options::LoadOptions;
 use draftscope::protocol::{Costs, Lane, Settings};
-use draftscope::session::{LaneStats, Turn};
+use draftscope::session::{Figure, LaneStats, Speedup, Turn};
 use serde::Serialize;
 
 use super::super::suite::Suite;
@@ -32,9 +32,12 @@ pub(super) struct Measured {
     pub(super) prompts: usize,
     pub(super) plain_tokens_per_second: Option<f64>,
     pub(super) speculative_tokens_per_second: Option<f64>,
-    /// Tokens per second of all prompts together, speculative ÷ plain.
-    pub(super) speedup: Option<f64>,
-    /// Speculative ÷ plain tokens per second of single prompts.
+    /// Speculative ÷ plain tokens per second over all prompts, measured next to each other.
+    #[serde(flatten)]
+    pub(super) figure: Figure,
+    #[serde(skip)]
+    pub(super) speedup: Option<Speedup>,
+    /// The same per prompt.
     pub(super) speedup_by_prompt: Option<Spread>,
     pub(super) tokens_per_round: Option<f64>,
     /// The speedup computed for this k from the acceptance in this race, the times of passes and drafts, and the time
@@ -196,7 +199,13 @@ fn costs(taken: Option<&Taken>, cost: &CostCurve, (k, fast): (usize, &LaneStats)
 
 fn measured(draft_len: u8, turns: &[Turn], predicted: Option<&Predicted>, timed_in_turns: bool) -> Measured {
     let [plain, fast] = [Lane::Plain, Lane::Speculative].map(|lane| super::total(turns.iter(), lane));
-    let [plain_speed, fast_speed] = [&plain, &fast].map(LaneStats::tokens_per_second);
+    let own_us = |turn: &Turn| turn.answer(Lane::Speculative).stats().decode_us();
+    let speedup = Speedup::over_turns(turns.iter().filter_map(|turn| Some((turn.speedup()?, own_us(turn)))));
+    let fast_speed = fast.tokens_per_second();
+    let plain_speed = match speedup {
+        Some(speedup) => fast_speed.map(|speed| speed / speedup.value),
+        None => plain.tokens_per_second(),
+    };
     let speed = |stats: &LaneStats, us: f64| (us > 0.0).then(|| stats.committed() as f64 * 1e6 / us);
     let plain_predicted = predicted.and_then(|sum| speed(&plain, sum.plain_us));
     let fast_predicted = predicted.and_then(|sum| speed(&fast, sum.fast_us));
@@ -206,29 +215,44 @@ fn measured(draft_len: u8, turns: &[Turn], predicted: Option<&Predicted>, timed_
         prompts: turns.len(),
         plain_tokens_per_second: plain_speed,
         speculative_tokens_per_second: fast_speed,
-        speedup: fast_speed.zip(plain_speed).map(|(fast, plain)| fast / plain),
-        speedup_by_prompt: Spread::of(turns.iter().filter_map(Turn::speedup).collect()),
+        figure: speedup.into(),
+        speedup,
+        speedup_by_prompt: Spread::of(turns.iter().filter_map(|turn| Some(turn.speedup()?.value)).collect()),
         tokens_per_round: fast.mean_tokens_per_round(),
         predicted_speedup: fast_predicted.zip(plain_predicted).map(|(fast, plain)| fast / plain),
         predicted_plain_tokens_per_second: plain_predicted,
         timed_in_turns,
-        waterfall: waterfall(&plain, &fast),
+        waterfall: waterfall(turns, (&plain, &fast), speedup),
         overhead_share: fast.other_us() as f64 / fast.decode_us().max(1) as f64,
         identical: turns.iter().filter(same).count(),
     }
 }
 
-fn waterfall(plain: &LaneStats, fast: &LaneStats) -> Waterfall {
+/// Where a turn measured what its passes cost, their first row is what they took ÷ T(m) in rows; else it is the plain
+/// lane's mean.
+fn waterfall(turns: &[Turn], (plain, fast): (&LaneStats, &LaneStats), speedup: Option<Speedup>) -> Waterfall {
     let mean = |us: u64, stats: &LaneStats| us as f64 / stats.rounds().max(1) as f64;
-    let first_row = mean(plain.verify_us(), plain);
+    let first_rows: Option<f64> = turns.iter().map(first_rows_us).sum();
+    let first_row = first_rows.map_or(mean(plain.verify_us(), plain), |us| us / fast.rounds().max(1) as f64);
     let round = mean(fast.decode_us(), fast);
+    let per_token = fast.decode_us() as f64 / fast.committed().max(1) as f64;
     Waterfall {
         first_row,
         more_rows: mean(fast.verify_us(), fast) - first_row,
         drafts: mean(fast.draft_us(), fast),
         overhead: mean(fast.other_us(), fast),
         round,
-        per_token: fast.decode_us() as f64 / fast.committed().max(1) as f64,
-        plain_token: plain.decode_us() as f64 / plain.committed().max(1) as f64,
+        per_token,
+        plain_token: match speedup {
+            Some(speedup) => per_token * speedup.value,
+            None => plain.decode_us() as f64 / plain.committed().max(1) as f64,
+        },
     }
+}
+
+/// What one row would have taken in all passes of a turn's own rounds, at their moments.
+fn first_rows_us(turn: &Turn) -> Option<f64> {
+    let costs = turn.pass_costs()?;
+    let rounds = turn.answer(Lane::Speculative).rounds.iter().filter(|round| round.is_complete);
+    rounds.map(|round| Some(round.verify_us as f64 / costs.rows(round.rows.len())?.ratio)).sum()
 }

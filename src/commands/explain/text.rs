@@ -199,12 +199,12 @@ fn race(m: &Measured, out: &mut Lines) {
         ms(w.plain_token),
     ));
     out.add(format!(
-        "measured at k = {} over {} prompts: plain {} tokens/s, speculative {} tokens/s, {}× (predicted {}× from passes timed {}), {} tokens per round, overhead {:.1} %, {} of {} answers identical",
+        "measured at k = {} over {} prompts: plain {} tokens/s, speculative {} tokens/s, {} (predicted {}× from passes timed {}), {} tokens per round, overhead {:.1} %, {} of {} answers identical",
         m.draft_len,
         m.prompts,
         number(m.plain_tokens_per_second, 1),
         number(m.speculative_tokens_per_second, 1),
-        number(m.speedup, 2),
+        m.speedup.map_or("too few rounds for a speedup".to_owned(), |speedup| speedup.to_string()),
         number(m.predicted_speedup, 2),
         if m.timed_in_turns { "in turns with it" } else { "before" },
         number(m.tokens_per_round, 2),
@@ -212,4 +212,5 @@ fn race(m: &Measured, out: &mut Lines) {
         m.identical,
         m.prompts,
     ));
+    m.speedup.and_then(|speedup| speedup.note()).into_iter().for_each(|note| out.add(note));
 }

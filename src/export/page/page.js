@@ -49,7 +49,7 @@
   const began = new Date(header.started_unix_ms);
   if (header.started_unix_ms && Number.isFinite(began.getTime())) at("about").append(" · " + began.toISOString().slice(0, 10));
   const keys = [
-    [data.speedup ? number(data.speedup, 2) + "×" : null, "as fast as plain decoding"],
+    [data.speedup ? data.speedup.text : null, "as fast as plain decoding" + (data.speedup && data.speedup.disturbed ? " (disturbed)" : "")],
     [number(data.summary.tokens_per_round, 2), "tokens per pass of the target"],
     [percent(data.summary.draft_acceptance_rate), "of the drafts accepted"],
     [number(data.summary.tokens_per_second, 0), "tokens per second"],
@@ -259,9 +259,13 @@
   line("of the time: drafter", ...lanes.map((lane) => share(lane, lane.draft_seconds)));
   line("of the time: target", ...lanes.map((lane) => share(lane, lane.verify_seconds)));
   const blank = lanes.slice(1).map(() => "");
-  if (data.plain) line("speedup (measured, over all turns)", number(data.speedup, 2) + "×", ...blank);
+  const ratio = (speedup) => (speedup ? speedup.text : "measuring");
+  if (data.plain) {
+    line("speedup (measured, over all turns)", ratio(data.speedup), ...blank);
+    if (data.speedup && data.speedup.note) line("", data.speedup.note, ...blank);
+  }
   if (data.rival) {
-    line("against the rival (measured)", number(data.speedup_over_rival, 2) + "×", ...blank);
+    line("against the rival (measured)", ratio(data.speedup_over_rival), ...blank);
     line("the rival's settings", "", ...blank.slice(1), data.rival_settings);
   }
 

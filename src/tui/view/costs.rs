@@ -1,15 +1,15 @@
-//! What passes cost in this session: T(m) ÷ T(1), and a drafted token.
+//! What passes cost in the turn on show: T(m) ÷ T(1), and a drafted token.
 //!
-//! Invariant: T(m) are medians of rounds that happened, and only widths that happened are shown; a draft's price
-//! is the one that the account beside it reckons with.
+//! Invariant: what is shown is what the account beside it reckons with; only widths that happened are shown, the one in
+//! use always among them, and one that costs less than one row where none can is dimmed.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::session::Observed;
-use crate::session::account::Account;
+use crate::protocol::Lane;
+use crate::session::{DISTURBED, PassCost, PassCosts, Turn};
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::flow::wrapped;
@@ -17,53 +17,71 @@ use crate::tui::widgets::flow::wrapped;
 use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let title = if area.width < 46 {
-        " Cost of a pass: T(m) ÷ T(1) "
-    } else {
-        " Cost of a pass: T(m) ÷ T(1), measured here "
-    };
+    let title =
+        if area.width < 46 { " Cost of a pass: T(m) ÷ T(1) " } else { " Cost of a pass: T(m) ÷ T(1), this turn " };
     let block = screen.panel(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inner.is_empty() {
         return;
     }
-    let observed = Observed::of(screen.session);
-    let mut lines = curve(screen, &observed, inner.width);
-    if lines.len() < 2 {
-        let text = "Rounds with and without drafts are needed: plain decoding runs beside a turn as a probe or a race.";
-        lines.extend(wrapped(text, inner.width, screen.theme[Role::TextDim]));
-    }
-    lines.extend(draft(screen, &observed).map(|text| Line::styled(text, screen.theme[Role::Text])));
-    // one row, which all else is measured by, stays
-    let over = lines.len().saturating_sub(inner.height.into()).min(lines.len().saturating_sub(1));
-    lines.drain(1..1 + over);
+    let lines = match screen.turn().and_then(|turn| Some((turn, turn.pass_costs()?))) {
+        Some((turn, costs)) => table(screen, turn, costs, inner),
+        None => {
+            let text =
+                "Rounds with and without drafts are needed: plain decoding runs beside a turn as a probe or a race.";
+            wrapped(text, inner.width, screen.theme[Role::TextDim])
+        }
+    };
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// The price of a draft: that of the turn on show, which its account names too, else the session's.
-fn draft(screen: Screen, observed: &Observed) -> Option<String> {
-    if let Some(account) = screen.turn().and_then(Account::of_turn) {
-        let one = account.costs.verify_us.first().filter(|us| **us > 0.0)?;
-        return Some(format!("a draft, this turn: {:.2} of T(1)", account.costs.draft_us / one));
+/// A line a width: those that fit, one row and the width in use first, then the price of a draft and what to think of it.
+fn table(screen: Screen, turn: &Turn, costs: &PassCosts, area: Rect) -> Vec<Line<'static>> {
+    let in_use =
+        turn.answer(Lane::Speculative).rounds.iter().rev().map(|round| round.rows.len()).find(|rows| *rows > 0);
+    let most = costs.widths.iter().map(|cost| cost.ratio).fold(1.0, f64::max);
+    let measured = costs.widths.iter().map(|cost| (cost.rows, line(screen, (cost, turn), most, area.width)));
+    let unmeasured = costs.unmeasured.iter().map(|rows| {
+        let text = format!("{} measuring", label(*rows));
+        (*rows, Line::styled(text, screen.theme[Role::TextDim]))
+    });
+    let mut rows: Vec<(usize, Line)> = measured.chain(unmeasured).collect();
+    rows.sort_by_key(|(rows, _)| *rows);
+    let room = usize::from(area.height);
+    // one row, which all else is measured by, and the width in use stay; the widest of the others go last
+    while rows.len() + 1 > room
+        && let Some(at) = rows.iter().position(|(rows, _)| *rows != 1 && Some(*rows) != in_use)
+    {
+        rows.remove(at);
     }
-    let (draft, one) = observed.draft.zip(observed.rows(1))?;
-    Some(format!("a drafted token: {:.2} of T(1)", draft.us / one.us))
+    let mut lines: Vec<Line> = rows.into_iter().map(|(_, line)| line).collect();
+    if costs.draft_us > 0.0 {
+        let share = costs.widths.first().map_or(0.0, |one| costs.draft_us / one.us);
+        lines.push(Line::styled(format!("a draft, this turn: {share:.2} of T(1)"), screen.theme[Role::Text]));
+    }
+    if turn.has_ceiling() && costs.widths.iter().any(PassCost::is_below_one_row) {
+        lines.extend(wrapped(DISTURBED, area.width, screen.theme[Role::TextDim]));
+    }
+    lines
 }
 
-/// A bar per width that occurred.
-fn curve(screen: Screen, observed: &Observed, width: u16) -> Vec<Line<'static>> {
-    let measured = observed.verify.iter().enumerate().filter_map(|(i, median)| Some((i + 1, (*median)?)));
-    let all: Vec<_> = measured.filter_map(|(rows, median)| Some((rows, median, observed.ratio(rows)?))).collect();
-    let most = all.iter().map(|(.., ratio)| *ratio).fold(1.0, f64::max);
-    let line = |(rows, median, ratio): &(usize, crate::session::Median, f64)| {
-        let label = format!("{rows:>2} row{} ", if *rows == 1 { " " } else { "s" });
-        let tail = format!(" {ratio:.2}× {:>5.1} ms ({})", median.us / 1e3, median.count);
-        let room = usize::from(width).saturating_sub(label.len() + Span::raw(&tail).width());
-        let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
-        spans.extend(bar(ratio / most, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
-        spans.push(Span::styled(tail, screen.theme[Role::Text]));
-        Line::from(spans)
-    };
-    all.iter().map(line).collect()
+fn label(rows: usize) -> String {
+    format!("{rows:>2} row{} ", if rows == 1 { " " } else { "s" })
+}
+
+/// A bar, the ratio with its interval, the time, and how many passes.
+fn line(screen: Screen, (cost, turn): (&PassCost, &Turn), most: f64, width: u16) -> Line<'static> {
+    let label = label(cost.rows);
+    let margin = cost.margin().map_or(String::new(), |margin| format!(" ±{margin:.2}"));
+    let tail = |margin: &str| format!(" {:.2}×{margin} {:>6.2} ms ({})", cost.ratio, cost.us / 1e3, cost.count);
+    let least = label.len() + Span::raw(tail(&margin)).width() + 4;
+    let tail = if least > width.into() { tail("") } else { tail(&margin) };
+    let room = usize::from(width).saturating_sub(label.len() + Span::raw(&tail).width());
+    let is_disturbed = turn.has_ceiling() && cost.is_below_one_row();
+    let role = if is_disturbed { Role::TextDim } else { Role::Text };
+    let mut spans = vec![Span::styled(label, screen.theme[Role::TextDim])];
+    spans.extend(bar(cost.ratio / most, room, screen.theme[Role::PlotBar], screen.theme[Role::PlotRest]));
+    spans.push(Span::styled(tail, screen.theme[role]));
+    Line::from(spans)
 }

@@ -1,7 +1,9 @@
 //! Tokens per second of both lanes over the lane's clock, and what speculation is worth.
 //!
 //! Invariant: every number is measured in the turn on show; without a measured plain lane no
-//! speedup is claimed, and a slowdown is said as plainly as a gain.
+//! speedup is claimed, a slowdown is said as plainly as a gain, and a figure that cannot be is dimmed.
+
+use std::cmp::Ordering;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,15 +12,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 
 use crate::protocol::{Baseline, DrafterKind, Lane};
-use crate::session::{Answer, SpeedPoint, Turn};
+use crate::session::{Answer, Speedup, Turn, WINDOW};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
 use super::screen::Screen;
 use super::values::{duration, number};
-
-/// Tokens over which the curve is smoothed.
-pub(super) const WINDOW: u64 = 16;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let mut block = screen.panel(" Tokens/s, this turn ");
@@ -48,12 +47,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 fn whole_session(screen: Screen) -> Line<'static> {
     let stats = screen.session.stats(Lane::Speculative);
     let speed = number(stats.tokens_per_second(), 1);
-    let speedup = number(screen.session.speedup(), 2);
-    Line::styled(format!(" session {speed} · {speedup}× "), screen.theme[Role::TextDim])
+    let speedup = screen.session.speedup().map_or("measuring".to_owned(), |speedup| speedup.to_string());
+    Line::styled(format!(" session {speed} · {speedup} "), screen.theme[Role::TextDim])
 }
 
 fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
-    let speed = |lane| number(turn.answer(lane).stats().tokens_per_second(), 1);
+    let speed = |lane| number(turn.tokens_per_second(lane), 1);
     let theme = screen.theme;
     let name = if width < 36 { "━ spec " } else { "━ speculative " };
     let mut lines = vec![Line::from(vec![
@@ -64,10 +63,17 @@ fn words(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
     ])];
     let (text, role) = verdict(screen, turn);
     lines.extend(wrapped(&text, width, theme[role]));
-    if let Some(text) = rollback(screen, turn) {
+    let note = turn.speedup().and_then(|speedup| speedup.note()).map(str::to_owned);
+    for text in [note, rollback(screen, turn), sampled(screen, turn)].into_iter().flatten() {
         lines.extend(wrapped(&text, width, theme[Role::TextDim]));
     }
     lines
+}
+
+/// What measuring plain decoding beside the turn costs.
+fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
+    let share = turn.plain_share().filter(|_| matches!(screen.session.settings().baseline, Baseline::Probe(_)))?;
+    Some(format!("sampling plain decoding took {:.0} % of the time", share * 100.0))
 }
 
 /// What taking rejected rows back costs, where layers are recurrent.
@@ -84,29 +90,27 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     let Some(speedup) = turn.speedup() else {
         let text = match screen.session.settings().baseline {
             Baseline::Off => "no speedup shown: plain decoding is not measured",
-            _ => "speedup: plain decoding not measured yet",
+            _ => "speedup: measuring plain decoding",
         };
         return (text.to_owned(), Role::TextDim);
     };
     let typed = screen.session.settings().drafter == DrafterKind::Human;
     let typed = if typed { " (without your time)" } else { "" };
-    let why = cost(turn).map_or(String::new(), |cost| format!("{typed}: {cost}"));
-    if speedup < 0.995 {
-        (format!("{speedup:.2}× — slower than plain here{why}"), Role::Warning)
-    } else if speedup < 1.005 {
-        (format!("{speedup:.2}× — no faster than plain here{why}"), Role::Text)
-    } else {
-        (format!("{speedup:.2}× — faster than plain here{why}"), Role::Good)
+    let cost = cost(&speedup);
+    if speedup.is_disturbed() {
+        return (format!("{speedup} — disturbed{typed}: {cost}"), Role::TextDim);
+    }
+    match speedup.against_one() {
+        Ordering::Less => (format!("{speedup} — slower than plain here{typed}: {cost}"), Role::Warning),
+        Ordering::Equal => (format!("{speedup} — no faster than plain here{typed}: {cost}"), Role::Text),
+        Ordering::Greater => (format!("{speedup} — faster than plain here{typed}: {cost}"), Role::Good),
     }
 }
 
-/// What a round costs in plain tokens, and what it yields.
-fn cost(turn: &Turn) -> Option<String> {
-    let (fast, plain) = (turn.answer(Lane::Speculative).stats(), turn.answer(Lane::Plain).stats());
-    let per_round = fast.decode_us() as f64 / fast.rounds() as f64;
-    let cost = per_round / 1e6 * plain.tokens_per_second()?;
-    let yields = fast.mean_tokens_per_round()?;
-    Some(format!("a round costs {cost:.1} plain tokens, yields {yields:.1}"))
+/// What a round costs in plain tokens, and what it yields: the quotient of both is the speedup.
+fn cost(speedup: &Speedup) -> String {
+    let yields = speedup.tokens_per_round;
+    format!("a round costs {:.2} plain tokens, yields {yields:.2}", yields / speedup.value)
 }
 
 /// Points of a curve; a wide plot has about so many columns of dots.
@@ -121,7 +125,7 @@ fn points(answer: &Answer) -> Vec<(f64, f64)> {
 }
 
 /// Points of a curve once it has settled, no more of them than a plot can show.
-pub(super) fn thinned(series: &[SpeedPoint]) -> impl Iterator<Item = &SpeedPoint> {
+pub(super) fn thinned<T>(series: &[T]) -> impl Iterator<Item = &T> {
     let settled = series.get(SETTLING..).unwrap_or_default();
     let step = settled.len() / MAX_POINTS + 1;
     // counted from the newest, which is always there
@@ -131,8 +135,8 @@ pub(super) fn thinned(series: &[SpeedPoint]) -> impl Iterator<Item = &SpeedPoint
 
 /// A probe's clock stands still most of the time: its curve goes on level, at what it measured, as far
 /// as the other lane has come.
-fn continued(mut plain: Vec<(f64, f64)>, fast: &[(f64, f64)], answer: &Answer) -> Vec<(f64, f64)> {
-    let ends = (plain.last(), fast.last(), answer.stats().tokens_per_second());
+fn continued(mut plain: Vec<(f64, f64)>, fast: &[(f64, f64)], speed: Option<f64>) -> Vec<(f64, f64)> {
+    let ends = (plain.last(), fast.last(), speed);
     if let (Some((reached, _)), Some((end, _)), Some(speed)) = ends
         && reached < end
     {
@@ -143,8 +147,7 @@ fn continued(mut plain: Vec<(f64, f64)>, fast: &[(f64, f64)], answer: &Answer) -
 
 fn chart(screen: Screen, turn: &Turn, area: Rect, frame: &mut Frame) {
     let fast = points(turn.answer(Lane::Speculative));
-    let plain = turn.answer(Lane::Plain);
-    let plain = continued(points(plain), &fast, plain);
+    let plain = continued(points(turn.answer(Lane::Plain)), &fast, turn.tokens_per_second(Lane::Plain));
     let set = |data, marker, role: Role| {
         Dataset::default().data(data).marker(marker).graph_type(GraphType::Line).style(screen.theme[role])
     };

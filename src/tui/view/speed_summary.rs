@@ -29,7 +29,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let fits = wrapped(&whole, inner.width, screen.theme[Role::Text]).len() <= inner.height.into();
         Some(if fits { whole } else { text })
     });
+    let is_disturbed = screen.turn().and_then(Turn::speedup).is_some_and(|speedup| speedup.is_disturbed());
     let (text, role) = match text {
+        Some(text) if is_disturbed => (text, Role::TextDim),
         Some(text) => (text, Role::Text),
         None => {
             let text = "Not known yet: a turn with drafts and plain rounds beside it (a probe or a race) tells what passes \
@@ -68,7 +70,7 @@ fn tree(turn: &Turn, account: &Account, round: &Round) -> Option<String> {
     let rows = round.rows.len();
     let (one, all) = (account.costs.verify_us.first()?, account.costs.verify_us.get(rows.checked_sub(1)?)?);
     let tokens = turn.answer(Lane::Speculative).stats().mean_tokens_per_round()?;
-    let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup:.2}× plain"));
+    let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup} plain"));
     Some(format!(
         "Rounds draft a tree here: verifying its {rows} rows costs {:.2}× one row, and a round commits {tokens:.2} \
          tokens{speedup}. A wider tree finds more and costs more rows. The best k is worked out for chains only.",
@@ -82,7 +84,7 @@ fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> 
     let stats = turn.answer(Lane::Speculative).stats();
     let drafts = stats.drafted() as f64 / stats.rounds().max(1) as f64;
     let tokens = stats.mean_tokens_per_round()?;
-    let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup:.2}× plain"));
+    let speedup = turn.speedup().map_or(String::new(), |speedup| format!(", {speedup} plain"));
     let one = account.costs.verify_us.first().filter(|us| **us > 0.0)?;
     let two = account.costs.verify_us.get(1).map_or(String::new(), |two| format!("two rows cost {:.2}×, ", two / one));
     let why = match settings.draft_len_mode {

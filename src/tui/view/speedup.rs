@@ -1,19 +1,17 @@
-//! Speedup over time: speculative ÷ plain tokens per second, with the break-even line at 1.
+//! Speedup over time, with the break-even line at 1.
 //!
-//! Invariant: the divisor is the plain lane's measured speed in the same turn; the curve is empty
-//! while there is none.
+//! Invariant: rounds are compared with the plain passes that ran next to them; the curve is empty while there are none.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::symbols::Marker;
 use ratatui::widgets::{Dataset, GraphType};
 
-use crate::protocol::Lane;
 use crate::session::Turn;
 use crate::tui::theme::Role;
 
 use super::screen::Screen;
-use super::speed::{WINDOW, extent, plot, thinned};
+use super::speed::{extent, plot, thinned};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {
@@ -36,10 +34,6 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 fn curve(turn: &Turn) -> Vec<(f64, f64)> {
-    let Some(plain) = turn.answer(Lane::Plain).stats().tokens_per_second() else {
-        return Vec::new();
-    };
-    let series = turn.answer(Lane::Speculative).speed_series(WINDOW);
-    let point = |p: &crate::session::SpeedPoint| (p.clock_us as f64 / 1e6, p.tokens_per_second / plain);
-    thinned(&series).map(point).collect()
+    let series = turn.speedup_series();
+    thinned(series).map(|(clock_us, speedup)| (*clock_us as f64 / 1e6, *speedup)).collect()
 }

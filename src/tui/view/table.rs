@@ -16,7 +16,7 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::agreement::{Promise, promise, tokens};
 use super::screen::Screen;
-use super::values::{duration, number};
+use super::values::{duration, number, role_of};
 
 /// Width of the captions and of the numbers.
 const NAME: usize = 12;
@@ -86,8 +86,8 @@ fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
     vec![
         name.to_owned(),
         answer.tokens.len().to_string(),
-        number(stats.tokens_per_second(), 1),
-        duration(stats.decode_us()),
+        number(turn.tokens_per_second(lane), 1),
+        duration(turn.decode_us(lane)),
         number(stats.mean_tokens_per_round(), 2),
         if stats.drafted() > 0 { format!("{percent} %") } else { "–".to_owned() },
         if answer.prefill_us > 0 { duration(answer.prefill_us) } else { "–".to_owned() },
@@ -100,9 +100,10 @@ fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'s
     let (own, other) =
         (if races { "yours" } else { "speculative" }, if beside == Lane::Rival { "the rival" } else { "plain" });
     if let Some(speedup) = turn.speedup_over(beside) {
-        let role = if speedup < 0.995 { Role::Warning } else { Role::Good };
         let who = if races { "your settings are" } else { "speculative is" };
-        lines.push(Line::styled(format!("{who} {speedup:.2}× as fast as {other}"), screen.theme[role]));
+        lines.push(Line::styled(format!("{who} {speedup} as fast as {other}"), screen.theme[role_of(&speedup)]));
+        let note = speedup.note().map(|note| wrapped(note, width, screen.theme[Role::TextDim]));
+        lines.extend(note.unwrap_or_default());
     }
     let Some(agreement) = turn.agreement_with(beside) else {
         let (race, baseline) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::NextBaseline));

@@ -21,7 +21,7 @@ use crate::tui::theme::Role;
 use super::screen::Screen;
 use super::transcript_cache::Laid;
 use super::transcript_layout::lay_out;
-use super::values::{duration, number};
+use super::values::{duration, number, role_of};
 use super::{agreement, rival};
 
 /// A lane, and whether it stands beside the other one.
@@ -108,15 +108,14 @@ fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
     let (name, role) = name(screen, lane, width);
     let mut spans = vec![Span::styled(format!(" {name} "), screen.theme[role])];
     if let Some(turn) = screen.turn() {
-        let stats = turn.answer(lane).stats();
-        let speed = number(stats.tokens_per_second(), 1);
+        let speed = number(turn.tokens_per_second(lane), 1);
         let speedup = turn.speedup_over(screen.beside()).filter(|_| lane == Lane::Speculative);
-        let ratio = speedup.map_or(String::new(), |speedup| format!("· {speedup:.2}× "));
-        let (short, long) = (format!("{speed} tok/s "), format!("{speed} tok/s · {} ", duration(stats.decode_us())));
+        let ratio = speedup.map_or(String::new(), |speedup| format!("· {speedup} "));
+        let (short, long) = (format!("{speed} tok/s "), format!("{speed} tok/s · {} ", duration(turn.decode_us(lane))));
         let used: usize = spans.iter().map(Span::width).sum::<usize>() + ratio.width() + 2;
         let fits = used + long.width() <= width.into();
         spans.push(Span::styled(if fits { long } else { short }, screen.theme[Role::TextStrong]));
-        let role = if speedup.is_some_and(|speedup| speedup < 0.995) { Role::Warning } else { Role::Good };
+        let role = speedup.map_or(Role::Good, |speedup| role_of(&speedup));
         spans.push(Span::styled(ratio, screen.theme[role]));
     }
     Line::from(spans)

@@ -274,10 +274,10 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
 }
 
 fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> String {
-    let speed = number(answer.stats().tokens_per_second(), 1);
+    let speed = number(turn.tokens_per_second(lane), 1);
     let mut text = format!("└ {} tokens · {speed} tok/s", answer.tokens.len());
     if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
-        text.push_str(&format!(" · {speedup:.2}× plain"));
+        text.push_str(&format!(" · {speedup} plain{}", if speedup.is_disturbed() { " (disturbed)" } else { "" }));
     }
     let why = match reason {
         StopReason::Eos => "",

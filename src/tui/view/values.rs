@@ -1,7 +1,9 @@
 //! Values of a run as panels print them.
 
+use std::cmp::Ordering;
+
 use crate::protocol::{NextKind, Outcome};
-use crate::session::{Fate, Provenance, Round};
+use crate::session::{Fate, Provenance, Round, Speedup};
 use crate::tui::fate;
 use crate::tui::theme::Role;
 
@@ -31,6 +33,16 @@ pub(super) fn duration(us: u64) -> String {
 /// A quotient, or a dash where nothing was measured.
 pub(super) fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// How a speedup is shown: as good, as a warning, or dimmed where it was disturbed.
+pub(super) fn role_of(speedup: &Speedup) -> Role {
+    match speedup.against_one() {
+        _ if speedup.is_disturbed() => Role::TextDim,
+        Ordering::Greater => Role::Good,
+        Ordering::Equal => Role::Text,
+        Ordering::Less => Role::Warning,
+    }
 }
 
 /// What became of a draft.

@@ -1,0 +1,185 @@
+//! What passes cost in a turn: T(m), a draft, and the time outside of both.
+//!
+//! Invariant: everything is measured against passes over one row of the same [stretch](super::stretches), so that it holds
+//! for one machine: times in microseconds are these ratios × T(1), and nothing is put between two widths.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::protocol::{Costs, Lane};
+
+use super::Turn;
+use super::robust::{Interval, mean_ratio, median};
+use super::stretches::{Local, Timed, passes, stretches};
+
+/// T(m): the target's pass over so many rows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PassCost {
+    /// m, 1 and up.
+    pub rows: usize,
+    /// Passes that were compared with passes over one row near them.
+    pub count: usize,
+    /// T(m) ÷ T(1): 1 for one row.
+    pub ratio: f64,
+    /// Its 95 % interval; none for one row, and for a width that too few stretches had.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// T(m) in microseconds: ratio × T(1).
+    pub us: f64,
+}
+
+impl PassCost {
+    /// The larger distance from the ratio to an end of its interval, at least a hundredth.
+    #[must_use]
+    pub fn margin(&self) -> Option<f64> {
+        let (low, high) = self.low.zip(self.high)?;
+        Some((high - self.ratio).max(self.ratio - low).max(0.01))
+    }
+
+    /// Whether it costs less than one row, by more than the interval.
+    #[must_use]
+    pub fn is_below_one_row(&self) -> bool {
+        self.high.is_some_and(|high| high < 1.0)
+    }
+}
+
+/// Costs in a turn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PassCosts {
+    /// Every width that was measured beside one row, one row first.
+    pub widths: Vec<PassCost>,
+    /// Widths of passes that ran with no pass over one row near them.
+    pub unmeasured: Vec<usize>,
+    /// One drafted token, in microseconds; 0 where nothing was drafted.
+    pub draft_us: f64,
+    /// A round outside of drafts and pass, in microseconds.
+    pub overhead_us: f64,
+}
+
+impl PassCosts {
+    /// Of a turn: passes over one row are those of the plain lane, and rounds of the run's own that drafted nothing. None
+    /// before a round with drafts and such a pass ran next to each other.
+    #[must_use]
+    pub fn of(turn: &Turn) -> Option<Self> {
+        let own = passes(turn.answer(Lane::Speculative));
+        let (mut one, wide): (Vec<Timed>, Vec<Timed>) = own.iter().partition(|timed| timed.round.rows.len() == 1);
+        one.extend(passes(turn.answer(Lane::Plain)).into_iter().filter(|timed| timed.round.rows.len() == 1));
+        one.sort_by_key(|timed| timed.round.ended_after);
+        let one_us = median(one.iter().map(|timed| timed.us).collect())?;
+        let local = Local::of(stretches(&wide, &one), |timed| timed.round.rows.len(), |_| 1.0);
+        let measured = by_width(&local);
+        if measured.is_empty() {
+            return None;
+        }
+        let first = PassCost { rows: 1, count: one.len(), ratio: 1.0, low: None, high: None, us: one_us };
+        let others = measured.iter().filter_map(|(rows, stretches)| of_width(*rows, stretches, one_us));
+        let widths: Vec<PassCost> = std::iter::once(first).chain(others).collect();
+        let mut unmeasured: Vec<usize> = wide.iter().map(|timed| timed.round.rows.len()).collect();
+        unmeasured.sort_unstable();
+        unmeasured.dedup();
+        unmeasured.retain(|rows| widths.iter().all(|cost| cost.rows != *rows));
+        let (draft, overhead) = outside(turn, &local);
+        Some(Self { widths, unmeasured, draft_us: draft * one_us, overhead_us: overhead * one_us })
+    }
+
+    /// T(m), if this width was measured.
+    #[must_use]
+    pub fn rows(&self, rows: usize) -> Option<&PassCost> {
+        self.widths.iter().find(|cost| cost.rows == rows)
+    }
+
+    /// As the account reckons with them: widths between two measured ones lie on the line between.
+    #[must_use]
+    pub fn costs(&self) -> Costs {
+        let widest = self.widths.last().map_or(0, |cost| cost.rows);
+        Costs {
+            verify_us: (1..=widest).map(|rows| self.interpolated(rows)).collect(),
+            draft_us: self.draft_us,
+            settle_us: 0.0, // contained in the drafts' own time
+            overhead_us: self.overhead_us,
+        }
+    }
+
+    fn interpolated(&self, rows: usize) -> f64 {
+        let above = self.widths.partition_point(|cost| cost.rows < rows).min(self.widths.len() - 1);
+        let (high, low) = (self.widths[above], self.widths[above.saturating_sub(1)]);
+        if high.rows <= rows || low.rows == high.rows {
+            return high.us;
+        }
+        low.us + (high.us - low.us) * (rows - low.rows) as f64 / (high.rows - low.rows) as f64
+    }
+}
+
+/// T(m) ÷ T(1) of a width in each stretch that had it, and how many passes there were.
+type OfWidth = (Vec<f64>, usize);
+
+fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
+    let mut all: BTreeMap<usize, OfWidth> = BTreeMap::new();
+    for stretch in &local.stretches {
+        let unit = stretch.unit(|_| 1.0);
+        let mut here: BTreeMap<usize, (f64, usize)> = BTreeMap::new();
+        for timed in &stretch.rounds {
+            let (sum, count) = here.entry(timed.round.rows.len()).or_default();
+            (*sum, *count) = (*sum + timed.us, *count + 1);
+        }
+        for (rows, (sum, count)) in here {
+            let (ratios, passes) = all.entry(rows).or_default();
+            ratios.push(sum / count as f64 / unit);
+            *passes += count;
+        }
+    }
+    all
+}
+
+/// The mean over stretches; the median, without an interval, while they are few.
+fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassCost> {
+    let interval = mean_ratio(ratios);
+    let ratio = interval.map(|interval: Interval| interval.value).or_else(|| median(ratios.clone()))?;
+    let (low, high) = (interval.map(|interval| interval.low), interval.map(|interval| interval.high));
+    Some(PassCost { rows, count: *count, ratio, low, high, us: ratio * one_us })
+}
+
+/// A drafted token, and what a round spends outside of drafts and pass, in passes over one row near it: medians.
+fn outside(turn: &Turn, local: &Local<usize>) -> (f64, f64) {
+    let whole = super::stretches::whole_rounds(turn.answer(Lane::Speculative));
+    let took = |timed: &Timed| {
+        let at = whole.binary_search_by_key(&timed.round.ended_after, |whole| whole.round.ended_after).ok()?;
+        Some(whole[at].us)
+    };
+    let (mut drafts, mut rest) = (Vec::new(), Vec::new());
+    for stretch in &local.stretches {
+        let unit = stretch.unit(|_| 1.0);
+        for timed in &stretch.rounds {
+            let (us, round) = (timed.round.draft_us() as f64, timed.round);
+            let made = round.drafts.len() + usize::from(round.stopped.is_some());
+            drafts.extend((made > 0).then(|| us / made as f64 / unit));
+            rest.extend(took(timed).map(|whole| (whole - us - timed.us).max(0.0) / unit));
+        }
+    }
+    (median(drafts).unwrap_or(0.0), median(rest).unwrap_or(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Session;
+    use super::super::fixture::first_turn;
+    use super::super::tests::fold;
+    use super::*;
+
+    #[test]
+    fn costs_are_ratios_of_passes_next_to_each_other() {
+        let session = fold(&first_turn().events);
+        let costs = PassCosts::of(session.turn().unwrap()).unwrap();
+        let four = costs.rows(4).unwrap();
+        assert_eq!((four.rows, four.count), (4, 7));
+        assert!((four.ratio - 1.25).abs() < 1e-12 && (four.us - 13_500.0).abs() < 1e-6, "{four:?}");
+        assert_eq!((costs.rows(1).unwrap().us, costs.rows(2)), (10_800.0, None));
+        assert!((costs.draft_us - 900.0).abs() < 1e-9 && (costs.overhead_us - 700.0).abs() < 1e-9, "{costs:?}");
+        let account = costs.costs();
+        assert_eq!(account.verify_us.len(), 4);
+        assert!((account.verify_us[1] - 11_700.0).abs() < 1e-6, "between one row and four: {account:?}");
+        assert!(Session::new().turn().is_none());
+    }
+}
