@@ -42,7 +42,7 @@ const BENCH_NOTE: &str = "Answers are at most 128 tokens long, even if --max-tok
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
 #[command(name = "draftscope", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
-#[command(after_help = STATUS, disable_help_flag = true)]
+#[command(after_long_help = STATUS, disable_help_flag = true)]
 pub struct Cli {
     /// What to do; without one, chat.
     #[command(subcommand)]
@@ -142,8 +142,7 @@ pub struct ModelArgs {
     /// Context length in tokens [default: 4096, or the model's own if shorter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub ctx: Option<u32>,
-    /// What proposes draft tokens; with a lossless rule the output does not depend on it (the same text when greedy or
-    /// under exact, else the same distribution)
+    /// What proposes draft tokens; with a lossless rule the output does not depend on it
     #[arg(long, value_name = "NAME", default_value = "mtp", value_parser = lab::drafters(), help_heading = "Drafting")]
     pub drafter: String,
     /// A smaller model with the same tokenizer, for the drafter draft-model; or the target's EAGLE-3 head or Gemma 4
@@ -210,8 +209,7 @@ pub struct DecodeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Drafting")]
 pub struct RivalArgs {
-    /// Race other settings on the same prompt, with their own caches and clock: of k, drafter, rule and temperature
-    /// those that differ, such as k=4,rule=rejection
+    /// Race other values of k, drafter, rule or temperature on the same prompt, such as k=4,rule=rejection
     #[arg(long, value_name = "NAME=VALUE,…")]
     pub rival: Option<String>,
 }

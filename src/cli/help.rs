@@ -22,6 +22,7 @@ const EXPERT: &[&str] = &[
     "ngram_min",
     "ngram_max",
     "exit_layers",
+    "mtp",
     "mtp_spec",
     "epsilon",
     "delta",

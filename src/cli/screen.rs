@@ -9,7 +9,7 @@ use crate::tui::Page;
 #[command(next_help_heading = "Screen")]
 pub struct LookArgs {
     /// Colours: default, light, high-contrast, colorblind, gruvbox, nord, catppuccin, ansi16, mono, or a theme of yours
-    /// [default: default, or light on a terminal that reports a light background]
+    /// [default: by the terminal's background]
     #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
     pub theme: Option<String>,
     /// Draw without box, block and braille glyphs
