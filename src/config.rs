@@ -35,6 +35,7 @@ pub const KEYS: &[&str] = &[
     "theme",
     "view",
     "split",
+    "marks",
     "ascii",
     "no-mouse",
 ];

@@ -34,7 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("tui", &["protocol", "stream", "session", "config", "fatal"]),
     ("headless", &["protocol", "stream", "session"]),
     ("export", &["protocol", "session", "trace", "tui"]),
-    ("cli", &["protocol", "export::Format", "tui::Page", "model::options"]),
+    ("cli", &["protocol", "export::Format", "tui::Marks", "tui::Page", "model::options"]),
     ("config", &[]),
 ];
 
@@ -61,6 +61,7 @@ const TUI: &[Layer] = &[
             "action",
             "background",
             "color_depth",
+            "display",
             "editor",
             "line_input",
             "fate",

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use crate::tui::Page;
+use crate::tui::{Marks, Page};
 
 /// How any screen looks.
 #[derive(Clone, Debug, Args)]
@@ -12,6 +12,9 @@ pub struct LookArgs {
     /// [default: by the terminal's background]
     #[arg(long, value_name = "NAME", env = "DRAFTSCOPE_THEME")]
     pub theme: Option<String>,
+    /// Marks at fates in the answer: where colours are missing, always or never
+    #[arg(long, value_enum, default_value_t = Marks::Auto)]
+    pub marks: Marks,
     /// Draw without box, block and braille glyphs
     #[arg(long)]
     pub ascii: bool,

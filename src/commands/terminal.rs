@@ -33,6 +33,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
         themes: files.themes.clone(),
         keymap: files.keymap.clone(),
         ascii: args.ascii,
+        marks: args.marks,
         no_mouse: args.no_mouse,
         warnings: files.warnings.clone(),
         ..options

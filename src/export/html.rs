@@ -164,16 +164,29 @@ fn transcript(answer: &Answer, before: u32) -> Vec<Value> {
             }
             let column = left.next().unwrap_or(0);
             let fate = if token.departs { DEPARTED } else { name(token.fate) };
-            let (shown, is_committed) = match token.fate {
-                Fate::Committed(_) if token.piece.special => (text::inline(token.piece), true),
-                Fate::Committed(_) => (text::printable(&joiner.push(token.piece.text_bytes())).into_owned(), true),
-                _ => (text::inline(token.piece), false),
-            };
+            let is_committed = matches!(token.fate, Fate::Committed(_));
             let is_nameless = is_committed && token.piece.bytes.is_empty(); // the recording has digests, no texts
-            let shown = if is_nameless { text::inline(token.piece) } else { shown };
-            json!([shown, fate, token.round, column])
+            match token.piece.special {
+                true => json!([END, format!("{fate} end"), token.round, column]),
+                false if is_nameless => json!([text::inline(token.piece), fate, token.round, column]),
+                false if is_committed => {
+                    json!([text::printable(&joiner.push(&token.piece.bytes)), fate, token.round, column])
+                }
+                false => json!([discarded(token.piece), fate, token.round, column]),
+            }
         })
         .collect()
+}
+
+/// Stands for a control token.
+const END: &str = "■";
+
+/// A draft on one line, its leading spaces as spaces: they separate it from the word before.
+fn discarded(piece: &Piece) -> String {
+    let spaces = piece.bytes.iter().take_while(|byte| **byte == b' ').count();
+    let dots = text::inline(piece);
+    let word = dots.char_indices().nth(spaces).map_or("", |(at, _)| &dots[at..]);
+    format!("{}{word}", " ".repeat(spaces))
 }
 
 /// Columns of a round in the order of its tokens: accepted drafts, the other drafts, and the target's own token.

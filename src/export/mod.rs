@@ -284,6 +284,7 @@ fn as_replayed(mut event: Event, recording: &Recording) -> Event {
     if let EventKind::Started { header } = &mut event.kind {
         header.capabilities.can_generate = false;
         header.capabilities.ends_at_us = Some(recording.ends_at_us());
+        header.capabilities.turns = recording.turns().clone();
     }
     event
 }

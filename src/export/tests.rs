@@ -208,7 +208,7 @@ fn the_page_contains_the_recording_as_inert_data() {
     assert_eq!(data["summary"]["tokens_per_round"].as_f64(), mean);
     let first = &data["turns"][0];
     let text: String = first["transcript"].as_array().unwrap().iter().map(|s| s[0].as_str().unwrap()).collect();
-    assert!(text.starts_with("The·color·of·the sky is blue because of·the"), "{text}");
+    assert!(text.starts_with("The color of the sky is blue because of the"), "{text}");
     let why = first["rounds"][0]["why"][0].as_str().unwrap();
     assert!(why.contains("the target preferred ' sky' 0.61"), "{why}");
     for block in ["style", "script"] {
@@ -236,6 +236,19 @@ fn a_page_marks_accepted_drafts_that_the_target_would_not_have_picked() {
     let departed: Vec<_> = tokens.iter().filter(|token| token[1] == "accepted departed").collect();
     assert!(matches!(departed[..], [token] if token[2] == 2 && token[3] == 1), "{departed:?}");
     assert!(!shown(&ExportFixture::new()).to_string().contains("departed"));
+}
+
+#[test]
+fn a_control_token_is_an_end_mark_on_a_page() {
+    let mut script = Script::started();
+    script.prompt("hi", "Hello");
+    script.round(&[(" there", 0.5), ("<|im_end|>", 0.4)], &[(" there", 0.9), ("<|im_end|>", 0.8), ("x", 0.5)]);
+    script.round(&[("<|im_end|>", 0.5)], &[(".", 0.9), ("x", 0.5)]);
+    let page = shown(&ExportFixture::of(&script.events));
+    let tokens = page["turns"][0]["transcript"].as_array().unwrap();
+    let ends: Vec<_> = tokens.iter().filter(|token| token[0] == "■").map(|token| &token[1]).collect();
+    assert_eq!(ends, ["accepted end", "rejected end"]);
+    assert!(tokens.iter().all(|token| token[0] != "<|im_end|>"), "{tokens:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DrafterKind, Settings};
+use super::{DrafterKind, Settings, TurnTimes};
 
 /// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
 /// version 2 on a run that ended normally has an `ended` line.
@@ -143,6 +143,9 @@ pub struct Capabilities {
     /// Length of the run in microseconds, if known before its end: the last event's `at_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at_us: Option<u64>,
+    /// When its turns begin and end, where a recording is played; no file has it.
+    #[serde(skip)]
+    pub turns: TurnTimes,
     /// The place of this recording among several that play one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listed: Option<Listed>,

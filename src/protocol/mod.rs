@@ -16,6 +16,7 @@ mod rule;
 mod settings;
 mod summary;
 mod token;
+mod turn_times;
 mod verdict;
 
 pub use command::{Again, Command, Continuation, Landmark, Message, Prompt, Speaker};
@@ -36,6 +37,7 @@ pub use settings::{
 };
 pub use summary::RunSummary;
 pub use token::{Candidate, FIRST_DIGESTED, Piece, Prediction, TokenBytes, TokenId};
+pub use turn_times::{TurnEdge, TurnTimes};
 pub use verdict::{Judgement, NextKind, Outcome, Verification};
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::protocol::Piece;
 /// Joins bytes of successive tokens into whole characters.
 ///
 /// A character that several tokens share belongs to the token that completes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Joiner {
     /// The start of a character: at most 3 bytes.
     pending: Vec<u8>,

@@ -6,10 +6,12 @@
 //! one can go is [`Timeline::first`]. When to move, and how fast, is the front end's business.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use crate::protocol::{Event, EventKind, Lane, Piece};
+use crate::protocol::{Event, EventKind, Lane, TurnEdge, TurnTimes};
 
 use super::Session;
+use super::moment::{Moment, Stop, tokens_of, weight};
 
 /// Rounds between two snapshots. Each snapshot has the tokens of a running answer to itself, so that few
 /// of them keep a long one small; folding so many rounds takes some milliseconds.
@@ -20,64 +22,6 @@ const WEIGHT_PER_SNAPSHOT: usize = 1 << 17;
 
 /// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, some 4,000 rounds can be gone back.
 const MAX_SNAPSHOTS: usize = 8;
-
-/// A distance in time that a key moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// A draft token, a probe's chain, the target's pass, a verdict, a commit.
-    Phase,
-    /// The commit of a round, or the end of a prompt's passes.
-    Round,
-}
-
-impl Stop {
-    /// Whether a moment right after this event is one to stop at. Other lanes run beside: what happens
-    /// there is seen at the stops of the run's own.
-    pub(crate) fn is_at(self, event: &Event) -> bool {
-        if event.lane != Lane::Speculative {
-            return false;
-        }
-        match event.kind {
-            EventKind::Prefilled { .. } | EventKind::Committed { .. } => true,
-            EventKind::Probed { .. }
-            | EventKind::Drafted { .. }
-            | EventKind::Scored { .. }
-            | EventKind::Verified { .. } => self == Self::Phase,
-            _ => false,
-        }
-    }
-}
-
-/// A moment of a run: after so many events and, of a commit that comes next, so many of its tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
-    /// Events, all of them whole.
-    pub events: u64,
-    /// Tokens of the event behind them; fewer than it has.
-    pub tokens: usize,
-}
-
-/// Output tokens that an event brings in the run's own lane.
-fn tokens_of(event: &Event) -> usize {
-    match &event.kind {
-        _ if event.lane != Lane::Speculative => 0,
-        EventKind::Prefilled { .. } => 1,
-        EventKind::Committed { tokens, .. } => tokens.len(),
-        _ => 0,
-    }
-}
-
-/// What keeping an event amounts to: some hundred bytes each.
-fn weight(event: &Event) -> usize {
-    let text = match &event.kind {
-        EventKind::Prompted { text, .. } | EventKind::Noted { text, .. } => text.len(),
-        EventKind::Notice { message } | EventKind::Failed { message } => message.len(),
-        EventKind::Bookmarked { label, .. } => label.len(),
-        EventKind::Prefilled { prompt, .. } => prompt.len() * size_of::<Piece>(),
-        _ => 0,
-    };
-    1 + text / 256
-}
 
 /// The session as it was after so many events.
 struct Snapshot {
@@ -110,6 +54,22 @@ pub struct Timeline {
     weight: usize,
     /// `at_us` of the first event of the run.
     origin_us: u64,
+    /// When turns begin and end, and the number of each one's first event.
+    turns: TurnTimes,
+    prompts: Vec<u64>,
+}
+
+/// The turn on show as a stretch of the run, without what is idle before and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnSpan {
+    /// Its place among the turns, from 0.
+    pub index: usize,
+    /// How many turns there are, as far as known.
+    pub of: usize,
+    /// Its events, by number; what was forgotten is not among them.
+    pub events: Range<u64>,
+    /// When it begins and ends, as far as known, in microseconds as events count them.
+    pub time_us: Range<u64>,
 }
 
 impl Timeline {
@@ -131,6 +91,9 @@ impl Timeline {
         }
         self.live.apply(&event);
         let ends_round = matches!(event.kind, EventKind::Committed { .. });
+        if TurnEdge::of(&event.kind).is_some_and(|edge| self.turns.add(edge, event.at_us)) {
+            self.prompts.push(self.end());
+        }
         self.weight += weight(&event);
         self.events.push_back(event);
         self.rounds += usize::from(ends_round);
@@ -147,6 +110,7 @@ impl Timeline {
         self.events.clear();
         self.snapshots.clear();
         self.past = None;
+        (self.turns, self.prompts) = (TurnTimes::default(), Vec::new());
         (self.rounds, self.weight) = (0, 0);
     }
 
@@ -234,6 +198,25 @@ impl Timeline {
     #[must_use]
     pub fn at_us(&self) -> u64 {
         self.event_before(self.at()).map_or(0, |event| event.at_us)
+    }
+
+    /// The turn of the moment on show; before the first prompt, the first; none where no turn has begun.
+    #[must_use]
+    pub fn turn_span(&self) -> Option<TurnSpan> {
+        let index = self.prompts.partition_point(|first| *first < self.at()).saturating_sub(1);
+        let start = *self.prompts.get(index)?;
+        let end = self.prompts.get(index + 1).copied().unwrap_or(self.end());
+        let recorded = self.live.header().map(|header| &header.capabilities);
+        let ends_at_us = recorded.and_then(|known| known.ends_at_us).filter(|_| index + 1 == self.prompts.len());
+        let own = self.turns.get(index)?;
+        let own = own.start..ends_at_us.unwrap_or(own.end).max(own.end);
+        let known = recorded.map(|known| &known.turns).filter(|turns| !turns.is_empty());
+        Some(TurnSpan {
+            index,
+            of: known.map_or(0, TurnTimes::len).max(self.prompts.len()),
+            events: start.max(self.first)..end.max(self.first),
+            time_us: known.and_then(|turns| turns.get(index)).unwrap_or(own),
+        })
     }
 
     fn event_before(&self, at: u64) -> Option<&Event> {

@@ -288,6 +288,13 @@ impl Answer {
         self.tokens.push(Token { piece, provenance, round, position, instead });
     }
 
+    /// The round of this answer with this number; none for 0, the number of tokens that no round committed.
+    #[must_use]
+    pub fn round(&self, number: u32) -> Option<&Round> {
+        let at = self.rounds.partition_point(|round| round.round < number);
+        self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
+    }
+
     /// Indices of the tokens that a lossless rule would not have committed behind the same tokens; the
     /// first is where the text left the lossless path. Empty under a lossless rule.
     pub fn departures(&self) -> impl Iterator<Item = usize> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::protocol::{Event, Head, Header};
+use crate::protocol::{Event, Head, Header, TurnEdge, TurnTimes};
 
 use super::error::{Cut, TraceError};
 use super::parallel_reader::{ParallelReader, Parse};
@@ -62,6 +62,7 @@ pub struct Recording {
     header: Header,
     lines: u64,
     ends_at_us: u64,
+    turns: TurnTimes,
     cut: Option<Cut>,
     /// Set to end reading.
     stop: Arc<AtomicBool>,
@@ -94,12 +95,23 @@ impl Recording {
 
     fn of(origin: Origin, mut watch: impl FnMut(f64)) -> Result<Self, TraceError> {
         let reader = origin.reader()?;
-        let mut recording =
-            Self { header: reader.header().clone(), origin, lines: 0, ends_at_us: 0, cut: None, stop: Arc::default() };
+        let mut recording = Self {
+            header: reader.header().clone(),
+            origin,
+            lines: 0,
+            ends_at_us: 0,
+            turns: TurnTimes::default(),
+            cut: None,
+            stop: Arc::default(),
+        };
         let gauge = reader.gauge();
         let mut times = read_ahead(reader, when)?;
-        for at_us in times.by_ref() {
-            recording.ends_at_us = recording.ends_at_us.max(at_us?);
+        for line in times.by_ref() {
+            let (at_us, edge) = line?;
+            recording.ends_at_us = recording.ends_at_us.max(at_us);
+            if let Some(edge) = edge {
+                recording.turns.add(edge, at_us);
+            }
             recording.lines += 1;
             if recording.lines.is_multiple_of(WATCHED) {
                 watch(gauge.share());
@@ -157,6 +169,12 @@ impl Recording {
         self.ends_at_us
     }
 
+    /// When its turns begin and end.
+    #[must_use]
+    pub fn turns(&self) -> &TurnTimes {
+        &self.turns
+    }
+
     /// Where it was cut off; none if it is complete.
     #[must_use]
     pub fn cut(&self) -> Option<&Cut> {
@@ -170,14 +188,14 @@ impl Recording {
     }
 }
 
-/// The time of a line, in microseconds. The first `CHECKED` lines are parsed completely. Of later lines only the head
-/// is read, if its keys have the order in which this program writes them.
-fn when(name: &str, number: u64, line: &[u8]) -> Result<u64, TraceError> {
+/// The time of a line, in microseconds, and what it says of its turn. The first `CHECKED` lines are parsed completely.
+/// Of later lines only the head is read, if its keys have the order in which this program writes them.
+fn when(name: &str, number: u64, line: &[u8]) -> Result<(u64, Option<TurnEdge>), TraceError> {
     let start = &line[..line.len().min(HEAD_BYTES)];
     let start = String::from_utf8_lossy(start); // a character may be cut
     match Head::quick(&start).filter(|_| number > CHECKED && line.ends_with(b"}")) {
-        Some(head) => Ok(head.at_us),
-        None => Ok(event(name, number, line)?.at_us),
+        Some(head) => Ok((head.at_us, TurnEdge::of_name(&head.kind))),
+        None => event(name, number, line).map(|event| (event.at_us, TurnEdge::of(&event.kind))),
     }
 }
 

@@ -160,6 +160,7 @@ impl Player {
             if let EventKind::Started { header } = &mut event.kind {
                 header.capabilities.can_generate = false;
                 header.capabilities.ends_at_us = Some(recording.ends_at_us());
+                header.capabilities.turns = recording.turns().clone();
                 header.capabilities.listed = self.listed(recording);
                 if is_first {
                     self.at_us = event.at_us; // do not wait for the recorded loading time

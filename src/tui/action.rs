@@ -55,9 +55,9 @@ actions! {
     NextToken = "Go on in time by one token of the answer",
     TimeStart = "Go back to the start of the run",
     TimeHere = "Go to the moment at which the selected round was committed",
-    GoTo = "Go to a moment: a round (12), a time (3.5s, 1:05) or a share of the run (40%)",
-    ScrubBack = "Go back by a twentieth of the run",
-    ScrubForward = "Go on by a twentieth of the run; in a recording also to what has not played yet",
+    GoTo = "Go to a moment: a round (12), a time of the turn on show (3.5s, 1:05) or a share of the run (40%)",
+    ScrubBack = "Go back by a twentieth of the turn",
+    ScrubForward = "Go on by a twentieth of the turn; in a recording also to what has not played yet",
     Bookmark = "Put a bookmark at the selected round, else at this moment",
     Note = "Write a note about the selected round, else about this moment",
     MarkPrevious = "Go to the bookmark or note before",
@@ -83,7 +83,7 @@ actions! {
     RejectNext = "Select the rejection after; in a recording also one that has not played yet",
     Open = "Open the selected token in Inspect, and close it",
     NextFilter = "Next filter of the ladder: all, rejects, full accepts, classes of tokens",
-    ToggleDiscarded = "Show or hide discarded drafts in the answer",
+    NextDisplay = "How the answer reads: live colours, all marks, plain text",
     ToggleSplit = "Plain and speculative side by side, both run to the end (from the next turn on)",
     DraftLenUp = "k + 1: one more draft token per round",
     DraftLenDown = "k − 1: one draft token fewer per round",
@@ -99,8 +99,8 @@ actions! {
     Export = "Export the session: a page, a table, a picture and more",
     DivergencePrevious = "In a diff: go to the difference before",
     DivergenceNext = "In a diff: go to the difference after",
-    TurnPrevious = "In a diff: go to the turn before",
-    TurnNext = "In a diff: go to the turn after",
+    TurnPrevious = "Go to the start of the turn, then to the turn before",
+    TurnNext = "Go to the turn after",
 }
 
 impl Action {

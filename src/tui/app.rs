@@ -10,6 +10,7 @@ use crate::protocol::Settings;
 use crate::session::{Place, Round, Session, Timeline};
 
 use super::action::Action;
+use super::display::DisplayMode;
 use super::editor::Editor;
 use super::filter::Filter;
 use super::hit_map::HitMap;
@@ -34,6 +35,8 @@ pub(super) enum Scroll {
     Top(usize),
     /// The selected round is in view.
     Selected,
+    /// The turn of the selected round begins on top.
+    Turn,
 }
 
 /// A prompt on its way: sent, and no event about it yet.
@@ -89,7 +92,7 @@ pub struct App {
     pub(super) filter: Filter,
     pub(super) overlay: Option<Overlay>,
     pub(super) split: bool,
-    pub(super) hides_discarded: bool,
+    pub(super) display: DisplayMode,
     pub(super) pace: Pace,
     /// A recording plays: nothing can be asked of it.
     pub(super) is_recording: bool,
@@ -154,7 +157,7 @@ impl App {
             filter: Filter::default(),
             overlay: None,
             split: options.split,
-            hides_discarded: false,
+            display: DisplayMode::default(),
             pace: Pace::default(),
             is_recording: false,
             playback: options.playback.unwrap_or_default(),

@@ -24,6 +24,9 @@ pub(super) const DEPARTED: &str = "≠";
 /// Name of that mark in the legends, long and short.
 pub(super) const DEPARTED_NAMES: [&str; 2] = ["accepted, not the target's own", "not its own"];
 
+/// Stands for a control token, such as the end of an answer.
+pub(super) const END: &str = "■";
+
 /// The style of a fate.
 pub(super) const fn role(fate: Fate) -> Role {
     match fate {
@@ -83,7 +86,7 @@ mod tests {
                 let look = |fate: Fate| (mark(fate), theme[role(fate)].add_modifier);
                 assert_ne!(look(*a), look(*b), "{a:?} {b:?}");
             }
-            assert_ne!(mark(*a), DEPARTED);
+            assert!(![DEPARTED, END].contains(&mark(*a)));
         }
     }
 }

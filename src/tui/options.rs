@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crate::protocol::Event;
 
 use super::color_depth::ColorDepth;
+use super::display::Marks;
 use super::page::Page;
 use super::playback::Playback;
 
@@ -74,6 +75,8 @@ pub struct TuiOptions {
     pub split: bool,
     /// No colour, whatever the theme (`NO_COLOR`).
     pub no_color: bool,
+    /// When fates have marks in the live display of an answer.
+    pub marks: Marks,
     /// Only characters of ASCII.
     pub ascii: bool,
     /// Leave the mouse to the terminal.

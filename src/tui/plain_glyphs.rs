@@ -6,61 +6,133 @@
 
 use ratatui::buffer::Buffer;
 
-/// Glyphs of the program and their counterparts.
-const TABLE: &[(&str, &str)] = &[
-    ("─━═┈┄╌⎯", "-"),
-    ("│┃║", "|"),
-    ("┌┐└┘├┤┬┴┼╭╮╰╯┏┓┗┛", "+"),
-    ("█▉▊▋▇▆▓", "#"),
-    ("▌▍▅▄▒", "="),
-    ("▎▏▃▂▁░", "-"),
+/// A space of a token; between two words with spaces around it, what separates them.
+const SPACE: &str = "·";
+
+/// The counterpart of a separator.
+const SEPARATOR: &str = "-";
+
+/// Signs that mean something, each with a counterpart that stands for nothing else.
+const SIGNS: &[(&str, &str)] = &[
     ("✓", "="),
-    ("✗⚠", "!"),
-    ("↻", "~"),
     ("✚", "+"),
+    ("↻", "~"),
+    ("✗", "!"),
     ("○", "%"),
     ("◌", "?"),
-    ("●", "*"),
-    ("•▪⋅", "."),
-    ("·", "_"),
-    ("✖×", "x"),
-    ("±", "~"),
-    ("÷", "/"),
-    ("−–—", "-"),
-    ("…", "."),
-    ("‖", "="),
-    ("❯▸▶›→⏵↳", ">"),
-    ("‹←⏴◀", "<"),
-    ("↑", "^"),
-    ("↓", "v"),
+    ("▪", ";"),
+    ("≠", "/"),
+    ("■", "]"),
     ("⏎", "$"),
-    ("⇥", "_"),
-    ("≥", ">"),
-    ("≤", "<"),
-    ("≈", "~"),
-    ("Σ", "S"),
-    ("⑂", "Y"),
+    ("⇥␛␡", "\\"),
+    (SPACE, "_"),
+    ("…", "."),
     ("★", "*"),
     ("✎", "&"),
-    ("◆", "#"),
-    ("≠", "/"),
-    ("■", "#"),
-    ("␛␡", "?"),
+    ("⑂", "Y"),
+    ("●", "O"),
+    ("‖", "\""),
+    ("×", "x"),
+    ("÷", ":"),
+    ("◆", "D"),
+];
+
+/// Lines, shades, points and arrows: those that look alike share a counterpart.
+const DRAWING: &[(&str, &str)] = &[
+    ("─━═┈┄╌⎯┌┐┘┬┴┼╭╮╯┏┓┛−–—", "-"),
+    ("│┃║├┤▏", "|"),
+    ("└╰┗", "`"),
+    ("█▉▊▋▇▆", "#"),
+    ("▓", "@"),
+    ("▌▍▅▄▒", "("),
+    ("▎▃▂▁░", ","),
+    ("•", "o"),
+    ("❯▸▶›→↳≥", ">"),
+    ("‹←◀≤", "<"),
+    ("±", "~"),
+    ("↑", "^"),
+    ("↓", "v"),
     ("\u{2019}", "'"),
 ];
 
 /// Replaces the program's own glyphs.
 pub(super) fn replace(buffer: &mut Buffer) {
-    for cell in &mut buffer.content {
-        let symbol = cell.symbol();
-        if symbol.is_ascii() {
-            continue;
-        }
-        let is_braille = symbol.chars().all(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
-        let known = TABLE.iter().find(|(glyphs, _)| glyphs.contains(symbol)).map(|(_, plain)| *plain);
-        let plain = if is_braille { Some("*") } else { known.or((symbol == "\u{2800}").then_some(" ")) };
+    for at in 0..buffer.content.len() {
+        let plain = if is_separator(buffer, at) { Some(SEPARATOR) } else { counterpart(buffer.content[at].symbol()) };
         if let Some(plain) = plain {
-            cell.set_symbol(plain);
+            buffer.content[at].set_symbol(plain);
         }
+    }
+}
+
+/// What stands for a glyph of the program; none for other text.
+fn counterpart(symbol: &str) -> Option<&'static str> {
+    if symbol.is_ascii() {
+        return None;
+    }
+    if symbol.chars().all(|c| ('\u{2801}'..='\u{28ff}').contains(&c)) {
+        return Some("o"); // dots of a plot
+    }
+    let known = SIGNS.iter().chain(DRAWING).find(|(glyphs, _)| glyphs.contains(symbol)).map(|(_, plain)| *plain);
+    known.or((symbol == "\u{2800}").then_some(" "))
+}
+
+/// Whether the dot at a place is one that separates, as between two numbers: a word and one space on either side.
+fn is_separator(buffer: &Buffer, at: usize) -> bool {
+    let is_blank =
+        |at: Option<usize>| at.and_then(|at| buffer.content.get(at)).is_some_and(|cell| cell.symbol() == " ");
+    let is_word = |at: Option<usize>| at.is_some_and(|at| at < buffer.content.len()) && !is_blank(at);
+    buffer.content[at].symbol() == SPACE
+        && is_blank(at.checked_sub(1))
+        && is_blank(Some(at + 1))
+        && is_word(at.checked_sub(2))
+        && is_word(Some(at + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::session::{Fate, Provenance};
+    use crate::tui::fate;
+
+    #[test]
+    fn one_sign_has_one_meaning() {
+        let mut taken = HashSet::new();
+        for (glyphs, plain) in DRAWING {
+            assert!(taken.insert(plain), "{glyphs} and another glyph become {plain}");
+        }
+        for (sign, plain) in SIGNS {
+            assert!(taken.insert(plain), "{sign} and another glyph become {plain}");
+        }
+    }
+
+    #[test]
+    fn a_dot_between_words_is_not_a_space_of_a_token() {
+        let shown = |text: &str| {
+            let mut buffer = Buffer::with_lines([text]);
+            replace(&mut buffer);
+            buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
+        };
+        assert_eq!(shown("18 tokens · 9 ms · 2×"), "18 tokens - 9 ms - 2x");
+        assert_eq!(shown("✓·the 0.60  · 0.31"), "=_the 0.60  _ 0.31");
+    }
+
+    #[test]
+    fn every_fate_has_a_sign_of_its_own() {
+        let fates = [
+            Fate::Committed(Provenance::Plain),
+            Fate::Committed(Provenance::Accepted),
+            Fate::Committed(Provenance::Recovered),
+            Fate::Committed(Provenance::Bonus),
+            Fate::Rejected,
+            Fate::NotReached,
+            Fate::Pending,
+        ];
+        let signs = fates.map(fate::sign).into_iter().chain([fate::DEPARTED]);
+        let plain: HashSet<_> =
+            signs.map(|sign| SIGNS.iter().find(|(glyph, _)| *glyph == sign).map(|(_, plain)| *plain)).collect();
+        assert_eq!((plain.len(), plain.contains(&None)), (fates.len() + 1, false), "{plain:?}");
     }
 }

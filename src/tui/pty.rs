@@ -156,7 +156,9 @@ fn a_prompt_is_answered_and_quitting_restores_the_terminal() {
     assert!(terminal.parser.screen().alternate_screen());
     terminal.press("why?\r");
     terminal.wait_for("faster than");
-    terminal.wait_for("✗color");
+    terminal.wait_for("1 ▄▄▄");
+    terminal.press("\td");
+    terminal.wait_for("✗When");
     terminal.resize(120, 40);
     terminal.wait_for("Speedup over time");
     terminal.resize(40, 10);

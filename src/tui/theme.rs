@@ -35,6 +35,10 @@ roles! {
     TextDim = "text.dim",
     /// Numbers that matter.
     TextStrong = "text.strong",
+    /// Headings of an answer as plain text.
+    TextHeading = "text.heading",
+    /// Code of an answer as plain text.
+    TextCode = "text.code",
     /// What the user typed.
     User = "user",
     /// First token of an answer.
@@ -150,6 +154,13 @@ impl Theme {
         let styles = Role::ALL.iter().map(|role| look_up(&resolved, role.key()));
         let theme = Self { name: name.to_owned(), styles: styles.collect() };
         (theme, warnings)
+    }
+
+    /// Whether the fates of kept tokens have colours that differ.
+    pub(super) fn colours_fates(&self) -> bool {
+        let kept = [Role::TokenPlain, Role::TokenAccepted, Role::TokenRecovered, Role::TokenBonus];
+        let colours = kept.map(|role| self[role].fg);
+        (1..kept.len()).all(|at| !colours[..at].contains(&colours[at]))
     }
 
     /// The same theme for a terminal with fewer colours.
@@ -370,6 +381,17 @@ mod tests {
         for role in Role::ALL {
             assert_eq!((theme[*role].fg, theme[*role].bg), (None, None), "{}", role.key());
         }
+    }
+
+    #[test]
+    fn all_themes_but_the_monochrome_one_tell_fates_by_colour() {
+        let colours = |name: &str, depth| Theme::bundled(name).unwrap().0.at(depth).colours_fates();
+        for (name, _) in BUNDLED {
+            assert_eq!(colours(name, ColorDepth::True), *name != "mono", "{name}");
+            assert_eq!(colours(name, ColorDepth::Indexed), *name != "mono", "{name}");
+        }
+        assert!(colours("default", ColorDepth::Ansi) && colours("ansi16", ColorDepth::Ansi));
+        assert!(!Theme::bundled("default").unwrap().0.at(ColorDepth::Mono).colours_fates());
     }
 
     #[test]

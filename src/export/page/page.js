@@ -68,10 +68,10 @@
 
   // the transcript; DEPARTED marks accepted drafts that the target would not have picked
   const DEPARTED = "accepted departed";
-  const pressable = (element, round, column, turn) => {
+  const pressable = (element, name, round, column, turn) => {
     element.tabIndex = 0;
     element.setAttribute("role", "button");
-    const entry = { element, round, column, turn };
+    const entry = { element, name, round, column, turn };
     tokens.push(entry);
     element.addEventListener("click", () => open(entry));
     element.addEventListener("mouseenter", () => { if (!pinned && !quiet) show(entry); });
@@ -83,11 +83,15 @@
     at("transcript").append(make("div", turn.typed, "typed"));
     const answer = make("div", null, "answer");
     for (const [text, fate, round, column] of turn.transcript) {
-      const element = make("span", text, "t " + fate);
-      element.setAttribute("aria-label", (text.trim() || "blank") + ", " + (fate === DEPARTED ? "accepted, not the target's choice" : fate.replace("_", " ")));
+      // the mark of a fate comes right before its word, after the space
+      const word = text.replace(/^ +/, "");
+      const name = fate.endsWith(" end") ? "end of the answer" : text.trim() || "blank";
+      const element = make("span", text.slice(0, text.length - word.length), "t " + fate);
+      element.append(make("span", word, "w"));
+      element.setAttribute("aria-label", name + ", " + (fate === DEPARTED ? "accepted, not the target's choice" : fate.replace("_", " ")));
       element.dataset.at = index.has(round) ? index.get(round) : -1;
       if (round === 0) element.dataset.at = index.size && turn.rounds.length ? index.get(turn.rounds[0].round) - 0.5 : -1;
-      answer.append(pressable(element, round, column, turn));
+      answer.append(pressable(element, name, round, column, turn));
     }
     at("transcript").append(answer);
   }
@@ -127,12 +131,12 @@
       const sign = { accepted: "", rejected: "✗", not_reached: "○", pending: "…" }[draft.outcome];
       const cell = make("span", sign + draft.text, "t " + draft.outcome);
       if (typeof draft.q === "number") cell.append(make("small", "q " + number(draft.q, 2) + " p " + number(draft.p, 2)));
-      rung.append(pressable(cell, round.round, column, turn));
+      rung.append(pressable(cell, sign + draft.text, round.round, column, turn));
     });
     if (round.next !== null) {
       const kind = round.drafts.length ? round.next_kind : "plain";
       const sign = { bonus: "✚", recovered: "↻", plain: "" }[kind];
-      rung.append(pressable(make("span", sign + round.next, "t " + kind), round.round, round.next_column, turn));
+      rung.append(pressable(make("span", sign + round.next, "t " + kind), sign + round.next, round.round, round.next_column, turn));
       tokens[tokens.length - 1].isNext = true;
     }
     rung.append(make("span", (round.verify_us / 1000).toFixed(1) + " ms", "took"));
@@ -180,7 +184,7 @@
     shut.type = "button";
     shut.setAttribute("aria-label", "Close the card");
     shut.addEventListener("click", () => { const back = current; close(); if (back) back.element.focus(); });
-    const title = make("h3", entry.element.firstChild ? entry.element.firstChild.textContent : "");
+    const title = make("h3", entry.name);
     title.id = "card-title";
     card.append(shut, title);
     const found = index.get(entry.round);

@@ -184,6 +184,9 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
 fn a_draft_that_the_target_would_not_have_picked_is_marked() {
     let mut stage = browse(&crate::session::fixture::departing());
     let screen = stage.screen(120, 40);
+    assert!(screen.contains("is blue") && screen.contains("▄not its own"), "{screen}");
+    stage.press("d");
+    let screen = stage.screen(120, 40);
     assert!(screen.contains("is ≠blue") && screen.contains("≠not its own"), "{screen}");
     for _ in 0..5 {
         stage.press("<S-Left>");

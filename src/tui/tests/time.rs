@@ -29,7 +29,7 @@ fn going_back_holds_the_engine_and_returning_lets_go() {
     stage.press("<").press(",");
     assert_eq!(stage.sent, [Command::Pause], "it is held already");
     let screen = stage.screen(80, 24);
-    assert!(screen.contains("the past: round") && screen.contains("the present is paused"), "{screen}");
+    assert!(screen.contains("the past: turn 2 of 2, round") && screen.contains("the present is paused"), "{screen}");
     stage.press("<End>");
     assert_eq!(stage.sent, [Command::Pause, Command::Resume]);
     assert!(!stage.time.is_past());

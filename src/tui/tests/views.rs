@@ -134,7 +134,9 @@ fn a_long_answer_looks_the_same_laid_out_anew() {
     let script = long();
     let mut used = Stage::of(&script);
     used.press("<Tab>");
-    for keys in ["<Home>", "<PageDown><PageDown>", "<End>", "<S-Left><S-Left>", "h", "d", "d", "<Home>"] {
+    for keys in
+        ["<Home>", "<PageDown><PageDown>", "<End>", "<S-Left><S-Left>", "h", "d", "d", "d", "<Home>", "<Right>", "d"]
+    {
         used.press(keys);
         for (width, height) in [(80, 24), (120, 40)] {
             let shown = used.screen(width, height);
@@ -142,7 +144,8 @@ fn a_long_answer_looks_the_same_laid_out_anew() {
             fresh.app.pane = used.app.pane;
             (fresh.app.scroll, fresh.app.selected, fresh.app.cell) =
                 (used.app.scroll, used.app.selected, used.app.cell);
-            fresh.app.hides_discarded = used.app.hides_discarded;
+            fresh.app.display = used.app.display;
+            fresh.app.toast = used.app.toast.clone();
             assert_eq!(shown, fresh.screen(width, height), "after {keys} at {width}");
         }
     }

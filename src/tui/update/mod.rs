@@ -86,7 +86,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
         Action::RecordingPrevious | Action::RecordingNext => seek::recording(app, time, action),
         Action::RejectNext if seek::is_behind_all(app, time) => seek::reject(app, time),
-        Action::DivergencePrevious | Action::DivergenceNext | Action::TurnPrevious | Action::TurnNext => {
+        Action::DivergencePrevious | Action::DivergenceNext => {
             app.toast = Some("for two recordings: draftscope diff A B --tui".to_owned());
             Vec::new()
         }
@@ -128,7 +128,7 @@ fn settles(action: Action) -> bool {
             | Action::TemperatureDown
             | Action::NextBaseline
             | Action::NextTheme
-            | Action::ToggleDiscarded
+            | Action::NextDisplay
             | Action::ToggleSplit
             | Action::Follow
             | Action::Suspend

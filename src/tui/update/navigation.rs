@@ -33,7 +33,10 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::EditPrompt => edit_prompt(app),
         Action::NewConversation => new_conversation(app, session),
         Action::NextFilter => app.filter = app.filter.next(),
-        Action::ToggleDiscarded => app.hides_discarded = !app.hides_discarded,
+        Action::NextDisplay => {
+            app.display = app.display.next();
+            app.toast = Some(format!("answer: {}", app.display.name()));
+        }
         Action::NextTheme => {
             app.next_theme();
             app.toast = Some(format!("theme: {}", app.theme().name));
@@ -80,6 +83,8 @@ fn select_by(app: &mut App, session: &Session, action: Action) -> bool {
         Action::RoundNext => select(app, session, |_| true, true),
         Action::RejectPrevious => select(app, session, reject, false),
         Action::RejectNext => select(app, session, reject, true),
+        Action::TurnPrevious => turn(app, session, false),
+        Action::TurnNext => turn(app, session, true),
         Action::Left => move_cell(app, session, false),
         Action::Right => move_cell(app, session, true),
         Action::Open if app.page == Page::Inspect => app.go_to(Page::Chat),
@@ -202,6 +207,28 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
         Some(at) => choose(app, at, None),
         None if forward && live > from && fits(live) => follow_live(app), // an answer without a round yet
         None => app.toast = Some("there is none".to_owned()),
+    }
+}
+
+/// Goes to the start of a turn: of the one on show first, then of the one before; forward beyond the last one is live
+/// again.
+fn turn(app: &mut App, session: &Session, forward: bool) {
+    let starts: Vec<_> = places(session).filter(|at| at.round.is_none()).collect();
+    let here = app.selected.filter(|_| app.scroll == Scroll::Turn || forward);
+    let from = here.or_else(|| app.round_index(session));
+    let found = match from {
+        Some(from) if forward => starts.into_iter().find(|at| at.turn > from.turn),
+        Some(from) if here.is_some() => starts.into_iter().rfind(|at| at.turn < from.turn),
+        Some(from) => starts.into_iter().rfind(|at| at.turn <= from.turn),
+        None => None,
+    };
+    match found {
+        Some(at) => {
+            choose(app, at, None);
+            app.scroll = Scroll::Turn;
+        }
+        None if forward => follow_live(app),
+        None => app.toast = Some("this is the first turn".to_owned()),
     }
 }
 

@@ -13,14 +13,14 @@ use crate::tui::selection::{round_at, rounds};
 
 use super::{navigation, time as clock};
 
-/// Parts in which the keys go through a run.
+/// Parts in which the keys go through a turn.
 const PARTS: u64 = 20;
 
 /// A place as a person names it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Round(u32),
-    /// Microseconds of the run.
+    /// Microseconds of the turn on show.
     Time(u64),
     /// Of the run, 0 to 1.
     Share(f64),
@@ -52,7 +52,8 @@ impl Place {
 }
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
-    let part = length_us(app, time) / PARTS;
+    let turn = time.turn_span().map_or(0, |span| span.time_us.end.saturating_sub(span.time_us.start));
+    let part = turn / PARTS;
     match action {
         Action::ScrubBack => {
             let to_us = time.at_us().saturating_sub(part);
@@ -67,7 +68,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
     }
 }
 
-/// On by a part of the run; where nothing happened for longer than that, to what happened next.
+/// On by a part of the turn; where nothing happened for longer than that, to what happened next.
 fn forward(app: &mut App, time: &mut Timeline, part: u64) -> Vec<Command> {
     let to_us = time.at_us().saturating_add(part);
     if !time.is_past() || time.at_time(to_us) != Some(time.at()) {
@@ -84,8 +85,8 @@ pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Ve
     Some(match Place::parse(text)? {
         Place::Round(round) => to_round(app, time, round),
         Place::Time(after_us) => {
-            let at_us = time.origin_us().saturating_add(after_us);
-            to_time(app, time, at_us)
+            let start_us = time.turn_span().map_or(time.origin_us(), |span| span.time_us.start);
+            to_time(app, time, start_us.saturating_add(after_us))
         }
         Place::Share(share) => {
             let after_us = (length_us(app, time) as f64 * share) as u64;

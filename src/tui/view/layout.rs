@@ -14,7 +14,7 @@ use crate::tui::theme::Role;
 use super::screen::Screen;
 use super::{
     costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed, speed_summary,
-    speedup, table, times, transcript,
+    speedup, table, times, transcript, tree,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -90,8 +90,7 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [body, round, prompt] =
         Layout::vertical([Constraint::Min(3), Constraint::Length(round_height), Constraint::Length(prompt_height)])
             .areas(area);
-    let needed = if screen.app.split { 110 } else { 76 };
-    if area.width < needed || body.height < 8 {
+    if area.width < screen.plots_from() || body.height < 8 {
         pane(screen, Pane::Answer, body, (frame, hit_map));
     } else {
         let width = (u32::from(area.width) * 36 / 100).clamp(30, 70) as u16;
@@ -146,6 +145,9 @@ fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     pane(screen, Pane::Table, table, (frame, hit_map));
 }
 
+/// Least height of the speed below a tree.
+const SPEED: u16 = 7;
+
 /// Height of a round below a lesson.
 const ROUND: u16 = 7;
 
@@ -174,7 +176,26 @@ fn lanes(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     transcript::render(screen, (Lane::Speculative, true), right, frame, hit_map);
 }
 
+/// The tree of the round on show; below it what there is room for.
+fn tree_and_plots(screen: Screen, area: Rect, frame: &mut Frame) {
+    let tree = tree::height(screen);
+    let tree = if tree + SPEED <= area.height { tree } else { area.height };
+    let [tree, below] = Layout::vertical([Constraint::Length(tree), Constraint::Min(0)]).areas(area);
+    tree::render(screen, tree, frame);
+    let positions = positions::height(screen);
+    let positions = if SPEED + positions <= below.height { positions } else { 0 };
+    let [speed, positions] = Layout::vertical([Constraint::Min(0), Constraint::Length(positions)]).areas(below);
+    if !speed.is_empty() {
+        speed::render(screen, speed, frame);
+        positions::render(screen, positions, frame);
+    }
+}
+
 fn plots(screen: Screen, area: Rect, frame: &mut Frame) {
+    if tree::height(screen) > 0 {
+        tree_and_plots(screen, area, frame);
+        return;
+    }
     let positions = positions::height(screen);
     let (speedup, per_round, positions) = match area.height {
         0..16 => (0, 0, positions.min(5)),

@@ -1,7 +1,7 @@
 //! The line of a recording: where it stands, how it plays, what is marked.
 //!
-//! Invariant: the bar is the whole recording in its own time; what has played is drawn thick, the
-//! moment on show is the dot. It is there as long as a recording is.
+//! Invariant: the bar is the turn on show in its own time, so that what is idle between turns has no part in it; what
+//! has played is drawn thick, the moment on show is the dot. It is there as long as a recording is.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 
 use crate::protocol::{EventKind, Lane};
 use crate::session::text::one_line;
-use crate::session::{Mark, Place};
+use crate::session::{Mark, Place, TurnSpan};
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::marks::mark_sign;
 use crate::tui::theme::Role;
@@ -25,10 +25,12 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let live = screen.time.live();
     let recorded = live.header().and_then(|header| header.capabilities.ends_at_us);
     let end_us = recorded.unwrap_or_default().max(live.at_us());
-    let origin_us = screen.time.origin_us();
-    let len_us = end_us.saturating_sub(origin_us).max(1);
+    let span = screen.time.turn_span();
+    let time_us = span.as_ref().map_or(screen.time.origin_us()..end_us, |span| span.time_us.clone());
+    let (origin_us, len_us) = (time_us.start, time_us.end.saturating_sub(time_us.start).max(1));
     let into = |at_us: u64| at_us.saturating_sub(origin_us).min(len_us);
-    let start = format!(" {}{} {} ", which(screen), state(screen, end_us), clock(into(screen.time.at_us())));
+    let turn = which_turn(span.as_ref()).map_or(String::new(), |turn| format!("{turn} "));
+    let start = format!(" {}{} {turn}{} ", which(screen), state(screen, end_us), clock(into(screen.time.at_us())));
     let playback = screen.app.playback.label();
     let long = format!(" {} · {playback} ", clock(len_us));
     let short = format!(" {} · {}× ", clock(len_us), screen.app.playback.speed);
@@ -43,7 +45,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     }
     let strong = screen.theme[Role::StatusPaused];
     let mut spans = vec![Span::styled(start, strong)];
-    let marks: Vec<_> = moments(screen).into_iter().map(|(at_us, sign)| (cell(at_us), sign)).collect();
+    let here_us = moments(screen).into_iter().filter(|(at_us, _)| (time_us.start..=time_us.end).contains(at_us));
+    let marks: Vec<_> = here_us.map(|(at_us, sign)| (cell(at_us), sign)).collect();
     let (here, told) = (cell(screen.time.at_us()), cell(live.at_us()));
     for place in 0..room {
         let mark = marks.iter().rev().find(|(at, _)| *at == place).map(|(_, sign)| *sign);
@@ -57,6 +60,11 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     }
     spans.push(Span::styled(end, strong));
     frame.render_widget(Line::from(spans), area);
+}
+
+/// Which of several turns is on show.
+pub(super) fn which_turn(span: Option<&TurnSpan>) -> Option<String> {
+    span.filter(|span| span.of > 1).map(|span| format!("turn {} of {}", span.index + 1, span.of))
 }
 
 /// Which of several recordings plays.

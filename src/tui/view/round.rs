@@ -15,6 +15,7 @@ use crate::protocol::{NextKind, Outcome};
 use crate::session::{Place, Round, explain, text};
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::marks::mark_text;
+use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
@@ -41,9 +42,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         return;
     }
     let lines = match round {
-        Some(round) if round.is_tree() && usize::from(inner.height) > round.drafts.len() => {
-            tree::lines(screen, round, inner)
-        }
+        Some(round) if draws_tree(screen, round, area, inner.height) => tree::lines(screen, round, inner),
         Some(round) => {
             mark(screen, round, inner, hit_map);
             table(screen, round, inner)
@@ -53,7 +52,13 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
-/// Tells the mouse where the columns stand.
+/// Whether the round is drawn as a tree: where it fits, and is not drawn beside the answer.
+fn draws_tree(screen: Screen, round: &Round, area: Rect, height: u16) -> bool {
+    let is_beside = screen.app.page == Page::Chat && !screen.app.is_zoomed && area.width >= screen.plots_from();
+    round.is_tree() && !is_beside && usize::from(height) > round.drafts.len()
+}
+
+/// Records where the columns stand, for the mouse.
 fn mark(screen: Screen, round: &Round, inner: Rect, hit_map: &mut HitMap) {
     let Some(at) = screen.app.round_index(screen.session) else {
         return;

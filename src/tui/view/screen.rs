@@ -8,6 +8,7 @@ use crate::protocol::Lane;
 use crate::session::{Place, Round, Session, Timeline, Turn};
 use crate::tui::action::Action;
 use crate::tui::app::App;
+use crate::tui::display::{DisplayMode, Marks};
 use crate::tui::keymap::Context;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::cell::cut;
@@ -41,6 +42,29 @@ impl<'a> Screen<'a> {
         let wrote = |lane: Lane| self.turn().is_some_and(|turn| !turn.answer(lane).tokens.is_empty());
         let races = wrote(Lane::Rival) || (!wrote(Lane::Plain) && self.session.settings().rival.is_some());
         if races { Lane::Rival } else { Lane::Plain }
+    }
+
+    /// Whether fates have signs, because colours do not show them or because they are asked for.
+    pub(super) fn has_signs(&self) -> bool {
+        match self.app.options.marks {
+            Marks::Auto => self.app.options.ascii || !self.theme.colours_fates(),
+            Marks::Always => true,
+            Marks::Never => false,
+        }
+    }
+
+    /// Whether fates have marks in the answer.
+    pub(super) fn has_marks(&self) -> bool {
+        match self.app.display {
+            DisplayMode::Live => self.has_signs(),
+            DisplayMode::AllMarks => true,
+            DisplayMode::Plain => false,
+        }
+    }
+
+    /// Width from which the Chat page has plots, and the tree of the round on show, beside the answer.
+    pub(super) fn plots_from(&self) -> u16 {
+        if self.app.split { 110 } else { 76 }
     }
 
     /// What keys do in a context, by the first key that the keymap has for each: "↑↓ choose · Esc closes".

@@ -1,17 +1,17 @@
 //! The line that says that the past is on show, where in it, and how to return.
 //!
-//! Invariant: it is there exactly while what is on show is not the newest.
+//! Invariant: it is there exactly while what is on show is not the newest; its bar is the turn on show, by its events,
+//! so that waits have no part in it.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use crate::protocol::Lane;
+use crate::session::Session;
 use crate::tui::action::Action;
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::keymap::Context;
-use crate::tui::selection::live_round;
-use crate::tui::selection::round_at;
 use crate::tui::theme::Role;
 
 use super::player;
@@ -23,21 +23,29 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         return;
     }
     let time = screen.time;
-    let number = |session| live_round(session).and_then(|at| round_at(session, at)).map_or(0, |round| round.round);
+    let Some(span) = time.turn_span() else {
+        return;
+    };
+    let newest = |session: &Session| {
+        let rounds = session.turns().get(span.index).map_or(&[][..], |turn| &turn.answer(Lane::Speculative).rounds);
+        rounds.last().map_or(0, |round| round.round)
+    };
     let state = if screen.app.plays { "▸ playing the past" } else { "◀ the past" };
-    let tokens = screen.session.turn().map_or(0, |turn| turn.answer(Lane::Speculative).tokens.len());
-    let (round, rounds) = (number(screen.session), number(time.live()));
-    let at = format!(" {state}: round {round} of {rounds}, token {tokens} ");
+    let turn = screen.session.turns().get(span.index);
+    let tokens = turn.map_or(0, |turn| turn.answer(Lane::Speculative).tokens.len());
+    let (round, rounds) = (newest(screen.session), newest(time.live()));
+    let turn = player::which_turn(Some(&span)).map_or(String::new(), |turn| format!("{turn}, "));
+    let at = format!(" {state}: {turn}round {round} of {rounds}, token {tokens} ");
     let key = |action| {
         let binding = screen.app.keymap.binding(Context::Browse, action);
         binding.map_or(String::new(), |binding| screen.app.keymap.first_key(binding))
     };
-    let into_us = time.at_us().saturating_sub(time.origin_us());
+    let into_us = time.at_us().saturating_sub(span.time_us.start);
     let end = format!(" {} · {} now ", duration(into_us), key(Action::Follow));
     let used = Span::raw(&at).width() + Span::raw(&end).width();
     let room = usize::from(area.width).saturating_sub(used).max(1);
-    let (first, all) = (time.first(), (time.end() - time.first()).max(1));
-    let place = ((time.at() - first) as usize * (room - 1)) / all as usize;
+    let (first, all) = (span.events.start, (span.events.end - span.events.start).max(1));
+    let place = (time.at().saturating_sub(first).min(all) as usize * (room - 1)) / all as usize;
     for cell in 0..room as u64 {
         let x = area.x + Span::raw(&at).width() as u16 + cell as u16;
         let moment = first + all * cell / (room as u64 - 1).max(1);
@@ -46,7 +54,8 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let style = screen.theme[Role::StatusPaused];
     let cell = |moment: u64| (moment.saturating_sub(first) as usize * (room - 1)) / all as usize;
     let marked = player::moments(screen).into_iter();
-    let marks: Vec<_> = marked.filter_map(|(at_us, sign)| Some((cell(time.at_time(at_us)?), sign))).collect();
+    let marked = marked.filter_map(|(at_us, sign)| Some((time.at_time(at_us)?, sign)));
+    let marks: Vec<_> = marked.filter(|(at, _)| span.events.contains(at)).map(|(at, sign)| (cell(at), sign)).collect();
     let mut spans = vec![Span::styled(at, style)];
     for here in 0..room {
         let mark = marks.iter().rev().find(|(at, _)| *at == here);

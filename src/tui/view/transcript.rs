@@ -1,12 +1,11 @@
-//! The conversation: prompts, and answers in which every token shows its fate.
+//! The conversation: prompts, and answers in which every token shows its fate, with the strip below.
 //!
-//! Invariant: output tokens appear in order, joined into whole characters; discarded drafts stand
-//! where they were, before the token that took their place, marked and struck through, and never
-//! break a line. Which lines are in view is decided here from where the user scrolled; how they come
-//! about is `transcript_layout.rs`.
+//! Invariant: output tokens appear in order, joined into whole characters; discarded drafts that are shown stand
+//! where they were, before the token that took their place, and never break a line. Which lines are in view is decided
+//! here from where the user scrolled; how they come about is `transcript_layout.rs`.
 
 use ratatui::Frame;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
@@ -22,7 +21,7 @@ use super::screen::Screen;
 use super::transcript_cache::Laid;
 use super::transcript_layout::lay_out;
 use super::values::{duration, number, role_of};
-use super::{agreement, rival};
+use super::{agreement, rival, strip};
 
 /// A lane, and whether it stands beside the other one.
 type Place = (Lane, bool);
@@ -38,15 +37,19 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
     }
     let inner = block.inner(area);
     frame.render_widget(block, area);
+    let strip = if is_beside { 0 } else { strip::height(screen, inner) };
+    let [inner, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(inner);
     if inner.is_empty() {
         return;
     }
+    strip::render(screen, below, frame, hit_map);
     let laid = lay_out(screen, lane, inner.width);
     let height = usize::from(inner.height);
     let total: usize = laid.iter().map(|turn| turn.lines.len()).sum();
     let max_top = total.saturating_sub(height);
     let top = match (screen.app.scroll, selected_line(&laid)) {
         (Scroll::Follow, _) | (Scroll::Selected, None) => max_top,
+        (Scroll::Turn, _) => first_line(screen, &laid).min(max_top),
         (Scroll::Top(top), _) => top.min(max_top),
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
@@ -86,6 +89,12 @@ fn selected_line(laid: &[Laid]) -> Option<usize> {
         before += turn.lines.len();
     }
     None
+}
+
+/// Line of the whole transcript on which the turn of the selected round begins.
+fn first_line(screen: Screen, laid: &[Laid]) -> usize {
+    let turn = screen.app.selected.map_or(0, |at| at.turn);
+    laid.iter().take_while(|part| part.turn < turn).map(|part| part.lines.len()).sum()
 }
 
 fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
@@ -141,15 +150,17 @@ fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
 fn legend(screen: Screen, width: u16) -> Line<'static> {
     // few answers hold one: its mark is explained where it stands
     let departs = screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some());
+    let has_signs = screen.has_signs() || screen.has_marks();
+    let sign = |sign: &'static str| if has_signs { sign } else { strip::CELL };
     let at = |length: usize| {
         let entry = |(fate, names): &(Fate, [&'static str; 3])| {
             let style = screen.theme[fate::role(*fate)];
-            let text = format!("{}{}", fate::sign(*fate), names[length]);
+            let text = format!("{}{}", sign(fate::sign(*fate)), names[length]);
             [Span::styled(text, style), Span::raw(" ")]
         };
         let mut spans: Vec<_> = fate::LEGEND.iter().flat_map(entry).collect();
         if departs {
-            let text = format!("{}{}", fate::DEPARTED, fate::DEPARTED_NAMES[1]);
+            let text = format!("{}{}", sign(fate::DEPARTED), fate::DEPARTED_NAMES[1]);
             spans.extend([Span::styled(text, screen.theme[Role::TokenDeparted]), Span::raw(" ")]);
         }
         Line::from(spans)

@@ -5,12 +5,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use ratatui::text::Line;
 
 use crate::protocol::Lane;
 use crate::session::text::Joiner;
+use crate::tui::display::DisplayMode;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
 /// Stretches from which on those go that the newest frames did not show.
@@ -33,7 +35,21 @@ pub(super) struct Laid {
 pub(super) struct Pen {
     pub(super) flow: Flow,
     pub(super) joiner: Joiner,
-    pub(super) aside: Joiner,
+    /// For discarded drafts: it goes on from the kept text before them.
+    pub(super) drafts: Joiner,
+    /// A hash of the line in which a stretch ends.
+    pub(super) line: u64,
+}
+
+impl Pen {
+    /// At the end of a stretch.
+    pub(super) fn ended(mut self) -> Self {
+        let mut state = DefaultHasher::new();
+        self.flow.hash_line(&mut state);
+        (&self.joiner, &self.drafts).hash(&mut state);
+        self.line = state.finish();
+        self
+    }
 }
 
 /// What the lines of a whole stretch depend on, beside its events.
@@ -50,7 +66,10 @@ pub(super) struct Key {
     pub(super) lane: Lane,
     pub(super) width: u16,
     pub(super) theme: String,
-    pub(super) hides_discarded: bool,
+    pub(super) display: DisplayMode,
+    pub(super) has_marks: bool,
+    /// The line on which it begins, as [`Pen::line`] has it; 0 for the first.
+    pub(super) goes_on: u64,
     pub(super) starts_conversation: bool,
     pub(super) is_abandoned: bool,
 }

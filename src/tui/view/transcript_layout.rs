@@ -1,26 +1,27 @@
 //! The lines of the transcript, turn by turn, in stretches of rounds that are laid out once and kept.
 //!
-//! Invariant: a stretch of complete rounds never looks different again, nor does the last of an answer that
-//! has ended, so a frame costs what is new, not what is old, however long the history; only the stretch with
-//! the selected round, and the last of an answer under way, are laid out anew. The line that two stretches
-//! share is handed on from one to the next; the caption, which other lanes have a say in, is no part of them.
+//! Invariant: a stretch of complete rounds, the next of which has begun, never looks different again, nor does the
+//! last of an answer that has ended, so a frame costs what is new, not what is old, however long the history; only
+//! the stretch with the selected round, and the last of an answer under way, are laid out anew. The line that two
+//! stretches share is handed on from one to the next; the caption, which other lanes have a say in, is no part of them.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use crate::protocol::{Lane, StopReason};
 use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Fate, Provenance, Round, TranscriptToken, Turn};
+use crate::session::{Answer, Round, Turn};
 use crate::tui::action::Action;
-use crate::tui::fate;
+use crate::tui::display::DisplayMode;
 use crate::tui::hit_map::PREFILL;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
+use super::plain_text;
 use super::screen::Screen;
+use super::token_text::{self, Look};
 use super::transcript_cache::{Key, Laid, Pen};
 use super::values::number;
 
@@ -36,11 +37,8 @@ struct Work<'a> {
     answer: &'a Answer,
     /// Index of the selected round, if it is of this turn and lane; within, none is the first token.
     selected: Option<Option<usize>>,
-}
-
-/// The round of a token as the mouse finds it; 0 is nothing.
-fn round_of(token: &TranscriptToken) -> u32 {
-    if token.fate == Fate::Committed(Provenance::Prefill) { PREFILL } else { token.round }
+    /// Numbers of the rounds whose discarded drafts the live display shows.
+    drafted: [Option<u32>; 2],
 }
 
 /// The transcript by stretches; the last is what no turn holds yet.
@@ -51,15 +49,19 @@ pub(super) fn lay_out(screen: Screen, lane: Lane, width: u16) -> Vec<Laid> {
     for (index, turn) in turns.iter().enumerate() {
         let chosen = screen.app.selected.filter(|at| at.turn == index && lane == Lane::Speculative);
         let selected = chosen.map(|at| at.round);
-        let work = Work { screen, lane, index, width, answer: turn.answer(lane), selected };
+        let answer = turn.answer(lane);
+        let drafted = rounds_with_drafts(answer, selected);
+        let work = Work { screen, lane, index, width, answer, selected, drafted };
         work.turn(turn, &mut laid);
     }
     let mut flow = Flow::new(width);
-    if screen.app.conversations.last() == Some(&turns.len()) && !turns.is_empty() {
-        rule(screen, &mut flow);
+    let awaiting = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session));
+    let is_new = screen.app.conversations.last() == Some(&turns.len());
+    if !turns.is_empty() && (is_new || awaiting.is_some()) {
+        rule(screen, is_new, width, &mut flow);
     }
-    if let Some(awaiting) = screen.app.awaiting.as_ref().filter(|_| screen.app.is_awaiting(screen.session)) {
-        user(screen, &awaiting.text, &mut flow);
+    if let Some(awaiting) = awaiting {
+        user(screen, turns.len() + 1, &awaiting.text, &mut flow);
     } else if turns.is_empty() {
         welcome(screen, &mut flow);
     }
@@ -71,8 +73,19 @@ fn of(turn: usize, lines: (Vec<Line<'static>>, Vec<Vec<Tagged>>), selected: Opti
     Laid { turn, lines: lines.0.into(), tags: lines.1.into(), selected }
 }
 
+/// The rounds of an answer whose discarded drafts the live display shows: the one under way and the selected one.
+fn rounds_with_drafts(answer: &Answer, selected: Option<Option<usize>>) -> [Option<u32>; 2] {
+    let live = answer.rounds.last().filter(|_| answer.finished.is_none());
+    let chosen = selected.flatten().and_then(|at| answer.rounds.get(at));
+    [live, chosen].map(|round| round.map(|round| round.round))
+}
+
 impl Work<'_> {
     fn turn(&self, turn: &Turn, laid: &mut Vec<Laid>) {
+        if self.screen.app.display == DisplayMode::Plain {
+            self.plain(turn, laid);
+            return;
+        }
         let rounds = self.answer.rounds.len();
         let mut pen = None;
         for stretch in 0..rounds.div_ceil(STRETCH).max(1) {
@@ -82,34 +95,60 @@ impl Work<'_> {
         }
         let mut pen = pen.map_or_else(|| self.begin(turn), Rc::unwrap_or_clone);
         pen.flow.push(&pen.joiner.finish(), self.screen.theme[Role::TokenPlain]);
-        pen.flow.tag(0, 0);
-        caption(self.screen, turn, self.lane, &mut pen.flow);
-        pen.flow.end_line();
-        laid.push(of(self.index, pen.flow.finish_tagged(), None));
+        self.end(turn, pen.flow, laid);
     }
 
-    /// What stands before the answer.
+    /// What follows the answer.
+    fn end(&self, turn: &Turn, mut flow: Flow, laid: &mut Vec<Laid>) {
+        flow.tag(0, 0);
+        caption(self.screen, turn, self.lane, &mut flow);
+        flow.end_line();
+        laid.push(of(self.index, flow.finish_tagged(), None));
+    }
+
+    /// The turn as plain text: kept once the answer has ended.
+    fn plain(&self, turn: &Turn, laid: &mut Vec<Laid>) {
+        let is_settled = self.answer.finished.is_some() && self.selected.is_none();
+        let key = self.key(0, turn, None);
+        let found = self.screen.lines.find(&key).filter(|_| is_settled);
+        let (lines, pen) = found.unwrap_or_else(|| {
+            let mut head = self.begin(turn);
+            let (mut lines, mut tags) = head.flow.take_finished();
+            let chosen = self.selected.map(|_| self.selected_number());
+            let text = plain_text::lay_out(self.screen, self.answer, chosen.flatten(), self.width);
+            let selected = text.selected.map(|line| line + lines.len());
+            lines.extend(text.lines);
+            tags.extend(text.tags);
+            let lines = (of(self.index, (lines, tags), selected), Rc::new(head));
+            if is_settled {
+                self.screen.lines.keep(key, lines.clone());
+            }
+            lines
+        });
+        laid.push(lines);
+        self.end(turn, Rc::unwrap_or_clone(pen).flow, laid);
+    }
+
+    /// What comes before the answer.
     fn begin(&self, turn: &Turn) -> Pen {
         let mut flow = Flow::new(self.width);
-        if self.index > 0 && self.screen.app.conversations.contains(&self.index) {
-            rule(self.screen, &mut flow);
+        if self.index > 0 {
+            rule(self.screen, self.screen.app.conversations.contains(&self.index), self.width, &mut flow);
         }
         head(self.screen, turn, &mut flow);
-        Pen { flow, joiner: Joiner::default(), aside: Joiner::default() }
+        Pen { flow, joiner: Joiner::default(), drafts: Joiner::default(), line: 0 }
     }
 
     /// A stretch from the cache, if it cannot change any more and nothing in it is selected.
     fn stretch(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> (Laid, Rc<Pen>) {
         let rounds = &self.answer.rounds;
-        let end = (stretch + 1) * STRETCH;
         let is_settled = |round: &Arc<Round>| round.is_complete && !round.is_partial;
-        let is_whole = match rounds.get(end - 1) {
-            Some(last) => is_settled(last),
+        // the drafts of a round stand in the text until the next one begins
+        let is_whole = match rounds.get((stretch + 1) * STRETCH) {
+            Some(_) => true,
             None => self.answer.finished.is_some() && rounds.last().is_none_or(is_settled),
         };
-        // the line under way at its end is part of the next stretch
-        let touched = self.selected.map(|round| round.unwrap_or(0) / STRETCH);
-        let is_touched = touched.is_some_and(|at| at == stretch || at + 1 == stretch);
+        let is_touched = self.selected.is_some_and(|round| round.unwrap_or(0) / STRETCH == stretch);
         let lay = || match pen {
             Some(pen) => self.lay(stretch, (**pen).clone()),
             None => self.lay(stretch, self.begin(turn)),
@@ -117,7 +156,7 @@ impl Work<'_> {
         if !is_whole || is_touched {
             return lay();
         }
-        let key = self.key(stretch, turn);
+        let key = self.key(stretch, turn, pen);
         if let Some(found) = self.screen.lines.find(&key) {
             return found;
         }
@@ -126,7 +165,7 @@ impl Work<'_> {
         laid
     }
 
-    fn key(&self, stretch: usize, turn: &Turn) -> Key {
+    fn key(&self, stretch: usize, turn: &Turn, pen: Option<&Rc<Pen>>) -> Key {
         let app = self.screen.app;
         Key {
             run: self.screen.time.runs(),
@@ -137,57 +176,51 @@ impl Work<'_> {
             lane: self.lane,
             width: self.width,
             theme: self.screen.theme.name.clone(),
-            hides_discarded: app.hides_discarded,
+            display: app.display,
+            has_marks: self.screen.has_marks(),
+            goes_on: pen.map_or(0, |pen| pen.line),
             starts_conversation: app.conversations.contains(&self.index),
             is_abandoned: app.abandoned.contains(&turn.number),
         }
     }
 
-    fn lay(&self, stretch: usize, mut pen: Pen) -> (Laid, Rc<Pen>) {
-        let number = self.selected.and_then(|at| match at {
+    /// Number of the selected round, as tokens have it.
+    fn selected_number(&self) -> Option<u32> {
+        self.selected.and_then(|at| match at {
             Some(at) => self.answer.rounds.get(at).map(|round| round.round),
             None => Some(PREFILL),
-        });
+        })
+    }
+
+    /// Whether the text shows the discarded drafts of a round. A tree is drawn beside the text, not in it.
+    fn shows_discarded(&self, round: u32) -> bool {
+        let is_asked = self.screen.app.display == DisplayMode::AllMarks || self.drafted.contains(&Some(round));
+        is_asked && !self.answer.round(round).is_some_and(Round::is_tree)
+    }
+
+    fn lay(&self, stretch: usize, mut pen: Pen) -> (Laid, Rc<Pen>) {
+        let screen = self.screen;
+        let number = self.selected_number();
         let mut selected = None;
         let rounds = stretch * STRETCH..((stretch + 1) * STRETCH).min(self.answer.rounds.len());
         for token in self.answer.transcript_between(rounds) {
-            let is_selected = number == Some(round_of(&token));
+            let is_selected = number == Some(token_text::round_of(&token));
+            let is_chosen = is_selected && screen.app.cell == Some(token.column);
             if is_selected && selected.is_none() {
                 selected = Some(pen.flow.line_index());
             }
-            self.token(token, is_selected, &mut pen);
+            let shows_discarded = self.shows_discarded(token.round);
+            token_text::push(screen, token, Look { is_selected, is_chosen, shows_discarded }, &mut pen);
         }
-        (of(self.index, pen.flow.take_finished(), selected), Rc::new(pen))
-    }
-
-    fn token(&self, token: TranscriptToken, is_selected: bool, pen: &mut Pen) {
-        let screen = self.screen;
-        let role = if token.departs { Role::TokenDeparted } else { fate::role(token.fate) };
-        let mut style = screen.theme[role];
-        if is_selected {
-            style = style.patch(screen.theme[Role::Selected]);
-        }
-        if is_selected && screen.app.cell == Some(token.column) {
-            style = style.add_modifier(Modifier::REVERSED);
-        }
-        pen.flow.tag(round_of(&token), token.column);
-        match token.fate {
-            Fate::Committed(_) => {
-                let text = pen.joiner.push(&token.piece.bytes);
-                committed(screen, token, (&text, style), &mut pen.flow);
-                pen.aside = pen.joiner.clone();
-            }
-            _ if screen.app.hides_discarded => {}
-            _ => {
-                let text = pen.aside.push(&token.piece.bytes);
-                discarded(token, &text, style, &mut pen.flow);
-            }
-        }
+        (of(self.index, pen.flow.take_finished(), selected), Rc::new(pen.ended()))
     }
 }
 
-fn rule(screen: Screen, flow: &mut Flow) {
-    flow.push("─── new conversation ", screen.theme[Role::TextDim]);
+/// Parts two turns.
+fn rule(screen: Screen, is_new: bool, width: u16, flow: &mut Flow) {
+    let name = if is_new { "─── new conversation " } else { "" };
+    let rest = usize::from(width).saturating_sub(name.chars().count());
+    flow.push(&format!("{name}{}", "─".repeat(rest)), screen.theme[Role::PanelBorder]);
     flow.end_line();
 }
 
@@ -201,7 +234,7 @@ fn welcome(screen: Screen, flow: &mut Flow) {
 /// What the turn answers: a prompt, or the point of another turn that it goes on from.
 fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
     let Some(branch) = turn.branch else {
-        user(screen, &turn.typed, flow);
+        user(screen, turn.number as usize, &turn.typed, flow);
         return;
     };
     let left = if screen.app.abandoned.contains(&turn.number) { " (left again)" } else { "" };
@@ -209,43 +242,20 @@ fn head(screen: Screen, turn: &Turn, flow: &mut Flow) {
         0 => "its prompt once more".to_owned(),
         kept => format!("continuing after token {kept}"),
     };
-    let text = format!("⑂ turn {}, {from}{left}", branch.turn);
+    let text = format!("{} ⑂ turn {}, {from}{left}", turn.number, branch.turn);
     flow.push(&text, screen.theme[Role::User]);
     if branch.forced {
-        flow.push(" ⚠ not what the target would have written", screen.theme[Role::Warning]);
+        flow.push(", not what the target would have written", screen.theme[Role::Warning]);
     }
     flow.end_line();
 }
 
-fn user(screen: Screen, typed: &str, flow: &mut Flow) {
+/// The number of a turn, and what was typed.
+fn user(screen: Screen, number: usize, typed: &str, flow: &mut Flow) {
+    flow.push(&format!("{number} "), screen.theme[Role::TextDim]);
     flow.push("❯ ", screen.theme[Role::User]);
     flow.push(&text::printable(typed), screen.theme[Role::User]);
     flow.end_line();
-}
-
-fn committed(screen: Screen, token: TranscriptToken, (text, style): (&str, Style), flow: &mut Flow) {
-    let mark = if token.departs { fate::DEPARTED } else { fate::mark(token.fate) };
-    let inner = text.trim_start_matches(' ');
-    flow.push(&text[..text.len() - inner.len()], style);
-    // The mark is not part of the answer: it is neither underlined nor struck through.
-    flow.push(mark, style);
-    let shown = text::printable(inner);
-    for (i, part) in shown.split('\n').enumerate() {
-        if i > 0 {
-            flow.push("⏎", screen.theme[Role::TextDim]);
-            flow.end_line();
-        }
-        flow.push(part, style);
-    }
-}
-
-fn discarded(token: TranscriptToken, text: &str, style: Style, flow: &mut Flow) {
-    let inner = text.trim_start_matches(' ');
-    let mark_style = style.remove_modifier(Modifier::CROSSED_OUT);
-    flow.push(&text[..text.len() - inner.len()], mark_style);
-    flow.push(fate::mark(token.fate), mark_style);
-    let shown = text::one_line(inner);
-    flow.push(if shown.is_empty() { "·" } else { &shown }, style);
 }
 
 /// What the answer cost, under it.

@@ -4,8 +4,10 @@
 //! Invariant: a node is shown once, in the order in which it was drafted; the path that was kept reads
 //! from top to bottom.
 
+use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
 use crate::session::{Round, explain, text};
 use crate::tui::theme::Role;
@@ -15,13 +17,43 @@ use crate::tui::widgets::flow::wrapped;
 use super::screen::Screen;
 use super::values::{draft_sign, next_fate, sign};
 
-/// Width of a node with its branch.
+/// Width of a node with its branch, at most, and of the numbers after it.
 const NODE: usize = 30;
+const NUMBERS: usize = 15;
+
+/// Place among the spans of a line of what is left out where it does not fit.
+const NOTE: usize = 3;
+
+/// Height of the panel that draws the tree of the round on show beside the answer; 0 where that round has none.
+pub(super) fn height(screen: Screen) -> u16 {
+    let round = screen.app.round(screen.session).filter(|round| round.is_tree());
+    round.map_or(0, |round| u16::try_from(round.drafts.len()).unwrap_or(u16::MAX).saturating_add(3))
+}
+
+/// The tree of the round on show, in a panel.
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let Some(round) = screen.app.round(screen.session).filter(|_| !area.is_empty()) else {
+        return;
+    };
+    let block = screen.panel(format!(" Tree of round {} ", round.round));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let mut lines = nodes(screen, round, inner.width);
+    lines.iter_mut().filter(|line| line.width() > inner.width.into()).for_each(|line| line.spans.truncate(NOTE));
+    frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// The nodes, a line each.
+fn nodes(screen: Screen, round: &Round, width: u16) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let room = usize::from(width).saturating_sub(NUMBERS + 1).min(NODE);
+    children(screen, round, None, ("", room), &mut lines);
+    lines
+}
 
 /// The tree, and below it the sentence about the chosen node.
 pub(super) fn lines(screen: Screen, round: &Round, area: Rect) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    children(screen, round, None, "", &mut lines);
+    let mut lines = nodes(screen, round, area.width);
     let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(round.columns() - 1);
     if let Some(finding) = explain(round, focus) {
         let place = if focus < round.drafts.len() { format!("node {}", focus + 1) } else { "its end".to_owned() };
@@ -31,45 +63,57 @@ pub(super) fn lines(screen: Screen, round: &Round, area: Rect) -> Vec<Line<'stat
 }
 
 /// The nodes that continue `parent` (none is the anchor), each followed by its own.
-fn children(screen: Screen, round: &Round, parent: Option<usize>, before: &str, lines: &mut Vec<Line<'static>>) {
+fn children(
+    screen: Screen,
+    round: &Round,
+    parent: Option<usize>,
+    (before, room): (&str, usize),
+    lines: &mut Vec<Line<'static>>,
+) {
     let all: Vec<usize> = (0..round.drafts.len()).filter(|index| round.parent(*index) == parent).collect();
     let ends_here = round.verdict.is_some() && round.path().last() == parent;
     for (place, index) in all.iter().enumerate() {
         let is_last = place + 1 == all.len() && !ends_here;
-        lines.push(node(screen, round, *index, &format!("{before}{}", if is_last { "└─" } else { "├─" })));
+        lines.push(node(screen, round, *index, (&format!("{before}{}", if is_last { "└─" } else { "├─" }), room)));
         let bar = if is_last { "  " } else { "│ " };
-        children(screen, round, Some(*index), &format!("{before}{bar}"), lines);
+        children(screen, round, Some(*index), (&format!("{before}{bar}"), room), lines);
     }
     if ends_here {
-        lines.push(end(screen, round, &format!("{before}└─")));
+        lines.push(end(screen, round, (&format!("{before}└─"), room)));
     }
 }
 
-fn node(screen: Screen, round: &Round, index: usize, branch: &str) -> Line<'static> {
+fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> Line<'static> {
     let cell = &round.drafts[index];
     let (role, mark) = draft_sign(round, index);
     let p = round.judgement(index).map(|judgement| judgement.p);
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let name = format!("{mark} {} {}", index + 1, text::inline(&cell.piece));
-    line(screen, (branch, &name, role), &numbers, screen.app.cell == Some(index))
+    line(screen, (branch, &name, role), [&numbers, ""], screen.app.cell == Some(index))
 }
 
 /// The target's own token behind the accepted path.
-fn end(screen: Screen, round: &Round, branch: &str) -> Line<'static> {
+fn end(screen: Screen, round: &Round, branch: (&str, usize)) -> Line<'static> {
     let (role, mark) = sign(next_fate(round));
     let piece = round.next_piece().unwrap_or_default();
     let p = round.prediction(round.drafts.len()).and_then(|row| row.find(piece.id)).map(|found| found.1);
     let name = format!("{mark} {}", text::inline(&piece));
     let chosen = screen.app.cell == Some(round.drafts.len());
-    line(screen, (branch, &name, role), &format!("       p {}  the target's own", shown(p)), chosen)
+    line(screen, (branch, &name, role), [&format!("       p {}", shown(p)), "  the target's own"], chosen)
 }
 
-fn line(screen: Screen, (branch, name, role): (&str, &str, Role), numbers: &str, chosen: bool) -> Line<'static> {
-    let room = NODE.saturating_sub(branch.chars().count());
+fn line(
+    screen: Screen,
+    ((branch, room), name, role): ((&str, usize), &str, Role),
+    [numbers, note]: [&str; 2],
+    chosen: bool,
+) -> Line<'static> {
+    let room = room.saturating_sub(branch.chars().count());
     let line = Line::from(vec![
         Span::styled(format!(" {branch}"), screen.theme[Role::TextDim]),
         Span::styled(fit(name, room), screen.theme[role]),
         Span::styled(format!(" {numbers}"), screen.theme[Role::Text]),
+        Span::styled(note.to_owned(), screen.theme[Role::Text]),
     ]);
     if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
 }

@@ -110,10 +110,7 @@ fn answer(screen: Screen, reply: &Reply, asks: bool, width: u16) -> Vec<Line<'st
     flow.push(&known, screen.theme[role]);
     flow.break_line();
     if !reply.is_lossless {
-        flow.push(
-            "⚠ from here on the text is no longer what the target would have written",
-            screen.theme[Role::Warning],
-        );
+        flow.push("from here on the text is no longer what the target would have written", screen.theme[Role::Warning]);
     }
     flow.finish()
 }

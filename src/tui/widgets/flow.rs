@@ -4,13 +4,15 @@
 //! else anywhere. Invariant: no line is wider than asked (a wide character that cannot fit at all
 //! becomes `·`), and no control character comes out if none goes in except the newline.
 
+use std::hash::{Hash, Hasher};
+
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 /// A grapheme on its way into a line.
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 struct Cell {
     text: String,
     width: usize,
@@ -64,6 +66,11 @@ impl Flow {
     /// Takes the lines that are finished; the one under way stays.
     pub(in crate::tui) fn take_finished(&mut self) -> (Vec<Line<'static>>, Vec<Vec<Tagged>>) {
         (std::mem::take(&mut self.lines), std::mem::take(&mut self.tags))
+    }
+
+    /// Hashes the line under way: two with the same hash go on alike.
+    pub(in crate::tui) fn hash_line(&self, state: &mut impl Hasher) {
+        self.line.hash(state);
     }
 
     /// Adds text; a newline ends the line.

@@ -1,4 +1,4 @@
-//! Reusable parts that know nothing of a session: flowing text, table cells, bars.
+//! Reusable parts that know nothing of a session: flowing text, Markdown, table cells, bars.
 //!
 //! Invariant: each is a value with `render(area, buf)` or a function to lines, draws inside its
 //! area only, and does nothing on an empty one.
@@ -6,3 +6,5 @@
 pub(super) mod bars;
 pub(super) mod cell;
 pub(super) mod flow;
+pub(super) mod markdown;
+mod open_markdown;
