@@ -38,6 +38,8 @@ pub const KEYS: &[&str] = &[
     "marks",
     "ascii",
     "no-mouse",
+    "pace",
+    "autosave",
 ];
 
 /// Largest file that is read, in bytes.

@@ -22,6 +22,8 @@ struct Terminal {
     screen: vt100::Parser,
     cooked: bool,
     light: bool,
+    /// Where the program remembers what it has shown once.
+    _state: tempfile::TempDir,
 }
 
 /// What terminals with a dark and a light background answer to queries of colours and abilities.
@@ -44,6 +46,10 @@ impl Terminal {
         command.env("COLORTERM", "truecolor");
         command.env_remove("NO_COLOR");
         command.env_remove("DRAFTSCOPE_MODEL");
+        let state = tempfile::tempdir().unwrap();
+        command.env("XDG_STATE_HOME", state.path());
+        std::fs::create_dir(state.path().join("draftscope")).unwrap();
+        std::fs::write(state.path().join("draftscope/tour-shown"), "").unwrap();
         environment.iter().for_each(|(name, value)| command.env(name, value));
         let cooked = is_cooked(pair.master.as_ref());
         let child = pair.slave.spawn_command(command).unwrap();
@@ -60,7 +66,7 @@ impl Terminal {
         });
         let keys = pair.master.take_writer().unwrap();
         let screen = vt100::Parser::new(SIZE.rows.try_into().unwrap(), SIZE.cols.try_into().unwrap(), 0);
-        Self { master: pair.master, keys, output, child, screen, cooked, light: false }
+        Self { master: pair.master, keys, output, child, screen, cooked, light: false, _state: state }
     }
 
     /// Shows what the program wrote, and answers queries of the cursor's position and of colours.
@@ -165,11 +171,16 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     if real::target_file().is_none() {
         return;
     }
-    let mut terminal = Terminal::start(&["-k", "3"], &[]);
-    terminal.wait_for("Type a prompt");
+    let state = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::start(&["-k", "3"], &[("XDG_STATE_HOME", state.path().to_str().unwrap())]);
+    terminal.wait_for("Tour, 1 of 5");
+    terminal.press("\u{1b}");
+    terminal.wait_for("Type a prompt, or take one");
+    assert!(state.path().join("draftscope/tour-shown").exists(), "the next start has no tour");
     terminal.press("List ten inventions and the years in which they were made.");
     terminal.wait_for("List ten inventions and the years in which they were made.");
     terminal.press("\r");
+    terminal.wait_for("Slow start, 2 rounds/s");
     // tokens of every fate, marked by colour and glyph; the legend names the colours
     terminal.wait("accepted, bonus, recovered and rejected tokens", |screen| {
         let marked = ["✚", "↻", "✗"].iter().all(|glyph| colours(screen, glyph).len() > 3);
@@ -191,8 +202,32 @@ fn a_new_user_prompts_watches_stops_and_quits() {
     terminal.wait_for("❯ Write a long story");
     terminal.press("\u{3}"); // Ctrl+C stops the answer …
     terminal.wait_for("stopped");
+    terminal.press("\u{3}"); // … then asks …
+    terminal.wait_for("This session is not saved");
     terminal.press("\u{3}"); // … and quits
     assert_eq!(terminal.ends(), 0);
+}
+
+#[test]
+fn a_first_answer_starts_slow_and_a_session_is_saved_on_leaving() {
+    let (files, folder) = (common::tiny::Tiny::new(3), tempfile::tempdir().unwrap());
+    let target = files.target.to_str().unwrap();
+    let args = ["--model", target, "--raw", "--max-tokens", "60", "-k", "3", "--drafter", "random"];
+    let mut terminal = Terminal::start_in(folder.path(), &args, &[]);
+    terminal.wait_for("Type a prompt, or take one");
+    terminal.press("the thin inn\r");
+    terminal.wait_for("full speed by round 15");
+    terminal.wait_for("one pass of the target over 4 positions");
+    terminal.wait_for("is rejected");
+    terminal.press("]");
+    terminal.wait_for("ready");
+    assert!(terminal.text().contains("60 tokens"), "{}", terminal.text());
+    terminal.press("\u{3}");
+    terminal.wait_for("This session is not saved");
+    terminal.press("s");
+    assert_eq!(terminal.ends(), 0);
+    assert_eq!(files_of(folder.path(), ".dscope.jsonl").len(), 1);
+    assert!(terminal.text().contains("saved as draftscope-"), "{}", terminal.text());
 }
 
 #[test]
@@ -324,7 +359,7 @@ fn text_is_dark_on_a_light_terminal() {
 /// A live engine with a tiny model, started in this folder.
 fn tiny(files: &common::tiny::Tiny, folder: &std::path::Path, more: &[&str]) -> Terminal {
     let target = files.target.to_str().unwrap();
-    let args = ["--model", target, "--raw", "--max-tokens", "60", "-k", "3"];
+    let args = ["--model", target, "--raw", "--max-tokens", "60", "-k", "3", "--pace", "full"];
     let mut terminal = Terminal::start_in(folder, &[&args, more].concat(), &[]);
     terminal.wait_for("Type a prompt");
     terminal
@@ -366,8 +401,9 @@ fn a_live_engine_is_paused_stepped_rewound_asked_what_if_and_resumed() {
     terminal.wait_for("⑂ turn 1");
     terminal.wait_for("paused"); // after the reply
     terminal.press("u");
-    terminal.wait_for("goes on from turn 1 again");
-    terminal.wait_for("ready"); // the paused branch has ended
+    terminal.wait_for("turn 1 is back and goes on where it was ended");
+    terminal.wait_for("ready"); // it is answered to its end
+    assert!(terminal.text().contains("cut at max-tokens"), "{}", terminal.text());
     terminal.press("ts");
     terminal.wait_for("saved as draftscope-");
     terminal.press("e\r");
@@ -404,6 +440,8 @@ fn the_person_drafts_and_the_target_judges() {
     terminal.press("\u{3}");
     terminal.wait_for("stopped");
     terminal.press("\u{3}");
+    terminal.wait_for("This session is not saved");
+    terminal.press("\u{3}");
     assert_eq!(terminal.ends(), 0);
 }
 
@@ -422,7 +460,7 @@ fn two_settings_race_beside_each_other() {
     terminal.press("ithe thin inn\r5");
     terminal.wait_for("identical so far: 60 tokens");
     assert!(terminal.text().contains("Rival k=4"), "{}", terminal.text());
-    terminal.press("q");
+    terminal.press("qq");
     assert_eq!(terminal.ends(), 0);
 }
 
@@ -460,6 +498,6 @@ fn an_idle_program_uses_no_processor_time() {
     thread::sleep(Duration::from_secs(3));
     let used = ticks() - before;
     assert!(used <= 3, "{used} ticks in 3 s: more than 1 % of a processor");
-    terminal.press("\tq");
+    terminal.press("\tqq");
     assert_eq!(terminal.ends(), 0);
 }

@@ -28,6 +28,10 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         system: args.decode.system.clone(),
         raw: args.decode.raw,
         initial_prompt: args.prompt.clone(),
+        pace: args.pace,
+        autosave: args.autosave,
+        is_recorded: args.trace.trace.is_some(),
+        tour: super::first_start::first_start(),
         ..terminal::screen(&args.screen, files)
     };
     match tui::run(source, options, consumers)? {

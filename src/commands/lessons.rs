@@ -1,4 +1,4 @@
-//! Recordings of the real engine that lessons play.
+//! Recordings of the real engine that lessons play, and the one that the empty screen offers.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ macro_rules! lesson {
     };
 }
 
-/// The runs of the lessons, recorded by `cargo test --release --test recordings -- --ignored`.
+/// The runs of the lessons and one of the demo, recorded by `cargo test --release --test recordings -- --ignored`.
 const LESSONS: &[(&str, &[u8])] = &[
     lesson!("positions"),
     lesson!("cost"),
@@ -21,6 +21,7 @@ const LESSONS: &[(&str, &[u8])] = &[
     lesson!("sampling"),
     lesson!("losing"),
     lesson!("quiz"),
+    ("code", include_bytes!("../../assets/traces/code.dscope.jsonl.zst")),
 ];
 
 /// What lessons play when there is no engine.

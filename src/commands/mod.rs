@@ -11,6 +11,7 @@ mod engine;
 pub(crate) mod explain;
 pub(crate) mod export;
 mod files;
+mod first_start;
 pub(crate) mod generate;
 pub(crate) mod identity;
 mod lessons;

@@ -40,6 +40,8 @@ pub(super) struct Auto {
     unreported: Option<EventKind>,
     observation: Observation,
     clock_us: u64,
+    /// The engine has waited since the last round of the run's own lane ended.
+    is_cold: bool,
 }
 
 impl Auto {
@@ -56,7 +58,13 @@ impl Auto {
             unreported: None,
             observation: Observation::default(),
             clock_us: 0,
+            is_cold: false,
         }
+    }
+
+    /// The engine has waited for somebody: what the next round takes says nothing about rounds that follow each other.
+    pub(super) fn note_wait(&mut self) {
+        self.is_cold = true;
     }
 
     /// Learns once what passes cost: from memory if a short check confirms it, else by timing them.
@@ -172,13 +180,18 @@ impl Auto {
 
     /// Passes what a round showed on to the policy.
     pub(super) fn on_event(&mut self, lane: Lane, kind: &EventKind) {
-        if let (Lane::Speculative, false, EventKind::Committed { clock_us, .. }) = (lane, self.active, kind) {
-            self.clock_us = *clock_us;
+        let is_cold = self.is_cold;
+        if let (Lane::Speculative, EventKind::Committed { clock_us, .. }) = (lane, kind) {
+            self.is_cold = false;
+            if is_cold || !self.active {
+                self.clock_us = *clock_us;
+            }
         }
         let Some(policy) = self.policy.as_mut() else {
             return;
         };
         match (lane, kind) {
+            (_, EventKind::Scored { .. } | EventKind::Committed { .. }) if is_cold => {}
             // a pass costs the same on every lane
             (_, EventKind::Scored { rows, verify_us, .. }) if lane != Lane::Speculative || !self.active => {
                 policy.verified(rows.len(), *verify_us as f64);

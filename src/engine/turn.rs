@@ -267,7 +267,11 @@ impl Turn<'_> {
             };
             auto.on_event(name, &kind);
             outbox.send(name, kind);
-            if pause_here { control.between_phases(leads, end, outbox) } else { Duration::ZERO }
+            let waited = if pause_here { control.between_phases(leads, end, outbox) } else { Duration::ZERO };
+            if !waited.is_zero() {
+                auto.note_wait();
+            }
+            waited
         })?;
         lane.weighted += (lane.decoder.clock() - before) * settings.baseline.weight(lane.output);
         self.commit(lane, &committed, max_tokens);

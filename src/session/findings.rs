@@ -152,6 +152,7 @@ fn not_reached(round: &Round, index: usize, name: &str) -> String {
 }
 
 fn next_text(round: &Round, index: usize) -> Option<String> {
+    round.next_index()?;
     let verdict = round.verdict.as_ref()?;
     let drafts = round.drafts.len();
     if index != drafts {

@@ -7,6 +7,7 @@
 
 pub mod account;
 mod align;
+mod chosen;
 pub mod classes;
 mod compare;
 mod diff;
@@ -15,6 +16,7 @@ mod header_diff;
 mod marks;
 mod memo;
 mod moment;
+mod partial;
 mod pass_costs;
 mod phase;
 mod position;
@@ -32,11 +34,12 @@ mod what_if;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::protocol::{Costs, DraftLenMode, DrafterKind, Event, EventKind, Header, Lane, Settings};
+use crate::protocol::{Costs, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
 use memo::Memo;
 
 pub use align::{Pair, align};
+pub use chosen::ChosenDraftLen;
 pub use compare::{Agreement, Divergence};
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
@@ -104,27 +107,14 @@ pub struct Session {
     ended: bool,
 }
 
-/// The k that the engine chose last.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChosenDraftLen {
-    /// k before.
-    pub from: u8,
-    /// k now.
-    pub draft_len: u8,
-    /// Tokens per second that each k promised, index 0 is plain decoding.
-    pub expected: Vec<f64>,
-    /// Whether it is a short look at a k that may have become better.
-    pub exploring: bool,
-    /// Why, one sentence.
-    pub reason: String,
-}
-
 /// Where a lane stands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct LaneState {
     phase: Phase,
     /// Index of the turn it works on.
     turn: Option<usize>,
+    /// Whether the engine has waited since this lane last ended a round.
+    is_cold: bool,
 }
 
 impl Session {
@@ -154,7 +144,10 @@ impl Session {
             EventKind::CostsKnown { costs, .. } => self.costs = Some(costs.clone()),
             EventKind::DraftLenChosen { .. } => self.choose(&event.kind),
             EventKind::DraftAsked { draft_len } => self.asked = Some(*draft_len),
-            EventKind::Paused => self.paused = true,
+            EventKind::Paused => {
+                self.paused = true;
+                self.lanes.iter_mut().for_each(|lane| lane.is_cold = true);
+            }
             EventKind::Resumed => self.paused = false,
             EventKind::Notice { message } => self.note(message.clone()),
             EventKind::Failed { message } => self.fail(message.clone()),
@@ -162,20 +155,6 @@ impl Session {
             EventKind::Ended { .. } => self.ended = true,
             _ => self.apply_to_lane(event.lane, &event.kind),
         }
-    }
-
-    fn choose(&mut self, kind: &EventKind) {
-        let EventKind::DraftLenChosen { from, draft_len, expected, exploring, reason } = kind else {
-            return;
-        };
-        self.settings.draft_len = *draft_len;
-        self.chosen = Some(ChosenDraftLen {
-            from: *from,
-            draft_len: *draft_len,
-            expected: expected.clone(),
-            exploring: *exploring,
-            reason: reason.clone(),
-        });
     }
 
     fn apply_to_lane(&mut self, lane: Lane, kind: &EventKind) {
@@ -191,7 +170,8 @@ impl Session {
                 }
                 self.turns[index].branch = *branch;
                 self.turns[index].begun = self.settings;
-                self.lanes[lane.index()] = LaneState { phase: Phase::Prefilling, turn: Some(index) };
+                self.lanes[lane.index()] =
+                    LaneState { phase: Phase::Prefilling, turn: Some(index), ..self.lanes[lane.index()] };
             }
             EventKind::Prefilled { turn, .. } => {
                 let Some(index) = self.turn_index(*turn) else { return };
@@ -200,7 +180,7 @@ impl Session {
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
                 self.turns[index].measured = Memo::default();
                 self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
-                self.lanes[lane.index()] = LaneState { phase: Phase::Between, turn: Some(index) };
+                self.lanes[lane.index()] = LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.paused };
             }
             EventKind::Finished { reason } => {
                 if let Some(answer) = self.working_answer(lane) {
@@ -214,11 +194,22 @@ impl Session {
 
     fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
         let (settings, seq) = (self.settings.of_lane(lane), self.events);
+        let is_cold = self.lanes[lane.index()].is_cold;
         let Some(answer) = self.working_answer(lane) else {
             return;
         };
-        if let Some(phase) = answer.apply(kind, &settings, seq) {
-            self.lanes[lane.index()].phase = phase;
+        if is_cold {
+            answer.note_wait(); // before a commit, which enters the figures
+        }
+        let phase = answer.apply(kind, &settings, seq);
+        if is_cold {
+            answer.note_wait(); // the round that begins
+        }
+        if let Some(phase) = phase {
+            let lane = &mut self.lanes[lane.index()];
+            lane.phase = phase;
+            // the next round finds the caches as this one left them
+            lane.is_cold &= self.paused || phase != Phase::Between;
         }
     }
 
@@ -287,12 +278,6 @@ impl Session {
     #[must_use]
     pub fn costs(&self) -> Option<&Costs> {
         self.costs.as_ref()
-    }
-
-    /// The k that the engine chose last; none when the user sets it.
-    #[must_use]
-    pub fn chosen(&self) -> Option<&ChosenDraftLen> {
-        self.chosen.as_ref().filter(|_| self.settings.draft_len_mode == DraftLenMode::Auto)
     }
 
     /// All turns, oldest first.

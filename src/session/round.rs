@@ -82,13 +82,24 @@ pub struct Round {
     pub probed: Vec<ProbedDraft>,
     /// Time of that chain.
     pub probe_us: u64,
-    /// Whether the commit has been told.
+    /// Whether the engine waited for somebody within this round or right before it: its caches were cold, so its times
+    /// enter no speed figure.
+    pub follows_wait: bool,
+    /// Whether the commit has arrived.
     pub is_complete: bool,
+    /// Verdicts on show, where they are shown one by one; none shows all that are known.
+    pub unveiled: Option<usize>,
     /// Whether the moment on show lies within the commit, so that `committed` is only its beginning.
     pub is_partial: bool,
 }
 
 impl Round {
+    /// Whether its times enter speed figures: it followed no wait, and the whole round is on show.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        !self.follows_wait && !self.is_partial
+    }
+
     /// Whether the drafts form a tree.
     #[must_use]
     pub fn is_tree(&self) -> bool {
@@ -140,13 +151,31 @@ impl Round {
     /// Length of the accepted prefix or path, 0 until judged.
     #[must_use]
     pub fn accepted(&self) -> usize {
-        self.verdict.as_ref().map_or(0, |v| v.accepted().min(self.drafts.len()))
+        self.verdict.as_ref().map_or(0, |v| v.accepted().min(self.drafts.len()).min(self.shown()))
     }
 
     /// The verdict on draft `index`.
     #[must_use]
     pub fn judgement(&self, index: usize) -> Option<&Judgement> {
-        self.verdict.as_ref()?.judgements.get(index)
+        self.verdict.as_ref()?.judgements.get(index).filter(|_| index < self.shown())
+    }
+
+    /// How many verdicts may be on show.
+    fn shown(&self) -> usize {
+        self.unveiled.unwrap_or(usize::MAX)
+    }
+
+    /// Steps in which verdicts are shown from left to right: one for each draft up to the first rejected one, and one
+    /// for those discarded after it. Zero until judged, without drafts, and in a tree, whose drafts have no such order.
+    #[must_use]
+    pub fn verdict_steps(&self) -> usize {
+        let Some(verdict) = self.verdict.as_ref().filter(|_| !self.is_tree()) else { return 0 };
+        (verdict.accepted() + 2).min(self.drafts.len())
+    }
+
+    /// Verdicts on show after so many of [`Self::verdict_steps`].
+    pub(super) fn verdicts_after(&self, steps: usize) -> usize {
+        if steps >= self.verdict_steps() { self.drafts.len() } else { steps }
     }
 
     /// What became of draft `index`; none until judged.
@@ -159,8 +188,13 @@ impl Round {
     /// behind the drafts.
     #[must_use]
     pub fn next_index(&self) -> Option<usize> {
-        let column = if self.is_tree() { self.drafts.len() } else { self.accepted() };
-        self.verdict.as_ref().map(|_| column)
+        self.next_column().filter(|_| self.shown() >= self.drafts.len())
+    }
+
+    /// The same, also while not all verdicts are on show.
+    fn next_column(&self) -> Option<usize> {
+        let accepted = self.verdict.as_ref()?.accepted().min(self.drafts.len());
+        Some(if self.is_tree() { self.drafts.len() } else { accepted })
     }
 
     /// What a lossless rule would have committed in place of accepted draft `index`, if something else.
@@ -190,13 +224,17 @@ impl Round {
         match self.next_index() {
             Some(index) if !self.is_cut(index) => index,
             Some(index) => self.committed.len().checked_sub(1).map_or(index, |last| self.column_of(last)),
-            None => self.drafts.len().saturating_sub(1),
+            None => {
+                let judged = self.unveiled.filter(|shown| *shown > 0).unwrap_or(usize::MAX);
+                self.drafts.len().min(judged).saturating_sub(1)
+            }
         }
     }
 
     /// Bonus or recovered; none until judged.
     #[must_use]
     pub fn next_kind(&self) -> Option<NextKind> {
+        self.next_index()?;
         self.verdict.as_ref().map(|v| v.next_kind)
     }
 
@@ -204,7 +242,7 @@ impl Round {
     #[must_use]
     pub fn next_piece(&self) -> Option<Piece> {
         let verdict = self.verdict.as_ref()?;
-        let row = self.prediction(self.next_index()?);
+        let row = self.prediction(self.next_column()?);
         let in_row = row.and_then(|row| row.top.iter().find(|c| c.piece.id == verdict.next));
         let piece = match in_row {
             Some(candidate) => candidate.piece.clone(),

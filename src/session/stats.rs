@@ -1,7 +1,8 @@
 //! Numbers of a lane, with the definition of each beside it.
 //!
 //! Invariant: every figure is a sum of measured events or a quotient of two such sums; a quotient
-//! whose divisor is zero is `None`, never a made-up number. Only complete rounds count. Which lane
+//! whose divisor is zero is `None`, never a made-up number. Only complete rounds count, and of their
+//! times only those of rounds that no wait preceded (see [`Round::follows_wait`]). Which lane
 //! or turn a value belongs to, and how it is drawn, is the caller's choice.
 
 use crate::protocol::RunSummary;
@@ -29,6 +30,10 @@ pub struct LaneStats {
     sample_us: u64,
     rollback_us: u64,
     decode_us: u64,
+    timed_rounds: u64,
+    timed_tokens: u64,
+    /// The lane's clock after the newest round.
+    clock_us: u64,
 }
 
 /// One point of a speed curve: the state after a round.
@@ -71,11 +76,7 @@ impl LaneStats {
         let drafted = round.drafts.len();
         self.rounds += 1;
         self.committed += round.committed.len() as u64;
-        self.draft_us = self.draft_us.saturating_add(round.draft_us());
-        self.verify_us = self.verify_us.saturating_add(round.verify_us);
-        self.sample_us = self.sample_us.saturating_add(round.sample_us);
-        self.rollback_us = self.rollback_us.saturating_add(round.rollback_us);
-        self.decode_us = self.decode_us.max(round.clock_us);
+        self.add_times(round);
         self.longest_asked = self.longest_asked.max(round.draft_len.into());
         let reached = usize::from(round.draft_len).min(round.accepted() + 1);
         (0..reached).for_each(|position| count(&mut self.reached_per_pos, position));
@@ -101,6 +102,21 @@ impl LaneStats {
         }
     }
 
+    fn add_times(&mut self, round: &Round) {
+        let took_us = round.clock_us.saturating_sub(self.clock_us);
+        self.clock_us = self.clock_us.max(round.clock_us);
+        if round.follows_wait {
+            return;
+        }
+        self.timed_rounds += 1;
+        self.timed_tokens += round.committed.len() as u64;
+        self.draft_us = self.draft_us.saturating_add(round.draft_us());
+        self.verify_us = self.verify_us.saturating_add(round.verify_us);
+        self.sample_us = self.sample_us.saturating_add(round.sample_us);
+        self.rollback_us = self.rollback_us.saturating_add(round.rollback_us);
+        self.decode_us = self.decode_us.saturating_add(took_us);
+    }
+
     /// Adds another lane's or turn's sums; clocks of different turns add up.
     pub fn merge(&mut self, other: &Self) {
         let sums = [
@@ -117,6 +133,8 @@ impl LaneStats {
             (&mut self.sample_us, other.sample_us),
             (&mut self.rollback_us, other.rollback_us),
             (&mut self.decode_us, other.decode_us),
+            (&mut self.timed_rounds, other.timed_rounds),
+            (&mut self.timed_tokens, other.timed_tokens),
         ];
         for (sum, part) in sums {
             *sum = sum.saturating_add(part);
@@ -244,7 +262,13 @@ impl LaneStats {
         self.rollback_us
     }
 
-    /// The lane's clock: measured time of its rounds, prefill not included; summed over turns.
+    /// Complete rounds whose times count: those that no wait preceded.
+    #[must_use]
+    pub fn timed_rounds(&self) -> u64 {
+        self.timed_rounds
+    }
+
+    /// Measured time of the [`Self::timed_rounds`], prefill not included; summed over turns.
     #[must_use]
     pub fn decode_us(&self) -> u64 {
         self.decode_us
@@ -286,24 +310,29 @@ impl LaneStats {
         }
     }
 
-    /// Tokens committed in rounds ÷ decode seconds.
+    /// Tokens committed in [`Self::timed_rounds`] ÷ decode seconds.
     #[must_use]
     pub fn tokens_per_second(&self) -> Option<f64> {
-        (self.committed > 0 && self.decode_us > 0).then(|| self.committed as f64 * 1e6 / self.decode_us as f64)
+        (self.timed_tokens > 0 && self.decode_us > 0).then(|| self.timed_tokens as f64 * 1e6 / self.decode_us as f64)
     }
 }
 
 impl Answer {
     /// Speed after each complete round, over a window of the last rounds that hold at least
-    /// `window` tokens (fewer at the start).
+    /// `window` tokens (fewer at the start). Rounds that followed a wait are left out, with their time.
     #[must_use]
     pub fn speed_series(&self, window: u64) -> Vec<SpeedPoint> {
         let mut ends = vec![(0_u64, 0_u64)];
         let mut points = Vec::new();
-        let mut tail = 0;
+        let (mut tail, mut lane_us) = (0, 0);
         for round in self.rounds.iter().filter(|r| r.is_complete) {
+            let took = round.clock_us.saturating_sub(lane_us);
+            lane_us = lane_us.max(round.clock_us);
+            if round.follows_wait {
+                continue;
+            }
             let (clock, tokens) = ends.last().copied().unwrap_or_default();
-            let now = (round.clock_us.max(clock), tokens + round.committed.len() as u64);
+            let now = (clock + took, tokens + round.committed.len() as u64);
             ends.push(now);
             while ends.get(tail + 1).is_some_and(|next| now.1 - next.1 >= window) {
                 tail += 1;
@@ -319,5 +348,92 @@ impl Answer {
             }
         }
         points
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::account::Account;
+    use super::super::fixture::first_turn;
+    use super::super::tests::fold;
+    use super::super::{Session, Turn};
+    use crate::protocol::{Event, EventKind, Lane};
+
+    /// The first turn, in which the engine waits within the second round of its own lane; the rounds of either lane that
+    /// find the caches cold take `factor` times as long.
+    fn waited(factor: u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        let (mut cold, mut late_us) = ([false; 2], [0; 2]);
+        for mut event in first_turn().events {
+            let lane = event.lane.index().min(1);
+            match &mut event.kind {
+                EventKind::Drafted { took_us, .. } if cold[lane] => *took_us *= factor,
+                EventKind::Scored { verify_us, sample_us, .. } if cold[lane] => {
+                    late_us[lane] += (factor - 1) * (*verify_us + *sample_us);
+                    (*verify_us, *sample_us) = (*verify_us * factor, *sample_us * factor);
+                }
+                EventKind::Committed { clock_us, .. } => {
+                    *clock_us += late_us[lane];
+                    cold[lane] = false;
+                }
+                _ => {}
+            }
+            let is_paused =
+                event.lane == Lane::Speculative && matches!(event.kind, EventKind::RoundStarted { round: 2, .. });
+            events.push(event.clone());
+            if is_paused {
+                events.extend([EventKind::Paused, EventKind::Resumed].map(|kind| Event { kind, ..event.clone() }));
+                cold = [true; 2];
+            }
+        }
+        events
+    }
+
+    /// Every figure of speed that a session gives.
+    fn figures(session: &Session) -> impl PartialEq + std::fmt::Debug + use<> {
+        let turn: &Turn = &session.turns()[0];
+        let of = |lane| {
+            let stats = turn.answer(lane).stats();
+            let sums = [stats.decode_us(), stats.draft_us(), stats.verify_us(), stats.sample_us(), stats.rollback_us()];
+            (sums, stats.tokens_per_second(), turn.answer(lane).speed_series(4))
+        };
+        let lanes = [Lane::Speculative, Lane::Plain].map(of);
+        (lanes, session.speedup(), Account::of_turn(turn), turn.pass_costs().cloned())
+    }
+
+    #[test]
+    fn rounds_that_follow_a_wait_enter_no_speed_figure() {
+        let (fast, slow) = (fold(&waited(1)), fold(&waited(50)));
+        assert_eq!(figures(&fast), figures(&slow), "cold rounds took 50 times as long");
+        let flagged = |lane| {
+            let rounds = slow.turns()[0].answer(lane).rounds.iter();
+            rounds.filter(|round| round.follows_wait).map(|round| round.round).collect::<Vec<_>>()
+        };
+        assert_eq!((flagged(Lane::Speculative), flagged(Lane::Plain)), (vec![2], vec![1]));
+        let stats = slow.turns()[0].answer(Lane::Speculative).stats();
+        assert_eq!((stats.rounds(), stats.timed_rounds()), (7, 6));
+        assert!(stats.tokens_per_second().is_some_and(|speed| speed > 50.0));
+    }
+
+    #[test]
+    fn a_wait_changes_no_count() {
+        let counts = |events: &[Event]| {
+            let session = fold(events);
+            let stats = session.turns()[0].answer(Lane::Speculative).stats();
+            let rates = (stats.acceptance_rate(), stats.mean_tokens_per_round());
+            (stats.rounds(), stats.committed(), stats.drafted(), stats.accepted(), rates)
+        };
+        assert_eq!(counts(&waited(50)), counts(&first_turn().events));
+    }
+
+    #[test]
+    fn while_the_engine_is_stepped_no_round_is_timed() {
+        let mut events = first_turn().events;
+        let paused = Event { kind: EventKind::Paused, ..events[0].clone() };
+        events.insert(1, paused);
+        let session = fold(&events);
+        let stats = session.stats(Lane::Speculative);
+        assert_eq!((stats.rounds(), stats.timed_rounds(), stats.tokens_per_second()), (7, 0, None));
+        assert_eq!((session.speedup(), Account::of_turn(&session.turns()[0])), (None, None));
     }
 }

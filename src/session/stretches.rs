@@ -34,14 +34,14 @@ pub(super) fn whole_rounds(answer: &Answer) -> Vec<Timed<'_>> {
     let timed = answer.rounds.iter().filter(|round| round.is_complete).filter_map(|round| {
         let us = round.clock_us.saturating_sub(clock);
         clock = clock.max(round.clock_us);
-        (us > 0 && !round.is_partial).then_some(Timed { round, us: us as f64 })
+        (us > 0 && round.is_timed()).then_some(Timed { round, us: us as f64 })
     });
     timed.collect()
 }
 
 /// The same with the time of the target's pass.
 pub(super) fn passes(answer: &Answer) -> Vec<Timed<'_>> {
-    let rounds = answer.rounds.iter().filter(|round| round.is_complete && !round.is_partial);
+    let rounds = answer.rounds.iter().filter(|round| round.is_complete && round.is_timed());
     let timed = rounds.map(|round| Timed { round, us: round.verify_us as f64 });
     timed.filter(|timed| timed.us > 0.0 && !timed.round.rows.is_empty()).collect()
 }

@@ -42,6 +42,8 @@ struct Past {
 pub struct Timeline {
     live: Session,
     past: Option<Past>,
+    /// The newest state with not all verdicts of its last round, and how many steps of them are shown.
+    veiled: Option<(usize, Session)>,
     /// The first of them is event number `first`.
     events: VecDeque<Event>,
     first: u64,
@@ -81,6 +83,7 @@ impl Timeline {
 
     /// Takes the next event. What is on show stays if it is the past.
     pub fn apply(&mut self, event: Event) {
+        self.veiled = None;
         if matches!(event.kind, EventKind::Loading { .. }) {
             self.live.apply(&event); // no part of the run: one cannot go back to it
             return;
@@ -137,7 +140,16 @@ impl Timeline {
     /// What is on show: the newest state, or the past.
     #[must_use]
     pub fn shown(&self) -> &Session {
-        self.past.as_ref().map_or(&self.live, |past| &past.session)
+        let newest = self.veiled.as_ref().map_or(&self.live, |veiled| &veiled.1);
+        self.past.as_ref().map_or(newest, |past| &past.session)
+    }
+
+    /// Shows the newest round with the verdicts of its first `steps` steps only, none with all of them: what a slow pace
+    /// shows one by one comes in one event. See [`Round::verdict_steps`](super::Round::verdict_steps).
+    pub fn veil(&mut self, steps: Option<usize>) {
+        if self.veiled.as_ref().map(|veiled| veiled.0) != steps {
+            self.veiled = steps.map(|steps| (steps, self.live.veiled(steps)));
+        }
     }
 
     /// Whether what is on show is not the newest.
@@ -357,21 +369,6 @@ impl Timeline {
         };
         let index = self.events.iter().rposition(ends)?;
         Some(self.first + index as u64 + 1)
-    }
-}
-
-impl Session {
-    /// Takes the first tokens of a commit only: what was out at a moment within it.
-    fn apply_part(&mut self, event: &Event, count: usize) {
-        let mut part = event.clone();
-        if let EventKind::Committed { tokens, .. } = &mut part.kind {
-            tokens.truncate(count);
-        }
-        let before = self.working_answer(event.lane).map(|answer| answer.stats().clone());
-        self.apply(&part);
-        if let Some((answer, before)) = self.working_answer(event.lane).zip(before) {
-            answer.hold(before);
-        }
     }
 }
 

@@ -244,6 +244,13 @@ impl Answer {
         phase
     }
 
+    /// The engine waited within the round under way, or right before it.
+    pub(super) fn note_wait(&mut self) {
+        if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete) {
+            Arc::make_mut(round).follows_wait = true;
+        }
+    }
+
     /// The round with this number, if it is still open.
     fn round_mut(&mut self, number: u32) -> Option<&mut Round> {
         let round = self.rounds.last_mut()?;

@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::protocol::Settings;
-use crate::session::{Place, Round, Session, Timeline};
+use crate::protocol::{Lane, Settings, StopReason};
+use crate::session::{Place, Round, Session, Timeline, Turn};
 
 use super::action::Action;
 use super::display::DisplayMode;
@@ -66,6 +66,8 @@ pub(super) enum Overlay {
     /// The formats of an export, with the chosen one.
     Export(usize),
     WhatIf(Box<WhatIfForm>),
+    /// Whether to leave a session that is not saved.
+    Quit,
 }
 
 /// What only the owner of the terminal and of the caller's hooks can do.
@@ -74,6 +76,8 @@ pub(super) enum Ask {
     Suspend,
     Copy(String),
     Save,
+    /// Saves, then quits.
+    SaveAndQuit,
     /// In the format of this index.
     Export(usize),
 }
@@ -94,6 +98,8 @@ pub struct App {
     pub(super) split: bool,
     pub(super) display: DisplayMode,
     pub(super) pace: Pace,
+    /// Of the round under way: its number, and how many steps of its verdicts are on show.
+    pub(super) unveiled: Option<(u32, usize)>,
     /// A recording plays: nothing can be asked of it.
     pub(super) is_recording: bool,
     pub(super) playback: Playback,
@@ -104,6 +110,10 @@ pub struct App {
     pub(super) pending: super::pending_requests::PendingRequests,
     /// Index of the turn each conversation starts with.
     pub(super) conversations: Vec<usize>,
+    /// Numbers of the answers that branches ended, by the index of the branch's turn.
+    pub(super) ended: HashMap<usize, u32>,
+    /// Indices of turns that go on with such an answer: branches that one does not return from.
+    pub(super) resumed: HashSet<usize>,
     /// Numbers of branches that were returned from.
     pub(super) abandoned: HashSet<u32>,
     /// What a branch set, by the index of its turn: the settings before, and those it was given.
@@ -128,6 +138,18 @@ pub struct App {
     /// No more events will come.
     pub(super) has_ended: bool,
     pub(super) quits: bool,
+    /// Tokens of the answers when the session was last saved.
+    pub(super) saved: u64,
+    /// The session is saved when the user quits.
+    pub(super) autosave: bool,
+    /// The turn whose refused prompt is back in the prompt box.
+    refused: u32,
+    /// The starter prompt that was offered last.
+    pub(super) starter: Option<usize>,
+    /// Ticks of the tour, while it runs.
+    pub(super) tour: Option<usize>,
+    /// Ticks while the models are loaded, for what moves then.
+    pub(super) loading_ticks: usize,
     pub(super) asks: Vec<Ask>,
     pub(super) keymap: Keymap,
     pub(super) hit_map: HitMap,
@@ -158,13 +180,16 @@ impl App {
             overlay: None,
             split: options.split,
             display: DisplayMode::default(),
-            pace: Pace::default(),
+            pace: options.pace,
+            unveiled: None,
             is_recording: false,
             playback: options.playback.unwrap_or_default(),
             plays: false,
             holds: false,
             pending: super::pending_requests::PendingRequests::default(),
             conversations: vec![0],
+            ended: HashMap::new(),
+            resumed: HashSet::new(),
             abandoned: HashSet::new(),
             lent: HashMap::new(),
             lesson: super::lesson::Study::default(),
@@ -180,6 +205,12 @@ impl App {
             lost: None,
             has_ended: false,
             quits: false,
+            saved: 0,
+            autosave: options.autosave,
+            refused: 0,
+            starter: None,
+            tour: None,
+            loading_ticks: 0,
             asks: Vec::new(),
             keymap,
             hit_map: HitMap::default(),
@@ -244,6 +275,7 @@ impl App {
         }
         self.editor.invite(asks);
         self.was_asked = asks;
+        self.return_refused(session);
         if !self.is_busy(session) {
             self.stop_sent = false;
             if std::mem::take(&mut self.returns_to_prompt) && self.page == Page::Chat && self.overlay.is_none() {
@@ -258,8 +290,31 @@ impl App {
         }
     }
 
-    pub(super) fn next_theme(&mut self) {
-        self.themes.next();
+    /// Puts a prompt that could not be answered back where it can be changed.
+    fn return_refused(&mut self, session: &Session) {
+        let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
+        let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.refused) else { return };
+        self.refused = turn.number;
+        if self.editor.is_empty() && turn.branch.is_none() && !self.is_recording {
+            self.editor.replace(&turn.typed);
+        }
+    }
+
+    /// Whether the session holds answers that no file holds, and could be saved.
+    pub(super) fn is_unsaved(&self, time: &Timeline) -> bool {
+        let own = self.aside.as_ref().unwrap_or(time).live();
+        let can_save = self.options.save.is_some() && !self.options.is_recorded;
+        let is_live = own.header().is_some_and(|header| header.capabilities.can_generate);
+        can_save && is_live && own.stats(Lane::Speculative).output_tokens() > self.saved
+    }
+
+    /// Whether a recording is on show in place of the own run, and no lesson plays it.
+    pub(super) fn is_demo(&self) -> bool {
+        self.aside.is_some() && self.lesson.lesson.is_none()
+    }
+
+    pub(super) fn turn_theme(&mut self, up: bool) {
+        self.themes.turn(up);
         self.dress_editor();
     }
 
@@ -271,6 +326,7 @@ impl App {
     pub(super) fn context(&self) -> Context {
         match &self.overlay {
             Some(Overlay::Help(_)) => Context::Help,
+            Some(Overlay::Quit) => Context::Quit,
             Some(Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_)) => Context::Entry,
             Some(Overlay::WhatIf(form)) if form.is_typing() => Context::Entry,
             Some(Overlay::Settings(_) | Overlay::Versus(_) | Overlay::Export(_) | Overlay::WhatIf(_)) => Context::Panel,

@@ -124,7 +124,7 @@ impl Compared {
             },
             Action::Help => self.app.overlay = Some(Overlay::Help(0)),
             Action::Palette => self.app.overlay = Some(Overlay::Palette(LineInput::default())),
-            Action::NextTheme => self.app.next_theme(),
+            Action::NextTheme => self.app.turn_theme(true),
             Action::Quit | Action::StopOrQuit => self.app.quits = true,
             Action::Suspend => self.app.asks.push(Ask::Suspend),
             Action::Leave | Action::FocusNext | Action::FocusPrevious => {}

@@ -6,6 +6,8 @@
 //! next: being woken for each would cost the engine more than drawing does. Nothing wakes the loop while
 //! nothing happens. What events and keys mean is elsewhere.
 
+mod requests;
+
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use crate::session::{Session, Timeline};
 use crate::stream::{Dropped, FanOut, Source};
 
 use super::action::Action;
-use super::app::{App, Ask};
+use super::app::App;
 use super::conversation;
 use super::options::TuiOptions;
 use super::terminal::{Guard, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
@@ -39,12 +41,6 @@ const LAG: Duration = Duration::from_millis(200);
 
 /// How long a source may take to end after `Shutdown`.
 const FAREWELL: Duration = Duration::from_millis(1500);
-
-/// How long a stop of the process waits for the end of a phase.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Said where a file of the whole run is wanted that is not there any more.
-const NOT_ALL: &str = "the beginning of this long run is not kept; start with --trace FILE to record all";
 
 /// How a run of the front end ended.
 #[derive(Debug)]
@@ -74,6 +70,8 @@ pub(super) struct EventLoop {
     draws: u64,
     /// Consumers that failed: what they made is not whole.
     dropped: Vec<Dropped>,
+    /// Said when the terminal is back: where the session was saved.
+    farewell: Option<String>,
 }
 
 impl EventLoop {
@@ -90,6 +88,7 @@ impl EventLoop {
             is_behind: false,
             draws: 0,
             dropped: Vec::new(),
+            farewell: None,
         }
     }
 
@@ -157,70 +156,11 @@ impl EventLoop {
                 },
                 () = sleep_until(next_frame), if is_dirty => continue,
             }
+            update::veil(&self.app, &mut self.time);
             self.fulfil(stage).await?;
             is_dirty = true;
         }
         Ok(())
-    }
-
-    /// Does what the keys asked of the terminal and of the caller.
-    async fn fulfil(&mut self, stage: &mut impl Stage) -> io::Result<()> {
-        for ask in std::mem::take(&mut self.app.asks) {
-            match ask {
-                Ask::Suspend => self.suspend(stage).await?,
-                Ask::Copy(text) => {
-                    stage.copy(&text)?;
-                    let count = text.chars().count();
-                    self.app.toast = Some(format!("{count} characters sent to the terminal's clipboard"));
-                }
-                Ask::Save => self.app.toast = Some(self.save()),
-                Ask::Export(format) => self.app.toast = Some(self.export(format)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Stops the process. A source at work holds before, so that nothing it measures spans the stop, and goes on after.
-    async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
-        let holds = self.own().live().is_generating() && !self.app.pending.is_held(self.own().live());
-        if holds {
-            self.send_one(Command::Pause);
-        }
-        let deadline = Instant::now() + PATIENCE;
-        while self.is_open && self.is_in_phase() {
-            match timeout_at(deadline, self.source.events.recv()).await {
-                Ok(event) => self.take(event),
-                Err(_) => break,
-            }
-        }
-        stage.suspend()?;
-        if holds {
-            self.send_one(Command::Resume);
-        }
-        Ok(())
-    }
-
-    /// Whether the source is at work now, and waits neither for a command nor for a person's draft.
-    fn is_in_phase(&self) -> bool {
-        let live = self.own().live();
-        let waits = (live.is_paused() && !self.app.pending.awaits_phase()) || live.draft_asked().is_some();
-        live.is_generating() && !waits
-    }
-
-    fn save(&self) -> String {
-        match &self.app.options.save {
-            Some(_) if !self.own().is_whole() => NOT_ALL.to_owned(),
-            Some(saver) => (saver.0)(&mut self.own().events()).unwrap_or_else(|error| error),
-            None => "this session cannot be saved from here; start with --trace FILE".to_owned(),
-        }
-    }
-
-    fn export(&self, format: usize) -> String {
-        match &self.app.options.export {
-            Some(_) if !self.own().is_whole() => NOT_ALL.to_owned(),
-            Some(exporter) => (exporter.write)(format, &mut self.own().events()).unwrap_or_else(|error| error),
-            None => "this session cannot be exported from here".to_owned(),
-        }
     }
 
     fn draw<W: Write>(&mut self, terminal: &mut Terminal<CrosstermBackend<W>>) -> io::Result<()> {
@@ -343,7 +283,7 @@ impl EventLoop {
         if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
             return;
         }
-        let commands = update::greet(&mut self.app, self.time.live());
+        let commands = update::greet(&mut self.app, &self.time);
         self.send(commands);
     }
 
@@ -361,6 +301,9 @@ impl EventLoop {
             self.apply(end);
         }
         self.dropped.extend(self.consumers.finish());
+        if let Some(saved) = &self.farewell {
+            eprintln!("draftscope: {}", printable(saved));
+        }
         if let Some(panic) = take_panic() {
             eprintln!("draftscope: a thread {}", printable(&panic));
         }

@@ -23,6 +23,8 @@ pub(super) enum Target {
         at: RoundAt,
         column: Option<usize>,
     },
+    /// A prompt to begin with.
+    Starter(usize),
     /// A moment of the run, in events.
     Moment(u64),
     /// A time of a recording, in microseconds.

@@ -30,12 +30,14 @@ pub enum Context {
     Diff,
     /// While the help is open.
     Help,
+    /// While the program asks whether to leave an unsaved session.
+    Quit,
 }
 
 impl Context {
     /// Every context, in the order of the help.
     pub const ALL: &'static [Self] =
-        &[Self::Prompt, Self::Browse, Self::Global, Self::Panel, Self::Entry, Self::Diff, Self::Help];
+        &[Self::Prompt, Self::Browse, Self::Global, Self::Panel, Self::Entry, Self::Diff, Self::Help, Self::Quit];
 
     /// Its table in `keymap.toml`.
     #[must_use]
@@ -48,6 +50,7 @@ impl Context {
             Self::Entry => "entry",
             Self::Diff => "diff",
             Self::Help => "help",
+            Self::Quit => "quit",
         }
     }
 
@@ -62,6 +65,7 @@ impl Context {
             Self::Entry => "In a search, a note, the list of actions",
             Self::Diff => "In a diff of two recordings",
             Self::Help => "In this help",
+            Self::Quit => "When the session is not saved",
         }
     }
 }
@@ -438,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_users_lines_stand_before_the_bundled_ones() {
-        let text = "[browse]\nkeymap = [{ on = \"w\", run = \"quit\", desc = \"quit\" }, { on = \"x\", run = \"zomo\", desc = \"z\" }]";
+        let text = "[browse]\nkeymap = [{ on = \"w\", run = \"quit\", desc = \"quit\" }, { on = \"x\", run = \"zooom\", desc = \"z\" }]";
         let (keymap, warnings) = Keymap::with_user(Some(text));
         let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
         assert_eq!(keymap.action(Context::Browse, key('w')), Some(Action::Quit));
@@ -446,7 +450,7 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "keymap: [browse] unknown action 'zomo'; nearest is 'zoom'",
+                "keymap: [browse] unknown action 'zooom'; nearest is 'zoom'",
                 "keymap: no key is left for what_if; : still finds it",
             ]
         );

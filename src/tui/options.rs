@@ -7,6 +7,7 @@ use crate::protocol::Event;
 
 use super::color_depth::ColorDepth;
 use super::display::Marks;
+use super::pace::Pace;
 use super::page::Page;
 use super::playback::Playback;
 
@@ -54,6 +55,16 @@ impl fmt::Debug for Recordings {
     }
 }
 
+/// The program runs for the first time; called once that was made use of, so that the next time is not the first.
+#[derive(Clone)]
+pub struct FirstStart(pub Rc<dyn Fn()>);
+
+impl fmt::Debug for FirstStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FirstStart")
+    }
+}
+
 /// What a caller decides about the front end.
 #[derive(Clone, Debug, Default)]
 pub struct TuiOptions {
@@ -85,6 +96,14 @@ pub struct TuiOptions {
     pub depth: ColorDepth,
     /// Shown once at the start, e.g. warnings about configuration.
     pub warnings: Vec<String>,
+    /// How fast answers go on; a slow start is for the first one.
+    pub pace: Pace,
+    /// Save the session when the user quits.
+    pub autosave: bool,
+    /// The session is recorded to a file anyway: there is nothing to save.
+    pub is_recorded: bool,
+    /// Begin with a tour of the screen, and say so.
+    pub tour: Option<FirstStart>,
     /// How a recording plays; none for a live engine.
     pub playback: Option<Playback>,
     /// Writes the session to a file.

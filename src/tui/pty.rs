@@ -230,6 +230,8 @@ fn pasted_lines_stay_in_the_prompt() {
     terminal.wait_for("second");
     assert!(terminal.parser.screen().contents().contains("ready"));
     terminal.press("\u{3}");
+    terminal.wait_for("the prompt is cleared");
+    terminal.press("\u{3}");
     terminal.wait_restored();
 }
 

@@ -20,6 +20,8 @@ pub(super) enum SettingRow {
     Drafter,
     DraftLen,
     Mode,
+    Tree,
+    PMin,
     Rule,
     Temperature,
     TopK,
@@ -38,6 +40,8 @@ impl SettingRow {
         Self::Drafter,
         Self::DraftLen,
         Self::Mode,
+        Self::Tree,
+        Self::PMin,
         Self::Rule,
         Self::Temperature,
         Self::TopK,
@@ -63,6 +67,8 @@ impl SettingRow {
             Self::Drafter => "drafter",
             Self::DraftLen => "k, draft length",
             Self::Mode => "k chosen by",
+            Self::Tree => "tree",
+            Self::PMin => "p-min",
             Self::Rule => "verification rule",
             Self::Temperature => "temperature",
             Self::TopK => "top-k",
@@ -87,6 +93,8 @@ impl SettingRow {
             Self::Drafter => "who proposes; human is you",
             Self::DraftLen => "draft tokens a round; 0 is plain decoding",
             Self::Mode => "you, or the engine from what passes cost",
+            Self::Tree => "drafts of a tree in all; off drafts a chain",
+            Self::PMin => "a draft ends where q is below; 0 never",
             Self::Rule => "how drafts are judged",
             Self::Temperature => "0 takes the most probable token",
             Self::TopK => "keep so many of the most probable; 0 keeps all",
@@ -111,6 +119,8 @@ impl SettingRow {
             Self::Drafter => settings.drafter.to_string(),
             Self::DraftLen => settings.draft_len.to_string(),
             Self::Mode => if is_auto(settings) { "the engine" } else { "you" }.to_owned(),
+            Self::Tree => settings.drafting.tree.map_or_else(|| "off".to_owned(), |nodes| nodes.to_string()),
+            Self::PMin => format!("{:.2}", settings.drafting.p_min),
             Self::Rule => {
                 format!("{} ({})", settings.rule, settings.rule.label())
             }
@@ -154,6 +164,14 @@ impl SettingRow {
                     settings.draft_len.saturating_add_signed(if up { 1 } else { -1 }).min(MAX_DRAFT_LEN);
                 return Command::SetDraftLen { draft_len: settings.draft_len };
             }
+            Self::Tree => {
+                settings.drafting.tree = other_tree(settings.drafting.tree, up);
+                return Command::SetDrafting { drafting: settings.drafting };
+            }
+            Self::PMin => {
+                settings.drafting.p_min = step(settings.drafting.p_min, 0.05, up, 1.0);
+                return Command::SetDrafting { drafting: settings.drafting };
+            }
             Self::Rule => {
                 settings.rule = neighbour(VerifyRule::ALL, settings.rule, up);
                 return Command::SetRule { rule: settings.rule };
@@ -192,6 +210,16 @@ fn other_convention(convention: Convention, now: Option<&str>, up: bool) -> Opti
     names[(at + if up { 1 } else { names.len() - 1 }) % names.len()]
 }
 
+/// A chain, then trees of two nodes and more; one node is a chain.
+fn other_tree(tree: Option<u8>, up: bool) -> Option<u8> {
+    match (tree, up) {
+        (None, true) => Some(2),
+        (None | Some(..=2), false) => None,
+        (Some(nodes), true) => Some((nodes + 1).min(MAX_DRAFT_LEN)),
+        (Some(nodes), false) => Some(nodes - 1),
+    }
+}
+
 /// From the engine's choice to one k: that is the most a round may draft, too much for every round.
 fn fix(settings: &mut Settings) {
     settings.draft_len_mode = DraftLenMode::Fixed;
@@ -223,7 +251,7 @@ fn next_step(all: &[u32], value: u32, up: bool) -> u32 {
 }
 
 /// The one after or before, round the ends.
-fn neighbour<T: Copy + PartialEq>(all: &[T], value: T, up: bool) -> T {
+pub(super) fn neighbour<T: Copy + PartialEq>(all: &[T], value: T, up: bool) -> T {
     let at = all.iter().position(|known| *known == value).unwrap_or(0);
     all.get((at + if up { 1 } else { all.len().max(1) - 1 }) % all.len().max(1)).copied().unwrap_or(value)
 }

@@ -39,7 +39,9 @@ impl ThemeSet {
         &self.themes[self.chosen]
     }
 
-    pub(super) fn next(&mut self) {
-        self.chosen = (self.chosen + 1) % self.themes.len();
+    /// The theme after, or before, round the ends.
+    pub(super) fn turn(&mut self, up: bool) {
+        let by = if up { 1 } else { self.themes.len() - 1 };
+        self.chosen = (self.chosen + by) % self.themes.len();
     }
 }

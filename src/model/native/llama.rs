@@ -112,8 +112,20 @@ impl NativeLlama {
         ctx_len: usize,
         threads: Option<usize>,
     ) -> Result<Self, ModelError> {
+        Self::load_reporting((from, ctx_len), threads, &mut |_, _| {})
+    }
+
+    /// The same; `on_layer` is called with each layer that comes next, and how many there are.
+    ///
+    /// # Errors
+    /// As [`NativeLlama::load`].
+    pub fn load_reporting(
+        (from, ctx_len): ((&Source, &TransformerConfig), usize),
+        threads: Option<usize>,
+        on_layer: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self, ModelError> {
         let pool = Pool::new(threads.unwrap_or_else(threads::available));
-        let mut model = Self::load_with(from, ctx_len, pool, Isa::detect())?;
+        let mut model = load::llama(from, (ctx_len, Cpu::new(pool, Isa::detect())), on_layer)?;
         if threads.is_none() {
             threads::choose(&mut model)?;
         }
@@ -135,7 +147,7 @@ impl NativeLlama {
         pool: Pool,
         isa: Isa,
     ) -> Result<Self, ModelError> {
-        load::llama(from, ctx_len, Cpu::new(pool, isa))
+        load::llama(from, (ctx_len, Cpu::new(pool, isa)), &mut |_, _| {})
     }
 
     pub(in crate::model) fn new(weights: Arc<Weights>, spec: ModelSpec, cache: KvCache, angles: AngleTable) -> Self {

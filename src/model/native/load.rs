@@ -21,14 +21,14 @@ use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
 /// Reads the model in `source`.
 pub(in crate::model) fn llama(
     (source, config): (&Source, &TransformerConfig),
-    ctx_len: usize,
-    cpu: Cpu,
+    (ctx_len, cpu): (usize, Cpu),
+    on_layer: &mut dyn FnMut(usize, usize),
 ) -> Result<NativeLlama, ModelError> {
     let shape = BlockShape::of(config);
     check_shape(&shape)?;
     let kv = KvShape { layers: config.layers, kv_heads: shape.kv_heads, head_dim: shape.head_dim, ctx_len };
     let angles = AngleTable::new(&config.rope, shape.head_dim, ctx_len);
-    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config }.read()?;
+    let weights = Loader { tensors: Tensors(source), cpu: &cpu, shape, config }.read(on_layer)?;
     let (layers, final_norm, embedding, head) = weights;
     let weights = Weights { cpu, shape, layers, final_norm, embedding, head };
     let spec = spec(source, config, &weights, kv);
@@ -75,7 +75,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn read(&self) -> Result<Parts, ModelError> {
+    fn read(&self, on_layer: &mut dyn FnMut(usize, usize)) -> Result<Parts, ModelError> {
         let (v, d) = (self.config.vocab, self.shape.d_model);
         // the largest first: while a matrix is packed it takes room twice
         let tokens = self.matrix("token_embd.weight", v, d)?;
@@ -83,7 +83,11 @@ impl Loader<'_> {
             true => (tokens, None),
             false => (self.matrix("output.weight", v, d)?, Some(tokens)),
         };
-        let layers = (0..self.config.layers).map(|index| self.layer(index)).collect::<Result<Vec<_>, _>>()?;
+        let layer = |index| {
+            on_layer(index, self.config.layers);
+            self.layer(index)
+        };
+        let layers = (0..self.config.layers).map(layer).collect::<Result<Vec<_>, _>>()?;
         Ok((layers, self.norm("output_norm.weight", d)?, embedding, head))
     }
 
@@ -201,7 +205,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
         let opened = OpenModel::open(file.path())?;
-        llama(opened.parts(), 64, Cpu::new(Pool::new(threads), isa))
+        llama(opened.parts(), (64, Cpu::new(Pool::new(threads), isa)), &mut |_, _| {})
     }
 
     #[test]

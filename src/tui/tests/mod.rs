@@ -14,6 +14,7 @@ mod reading;
 mod recording;
 mod time;
 mod views;
+mod watching;
 
 use super::app::Scroll;
 use super::page::Pane;
@@ -490,7 +491,7 @@ fn options_ask_for_a_race_and_send_a_prompt() {
     script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
     let options = TuiOptions { split: true, initial_prompt: Some("hi".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&script, options);
-    let commands = update::greet(&mut stage.app, stage.time.live());
+    let commands = update::greet(&mut stage.app, &stage.time);
     assert!(matches!(commands[..], [Command::SetBaseline { baseline: Baseline::Race }, Command::Generate { .. }]));
 }
 

@@ -95,10 +95,10 @@ fn a_slow_engine_runs_a_phase_a_tick() {
     let mut stage = browse(&conversation());
     stage.press("[[[");
     let gap = update::next_tick(&stage.app, &stage.time).unwrap();
-    assert_eq!(gap.as_millis(), 250);
+    assert_eq!(gap.as_millis(), 31, "a quarter of a second for three drafts, a pass, three verdicts and a commit");
     assert_eq!(update::tick(&mut stage.app, &mut stage.time), [Command::StepPhase]);
     stage.apply(EventKind::Paused);
-    assert!(stage.screen(80, 24).contains("● 4 phases/s"));
+    assert!(stage.screen(80, 24).contains("● 4 rounds/s"));
     stage.press("<Space>");
     assert_eq!(update::next_tick(&stage.app, &stage.time), None);
     assert!(stage.screen(80, 24).contains("‖ paused"));
@@ -349,7 +349,7 @@ fn every_action_runs_from_the_palette() {
 #[test]
 fn settings_are_turned_in_the_panel() {
     let mut stage = browse(&first_turn());
-    stage.press("o<Down><Right><Down><Down><Down><Right><Esc>");
+    stage.press("o<Down><Right><Down><Down><Down><Down><Down><Right><Esc>");
     let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
     assert_eq!(stage.sent, [Command::SetDraftLen { draft_len: 4 }, Command::SetSampling { sampling }]);
 }

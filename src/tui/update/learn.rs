@@ -8,6 +8,8 @@ use crate::session::{Round, Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::App;
 use crate::tui::lesson::{BUNDLED, Run, Step, Study};
+use crate::tui::pace::Pace;
+use crate::tui::page::Page;
 use crate::tui::selection::{RoundAt, round_at, rounds};
 
 use super::{cannot_send, navigation, settings, watch};
@@ -122,7 +124,7 @@ fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
     let live = time.live();
     if time.is_past() && app.pending.is_held(live) {
         app.holds = true; // the return from the past lets it go
-    } else if !app.pace.is_full() && app.is_busy(live) {
+    } else if app.is_paced(live) {
         app.plays = true; // at its pace, a phase a tick
     } else {
         return vec![Command::Resume];
@@ -144,20 +146,51 @@ fn quiz_round(session: &Session, number: u32) -> Option<(RoundAt, usize)> {
     Some((at, *judged.get((number as usize).checked_rem(judged.len())?)?))
 }
 
-/// Plays the recording of a step.
-fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
-    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(&run.recording));
+/// The recording that the empty screen offers.
+const DEMO: &str = "code";
+
+/// How fast it plays: the engine made some two hundred rounds a second.
+const DEMO_SPEED: f32 = 0.05;
+
+/// Plays a recording of the real engine in place of the own run, or ends it.
+pub(super) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if app.is_demo() {
+        app.end_recording(time);
+        app.pane = app.page.panes()[0];
+        return Vec::new();
+    }
+    let refusal = match () {
+        () if app.aside.is_some() => Some("the lesson plays a recording already"),
+        () if app.is_recording => Some("this is a recording already"),
+        () if app.is_busy(time.live()) => Some("an answer is under way: stop it first"),
+        () => None,
+    };
+    if let Some(refusal) = refusal {
+        app.toast = Some(refusal.to_owned());
+        return Vec::new();
+    }
+    app.go_to(Page::Chat);
+    if show(app, time, DEMO) {
+        (app.plays, app.playback.speed) = (true, DEMO_SPEED);
+        app.follow(time.live());
+        let (hold, leave) = (app.key(Action::PauseResume), app.key(Action::Leave));
+        app.toast = Some(format!("a recording of the real engine plays slowly: {hold} pauses it, {leave} returns"));
+    }
+    Vec::new()
+}
+
+/// Puts a recording on show in place of the own run, at its start; whether there is one.
+fn show(app: &mut App, time: &mut Timeline, name: &str) -> bool {
+    let read = app.options.recordings.as_ref().map(|recordings| (recordings.0)(name));
     let events = match read {
         Some(Ok(events)) => events,
         Some(Err(error)) => {
             app.toast = Some(error);
-            app.lesson.is_revealed = false;
-            return;
+            return false;
         }
         None => {
             app.toast = Some("this needs an engine: run draftscope without a recording".to_owned());
-            app.lesson.is_revealed = false;
-            return;
+            return false;
         }
     };
     let ends_at_us = events.last().map(|event| event.at_us);
@@ -170,6 +203,15 @@ fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
     }
     recording.go(recording.start());
     app.show_recording(time, recording);
+    true
+}
+
+/// Plays the recording of a step.
+fn replay(app: &mut App, time: &mut Timeline, run: &Run) {
+    if !show(app, time, &run.recording) {
+        app.lesson.is_revealed = false;
+        return;
+    }
     app.plays = !run.hold;
     let key = |action| app.key(action);
     app.toast = Some(if run.hold {
@@ -222,6 +264,8 @@ fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
     let message = Message { role: Speaker::User, content: run.prompt.clone() };
     let prompt = if app.options.raw { Prompt::Raw(run.prompt.clone()) } else { Prompt::Chat(vec![message]) };
     let mut commands = settings::set(&wanted);
+    // what a lesson asks about is measured: the slow start is for the first prompt of one's own
+    app.plays &= app.pace != Pace::Ramp;
     if run.hold {
         app.plays = false;
         commands.push(Command::Pause);

@@ -9,13 +9,15 @@ mod marks;
 mod mouse;
 mod navigation;
 mod overlay;
+mod quit;
 mod seek;
 mod settings;
 mod time;
+mod tour;
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Baseline, Command, Lane};
+use crate::protocol::{Baseline, Command};
 use crate::session::{Session, Timeline};
 
 use super::action::Action;
@@ -24,10 +26,13 @@ use super::conversation;
 use super::page::{Page, Pane};
 
 pub(super) use mouse::click;
-pub(super) use time::{next_tick, tick};
+pub(super) use time::{next_tick, tick, veil};
 
 /// A key: the action bound to it, or typing.
 pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> {
+    if tour::end(app, key) {
+        return Vec::new();
+    }
     match app.keymap.action(app.context(), key) {
         Some(action) => update(app, time, action),
         None => {
@@ -43,7 +48,7 @@ pub fn paste(app: &mut App, text: &str) {
         app.toast = Some(navigation::NO_PROMPT.to_owned());
         return;
     }
-    app.overlay = None;
+    (app.overlay, app.tour) = (None, None);
     app.page = Page::Chat;
     app.pane = Pane::Prompt;
     app.returns_to_prompt = false;
@@ -70,8 +75,14 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
     }
     match action {
         Action::Send => send(app, time),
-        Action::StopOrQuit => stop_or_quit(app, time.live()),
-        Action::Quit => quit(app),
+        Action::StopOrQuit => quit::stop_or_quit(app, time),
+        Action::Quit => quit::quit(app, time),
+        Action::Tour => {
+            tour::begin(app, time);
+            Vec::new()
+        }
+        Action::Demo => learn::demo(app, time),
+        Action::Leave if app.is_demo() => learn::demo(app, time),
         Action::DraftLenUp
         | Action::DraftLenDown
         | Action::NextRule
@@ -134,6 +145,7 @@ fn settles(action: Action) -> bool {
             | Action::Suspend
             | Action::Bookmark
             | Action::Note
+            | Action::Tour
     )
 }
 
@@ -183,7 +195,9 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 }
 
 /// What the options ask of a source that has just begun.
-pub(super) fn greet(app: &mut App, session: &Session) -> Vec<Command> {
+pub(super) fn greet(app: &mut App, time: &Timeline) -> Vec<Command> {
+    tour::greet(app, time);
+    let session = time.live();
     let mut commands = Vec::new();
     if app.split {
         commands.extend(settings::race(app, session));
@@ -206,7 +220,12 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
     // what a lesson held is the lesson's
     let lesson_holds = std::mem::take(&mut app.lesson.holds);
-    if lesson_holds { vec![Command::Resume, generate] } else { vec![generate] }
+    match lesson_holds {
+        // a pace steps through the answer from its first phase on
+        _ if app.plays && !app.pending.is_held(session) => vec![Command::Pause, generate],
+        true if !app.plays => vec![Command::Resume, generate],
+        _ => vec![generate],
+    }
 }
 
 /// Gets ready for an answer to come.
@@ -220,24 +239,6 @@ fn watch(app: &mut App, session: &Session) {
     app.holds = false;
     app.plays = !app.pace.is_full();
     app.notices_read = session.notices_seen();
-}
-
-fn stop_or_quit(app: &mut App, session: &Session) -> Vec<Command> {
-    let can_stop = !app.is_recording && session.failure().is_none() && app.lost.is_none();
-    if app.is_busy(session) && can_stop && !app.stop_sent {
-        app.stop_sent = true;
-        app.plays = false;
-        let in_round = session.turn().is_some_and(|turn| !turn.answer(Lane::Speculative).tokens.is_empty());
-        let when = if in_round { "stopping after this round" } else { "stopping" };
-        app.toast = Some(format!("{when}; {} again quits", app.key(Action::StopOrQuit)));
-        return vec![Command::Stop];
-    }
-    quit(app)
-}
-
-fn quit(app: &mut App) -> Vec<Command> {
-    app.quits = true;
-    vec![Command::Shutdown]
 }
 
 fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {

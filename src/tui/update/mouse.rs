@@ -18,11 +18,12 @@ pub(in crate::tui) fn click(app: &mut App, time: &mut Timeline, x: u16, y: u16) 
     let Some(target) = app.hit_map.hits.iter().rev().find(under).map(|hit| hit.target) else {
         return Vec::new();
     };
-    app.toast = None;
+    (app.toast, app.tour) = (None, None);
     app.returns_to_prompt = false;
     match target {
         Target::Page(page) => app.go_to(page),
         Target::Pane(pane) => app.pane = pane,
+        Target::Starter(index) => app.take_starter(index),
         Target::Token { turn, round, column } => {
             let answer = time.shown().turns().get(turn).map(|turn| turn.answer(Lane::Speculative));
             if let Some(answer) = answer {

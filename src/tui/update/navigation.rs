@@ -25,7 +25,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
     }
     match action {
         Action::Newline => app.editor.newline(),
-        Action::HistoryPrevious | Action::HistoryNext => history(app, action),
+        Action::HistoryPrevious | Action::HistoryNext => history(app, session, action),
         Action::Leave => leave(app, session),
         Action::FocusNext => cycle(app, true),
         Action::FocusPrevious => cycle(app, false),
@@ -38,7 +38,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
             app.toast = Some(format!("answer: {}", app.display.name()));
         }
         Action::NextTheme => {
-            app.next_theme();
+            app.turn_theme(true);
             app.toast = Some(format!("theme: {}", app.theme().name));
         }
         Action::Suspend => app.asks.push(Ask::Suspend),
@@ -145,9 +145,11 @@ fn edit_prompt(app: &mut App) {
     app.is_zoomed = false;
 }
 
-fn history(app: &mut App, action: Action) {
+fn history(app: &mut App, session: &Session, action: Action) {
     let up = action == Action::HistoryPrevious;
-    if !app.editor.is_recalling() {
+    if app.offers_starters(session) {
+        app.offer_starter(up);
+    } else if !app.editor.is_recalling() {
         app.editor.input(KeyEvent::from(if up { KeyCode::Up } else { KeyCode::Down }));
     } else if up {
         app.editor.previous();

@@ -8,12 +8,13 @@ use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay};
 use crate::tui::conversation::{self, Point};
 use crate::tui::line_input::LineInput;
+use crate::tui::panel_row::PanelRow;
 use crate::tui::search;
 use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::setting_row::SettingRow;
 use crate::tui::what_if_form::{Row, WhatIfForm};
 
-use super::{can_generate, marks, navigation, seek, settings, time};
+use super::{can_generate, marks, navigation, quit, seek, settings, time};
 
 /// What became of an action.
 pub(super) enum Done {
@@ -70,7 +71,18 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
             _ => below(app, Overlay::Note(entry, place), action),
         },
         Overlay::GoTo(entry) => go_to(app, time, entry, action),
+        Overlay::Quit => leaving(app, action),
     }
+}
+
+/// The answer to whether to leave a session that is not saved.
+fn leaving(app: &mut App, action: Action) -> Done {
+    match action {
+        Action::Save => app.asks.push(Ask::SaveAndQuit),
+        Action::Quit | Action::StopOrQuit => return Done::Yes(quit::at_once(app)),
+        _ => return below(app, Overlay::Quit, action),
+    }
+    keep(app, Overlay::Quit)
 }
 
 /// Puts the overlay back: only actions that concern no overlay go on below it.
@@ -156,13 +168,13 @@ fn go_to(app: &mut App, time: &mut Timeline, entry: LineInput, action: Action) -
 }
 
 fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
-    let last = SettingRow::ALL.len() - 1;
+    let last = PanelRow::ALL.len() - 1;
     let row = row.min(last);
     let commands = match action {
         Action::Up => return keep(app, Overlay::Settings(row.saturating_sub(1))),
         Action::Down => return keep(app, Overlay::Settings((row + 1).min(last))),
-        Action::Left => settings::turn(app, live, SettingRow::ALL[row], false),
-        Action::Right => settings::turn(app, live, SettingRow::ALL[row], true),
+        Action::Left => settings::turn_row(app, live, PanelRow::ALL[row], false),
+        Action::Right => settings::turn_row(app, live, PanelRow::ALL[row], true),
         Action::Confirm => return Done::Yes(Vec::new()),
         _ => return below(app, Overlay::Settings(row), action),
     };
@@ -239,7 +251,8 @@ fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Comm
         commands.push(Command::StepRound);
         app.plays = false;
         let (on, back) = (app.key(Action::PauseResume), app.key(Action::ReturnBranch));
-        app.toast = Some(format!("the engine was asked: this round is its reply; {on} goes on, {back} returns"));
+        let ended = if sent[0] == Command::Stop { " to the answer that it ended, which goes on" } else { "" };
+        app.toast = Some(format!("the engine was asked: this round is its reply; {on} goes on, {back} returns{ended}"));
     }
     commands
 }

@@ -5,8 +5,10 @@ use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::App;
 use crate::tui::conversation::{self, Point};
+use crate::tui::pace::Pace;
 use crate::tui::page::Page;
-use crate::tui::setting_row::SettingRow;
+use crate::tui::panel_row::PanelRow;
+use crate::tui::setting_row::{SettingRow, neighbour};
 
 /// Changes one setting, starting from what is wanted already.
 pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
@@ -68,6 +70,20 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 fn drafters(session: &Session) -> Vec<DrafterKind> {
     let there = session.header().map(|header| header.drafters.iter().map(|info| info.kind)).into_iter().flatten();
     there.chain([DrafterKind::None]).collect()
+}
+
+/// Turns a row of the panel: a setting of the run, or one of the screen.
+pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool) -> Vec<Command> {
+    match row {
+        PanelRow::Run(setting) => return turn(app, session, setting, up),
+        PanelRow::Theme => app.turn_theme(up),
+        PanelRow::Autosave => app.autosave = !app.autosave,
+        PanelRow::Pace => {
+            let pace = neighbour(&Pace::CHOICES, app.pace, up);
+            return super::time::set_pace(app, session, pace);
+        }
+    }
+    Vec::new()
 }
 
 /// Turns one setting.

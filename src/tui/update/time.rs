@@ -6,13 +6,15 @@
 use std::time::Duration;
 
 use crate::protocol::{Command, Lane};
-use crate::session::{Moment, Round, Session, Stop, Timeline, Turn};
+use crate::session::{Moment, Phase, Round, Session, Stop, Timeline, Turn};
 use crate::tui::action::Action;
 use crate::tui::app::App;
 use crate::tui::conversation::{self, Point};
+use crate::tui::pace::Pace;
+use crate::tui::pacing::round_number;
 use crate::tui::selection::{newest_token, round_at, rounds};
 
-use super::{can_generate, cannot_send, navigation, settings, watch};
+use super::{can_generate, cannot_send, navigation, settings, tour, watch};
 
 pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     match action {
@@ -36,7 +38,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
 
 fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
     app.lesson.holds = false; // from here on it is the user's
-    if time.is_past() || (!app.pace.is_full() && app.is_busy(time.live())) {
+    if time.is_past() || app.is_paced(time.live()) {
         app.plays = !app.plays;
         // the phase that a slow pace still has before it is not taken
         return if app.plays || time.is_past() { Vec::new() } else { vec![Command::Pause] };
@@ -130,7 +132,7 @@ pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     time.follow();
     navigation::follow_live(app);
     let released = std::mem::take(&mut app.holds);
-    let slow = !app.pace.is_full() && app.is_busy(time.live());
+    let slow = app.is_paced(time.live());
     if was_past {
         app.plays = released && slow;
     }
@@ -146,9 +148,18 @@ fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
         }
         return vec![Command::SetSpeed { speed: app.playback.speed }];
     }
+    let round = round_number(live);
+    let pace = if faster { app.pace.faster() } else { app.pace.slower(round) };
+    // an answer that waits shows its pace itself
+    let is_shown = !pace.is_full() && app.is_busy(live);
+    app.toast = (!is_shown).then(|| format!("pace: {}", pace.name(round)));
+    set_pace(app, live, pace)
+}
+
+/// Puts another pace in force: an answer under way goes on at it.
+pub(super) fn set_pace(app: &mut App, live: &Session, pace: Pace) -> Vec<Command> {
     let was_full = app.pace.is_full();
-    app.pace = if faster { app.pace.faster() } else { app.pace.slower() };
-    app.toast = Some(format!("speed: {}", app.pace.name()));
+    app.pace = pace;
     if was_full && !app.pace.is_full() && app.is_busy(live) && !app.pending.is_held(live) {
         app.plays = true;
     }
@@ -158,33 +169,72 @@ fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
     Vec::new()
 }
 
+/// Time between two pictures of a bar that only shows that something goes on.
+const LOADING: Duration = Duration::from_millis(100);
+
+/// Whether the models are being loaded.
+fn is_loading(app: &App, time: &Timeline) -> bool {
+    let live = time.live();
+    live.header().is_none() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
+}
+
 /// How long until time is to go on by a phase; none when it does not go by ticks.
 pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
+    if app.tour.is_some() || is_loading(app, time) {
+        return Some(if app.tour.is_some() { tour::TICK } else { LOADING });
+    }
     if !app.plays {
         return None;
     }
     if time.is_past() {
         let recorded = Duration::from_micros(time.gap_us(Stop::Phase));
-        return Some(if app.is_recording { app.playback.gap(recorded) } else { app.pace.gap(recorded) });
+        let gap = || app.pace.gap(app.steps(time.shown()), recorded);
+        return Some(if app.is_recording { app.playback.gap(recorded) } else { gap() });
     }
-    (app.is_busy(time.live()) && !app.pace.is_full()).then(|| app.pace.gap(Duration::ZERO))
+    if app.ramp_is_over(time.live()) {
+        return Some(Duration::ZERO);
+    }
+    app.is_paced(time.live()).then(|| app.pace.gap(app.steps(time.live()), Duration::ZERO))
 }
 
 /// Time goes on by a phase.
 pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
+    if app.tour.is_some() || is_loading(app, time) {
+        tour::tick(app);
+        return Vec::new();
+    }
     if !time.is_past() {
-        // a prompt's passes, and a person who drafts, take longer than the pace says
-        return if app.pending.awaits_phase() { Vec::new() } else { vec![Command::StepPhase] };
+        return step_live(app, time.live());
     }
     forward(time, Stop::Phase);
     if time.is_past() {
         return Vec::new();
     }
     // the recording has caught up with the present
-    let slow = !app.pace.is_full() && app.is_busy(time.live());
+    let slow = app.is_paced(time.live());
     let released = std::mem::take(&mut app.holds) && !slow;
     app.plays = slow;
     if released { vec![Command::Resume] } else { Vec::new() }
+}
+
+/// The next step of an answer that goes on at a pace.
+fn step_live(app: &mut App, live: &Session) -> Vec<Command> {
+    if app.ramp_is_over(live) {
+        (app.pace, app.plays) = (Pace::Full, false);
+        return vec![Command::Resume];
+    }
+    // a prompt's passes, and a person who drafts, take longer than the pace says
+    let has_begun = !app.is_awaiting(live) && live.phase(Lane::Speculative) != Phase::Prefilling;
+    if !has_begun || app.pending.awaits_phase() || app.unveil(live) {
+        return Vec::new();
+    }
+    vec![Command::StepPhase]
+}
+
+/// Shows of the newest verdicts as many as the pace has come to; to be called before what is on show is drawn.
+pub(in crate::tui) fn veil(app: &App, time: &mut Timeline) {
+    let steps = app.veil(time.live());
+    time.veil(steps);
 }
 
 /// Goes on from the end of the selected round, or of the newest that is committed, as a branch.
@@ -214,7 +264,10 @@ fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a
 /// it hold again.
 pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     let turns = time.shown().turns();
-    let found = turns.iter().rposition(|turn| turn.branch.is_some() && !app.abandoned.contains(&turn.number));
+    let left = |(index, turn): (usize, &Turn)| {
+        turn.branch.is_some() && !app.abandoned.contains(&turn.number) && !app.resumed.contains(&index)
+    };
+    let found = turns.iter().enumerate().rev().find(|place| left(*place)).map(|(index, _)| index);
     let Some((index, branch)) = found.map(|index| (index, &turns[index])) else {
         app.toast = Some(format!("there is no branch to return from; {} makes one", app.key(Action::ContinueHere)));
         return Vec::new();
@@ -234,7 +287,26 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     {
         commands.extend(settings::give_back(app, live, lent).unwrap_or_default());
     }
+    commands.extend(resume(app, live, index, is_under_way));
     commands
+}
+
+/// Has the answer go on that the branch at this index ended; `stops` says that the branch ends only now.
+fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Command> {
+    let ended = app.ended.remove(&branch).filter(|_| app.aside.is_none() && can_generate(live));
+    let turn = ended.and_then(|number| live.turns().iter().find(|turn| turn.number == number));
+    let Some(turn) = turn.filter(|_| stops || cannot_send(app, live).is_none()) else {
+        return Vec::new();
+    };
+    let kept = turn.answer(Lane::Speculative).tokens.len();
+    let prompt = conversation::branch(&Point { kept, ..Point::of(turn) });
+    let is_paused = !stops && app.pending.is_held(live);
+    app.resumed.insert(live.turns().len());
+    watch(app, live);
+    app.await_answer(live, turn.typed.clone());
+    app.toast = Some(format!("turn {} is back and goes on where it was ended", turn.number));
+    let generate = Command::Generate { prompt };
+    if is_paused && !app.plays { vec![Command::Resume, generate] } else { vec![generate] }
 }
 
 /// Sends a branch, unless nothing can be sent.
@@ -251,6 +323,11 @@ pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: crate::protocol
     app.await_answer(time.live(), prompt.typed().to_owned());
     let back = app.key(Action::ReturnBranch);
     app.toast = Some(format!("a branch: the answer goes on from here; {back} returns"));
+    if let Some(turn) = time.live().turn().filter(|_| stops) {
+        let number = turn.number;
+        app.ended.insert(time.live().turns().len(), number);
+        app.toast = Some(format!("a branch: turn {number} has ended for it; {back} brings that back, and it goes on"));
+    }
     let generate = Command::Generate { prompt };
     if stops { vec![Command::Stop, generate] } else { vec![generate] }
 }

@@ -1,10 +1,12 @@
-//! The bottom line: a message if there is one, else the keys that matter now.
+//! The bottom: a message if there is one, in as many lines as it takes, else a line of the keys that matter now.
 //!
 //! Invariant: keys come from the keymap, never from here; only which actions to hint at is chosen.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
 
 use crate::session::text;
 use crate::tui::action::Action;
@@ -12,8 +14,18 @@ use crate::tui::keymap::Context;
 use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
+use crate::tui::widgets::flow::wrapped;
 
 use super::screen::Screen;
+
+/// Lines that a message takes at most.
+const MOST: u16 = 4;
+
+/// Lines that it takes of a screen of this size: those of a message, or one of keys.
+pub(super) fn height(screen: Screen, area: Rect) -> u16 {
+    let most = MOST.min(area.height / 4).max(1);
+    message(screen).map_or(1, |message| lines(screen, &message, area.width, most).len() as u16)
+}
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     of(screen, screen.app.context(), area, frame);
@@ -21,14 +33,33 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// The same for a screen that knows better where keys go.
 pub(super) fn of(screen: Screen, context: Context, area: Rect, frame: &mut Frame) {
-    let line = match message(screen) {
-        Some(message) => {
-            let message = cut(&format!(" ! {}", text::one_line(&message)), area.width.into());
-            Line::styled(message, screen.theme[Role::Warning])
-        }
-        None => hints(screen, context, area.width.into()),
+    let lines = match message(screen) {
+        Some(message) => lines(screen, &message, area.width, area.height),
+        None => vec![hints(screen, context, area.width.into())],
     };
-    frame.render_widget(line, area);
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// A message in as many lines as it takes; of one that is too long the middle is left out, since its end says what to do.
+fn lines(screen: Screen, message: &str, width: u16, most: u16) -> Vec<Line<'static>> {
+    let style = screen.theme[Role::Warning];
+    let whole = wrapped(&format!(" ! {}", text::one_line(message)), width, style);
+    without_middle(whole, most.into(), style)
+}
+
+/// As many lines of these as there is room for: the first ones, and the last half of the room from the end.
+pub(super) fn without_middle(mut lines: Vec<Line<'static>>, most: usize, style: Style) -> Vec<Line<'static>> {
+    if lines.len() <= most {
+        return lines;
+    }
+    let end = lines.split_off(lines.len() - most / 2);
+    lines.truncate(most - end.len());
+    if let Some(line) = lines.last_mut() {
+        let width = line.width().saturating_sub(2);
+        *line = Line::styled(format!("{} …", cut(&line.to_string(), width).trim_end_matches(['…', ' '])), style);
+    }
+    lines.extend(end);
+    lines
 }
 
 /// A reply to the last key, else a notice that was not read yet.
@@ -41,6 +72,15 @@ fn message(screen: Screen) -> Option<String> {
     Some(newest.to_owned())
 }
 
+/// Keys that belong together, and what they do.
+const PAIRS: &[(Action, Action, &str)] = &[
+    (Action::Slower, Action::Faster, "pace"),
+    (Action::Up, Action::Down, "move"),
+    (Action::Left, Action::Right, "token"),
+    (Action::RejectPrevious, Action::RejectNext, "rejected"),
+    (Action::DraftLenDown, Action::DraftLenUp, "k"),
+];
+
 fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
     let mut spans = Vec::new();
     let mut used = 0;
@@ -50,18 +90,33 @@ fn hints(screen: Screen, context: Context, width: usize) -> Line<'static> {
         Action::Open => screen.app.page != Page::Inspect || context != Context::Browse, // it is open
         _ => true,
     };
-    for action in actions(context, screen).iter().filter(is_apt) {
-        let Some(binding) = screen.app.keymap.binding(context, *action) else {
-            continue;
+    let key = |action| {
+        let binding = screen.app.keymap.binding(context, action)?;
+        Some((screen.app.keymap.first_key(binding), binding.desc.clone()))
+    };
+    let is_welcome = screen.app.is_welcome(screen.time.live());
+    let shown: Vec<Action> = actions(context, screen).iter().filter(is_apt).copied().collect();
+    let pair_of = |action| PAIRS.iter().find(|(first, second, _)| *first == action && shown.contains(second));
+    let is_second = |action: &Action| PAIRS.iter().any(|(first, second, _)| second == action && shown.contains(first));
+    for action in shown.iter().filter(|action| !is_second(action)) {
+        let hint = match pair_of(*action).and_then(|pair| Some((key(pair.0)?, key(pair.1)?, pair.2))) {
+            Some((first, second, desc)) => {
+                let desc = if context == Context::Panel && *action == Action::Left { "change" } else { desc };
+                Some((format!("{} {}", first.0, second.0), desc.to_owned()))
+            }
+            None if is_welcome && *action == Action::HistoryNext => {
+                key(*action).map(|(key, _)| (key, "a starter prompt".to_owned()))
+            }
+            None => key(*action),
         };
-        let key = format!(" {} ", screen.app.keymap.first_key(binding));
-        let desc = format!("{} ", binding.desc);
-        let wide = Span::raw(&key).width() + Span::raw(&desc).width();
+        let Some((keys, desc)) = hint else { continue };
+        let (keys, desc) = (format!(" {keys} "), format!("{desc} "));
+        let wide = Span::raw(&keys).width() + Span::raw(&desc).width();
         if used + wide > width {
             break;
         }
         used += wide;
-        spans.push(Span::styled(key, screen.theme[Role::Key]));
+        spans.push(Span::styled(keys, screen.theme[Role::Key]));
         spans.push(Span::styled(desc, screen.theme[Role::TextDim]));
     }
     Line::from(spans)
@@ -81,30 +136,42 @@ const LESSONS: &[Action] = &[
     Action::ViewChat,
 ];
 
+/// The keys that matter on this page now, the most needed first.
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
-        BackRound, BackToken, Bookmark, Confirm, ContinueHere, DivergenceNext, Down, DraftLenUp, EditPrompt, Faster,
-        FocusNext, Follow, GoTo, Help, HistoryPrevious, Leave, Left, MarkNext, Newline, NextFilter, NextToken, Note,
-        Open, Palette, PauseResume, Quit, RecordingNext, RejectNext, RejectPrevious, Right, Search, Send, Settings,
-        Slower, StepPhase, StepRound, StopOrQuit, ToggleSplit, TurnNext, Up, Versus, ViewChat, ViewLearn, ViewRounds,
-        WhatIf, Zoom,
+        BackRound, BackToken, Bookmark, Confirm, ContinueHere, Demo, DivergenceNext, Down, DraftLenDown, DraftLenUp,
+        EditPrompt, Faster, FocusNext, Follow, GoTo, Help, HistoryNext, HistoryPrevious, Leave, Left, MarkNext,
+        Newline, NextBaseline, NextFilter, NextToken, Note, Open, Palette, PauseResume, Quit, RecordingNext,
+        RejectNext, RejectPrevious, Right, Save, Search, Send, Settings, Slower, StepPhase, StepRound, StopOrQuit,
+        ToggleLossless, ToggleSplit, Tour, TurnNext, Up, Versus, ViewChat, ViewLearn, ViewRounds, WhatIf, Zoom,
     };
+    let live = screen.time.live();
     match context {
+        Context::Prompt if screen.app.is_welcome(live) => {
+            &[Send, HistoryNext, ViewLearn, Demo, Tour, Help, Palette, StopOrQuit, Newline]
+        }
         Context::Prompt => {
             &[Send, FocusNext, StopOrQuit, Help, Palette, HistoryPrevious, Newline, ViewRounds, ViewLearn, ToggleSplit]
         }
+        Context::Browse | Context::Global if screen.app.is_welcome(live) => {
+            &[EditPrompt, ViewLearn, Demo, Tour, Settings, Help, Palette, Quit]
+        }
         Context::Help => &[Up, Down, Leave],
+        Context::Quit => &[Save, Quit, Leave],
         Context::Panel => &[Up, Down, Left, Right, Confirm, Leave],
         Context::Entry => &[Confirm, Up, Down, Leave],
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
+        Context::Browse | Context::Global if screen.app.is_demo() => {
+            &[PauseResume, Slower, Faster, StepPhase, BackRound, Leave, RejectNext, GoTo, Help, WhatIf, StopOrQuit]
+        }
         Context::Browse | Context::Global if screen.app.is_recording => &[
             RecordingNext,
             PauseResume,
-            StepPhase,
-            BackRound,
             Slower,
             Faster,
+            StepPhase,
+            BackRound,
             RejectNext,
             Bookmark,
             Note,
@@ -114,21 +181,74 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
             WhatIf,
             Quit,
         ],
-        Context::Browse | Context::Global if screen.time.is_past() => {
-            &[PauseResume, StepPhase, StepRound, BackRound, BackToken, NextToken, Follow, WhatIf, ContinueHere, Help]
+        Context::Browse | Context::Global if screen.time.is_past() => &[
+            PauseResume,
+            Follow,
+            StepPhase,
+            StepRound,
+            BackRound,
+            BackToken,
+            NextToken,
+            Slower,
+            Faster,
+            WhatIf,
+            ContinueHere,
+            Help,
+        ],
+        // paused: what one does with a round that stands still
+        Context::Browse | Context::Global if live.is_paused() && !screen.app.plays && screen.app.is_busy(live) => {
+            &[PauseResume, StepPhase, StepRound, BackRound, WhatIf, Left, Right, Open, Slower, Faster, StopOrQuit, Help]
         }
-        Context::Browse | Context::Global if screen.app.is_busy(screen.session) => {
-            &[PauseResume, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings, Zoom, ToggleSplit]
-        }
+        Context::Browse | Context::Global if screen.app.is_busy(live) => busy(screen),
         Context::Browse | Context::Global => match screen.app.page {
             Page::Chat => {
-                &[EditPrompt, Left, Right, Open, BackRound, Help, Search, WhatIf, ContinueHere, Palette, Quit]
+                &[EditPrompt, Left, Right, Open, BackRound, WhatIf, Help, Search, ContinueHere, Slower, Faster, Quit]
             }
-            Page::Rounds => &[Up, Down, NextFilter, RejectPrevious, Open, BackRound, WhatIf, Help, ViewChat, Quit],
+            Page::Rounds => {
+                &[Up, Down, NextFilter, RejectPrevious, RejectNext, Open, BackRound, WhatIf, Help, ViewChat, Quit]
+            }
             Page::Inspect => &[Left, Right, Up, Down, Open, WhatIf, BackRound, Help, ViewChat],
-            Page::Speed => &[DraftLenUp, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat],
-            Page::Compare => &[Versus, ToggleSplit, Up, Down, EditPrompt, Zoom, Help, ViewChat],
+            Page::Speed => {
+                &[DraftLenDown, DraftLenUp, NextBaseline, Settings, FocusNext, Zoom, EditPrompt, Help, ViewChat]
+            }
+            Page::Compare => &[Versus, ToggleLossless, Up, Down, EditPrompt, Zoom, Help, ViewChat, ToggleSplit],
             Page::Learn => LESSONS,
         },
+    }
+}
+
+/// While an answer runs: first what changes how it runs, then what this page is for.
+fn busy(screen: Screen) -> &'static [Action] {
+    use Action::{
+        BackRound, DraftLenDown, DraftLenUp, Faster, Help, NextFilter, Open, PauseResume, Settings, Slower, StepPhase,
+        StepRound, StopOrQuit, WhatIf, Zoom,
+    };
+    match screen.app.page {
+        Page::Rounds => {
+            &[PauseResume, Slower, Faster, StepRound, BackRound, NextFilter, StopOrQuit, Help, WhatIf, Open]
+        }
+        Page::Speed => {
+            &[PauseResume, Slower, Faster, DraftLenDown, DraftLenUp, Settings, StopOrQuit, Zoom, Help, StepRound]
+        }
+        _ => &[PauseResume, Slower, Faster, StepPhase, StepRound, BackRound, StopOrQuit, Help, WhatIf, Open, Settings],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_its_beginning_and_its_end() {
+        let long = (0..100).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+        let text = format!("{long}; use --raw");
+        for most in 1..6 {
+            let lines = without_middle(wrapped(&text, 40, Style::new()), most, Style::new());
+            let shown = lines.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            assert_eq!(lines.len(), most);
+            assert!(shown.starts_with("word0") && shown.contains('…') && lines.iter().all(|line| line.width() <= 40));
+            assert_eq!(shown.ends_with("--raw"), most > 1, "{shown}");
+        }
+        assert_eq!(without_middle(wrapped("short", 40, Style::new()), 3, Style::new()).len(), 1);
     }
 }

@@ -10,11 +10,12 @@ use crate::protocol::Lane;
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::page::{Page, Pane};
 use crate::tui::theme::Role;
+use crate::tui::tour::stop;
 
 use super::screen::Screen;
 use super::{
     costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed, speed_summary,
-    speedup, table, times, transcript, tree,
+    speedup, table, times, transcript, tree, welcome,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -57,7 +58,8 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
         Pane::Table => table::render(screen, area, frame),
         Pane::Lesson => lesson::render(screen, area, frame),
     }
-    if screen.app.has_focus(pane) {
+    let shown = screen.app.tour.and_then(stop).map(|(_, shown, _)| shown);
+    if shown.map_or_else(|| screen.app.has_focus(pane), |shown| shown == Some(pane)) {
         light(screen, area, frame);
     }
 }
@@ -87,6 +89,12 @@ fn chat(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
         _ => 9,
     };
     let prompt_height = prompt::height(screen, area);
+    if screen.app.is_welcome(screen.time.live()) {
+        let [body, prompt] = Layout::vertical([Constraint::Min(3), Constraint::Length(prompt_height)]).areas(area);
+        pane(screen, Pane::Answer, body, (frame, hit_map));
+        pane(screen, Pane::Prompt, prompt, (frame, hit_map));
+        return;
+    }
     let [body, round, prompt] =
         Layout::vertical([Constraint::Min(3), Constraint::Length(round_height), Constraint::Length(prompt_height)])
             .areas(area);
@@ -163,7 +171,9 @@ fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
 }
 
 fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    if screen.app.split {
+    if screen.app.is_welcome(screen.time.live()) {
+        welcome::render(screen, area, frame, hit_map);
+    } else if screen.app.split {
         lanes(screen, area, frame, hit_map);
     } else {
         transcript::render(screen, (Lane::Speculative, false), area, frame, hit_map);

@@ -25,12 +25,14 @@ mod layout;
 mod lesson;
 mod memory;
 mod numbers;
+mod pacing;
 mod palette;
 mod per_round;
 mod plain_text;
 mod player;
 mod positions;
 mod prompt;
+mod quit;
 mod rival;
 mod round;
 mod screen;
@@ -47,11 +49,13 @@ mod tabs;
 mod time;
 mod times;
 mod token_text;
+mod tour;
 mod transcript;
 mod transcript_cache;
 mod transcript_layout;
 mod tree;
 mod values;
+mod welcome;
 mod what_if;
 
 use ratatui::Frame;
@@ -89,6 +93,7 @@ impl View {
             main(screen, area, frame, &mut hit_map);
         }
         if area.width >= MIN_SIZE.0 && area.height >= MIN_SIZE.1 {
+            tour::render(screen, area, frame);
             screens::failure(screen, area, frame);
             overlay(screen, area, frame, &mut hit_map);
         }
@@ -105,7 +110,7 @@ fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
         Constraint::Length(u16::from(area.height >= 22)),
         Constraint::Min(3),
         Constraint::Length(u16::from(screen.time.is_past() || screen.app.is_recording)),
-        Constraint::Length(1),
+        Constraint::Length(footer::height(screen, area)),
     ])
     .areas(area);
     status::render(screen, status, frame);
@@ -130,6 +135,7 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Settings(row)) => settings::render(screen, *row, area, frame),
         Some(Overlay::Versus(row)) => rival::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
+        Some(Overlay::Quit) => quit::render(screen, area, frame),
         Some(Overlay::WhatIf(form)) => what_if::render(screen, form, area, frame),
     }
 }

@@ -15,6 +15,7 @@ use crate::tui::page::Pane;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
+use super::pacing;
 use super::screen::Screen;
 
 /// Height with its frame.
@@ -66,7 +67,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     }
     let focused = screen.app.has_focus(Pane::Prompt);
     let border = if focused { Role::PanelFocused } else { Role::PanelBorder };
+    let paced = pacing::words(screen).filter(|_| !focused && screen.app.editor.is_empty());
     let title = match screen.time.live().draft_asked() {
+        None if let Some((title, _)) = &paced => cut(title, area.width.saturating_sub(2).into()),
         Some(count) => asks(screen, count),
         None => (if focused { " Prompt ▸ " } else { " Prompt " }).to_owned(),
     };
@@ -87,6 +90,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         true if asked => {
             format!("the engine waits for your draft: come back here with {}", screen.app.key(Action::EditPrompt))
         }
+        true if let Some((_, keys)) = paced => cut(&keys, inner.width.into()),
         true => "…".to_owned(),
         false => text,
     };

@@ -15,6 +15,7 @@ use crate::tui::page::Page;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
+use super::footer;
 use super::screen::{MIN_SIZE, Screen};
 
 pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -41,6 +42,8 @@ pub(super) fn failure(screen: Screen, area: Rect, frame: &mut Frame) {
 fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
     let width = area.width.min(76);
     let mut lines = wrapped(&text::printable(message), width.saturating_sub(4), screen.theme[Role::Text]);
+    let most = usize::from(area.height).saturating_sub(4).max(1);
+    lines = footer::without_middle(lines, most, screen.theme[Role::Text]);
     lines.push(Line::default());
     let quit = screen.app.keymap.binding(Context::Browse, Action::StopOrQuit);
     let keys = quit.map_or(String::new(), |binding| screen.app.keymap.keys(binding));
@@ -56,22 +59,39 @@ fn failed(screen: Screen, message: &str, area: Rect, frame: &mut Frame) {
 }
 
 pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
+    let area = centre(area, area.width.min(60), 3);
     let (stage, ratio, label) = match screen.session.loading() {
         Some(loading) => {
             let ratio =
                 if loading.total == 0 { 0.0 } else { (loading.done as f64 / loading.total as f64).clamp(0.0, 1.0) };
-            let percent = (loading.total > 0).then(|| format!("{:.0}%", ratio * 100.0));
+            // of one thing there is nothing between none and all
+            let percent = (loading.total > 1).then(|| format!("{:.0}%", ratio * 100.0));
             (loading.stage.as_str(), ratio, percent.unwrap_or_default())
         }
         None => ("starting", 0.0, String::new()),
     };
-    let area = centre(area, area.width.min(60), 3);
+    if label.is_empty() {
+        return goes_on(screen, stage, area, frame);
+    }
     let gauge = Gauge::default()
         .block(screen.panel(format!(" {} ", text::one_line(stage))))
         .gauge_style(screen.theme[Role::PlotBar])
         .ratio(ratio)
         .label(label);
     frame.render_widget(gauge, area);
+}
+
+/// A bar that only shows that something goes on: a part of it walks from side to side.
+fn goes_on(screen: Screen, stage: &str, area: Rect, frame: &mut Frame) {
+    let block = screen.panel(format!(" {} ", text::one_line(stage)));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let width = usize::from(inner.width / 5).max(1);
+    let way = usize::from(inner.width).saturating_sub(width).max(1);
+    let at = screen.app.loading_ticks * 2 % (2 * way);
+    let x = inner.x + at.min(2 * way - at) as u16;
+    let part = Rect { x, width: width as u16, ..inner }.intersection(inner);
+    frame.render_widget(Line::styled("█".repeat(part.width.into()), screen.theme[Role::PlotBar]), part);
 }
 
 pub(super) fn centre(area: Rect, width: u16, height: u16) -> Rect {

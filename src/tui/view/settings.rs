@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
-use crate::tui::setting_row::SettingRow;
+use crate::tui::panel_row::PanelRow;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
@@ -22,7 +22,7 @@ const VALUE: usize = 28;
 const WIDTH: u16 = 100;
 
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
-    let height = SettingRow::ALL.len() as u16 + 4;
+    let height = PanelRow::ALL.len() as u16 + 4;
     let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
     let block = screen.panel(" Settings ").border_style(screen.theme[Role::PanelFocused]);
     let block = block.title_bottom(keys_of_choices(screen));
@@ -33,13 +33,13 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
     let fits = usize::from(inner.height).saturating_sub(2).max(1); // two lines of hints
-    let mut lines: Vec<_> = SettingRow::ALL
+    let mut lines: Vec<_> = PanelRow::ALL
         .iter()
         .enumerate()
         .skip((row + 1).saturating_sub(fits))
         .take(fits)
         .map(|(index, setting)| {
-            let (value, is) = (setting.value(&wanted), setting.value(&now));
+            let (value, is) = (setting.value(screen.app, &wanted), setting.value(screen.app, &now));
             let arrow = if value == is { "  " } else { "→ " };
             let chosen = index == row;
             let room = usize::from(inner.width).saturating_sub(2 + NAME + VALUE);
@@ -52,12 +52,12 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
             if chosen { line.patch_style(screen.theme[Role::Selected]) } else { line }
         })
         .collect();
-    let whole = SettingRow::ALL.get(row).map_or("", |setting| setting.hint());
+    let whole = PanelRow::ALL.get(row).map_or("", |setting| setting.hint());
     lines.push(Line::styled(
         format!("  {}", cut(whole, usize::from(inner.width).saturating_sub(2))),
         screen.theme[Role::Text],
     ));
-    lines.push(Line::styled("  changes hold from the next round on", screen.theme[Role::TextDim]));
+    lines.push(Line::styled("  changes of the run hold from the next round on", screen.theme[Role::TextDim]));
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
@@ -65,6 +65,7 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
 mod tests {
     use super::*;
     use crate::protocol::{Settings, VerifyRule};
+    use crate::tui::setting_row::SettingRow;
 
     #[test]
     fn values_end_before_the_hints_and_hints_are_whole() {
@@ -73,7 +74,7 @@ mod tests {
             assert!(SettingRow::Rule.value(&settings).chars().count() + 2 < VALUE, "{rule}");
         }
         let room = usize::from(WIDTH) - 2 - 2 - NAME - VALUE;
-        for setting in SettingRow::ALL {
+        for setting in PanelRow::ALL {
             assert!(setting.hint().chars().count() <= room, "{}", setting.hint());
         }
     }

@@ -80,7 +80,7 @@ fn sampled(screen: Screen, turn: &Turn) -> Option<String> {
 fn rollback(screen: Screen, turn: &Turn) -> Option<String> {
     let model = &screen.session.header().filter(|header| header.model.state_bytes > 0)?.model;
     let stats = turn.answer(Lane::Speculative).stats();
-    let took = stats.rollback_us().checked_div(stats.rounds())?;
+    let took = stats.rollback_us().checked_div(stats.timed_rounds())?;
     let how = if model.snapshot_bytes == model.state_bytes { "from copies of the state" } else { "by replaying rows" };
     Some(format!("rollback {how}: {took} µs a round"))
 }

@@ -10,6 +10,7 @@ use ratatui::text::{Line, Span};
 
 use crate::protocol::{Baseline, DraftLenMode, Lane, Settings, VerifyRule};
 use crate::session::{Phase, text};
+use crate::tui::pacing::round_number;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
@@ -55,7 +56,7 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     let arrow = |changes: bool| if changes && wait { "→ " } else { "" };
     let mut parts = Vec::new();
     if screen.app.aside.is_some() {
-        parts.push((0, "lesson's recording".to_owned()));
+        parts.push((0, if screen.app.is_demo() { "recording" } else { "lesson's recording" }.to_owned()));
     }
     if let Some(header) = screen.session.header() {
         parts.push((NAME, text::one_line(&header.model.name).into_owned()));
@@ -71,6 +72,14 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     }
     let of_k = |settings: &Settings| (settings.draft_len, settings.draft_len_mode);
     parts.push((0, format!("{}{}", arrow(of_k(&settings) != of_k(&now)), k(&settings))));
+    let (wanted, is) = (&settings.drafting, &now.drafting);
+    if let Some(tree) = tree(wanted.tree, is.tree) {
+        parts.push((2, format!("{}{tree}", arrow(wanted.tree != is.tree))));
+    }
+    if wanted.p_min > 0.0 || is.p_min > 0.0 {
+        let p_min = (wanted.p_min * 100.0).round() / 100.0;
+        parts.push((2, format!("{}p-min {p_min}", arrow(wanted.p_min != is.p_min))));
+    }
     parts.push((1, format!("{}{}", arrow(settings.rule != now.rule), rule(&settings))));
     parts.push((3, format!("{}T {}", arrow(settings.sampling != now.sampling), settings.sampling.temperature)));
     if let Some(rival) = &settings.rival {
@@ -85,6 +94,14 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
     }
     parts.push((7, format!("{}plain: {}", arrow(settings.baseline != now.baseline), baseline(settings.baseline))));
     parts
+}
+
+/// The tree that is drafted, or that is drafted no longer.
+fn tree(wanted: Option<u8>, is: Option<u8>) -> Option<String> {
+    match wanted {
+        Some(nodes) => Some(format!("tree {nodes}")),
+        None => is.map(|_| "no tree".to_owned()),
+    }
 }
 
 /// k; where the engine chooses, the most that a round may draft.
@@ -129,7 +146,7 @@ fn state(screen: Screen) -> (String, Style) {
         (phase, _) => Some(phase.name().to_owned()),
     };
     if session.is_paused() && screen.app.plays {
-        return (format!("● {}", screen.app.pace.name()), active);
+        return (format!("● {}", screen.app.pace.name(round_number(session))), active);
     }
     if session.is_paused() {
         let at = phase.map_or(String::new(), |phase| format!(" · {phase}"));

@@ -10,6 +10,8 @@ use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::keymap::Context;
 use crate::tui::page::Page;
 use crate::tui::theme::Role;
+use crate::tui::tour::stop;
+use crate::tui::widgets::cell::fit;
 
 use super::screen::Screen;
 
@@ -17,39 +19,45 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     if area.is_empty() {
         return;
     }
-    let context = if screen.app.is_typing() { Context::Prompt } else { Context::Browse };
-    let label = |page: &Page| {
+    // where they stand does not depend on the focus, only which keys are named does
+    let label = |context, page: &Page| {
         let binding = screen.app.keymap.binding(context, page.action());
         binding.map_or(String::new(), |binding| screen.app.keymap.first_key(binding))
     };
-    let keys: Vec<String> = Page::ALL.iter().map(label).collect();
-    let shared = shared(&keys, area.width.into());
+    let of = |context| Page::ALL.iter().map(|page| label(context, page)).collect::<Vec<String>>();
+    let (typing, browsing) = (of(Context::Prompt), of(Context::Browse));
+    let shared = shared(&typing);
+    let own = if screen.app.is_typing() { &typing } else { &browsing };
+    let is_lit = screen.app.tour.and_then(stop).is_some_and(|(_, shown, _)| shown.is_none());
     let (mut spans, mut x) = (Vec::new(), area.x);
     if !shared.is_empty() {
-        spans.push(Span::styled(format!(" {shared}"), screen.theme[Role::Key]));
+        let prefix = if screen.app.is_typing() { shared } else { "View" };
+        let style = screen.theme[if screen.app.is_typing() { Role::Key } else { Role::TextDim }];
+        spans.push(Span::styled(format!(" {}", fit(prefix, shared.len())), style));
         x += shared.len() as u16 + 1;
     }
-    for (page, key) in Page::ALL.iter().zip(&keys) {
-        let key = &key[shared.len()..];
+    for ((page, key), other) in Page::ALL.iter().zip(own).zip(typing.iter().zip(&browsing)) {
+        let bare = |key: &str| key.strip_prefix(shared).unwrap_or(key).to_owned();
+        let width = Span::raw(bare(other.0)).width().max(Span::raw(bare(other.1)).width());
+        let key = fit(&bare(key), width);
         let is_on = screen.app.page == *page;
         let name = if is_on { format!("[{}]", page.name()) } else { format!(" {} ", page.name()) };
-        let width = (Span::raw(key).width() + Span::raw(&name).width() + 1) as u16;
+        let width = (width + Span::raw(&name).width() + 1) as u16;
         if x + width > area.right() {
             break;
         }
         hit_map.hit(Rect { x, width, ..area }, Target::Page(*page));
         x += width;
         spans.push(Span::styled(format!(" {key}"), screen.theme[Role::Key]));
-        spans.push(Span::styled(name, screen.theme[if is_on { Role::PanelTitle } else { Role::TextDim }]));
+        let role = if is_on || is_lit { Role::PanelTitle } else { Role::TextDim };
+        spans.push(Span::styled(name, screen.theme[role]));
     }
     frame.render_widget(Line::from(spans), area);
 }
 
-/// What all keys begin with (`Alt+`), if there is no room to say it at each: it is said once then.
-fn shared(keys: &[String], width: usize) -> String {
-    let names: usize = Page::ALL.iter().map(|page| page.name().len() + 3).sum();
-    let whole: usize = keys.iter().map(|key| Span::raw(key).width()).sum();
+/// What all keys begin with (`Alt+`): it is said once.
+fn shared(keys: &[String]) -> &str {
     let first = keys.first().and_then(|key| Some(&key[..=key.find('+')?])).unwrap_or("");
     let is_shared = keys.iter().all(|key| key.starts_with(first) && key.len() > first.len());
-    if is_shared && names + whole > width { first.to_owned() } else { String::new() }
+    if is_shared { first } else { "" }
 }

@@ -79,7 +79,7 @@ fn parts(answer: &Answer, count: usize) -> Vec<(u32, Parts)> {
 
 fn mean(answer: &Answer) -> Option<Parts> {
     let stats = answer.stats();
-    let rounds = (stats.rounds() > 0).then(|| stats.rounds() as f64)?;
+    let rounds = (stats.timed_rounds() > 0).then(|| stats.timed_rounds() as f64)?;
     let sums = [stats.draft_us(), stats.verify_us(), stats.sample_us(), stats.rollback_us()];
     let (parts, whole) = split(sums, stats.decode_us());
     Some((parts.map(|part| part / rounds), whole / rounds))

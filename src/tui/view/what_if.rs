@@ -56,6 +56,12 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
         Some(reply) => lines.extend(answer(screen, &reply, asks, inner.width)),
         None => lines.extend(wrapped("The target has not run yet.", inner.width, screen.theme[Role::TextDim])),
     }
+    if asks && screen.app.is_busy(screen.time.live()) {
+        let (go, back) =
+            (screen.app.keymap.label(Context::Panel, Action::Confirm), screen.app.key(Action::ReturnBranch));
+        let text = format!("{go} ends the answer under way; {back} brings it back afterwards, and it goes on.");
+        lines.extend(wrapped(&text, inner.width, screen.theme[Role::Warning]));
+    }
     frame.render_widget(Paragraph::new(lines), inner);
 }
 

@@ -19,8 +19,9 @@ pub(super) fn target(
     let LoadContext { options, source, ctx_len, .. } = *context;
     let announced = config.announced;
     let Backend::Candle(..) = backend else {
-        progress("target", 0, 1);
-        let mut target = NativeLlama::load((source, &config.transformer), ctx_len, options.threads)?;
+        let mut on_layer = |done: usize, total: usize| progress("target", done as u64, total as u64);
+        let from = (source, &config.transformer);
+        let mut target = NativeLlama::load_reporting((from, ctx_len), options.threads, &mut on_layer)?;
         target.set_sha256(options.sha256.clone());
         return Ok(Box::new(OnNative { target, announced }));
     };

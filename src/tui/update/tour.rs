@@ -1,0 +1,48 @@
+//! The tour, and what moves while the models are loaded.
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent};
+
+use crate::session::Timeline;
+use crate::tui::app::App;
+use crate::tui::page::{Page, Pane};
+use crate::tui::tour::stop;
+
+/// Time between two ticks of the tour.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// Begins the tour, which is about the first view; it ends at the prompt.
+pub(super) fn begin(app: &mut App, time: &Timeline) {
+    if app.is_recording || app.aside.is_some() {
+        app.toast = Some("the tour shows a live session, and this is a recording".to_owned());
+        return;
+    }
+    app.go_to(Page::Chat);
+    if !app.is_busy(time.live()) {
+        app.pane = Pane::Prompt;
+    }
+    (app.overlay, app.is_zoomed, app.tour) = (None, false, Some(0));
+}
+
+/// Ends the tour at any key; whether there was one and the key is for nothing else.
+pub(super) fn end(app: &mut App, key: KeyEvent) -> bool {
+    app.tour.take().is_some() && matches!(key.code, KeyCode::Esc | KeyCode::Enter | KeyCode::Char(' '))
+}
+
+/// A second of the tour has passed, or the bar of loading moves on.
+pub(super) fn tick(app: &mut App) {
+    match app.tour {
+        Some(seconds) => app.tour = Some(seconds + 1).filter(|seconds| stop(*seconds).is_some()),
+        None => app.loading_ticks = app.loading_ticks.wrapping_add(1),
+    }
+}
+
+/// Begins the tour where the caller wants one: at a first start, on a screen that waits for a prompt.
+pub(super) fn greet(app: &mut App, time: &Timeline) {
+    let is_empty = time.live().turns().is_empty() && app.options.initial_prompt.is_none() && app.editor.is_empty();
+    if let Some(first) = app.options.tour.take().filter(|_| is_empty && app.page == Page::Chat) {
+        (first.0)();
+        begin(app, time);
+    }
+}

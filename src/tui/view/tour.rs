@@ -1,0 +1,34 @@
+//! The tour: a box that says what the lit pane is for.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::{Clear, Paragraph};
+
+use crate::tui::theme::Role;
+use crate::tui::tour::{SECONDS, STOPS, stop};
+use crate::tui::widgets::flow::wrapped;
+
+use super::screen::Screen;
+use super::screens;
+
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
+    let Some((seconds, (index, _, text))) = screen.app.tour.and_then(|seconds| Some((seconds, stop(seconds)?))) else {
+        return;
+    };
+    let width = area.width.min(62);
+    let mut lines = wrapped(text, width.saturating_sub(4), screen.theme[Role::Text]);
+    lines.push(Line::default());
+    let passed: String = (0..STOPS.len() * SECONDS).map(|second| if second <= seconds { '█' } else { '┈' }).collect();
+    lines.push(Line::styled(passed, screen.theme[Role::TextDim]));
+    // above the middle, so that the round and the prompt stay in view
+    let upper = Rect { height: (area.height * 2 / 3).max(lines.len() as u16 + 2).min(area.height), ..area };
+    let area = screens::centre(upper, width, (lines.len() as u16 + 2).min(upper.height));
+    let title = format!(" Tour, {} of {}: any key ends it ", index + 1, STOPS.len());
+    let block = screen.panel(title).border_style(screen.theme[Role::PanelFocused]);
+    let inner = block.inner(area);
+    frame.render_widget(Clear, area);
+    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
+    frame.render_widget(block, area);
+    frame.render_widget(Paragraph::new(lines), Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner });
+}
