@@ -248,11 +248,10 @@ pub struct ChatArgs {
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT", help_heading = "Screen")]
     pub prompt: Option<String>,
-    /// How fast answers go on: ramp (the first one starts at two rounds a second and is at full speed by its 15th round),
-    /// full, slow (2), or so many rounds a second, 0.05 to 100; what is measured never includes the waiting
-    #[arg(long, value_name = "full|slow|ramp|ROUNDS_PER_S", default_value_t = Pace::Ramp, help_heading = "Screen")]
+    /// Pace of answers: ramp (a slow start), full, slow, or rounds a second
+    #[arg(long, value_name = "PACE", default_value_t = Pace::Ramp, help_heading = "Screen")]
     pub pace: Pace,
-    /// Save the session in the current folder when you quit, without asking
+    /// Save the session when you quit, without asking
     #[arg(long, help_heading = "Screen")]
     pub autosave: bool,
     #[command(flatten)]

@@ -209,3 +209,68 @@ fn a_race_is_recorded_and_read_again() {
         assert_eq!(digests.count(), usize::from(text == TextPolicy::Digest));
     }
 }
+
+/// Folds events until a lane ends.
+fn until_finished(source: &mut draftscope::stream::Source, session: &mut Session, lane: Lane) {
+    loop {
+        let event = source.events.blocking_recv().unwrap();
+        session.apply(&event);
+        assert_eq!(session.failure(), None);
+        if event.lane == lane && matches!(event.kind, EventKind::Finished { .. }) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn plain_decoding_goes_on_with_a_turn_that_is_over_and_decodes_no_token_twice() {
+    let files = Tiny::new(3);
+    for baseline in [Baseline::Probe(4), Baseline::Off] {
+        let settings = Settings { baseline, ..settings() };
+        let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap();
+        let mut session = Session::new();
+        source.commands.send(Command::Generate { prompt: Prompt::Raw("the thin inn".into()) }).unwrap();
+        until_finished(&mut source, &mut session, Lane::Speculative);
+        while session.is_generating() {
+            session.apply(&source.events.blocking_recv().unwrap());
+        }
+        let sample = session.turns()[0].answer(Lane::Plain).clone();
+        let plain = session.turns()[0].unfinished_plain().expect("there is more to compare");
+        assert_eq!(plain.has_begun, baseline != Baseline::Off);
+        source.commands.send(Command::FinishPlain { plain }).unwrap();
+        until_finished(&mut source, &mut session, Lane::Plain);
+        let turn = &session.turns()[0];
+        let whole = turn.answer(Lane::Plain);
+        assert_eq!(ids(turn, Lane::Plain), ids(turn, Lane::Speculative), "greedy");
+        assert!(turn.agreement().unwrap().is_final);
+        assert_eq!(whole.rounds[..sample.rounds.len()], sample.rounds[..], "what was there is as it was");
+        let numbers = whole.rounds.iter().map(|round| round.round as usize);
+        assert!(numbers.eq(1..=whole.rounds.len()), "one round a token, none twice");
+        assert!(whole.rounds.windows(2).all(|pair| pair[0].clock_us < pair[1].clock_us), "one clock");
+        assert_eq!(whole.rounds.len() + 1, whole.tokens.len());
+        source.commands.send(Command::Shutdown).unwrap();
+    }
+}
+
+#[test]
+fn a_prompt_goes_before_plain_decoding_and_its_lane_can_go_on_later() {
+    let files = Tiny::new(3);
+    let settings = Settings { max_tokens: 200, ..settings() };
+    let mut source = engine::spawn(EngineConfig { recipe: files.recipe(), settings }).unwrap();
+    let mut session = Session::new();
+    let ask = || Command::Generate { prompt: Prompt::Raw("the thin inn".into()) };
+    source.commands.send(ask()).unwrap();
+    until_finished(&mut source, &mut session, Lane::Speculative);
+    let plain = session.turns()[0].unfinished_plain().unwrap();
+    source.commands.send(Command::Pause).unwrap();
+    source.commands.send(Command::FinishPlain { plain }).unwrap();
+    source.commands.send(ask()).unwrap();
+    source.commands.send(Command::Resume).unwrap();
+    until_finished(&mut source, &mut session, Lane::Speculative);
+    assert_eq!(session.turns().len(), 2, "the prompt was answered");
+    let rest = session.turns()[0].unfinished_plain().expect("plain decoding gave way");
+    source.commands.send(Command::FinishPlain { plain: rest }).unwrap();
+    until_finished(&mut source, &mut session, Lane::Plain);
+    assert!(session.turns()[0].agreement().unwrap().is_final);
+    source.commands.send(Command::Shutdown).unwrap();
+}

@@ -7,17 +7,25 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{Command, DraftLenMode, EventKind, Lane, Prompt, Settings};
+use crate::protocol::{Command, DraftLenMode, EventKind, Lane, PlainAnswer, Prompt, Settings};
 
 use crate::stream::{Gate, Step};
 
 use super::outbox::Outbox;
+
+/// What the engine is to do next.
+pub(super) enum Job {
+    Answer(Prompt),
+    FinishPlain(PlainAnswer),
+}
 
 /// The commands received and the state that follows from them.
 pub(super) struct Control {
     inbox: Receiver<Command>,
     gate: Gate,
     prompts: VecDeque<Prompt>,
+    /// The plain answer that is to be finished; a prompt is answered first and drops it.
+    plain: Option<PlainAnswer>,
     /// As requested; in force once [`Control::take_settings`] has returned them.
     settings: Settings,
     changed: bool,
@@ -33,6 +41,7 @@ impl Control {
             inbox,
             gate: Gate::default(),
             prompts: VecDeque::new(),
+            plain: None,
             settings,
             changed: false,
             stop: false,
@@ -60,15 +69,24 @@ impl Control {
         std::mem::take(&mut self.changed).then_some(self.settings)
     }
 
-    /// Waits for a prompt. None when the run is over.
-    pub(super) fn next_prompt(&mut self, outbox: &mut Outbox) -> Option<Prompt> {
+    /// Whether a prompt waits to be answered.
+    pub(super) fn has_prompt(&self) -> bool {
+        !self.prompts.is_empty()
+    }
+
+    /// Waits for something to do. None when the run is over.
+    pub(super) fn next_job(&mut self, outbox: &mut Outbox) -> Option<Job> {
         self.stop = false;
         loop {
             if self.shutdown {
                 return None;
             }
+            let plain = self.plain.take();
             if let Some(prompt) = self.prompts.pop_front() {
-                return Some(prompt);
+                return Some(Job::Answer(prompt));
+            }
+            if let Some(plain) = plain {
+                return Some(Job::FinishPlain(plain));
             }
             match self.inbox.recv() {
                 Ok(command) => self.obey(command, outbox),
@@ -152,6 +170,7 @@ impl Control {
             Command::Stop => {
                 self.stop = true;
                 self.prompts.clear();
+                self.plain = None;
                 self.open(outbox);
             }
             Command::Shutdown => self.shutdown = true,
@@ -178,6 +197,7 @@ impl Control {
             Command::SetDrafting { drafting } => self.change(outbox, |s| s.drafting = drafting),
             // an unrequested draft came late: its round is over
             Command::ProposeDraft { text } => self.typed = Some(text),
+            Command::FinishPlain { plain } => self.plain = Some(plain),
             Command::SetBaseline { baseline } => self.change(outbox, |s| s.baseline = baseline),
             Command::SetRival { rival } => self.change(outbox, |s| s.rival = rival),
             Command::SetMaxTokens { max_tokens } => self.change(outbox, |s| s.max_tokens = max_tokens),

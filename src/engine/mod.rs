@@ -8,6 +8,7 @@ mod auto;
 mod control;
 pub mod measure;
 mod outbox;
+mod plain;
 mod turn;
 mod worker;
 

@@ -17,7 +17,7 @@ use super::control::Control;
 use super::outbox::Outbox;
 
 /// The decoder of a lane: the run's own, or a fork for one answer.
-enum LaneDecoder<'a> {
+pub(super) enum LaneDecoder<'a> {
     Own(&'a mut Decoder),
     Forked(Box<Decoder>),
 }
@@ -43,12 +43,12 @@ impl DerefMut for LaneDecoder<'_> {
 }
 
 /// A decoder at work on an answer.
-struct Runner<'a> {
+pub(super) struct Runner<'a> {
     lane: Lane,
     decoder: LaneDecoder<'a>,
     output: u32,
     limit: u32,
-    finished: Option<StopReason>,
+    pub(super) finished: Option<StopReason>,
     /// The lane's clock with every round counted as often as the baseline then said.
     weighted: Duration,
 }
@@ -240,7 +240,12 @@ impl Turn<'_> {
     }
 
     /// One round of a lane; steps are the run's own lane's until that is done.
-    fn round(&mut self, lane: &mut Runner<'_>, is_own_done: bool, settings: &Settings) -> Result<(), SpecError> {
+    pub(super) fn round(
+        &mut self,
+        lane: &mut Runner<'_>,
+        is_own_done: bool,
+        settings: &Settings,
+    ) -> Result<(), SpecError> {
         let (max_tokens, before) = (settings.max_tokens, lane.decoder.clock());
         if !lane.decoder.has_room() {
             self.finish(lane, StopReason::ContextFull);
@@ -279,7 +284,7 @@ impl Turn<'_> {
     }
 
     /// Applies the stop rules to newly committed tokens.
-    fn commit(&mut self, lane: &mut Runner<'_>, tokens: &[TokenId], max_tokens: u32) {
+    pub(super) fn commit(&mut self, lane: &mut Runner<'_>, tokens: &[TokenId], max_tokens: u32) {
         let limit = lane.limit.min(max_tokens);
         let kept = kept(self.codec, tokens.iter().copied(), limit.saturating_sub(lane.output));
         lane.output += kept as u32;
@@ -292,7 +297,7 @@ impl Turn<'_> {
         }
     }
 
-    fn finish(&mut self, lane: &mut Runner<'_>, reason: StopReason) {
+    pub(super) fn finish(&mut self, lane: &mut Runner<'_>, reason: StopReason) {
         if lane.finished.is_none() {
             lane.finished = Some(reason);
             self.outbox.send(lane.lane, EventKind::Finished { reason });
@@ -309,7 +314,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn new(lane: Lane, decoder: LaneDecoder<'a>, limit: u32) -> Self {
+    pub(super) fn new(lane: Lane, decoder: LaneDecoder<'a>, limit: u32) -> Self {
         Self { lane, decoder, output: 0, limit, finished: None, weighted: Duration::ZERO }
     }
 
@@ -346,7 +351,7 @@ fn limit(lane: Lane, settings: &Settings) -> u32 {
     }
 }
 
-fn first_of(prefilled: &EventKind) -> TokenId {
+pub(super) fn first_of(prefilled: &EventKind) -> TokenId {
     match prefilled {
         EventKind::Prefilled { first, .. } => first.id,
         _ => TokenId::default(),
@@ -354,7 +359,7 @@ fn first_of(prefilled: &EventKind) -> TokenId {
 }
 
 /// The beginning of a forked lane: it starts from a copy of the caches, so its prefill takes no time.
-fn as_copy(prefilled: &EventKind) -> EventKind {
+pub(super) fn as_copy(prefilled: &EventKind) -> EventKind {
     let mut copy = prefilled.clone();
     if let EventKind::Prefilled { prompt, cached, took_us, .. } = &mut copy {
         *cached = prompt.len() as u32;

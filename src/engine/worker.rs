@@ -23,7 +23,7 @@ use crate::speculate::decoder::Decoder;
 use crate::speculate::drafter::{DrafterSet, ModelDrafter, MtpDrafter, WEIGHTLESS};
 
 use super::auto::Auto;
-use super::control::Control;
+use super::control::{Control, Job};
 use super::outbox::Outbox;
 use super::turn::{Task, Turn, refuse};
 use super::{CostMemory, EngineConfig};
@@ -79,7 +79,15 @@ fn serve(
         outbox.send(Lane::Speculative, EventKind::Notice { message });
     }
     let mut number = 0;
-    while let Some(prompt) = control.next_prompt(outbox) {
+    while let Some(job) = control.next_job(outbox) {
+        let prompt = match job {
+            Job::Answer(prompt) => prompt,
+            Job::FinishPlain(plain) => {
+                let mut turn = Turn { number: plain.turn, codec: &codec, auto: &mut auto, control, outbox };
+                turn.finish_plain(&decoder, &plain)?;
+                continue;
+            }
+        };
         number += 1;
         let (text, branch) = (prompt.typed().to_owned(), prompt.branch());
         outbox.send(Lane::Speculative, EventKind::Prompted { turn: number, text, branch });
@@ -187,7 +195,7 @@ fn task(prompt: &Prompt, mut tokens: Vec<TokenId>, codec: &TextCodec, decoder: &
 }
 
 /// Checks that the target's vocabulary contains all tokens of a continuation, since these come from outside.
-fn check_tokens(tokens: &[TokenId], vocab: u32) -> Result<Vec<TokenId>, SpecError> {
+pub(super) fn check_tokens(tokens: &[TokenId], vocab: u32) -> Result<Vec<TokenId>, SpecError> {
     match tokens.iter().find(|token| token.0 >= vocab) {
         Some(token) => Err(SpecError::UnknownToken { token: *token, vocab }),
         None => Ok(tokens.to_vec()),

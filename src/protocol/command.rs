@@ -93,6 +93,12 @@ pub enum Command {
         /// Its name; may be empty.
         label: String,
     },
+    /// Decode a turn plainly to the end of its answer, as soon as nothing else is under way, so that all of it can be
+    /// compared. A prompt that comes meanwhile ends it.
+    FinishPlain {
+        /// The answer so far.
+        plain: PlainAnswer,
+    },
     /// Recordings only: set the playing speed.
     SetSpeed {
         /// 0.05 to 16 times the recorded pace.
@@ -167,6 +173,25 @@ pub struct Again {
     /// Text to propose after these drafts. If both are empty, the drafter drafts as usual.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
+}
+
+/// The plain answer to a turn, so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlainAnswer {
+    /// Number of the turn.
+    pub turn: u32,
+    /// The prompt and what the plain lane wrote, its last token the anchor; the prompt alone where it wrote nothing.
+    pub tokens: Vec<TokenId>,
+    /// Whether the plain lane wrote anything.
+    pub has_begun: bool,
+    /// Most tokens that are still to be written.
+    pub more: u32,
+    /// Rounds it took so far.
+    pub rounds: u32,
+    /// Its clock after them, in microseconds.
+    pub clock_us: u64,
+    /// How the turn's tokens are picked.
+    pub sampling: Sampling,
 }
 
 impl Prompt {

@@ -132,6 +132,11 @@ events! {
             /// Time of the prefill, target and drafter.
             took_us: u64,
         },
+        /// A lane beside goes on with its answer to a turn, which had ended as `measured` or `stopped`.
+        LaneContinued {
+            /// Which turn.
+            turn: u32,
+        },
         /// A person drafts: the engine waits for [`super::Command::ProposeDraft`].
         DraftAsked {
             /// Most tokens of the person's text that are drafted.
@@ -358,6 +363,7 @@ impl EventKind {
             | Self::Started { .. }
             | Self::Finished { .. }
             | Self::RoundStarted { .. }
+            | Self::LaneContinued { .. }
             | Self::DraftAsked { .. }
             | Self::CostsKnown { .. }
             | Self::DraftLenChosen { .. }

@@ -19,7 +19,7 @@ mod token;
 mod turn_times;
 mod verdict;
 
-pub use command::{Again, Command, Continuation, Landmark, Message, Prompt, Speaker};
+pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
 pub(crate) use event::Private;

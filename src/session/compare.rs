@@ -16,6 +16,8 @@ pub struct Agreement {
     pub identical: usize,
     /// The first difference.
     pub divergence: Option<Divergence>,
+    /// Whether both answers are over and the run's own is the same to its last token.
+    pub is_final: bool,
 }
 
 /// The first place where two answers differ.
@@ -30,7 +32,27 @@ pub struct Divergence {
     pub beside: Option<Piece>,
 }
 
+/// How far lanes have come by the same measured time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Race {
+    /// That time: the least of their clocks, in microseconds. Where all have ended, the first one ended then.
+    pub at_us: u64,
+    /// Tokens that each had written by then, by [`Lane::index`].
+    pub written: [usize; Lane::ALL.len()],
+}
+
 impl Turn {
+    /// Lanes against each other on their own clocks; none while one of them has no round.
+    #[must_use]
+    pub fn race(&self, lanes: &[Lane]) -> Option<Race> {
+        let clock = |lane: &Lane| self.answer(*lane).rounds.iter().rev().find(|r| r.is_complete).map(|r| r.clock_us);
+        let clocks: Option<Vec<u64>> = lanes.iter().map(clock).collect();
+        let at_us = clocks?.into_iter().min()?;
+        let mut written = [0; Lane::ALL.len()];
+        lanes.iter().for_each(|lane| written[lane.index()] = self.answer(*lane).written_by(at_us));
+        Some(Race { at_us, written })
+    }
+
     /// Places at which the own answer and the plain one do not hold the same token: those that both wrote, and
     /// those behind the end of one that ended by itself. None while one of them has written nothing.
     #[must_use]
@@ -74,10 +96,22 @@ impl Turn {
             (Some(_), None) => ended(plain),
             (None, None) => false,
         };
+        let is_over = self.is_whole(lane) && self.answer(Lane::Speculative).finished.is_some();
         Some(Agreement {
             identical,
+            is_final: is_over && identical == fast.tokens.len(),
             divergence: differs.then_some(Divergence { index: identical, speculative: a, beside: b }),
         })
+    }
+}
+
+impl Answer {
+    /// Tokens written by this time of the lane's clock.
+    fn written_by(&self, at_us: u64) -> usize {
+        let rounds = self.rounds.partition_point(|round| round.is_complete && round.clock_us <= at_us);
+        let last = rounds.checked_sub(1).map(|last| &self.rounds[last]);
+        let before = self.rounds.first().map_or(self.tokens.len(), |round| round.first_token);
+        last.map_or(before, |round| round.first_token + round.committed.len()).min(self.tokens.len())
     }
 }
 
@@ -92,6 +126,21 @@ mod tests {
     use super::super::tests::fold;
     use super::*;
     use crate::protocol::EventKind;
+
+    #[test]
+    fn a_race_is_read_on_both_clocks() {
+        let turn = fold(&first_turn().events).turns()[0].clone();
+        let lanes = [Lane::Plain, Lane::Speculative];
+        let race = turn.race(&lanes).unwrap();
+        let clock = |lane| turn.answer(lane).rounds.last().unwrap().clock_us;
+        assert_eq!(race.at_us, clock(Lane::Plain).min(clock(Lane::Speculative)));
+        for lane in lanes {
+            let by_then = turn.answer(lane).rounds.iter().filter(|round| round.clock_us <= race.at_us);
+            assert_eq!(race.written[lane.index()], 1 + by_then.map(|r| r.committed.len()).sum::<usize>());
+        }
+        assert!(race.written[0] > race.written[1], "{race:?}");
+        assert_eq!(turn.race(&[Lane::Speculative, Lane::Rival]), None, "nobody raced");
+    }
 
     #[test]
     fn only_places_that_both_were_to_write_can_differ() {

@@ -19,10 +19,12 @@ mod moment;
 mod partial;
 mod pass_costs;
 mod phase;
+mod plain_answer;
 mod position;
 pub mod probe;
 mod robust;
 mod round;
+mod slots;
 mod speedup;
 mod stats;
 mod stretches;
@@ -40,7 +42,7 @@ use memo::Memo;
 
 pub use align::{Pair, align};
 pub use chosen::ChosenDraftLen;
-pub use compare::{Agreement, Divergence};
+pub use compare::{Agreement, Divergence, Race};
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use header_diff::{HeaderDifference, header_diff};
@@ -51,6 +53,7 @@ pub use phase::Phase;
 pub use position::{Facts, Residual, facts, residual};
 pub use robust::Interval;
 pub use round::{DraftCell, Round};
+pub use slots::Slot;
 pub use speedup::{DISTURBED, Figure, Speedup, Trust, WINDOW};
 pub use stats::{LaneStats, SpeedPoint};
 pub use timeline::{Timeline, TurnSpan};
@@ -182,6 +185,7 @@ impl Session {
                 self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
                 self.lanes[lane.index()] = LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.paused };
             }
+            EventKind::LaneContinued { turn } => self.go_on(lane, *turn),
             EventKind::Finished { reason } => {
                 if let Some(answer) = self.working_answer(lane) {
                     answer.finished = Some(*reason);

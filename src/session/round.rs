@@ -197,6 +197,12 @@ impl Round {
         Some(if self.is_tree() { self.drafts.len() } else { accepted })
     }
 
+    /// Column of a chain's rejected draft, from which on drafts are discarded; none where there is none.
+    #[must_use]
+    pub fn first_discarded(&self) -> Option<usize> {
+        self.next_index().filter(|column| !self.is_tree() && *column < self.drafts.len())
+    }
+
     /// What a lossless rule would have committed in place of accepted draft `index`, if something else.
     #[must_use]
     pub fn departure(&self, index: usize) -> Option<TokenId> {

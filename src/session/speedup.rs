@@ -126,6 +126,12 @@ impl Speedup {
         })
     }
 
+    /// The same of the other lane over this one.
+    #[must_use]
+    pub fn inverse(&self) -> Self {
+        Self { value: 1.0 / self.value, low: 1.0 / self.high, high: 1.0 / self.low, ..*self }
+    }
+
     /// Whether it is more than 1, less, or not known to be either: the interval decides.
     #[must_use]
     pub fn against_one(&self) -> Ordering {

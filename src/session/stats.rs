@@ -354,17 +354,28 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::super::account::Account;
-    use super::super::fixture::first_turn;
+    use super::super::fixture::{Script, first_turn};
     use super::super::tests::fold;
     use super::super::{Session, Turn};
     use crate::protocol::{Event, EventKind, Lane};
 
-    /// The first turn, in which the engine waits within the second round of its own lane; the rounds of either lane that
+    /// Enough rounds and plain passes for every figure.
+    fn long_turn() -> Vec<Event> {
+        let mut script = Script::started();
+        script.prompt("hi", "Hello");
+        for _ in 0..40 {
+            script.round(&[(" a", 0.6), (" b", 0.5)], &[(" a", 0.9), (" x", 0.8), (" c", 0.7)]);
+            script.plain(" a");
+        }
+        script.events
+    }
+
+    /// The same, in which the engine waits within the second round of its own lane; the rounds of either lane that
     /// find the caches cold take `factor` times as long.
     fn waited(factor: u64) -> Vec<Event> {
         let mut events = Vec::new();
         let (mut cold, mut late_us) = ([false; 2], [0; 2]);
-        for mut event in first_turn().events {
+        for mut event in long_turn() {
             let lane = event.lane.index().min(1);
             match &mut event.kind {
                 EventKind::Drafted { took_us, .. } if cold[lane] => *took_us *= factor,
@@ -398,20 +409,22 @@ mod tests {
             (sums, stats.tokens_per_second(), turn.answer(lane).speed_series(4))
         };
         let lanes = [Lane::Speculative, Lane::Plain].map(of);
-        (lanes, session.speedup(), Account::of_turn(turn), turn.pass_costs().cloned())
+        let passes = turn.pass_costs().cloned();
+        (lanes, session.speedup(), turn.speedup_series().to_vec(), Account::of_turn(turn), passes)
     }
 
     #[test]
     fn rounds_that_follow_a_wait_enter_no_speed_figure() {
         let (fast, slow) = (fold(&waited(1)), fold(&waited(50)));
         assert_eq!(figures(&fast), figures(&slow), "cold rounds took 50 times as long");
+        assert!(slow.speedup().is_some() && slow.turns()[0].pass_costs().is_some(), "there are figures");
         let flagged = |lane| {
             let rounds = slow.turns()[0].answer(lane).rounds.iter();
             rounds.filter(|round| round.follows_wait).map(|round| round.round).collect::<Vec<_>>()
         };
-        assert_eq!((flagged(Lane::Speculative), flagged(Lane::Plain)), (vec![2], vec![1]));
+        assert_eq!((flagged(Lane::Speculative), flagged(Lane::Plain)), (vec![2], vec![2]));
         let stats = slow.turns()[0].answer(Lane::Speculative).stats();
-        assert_eq!((stats.rounds(), stats.timed_rounds()), (7, 6));
+        assert_eq!((stats.rounds(), stats.timed_rounds()), (40, 39));
         assert!(stats.tokens_per_second().is_some_and(|speed| speed > 50.0));
     }
 
@@ -423,7 +436,7 @@ mod tests {
             let rates = (stats.acceptance_rate(), stats.mean_tokens_per_round());
             (stats.rounds(), stats.committed(), stats.drafted(), stats.accepted(), rates)
         };
-        assert_eq!(counts(&waited(50)), counts(&first_turn().events));
+        assert_eq!(counts(&waited(50)), counts(&long_turn()));
     }
 
     #[test]

@@ -17,7 +17,9 @@ use crate::stream::Consumer;
 #[derive(Default)]
 pub(super) struct Digester {
     numbers: HashMap<TokenId, TokenId>,
-    answers: [Sha256; Lane::ALL.len()],
+    /// Digest of what each lane wrote in this turn; none where a lane goes on with an earlier one: that is gone.
+    answers: [Option<Sha256>; Lane::ALL.len()],
+    turn: u32,
     /// Events added so far, so that `seq` has no gaps and no duplicates.
     added: u64,
 }
@@ -28,16 +30,21 @@ impl Digester {
         event.seq += self.added;
         let answer = event.lane.index();
         match &event.kind {
-            EventKind::Prompted { .. } => self.answers = Default::default(), // a refused prompt has no answer
+            EventKind::Prompted { turn, .. } => {
+                // a refused prompt has an empty answer
+                (self.turn, self.answers) = (*turn, std::array::from_fn(|_| Some(Sha256::new())));
+            }
             EventKind::Prefilled { first, .. } => {
-                self.answers[answer] = Sha256::new();
-                self.answers[answer].update(first.text_bytes());
+                self.answers[answer] = Some(Sha256::new_with_prefix(first.text_bytes()));
             }
+            EventKind::LaneContinued { turn } if *turn != self.turn => self.answers[answer] = None,
             EventKind::Committed { tokens, .. } => {
-                tokens.iter().for_each(|token| self.answers[answer].update(token.text_bytes()));
+                let digest = self.answers[answer].iter_mut();
+                digest.for_each(|digest| tokens.iter().for_each(|token| digest.update(token.text_bytes())));
             }
-            EventKind::Finished { reason } if *reason != StopReason::Refused => {
-                let sha256 = hex(self.answers[answer].clone().finalize().as_slice());
+            EventKind::Finished { reason } if *reason != StopReason::Refused && self.answers[answer].is_some() => {
+                let digest = self.answers[answer].clone().unwrap_or_default();
+                let sha256 = hex(digest.finalize().as_slice());
                 let digest = Event { kind: EventKind::TextDigest { sha256 }, ..event.clone() };
                 self.added += 1;
                 event.seq += 1;

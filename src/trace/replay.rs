@@ -390,6 +390,7 @@ mod tests {
     use crate::protocol::{Landmark, Outcome};
     use crate::session::fixture::{Script, first_turn};
     use crate::stream::Consumer;
+    use crate::stream::Feed;
     use crate::trace::{RecordOptions, Recorder};
 
     /// A recording of the fixture, one event every `gap_us`.
@@ -418,6 +419,14 @@ mod tests {
     fn until_paused(source: &mut Source) -> Vec<Event> {
         std::thread::sleep(Duration::from_millis(100));
         std::iter::from_fn(|| source.events.try_recv().ok()).collect()
+    }
+
+    /// Events that nobody has taken.
+    fn waiting(source: &Source) -> usize {
+        match &source.events {
+            Feed::Live(events) => events.len(),
+            Feed::Recorded(events) => events.len(),
+        }
     }
 
     fn request(source: &Source, command: Command) {
@@ -628,7 +637,10 @@ mod tests {
                 let options = ReplayOptions { is_held: true, stays: true, ..options(Some(1.0)) };
                 let mut source = spawn(vec![recording.clone()], options).unwrap();
                 request(&source, skip.clone());
-                std::thread::sleep(Duration::from_millis(100)); // the source is full now, and waits
+                let asked = Instant::now();
+                while waiting(&source) < AHEAD && asked.elapsed() < Duration::from_secs(20) {
+                    std::thread::sleep(Duration::from_millis(1)); // until the source is full, and waits
+                }
                 request(&source, command);
                 let sent = until_paused(&mut source);
                 let more = sent[AHEAD.min(sent.len())..].iter().filter(|e| ends_phase(e)).count();

@@ -68,6 +68,8 @@ pub(super) enum Overlay {
     WhatIf(Box<WhatIfForm>),
     /// Whether to leave a session that is not saved.
     Quit,
+    /// The themes, with the index of the one that was in use before.
+    Themes(usize),
 }
 
 /// What only the owner of the terminal and of the caller's hooks can do.
@@ -87,6 +89,8 @@ pub struct App {
     pub(super) page: Page,
     pub(super) pane: Pane,
     pub(super) is_zoomed: bool,
+    /// One round is drawn large in place of the page.
+    pub(super) presents: bool,
     pub(super) editor: Editor,
     pub(super) scroll: Scroll,
     /// None follows the live round.
@@ -127,6 +131,8 @@ pub struct App {
     /// Settings asked for, and what they were when asked.
     pub(super) wanted: Option<(Settings, Settings)>,
     pub(super) stop_sent: bool,
+    /// The plain answer that was to be finished last: the run, the turn, and the tokens it had.
+    pub(super) plain_asked: Option<(u64, u32, usize)>,
     /// The engine waited for a draft of the person when it was last looked at.
     was_asked: bool,
     /// Focus came here by sending and goes back when the answer ends.
@@ -172,6 +178,7 @@ impl App {
             page: options.page,
             pane: options.page.panes()[0],
             is_zoomed: false,
+            presents: false,
             editor: Editor::default(),
             scroll: Scroll::default(),
             selected: None,
@@ -198,6 +205,7 @@ impl App {
             awaiting: None,
             wanted: None,
             stop_sent: false,
+            plain_asked: None,
             was_asked: false,
             returns_to_prompt: false,
             toast: (!toasts.is_empty()).then(|| toasts.join(" · ")),
@@ -318,6 +326,17 @@ impl App {
         self.dress_editor();
     }
 
+    /// All themes, and the index of the one in use.
+    pub(super) fn themes(&self) -> (&[Theme], usize) {
+        self.themes.list()
+    }
+
+    /// Takes the theme of this index, or the last one.
+    pub(super) fn choose_theme(&mut self, index: usize) {
+        self.themes.choose(index);
+        self.dress_editor();
+    }
+
     fn dress_editor(&mut self) {
         self.editor.dress(self.themes.theme());
     }
@@ -329,7 +348,13 @@ impl App {
             Some(Overlay::Quit) => Context::Quit,
             Some(Overlay::Palette(_) | Overlay::Search(_) | Overlay::Note(..) | Overlay::GoTo(_)) => Context::Entry,
             Some(Overlay::WhatIf(form)) if form.is_typing() => Context::Entry,
-            Some(Overlay::Settings(_) | Overlay::Versus(_) | Overlay::Export(_) | Overlay::WhatIf(_)) => Context::Panel,
+            Some(
+                Overlay::Settings(_)
+                | Overlay::Versus(_)
+                | Overlay::Export(_)
+                | Overlay::WhatIf(_)
+                | Overlay::Themes(_),
+            ) => Context::Panel,
             None if self.is_typing() => Context::Prompt,
             None => Context::Browse,
         }
@@ -346,6 +371,7 @@ impl App {
     }
 
     pub(super) fn go_to(&mut self, page: Page) {
+        self.presents = false;
         if self.page != page {
             self.page = page;
             self.pane = page.home();

@@ -185,6 +185,13 @@ impl EventLoop {
             _ => Vec::new(),
         };
         self.send(commands);
+        self.compare();
+    }
+
+    /// Both answers are on show: plain decoding is to come to its end.
+    fn compare(&mut self) {
+        let commands = update::finish_plain(&mut self.app, &self.time);
+        self.send(commands);
     }
 
     fn mouse(&mut self, mouse: MouseEvent) -> Vec<Command> {
@@ -251,6 +258,7 @@ impl EventLoop {
         self.is_behind = self.source.events.is_pressing();
         self.app.follow(self.time.live());
         self.greet();
+        self.compare();
     }
 
     fn apply(&mut self, event: Event) {

@@ -49,7 +49,6 @@ const DRAWING: &[(&str, &str)] = &[
     ("•", "o"),
     ("❯▸▶›→↳≥", ">"),
     ("‹←◀≤", "<"),
-    ("±", "~"),
     ("↑", "^"),
     ("↓", "v"),
     ("\u{2019}", "'"),
@@ -58,11 +57,22 @@ const DRAWING: &[(&str, &str)] = &[
 /// Replaces the program's own glyphs.
 pub(super) fn replace(buffer: &mut Buffer) {
     for at in 0..buffer.content.len() {
+        if buffer.content[at].symbol() == "±" {
+            plus_minus(buffer, at);
+        }
         let plain = if is_separator(buffer, at) { Some(SEPARATOR) } else { counterpart(buffer.content[at].symbol()) };
         if let Some(plain) = plain {
             buffer.content[at].set_symbol(plain);
         }
     }
+}
+
+/// `1.6× ±0.1` becomes `1.6x+-0.1`: the blank before the sign gives its cell.
+fn plus_minus(buffer: &mut Buffer, at: usize) {
+    if let Some(before) = at.checked_sub(1).filter(|before| buffer.content[*before].symbol() == " ") {
+        buffer.content[before].set_symbol("+");
+    }
+    buffer.content[at].set_symbol("-");
 }
 
 /// What stands for a glyph of the program; none for other text.
@@ -116,6 +126,7 @@ mod tests {
             buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
         };
         assert_eq!(shown("18 tokens · 9 ms · 2×"), "18 tokens - 9 ms - 2x");
+        assert_eq!(shown("1.61× ±0.01"), "1.61x+-0.01");
         assert_eq!(shown("✓·the 0.60  · 0.31"), "=_the 0.60  _ 0.31");
     }
 

@@ -19,17 +19,7 @@ struct Spot {
 
 /// The next place behind (or before) `from` where the text stands, round the end.
 pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: bool) -> Option<Place> {
-    let wanted = text.to_lowercase();
-    if wanted.is_empty() {
-        return None;
-    }
-    let found: Vec<Place> = session
-        .turns()
-        .iter()
-        .enumerate()
-        .flat_map(|(turn, t)| hits(t.answer(Lane::Speculative), turn, &wanted))
-        .collect();
-    let key = |place: &Place| (place.0, place.1.unwrap_or(0));
+    let found = places(session, text);
     let Some(from) = from else {
         return if forward { found.first().copied() } else { found.last().copied() };
     };
@@ -38,6 +28,28 @@ pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: 
     } else {
         found.iter().rev().find(|place| key(place) < key(&from)).or(found.last()).copied()
     }
+}
+
+/// How many places hold the text, and which of them, from 1, this is.
+pub(super) fn standing(session: &Session, text: &str, at: Option<Place>) -> (Option<usize>, usize) {
+    let found = places(session, text);
+    let number = at.and_then(|at| found.iter().position(|place| key(place) == key(&at)));
+    (number.map(|index| index + 1), found.len())
+}
+
+/// What orders places.
+fn key(place: &Place) -> (RoundAt, usize) {
+    (place.0, place.1.unwrap_or(0))
+}
+
+/// Every place that holds the text, in order.
+fn places(session: &Session, text: &str) -> Vec<Place> {
+    let wanted = text.to_lowercase();
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let turns = session.turns().iter().enumerate();
+    turns.flat_map(|(turn, t)| hits(t.answer(Lane::Speculative), turn, &wanted)).collect()
 }
 
 /// Every place of an answer at which the text begins.
@@ -89,5 +101,10 @@ mod tests {
         assert_eq!(find(&session, "sun", sun, false), at(1, 0, 0));
         assert_eq!(find(&session, "color", None, true), None, "a discarded draft is not in the answer");
         assert_eq!(find(&session, "", None, true), None);
+        assert_eq!(standing(&session, "sun", sun), (Some(1), 2));
+        assert_eq!(standing(&session, "sun", at(1, 0, 0)), (Some(2), 2));
+        assert_eq!(standing(&session, "sun", None), (None, 2));
+        assert_eq!(standing(&session, "color", sun), (None, 0));
+        assert_eq!(standing(&session, "", sun), (None, 0));
     }
 }

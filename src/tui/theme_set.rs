@@ -39,6 +39,16 @@ impl ThemeSet {
         &self.themes[self.chosen]
     }
 
+    /// All themes, and the index of the one in use.
+    pub(super) fn list(&self) -> (&[Theme], usize) {
+        (&self.themes, self.chosen)
+    }
+
+    /// Takes the theme of this index, or the last one.
+    pub(super) fn choose(&mut self, index: usize) {
+        self.chosen = index.min(self.themes.len() - 1);
+    }
+
     /// The theme after, or before, round the ends.
     pub(super) fn turn(&mut self, up: bool) {
         let by = if up { 1 } else { self.themes.len() - 1 };

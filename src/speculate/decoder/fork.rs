@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Decoder;
-use crate::protocol::{Settings, VerifyRule};
+use crate::protocol::{Sampling, Settings, TokenId, VerifyRule};
 use crate::speculate::SpecError;
 use crate::speculate::drafter::{Drafter, NoDrafter};
 
@@ -16,6 +16,34 @@ impl Decoder {
     pub fn fork_plain(&self) -> Result<Self, SpecError> {
         let settings = Settings { draft_len: 0, probe_depth: 0, ..self.settings };
         self.fork_with(Box::new(NoDrafter), settings)
+    }
+
+    /// A plain copy with these sampling settings.
+    ///
+    /// # Errors
+    /// As [`Self::fork_plain`].
+    pub fn fork_plain_under(&self, sampling: Sampling) -> Result<Self, SpecError> {
+        let mut plain = self.fork_plain()?;
+        plain.set(&Settings { sampling, ..plain.settings });
+        Ok(plain)
+    }
+
+    /// A plain copy that continues an answer of these tokens, the anchor last, after so many rounds and so much measured
+    /// time. `go_on` is asked while the tokens are read that no cache has.
+    ///
+    /// # Errors
+    /// As [`Self::fork_plain`] and [`Self::prefill_to`].
+    pub fn fork_plain_at(
+        &self,
+        (tokens, rounds, clock): (&[TokenId], u32, Duration),
+        sampling: Sampling,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, SpecError> {
+        let mut plain = self.fork_plain_under(sampling)?;
+        let (anchor, before) = tokens.split_last().ok_or(SpecError::EmptyPrompt)?;
+        plain.prefill_to(0, before, Some(*anchor), go_on)?;
+        (plain.round, plain.clock) = (rounds, clock);
+        Ok(plain)
     }
 
     /// A plain copy whose tokens will be proposed as drafts. Under a rule that draws, it uses other draws: a draft must

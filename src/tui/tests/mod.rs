@@ -7,11 +7,14 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
 use unicode_width::UnicodeWidthStr;
 
+mod compare;
 mod diff;
 mod panels;
+mod presenter;
 mod race;
 mod reading;
 mod recording;
+mod themes;
 mod time;
 mod views;
 mod watching;

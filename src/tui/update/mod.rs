@@ -9,6 +9,7 @@ mod marks;
 mod mouse;
 mod navigation;
 mod overlay;
+mod plain;
 mod quit;
 mod seek;
 mod settings;
@@ -26,6 +27,7 @@ use super::conversation;
 use super::page::{Page, Pane};
 
 pub(super) use mouse::click;
+pub(super) use plain::finish_plain;
 pub(super) use time::{next_tick, tick, veil};
 
 /// A key: the action bound to it, or typing.
@@ -141,6 +143,7 @@ fn settles(action: Action) -> bool {
             | Action::NextTheme
             | Action::NextDisplay
             | Action::ToggleSplit
+            | Action::Present
             | Action::Follow
             | Action::Suspend
             | Action::Bookmark
@@ -164,7 +167,7 @@ fn refusal(session: &Session) -> Option<&'static str> {
 
 /// Why a prompt cannot be sent now.
 fn cannot_send(app: &App, session: &Session) -> Option<String> {
-    if app.is_busy(session) {
+    if app.is_busy(session) && !plain::is_all(session) {
         Some(still_answering(app))
     } else if session.failure().is_some() || app.lost.is_some() {
         Some("the engine has stopped; quit and start again".to_owned())

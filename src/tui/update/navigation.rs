@@ -30,6 +30,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         Action::FocusNext => cycle(app, true),
         Action::FocusPrevious => cycle(app, false),
         Action::Zoom => app.is_zoomed = !app.is_zoomed && !app.is_typing(),
+        Action::Present => present(app, session),
         Action::EditPrompt => edit_prompt(app),
         Action::NewConversation => new_conversation(app, session),
         Action::NextFilter => app.filter = app.filter.next(),
@@ -64,6 +65,7 @@ fn open(app: &mut App, session: &Session, action: Action) -> bool {
             return true;
         }
         Action::Export => Overlay::Export(0),
+        Action::ChooseTheme => Overlay::Themes(app.themes().1),
         Action::WhatIf => match app.round_index(session) {
             Some(at) => Overlay::WhatIf(Box::new(WhatIfForm::new(at))),
             None => {
@@ -145,6 +147,15 @@ fn edit_prompt(app: &mut App) {
     app.is_zoomed = false;
 }
 
+/// Presenter mode, or out of it. Where there is a round, keys are for it rather than for the prompt.
+fn present(app: &mut App, session: &Session) {
+    app.presents = !app.presents;
+    app.is_zoomed = false;
+    if app.presents && app.is_typing() && app.round_index(session).is_some() {
+        app.pane = app.page.home();
+    }
+}
+
 fn history(app: &mut App, session: &Session, action: Action) {
     let up = action == Action::HistoryPrevious;
     if app.offers_starters(session) {
@@ -166,6 +177,8 @@ fn leave(app: &mut App, session: &Session) {
         app.pane = app.page.home();
     } else if app.selected.is_some() || app.cell.is_some() {
         follow_live(app);
+    } else {
+        app.presents = false;
     }
 }
 

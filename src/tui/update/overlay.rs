@@ -56,6 +56,9 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         return Done::No;
     };
     if action == Action::Leave {
+        if let Overlay::Themes(before) = overlay {
+            app.choose_theme(before);
+        }
         return Done::Yes(Vec::new());
     }
     match overlay {
@@ -65,6 +68,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Done
         Overlay::Settings(row) => panel(app, time.live(), row, action),
         Overlay::Versus(row) => versus(app, time.live(), row, action),
         Overlay::Export(row) => export(app, row, action),
+        Overlay::Themes(before) => themes(app, before, action),
         Overlay::WhatIf(form) => what_if_panel(app, time, form, action),
         Overlay::Note(entry, place) => match action {
             Action::Confirm => Done::Yes(marks::note(app, entry.text(), place)),
@@ -207,6 +211,21 @@ fn export(app: &mut App, row: usize, action: Action) -> Done {
         }
         _ => below(app, Overlay::Export(row), action),
     }
+}
+
+/// Every theme is in use as soon as it is chosen; leaving takes the one before again.
+fn themes(app: &mut App, before: usize, action: Action) -> Done {
+    let chosen = app.themes().1;
+    match action {
+        Action::Up => app.choose_theme(chosen.saturating_sub(1)),
+        Action::Down => app.choose_theme(chosen + 1),
+        Action::Confirm => {
+            app.toast = Some(format!("theme: {0}; theme = \"{0}\" in config.toml keeps it", app.theme().name));
+            return Done::Yes(Vec::new());
+        }
+        _ => return below(app, Overlay::Themes(before), action),
+    }
+    keep(app, Overlay::Themes(before))
 }
 
 fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, action: Action) -> Done {

@@ -16,6 +16,7 @@ pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'st
     let agreement = screen.turn()?.agreement_with(beside)?;
     let (number, count) = (agreement.identical, tokens(agreement.identical));
     let (text, role) = match (&agreement.divergence, promise(screen.turn()?, beside)) {
+        (None, _) if agreement.is_final => (format!(" identical: all {count} "), Role::Good),
         (None, _) => (format!(" identical so far: {count} "), Role::Good),
         (Some(_), Promise::Lossy(rule)) => (format!(" {rule} is not lossless: differ after {count} "), Role::Warning),
         (Some(_), Promise::Law | Promise::Rules) => (format!(" sampled: differ after {count} "), Role::TextDim),

@@ -136,6 +136,20 @@ const LESSONS: &[Action] = &[
     Action::ViewChat,
 ];
 
+/// In presenter mode, whatever is on show.
+const PRESENTER: &[Action] = &[
+    Action::PauseResume,
+    Action::StepPhase,
+    Action::BackPhase,
+    Action::RoundPrevious,
+    Action::RoundNext,
+    Action::Slower,
+    Action::Faster,
+    Action::EditPrompt,
+    Action::Present,
+    Action::Help,
+];
+
 /// The keys that matter on this page now, the most needed first.
 fn actions(context: Context, screen: Screen) -> &'static [Action] {
     use Action::{
@@ -162,6 +176,7 @@ fn actions(context: Context, screen: Screen) -> &'static [Action] {
         Context::Entry => &[Confirm, Up, Down, Leave],
         Context::Diff => &[DivergenceNext, TurnNext, Up, Down, Help, Quit],
         Context::Browse | Context::Global if screen.app.page == Page::Learn => LESSONS,
+        Context::Browse | Context::Global if screen.app.presents => PRESENTER,
         Context::Browse | Context::Global if screen.app.is_demo() => {
             &[PauseResume, Slower, Faster, StepPhase, BackRound, Leave, RejectNext, GoTo, Help, WhatIf, StopOrQuit]
         }

@@ -1,14 +1,15 @@
 //! The ladder: one row per round, a cell per position: the draft with q above, the target's own token
 //! with p below, also where a draft was not reached; the token that was added; and a bar of the times.
 //!
-//! Invariant: only rows in view are laid out. A row shows what its round's events told, no more; the
-//! selected round, or the live one, is always in view.
+//! Invariant: only rows in view are laid out. A row shows what its round's events reported, no more; the
+//! selected round, or the live one, is always in view. Where there are several turns, a line says where each begins.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use unicode_width::UnicodeWidthStr;
 
 use crate::session::{Round, text};
 use crate::tui::action::Action;
@@ -16,7 +17,7 @@ use crate::tui::filter::Filter;
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::selection::{RoundAt, round_at, rounds};
 use crate::tui::theme::Role;
-use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
 use super::round;
@@ -26,8 +27,14 @@ use super::values::draft_sign;
 /// Width of the round's number and verdict.
 const LABEL: usize = 9;
 
-/// Width of the times at the right edge.
-const TIMES: usize = 12;
+/// Least and greatest width of the times at the right edge.
+const TIMES: (usize, usize) = (12, 48);
+
+/// Least and greatest width of a column.
+const WIDTH: (usize, usize) = (12, 32);
+
+/// What the parts of the bar of times are.
+const PARTS: [(&str, &str); 3] = [("▒", "draft"), ("█", "verify"), ("▓", "rest")];
 
 /// Lines of a row.
 const ROW: usize = 2;
@@ -45,10 +52,12 @@ impl Grid {
     fn of(screen: Screen, shown: &[RoundAt], width: u16) -> Self {
         let columns = |at: &RoundAt| round_at(screen.session, *at).map_or(1, Round::columns);
         let most = shown.iter().map(columns).max().unwrap_or(1).max(1);
-        let times = if width >= 76 { TIMES } else { 0 };
-        let room = usize::from(width).saturating_sub(LABEL + times).max(1);
-        let width = (room / most).clamp(12, 20);
+        let least = if width >= 76 { TIMES.0 } else { 0 };
+        let room = usize::from(width).saturating_sub(LABEL + least).max(1);
+        let width = (room / most).clamp(WIDTH.0, WIDTH.1);
         let count = (room / width).clamp(1, most);
+        // what the columns leave makes the bar longer
+        let times = if least > 0 { (least + room.saturating_sub(count * width)).min(TIMES.1) } else { 0 };
         let focus = screen.app.cell.unwrap_or(0).min(most - 1);
         Self { first: (focus + 1).saturating_sub(count).min(most - count), count, width, times }
     }
@@ -61,7 +70,7 @@ impl Grid {
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let all: Vec<RoundAt> = fitting(screen);
     let title = format!(" Rounds: {} of {} · {} ", all.len(), count(screen), screen.app.filter.name());
-    let block = screen.panel(title).title_bottom(caption(screen, area.width));
+    let block = screen.panel(title).title_bottom(caption(screen, area.width)).title_bottom(parts(screen, area.width));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inner.is_empty() {
@@ -76,23 +85,40 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
     }
-    let rows = (usize::from(inner.height) / ROW).max(1);
-    hit_map.page = rows;
-    let shown = in_view(screen, &all, rows);
-    let grid = Grid::of(screen, shown, inner.width);
+    hit_map.page = (usize::from(inner.height) / ROW).max(1);
+    let items = in_view(screen, &all, inner.height.into());
+    let shown: Vec<RoundAt> = items.iter().filter_map(Item::round).collect();
+    let grid = Grid::of(screen, &shown, inner.width);
     let mut lines = Vec::new();
-    for (place, at) in shown.iter().enumerate() {
-        mark(
-            &grid,
-            *at,
-            Rect { y: inner.y + (place * ROW) as u16, height: ROW as u16, ..inner }.intersection(inner),
-            hit_map,
-        );
-        if let Some(round) = round_at(screen.session, *at) {
-            lines.extend(row(screen, &grid, *at, round));
+    for item in &items {
+        match *item {
+            Item::Turn(turn) => lines.push(boundary(screen, turn, inner.width.into())),
+            Item::Round(at) => {
+                let y = inner.y + lines.len() as u16;
+                mark(&grid, at, Rect { y, height: ROW as u16, ..inner }.intersection(inner), hit_map);
+                if let Some(round) = round_at(screen.session, at) {
+                    lines.extend(row(screen, &grid, at, round));
+                }
+            }
         }
     }
     frame.render_widget(Paragraph::new(lines), inner);
+}
+
+/// A line or two of the ladder.
+enum Item {
+    /// The turn of this index begins.
+    Turn(usize),
+    Round(RoundAt),
+}
+
+impl Item {
+    fn round(&self) -> Option<RoundAt> {
+        match self {
+            Self::Turn(_) => None,
+            Self::Round(at) => Some(*at),
+        }
+    }
 }
 
 fn count(screen: Screen) -> usize {
@@ -104,14 +130,42 @@ fn fitting(screen: Screen) -> Vec<RoundAt> {
     rounds(screen.session).filter(fits).collect()
 }
 
-/// The rows round the selected one; the newest ones when none is.
-fn in_view<'a>(screen: Screen, all: &'a [RoundAt], rows: usize) -> &'a [RoundAt] {
-    let last_top = all.len().saturating_sub(rows);
-    let top = match screen.app.selected {
-        None => last_top,
-        Some(at) => all.partition_point(|other| *other < at).saturating_sub(rows / 2).min(last_top),
-    };
-    &all[top..(top + rows).min(all.len())]
+/// What fits into so many lines round the selected row; the newest rows when none is selected.
+fn in_view(screen: Screen, all: &[RoundAt], height: usize) -> Vec<Item> {
+    let begins = |index: usize| index == 0 || all[index - 1].turn != all[index].turn;
+    let has_turns = screen.session.turns().len() > 1;
+    let selected = screen.app.selected.map(|at| all.partition_point(|other| *other < at).min(all.len() - 1));
+    let lines = |index: usize| ROW + usize::from(has_turns && begins(index));
+    // upwards from the last row to show, as far as there is room
+    let half = height / 2;
+    let (mut last, mut below) = (selected.unwrap_or(all.len() - 1), 0);
+    while last + 1 < all.len() && below + lines(last + 1) <= half.saturating_sub(ROW) {
+        below += lines(last + 1);
+        last += 1;
+    }
+    let (mut first, mut used) = (last, lines(last));
+    while first > 0 && used + lines(first - 1) <= height {
+        first -= 1;
+        used += lines(first);
+    }
+    while last + 1 < all.len() && used + lines(last + 1) <= height {
+        last += 1;
+        used += lines(last);
+    }
+    let items = (first..=last).flat_map(|index| {
+        let turn = (has_turns && begins(index)).then_some(Item::Turn(all[index].turn));
+        turn.into_iter().chain([Item::Round(all[index])])
+    });
+    items.collect()
+}
+
+/// The line before the first round of a turn.
+fn boundary(screen: Screen, turn: usize, width: usize) -> Line<'static> {
+    let turn = screen.session.turns().get(turn);
+    let words = turn.map_or(String::new(), |turn| format!("── turn {}: {} ", turn.number, text::one_line(&turn.typed)));
+    let words = cut(&words, width.saturating_sub(2));
+    let rest = "─".repeat(width.saturating_sub(words.width()));
+    Line::from(vec![Span::styled(words, screen.theme[Role::User]), Span::styled(rest, screen.theme[Role::PanelBorder])])
 }
 
 fn mark(grid: &Grid, at: RoundAt, row: Rect, hit_map: &mut HitMap) {
@@ -126,13 +180,30 @@ fn mark(grid: &Grid, at: RoundAt, row: Rect, hit_map: &mut HitMap) {
 fn caption(screen: Screen, width: u16) -> Line<'static> {
     let is_tree = screen.app.round(screen.session).is_some_and(Round::is_tree);
     let text = if is_tree {
-        " above: drafts, ↳ the one that each continues · below: target's own with p "
-    } else if width >= 110 {
+        " above: drafts, ↳ the one that each continues · below: target's own "
+    } else if width >= 136 {
         " above: draft with q · below: the target's own token with p · the last column: what the target says next "
     } else {
-        " above: draft with q · below: target's own with p "
+        " above: draft, q · below: target's own, p "
     };
     Line::styled(text, screen.theme[Role::TextDim])
+}
+
+/// What the bar of times is made of, where there is room for it.
+fn parts(screen: Screen, width: u16) -> Line<'static> {
+    if width < 78 {
+        return Line::default();
+    }
+    let parts = PARTS.map(|(sign, name)| {
+        [
+            Span::styled(format!(" {sign}"), screen.theme[Role::PlotBar]),
+            Span::styled(format!(" {name}"), screen.theme[Role::TextDim]),
+        ]
+    });
+    let mut spans: Vec<Span> = vec![Span::styled(" time:", screen.theme[Role::TextDim])];
+    spans.extend(parts.into_iter().flatten());
+    spans.push(Span::raw(" "));
+    Line::from(spans).right_aligned()
 }
 
 fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static>; 2] {
@@ -162,7 +233,7 @@ fn row(screen: Screen, grid: &Grid, at: RoundAt, round: &Round) -> [Line<'static
         below.push(Span::raw(" "));
     }
     if grid.times > 0 {
-        above.push(times(screen, round));
+        above.push(times(screen, round, grid.times));
         below.push(Span::styled(took(round), screen.theme[Role::TextDim]));
     }
     [Line::from(above), Line::from(below)]
@@ -206,14 +277,15 @@ fn target(screen: Screen, round: &Round, column: usize, width: usize) -> (String
 }
 
 /// Draft, verify and the rest as a bar.
-fn times(screen: Screen, round: &Round) -> Span<'static> {
+fn times(screen: Screen, round: &Round, width: usize) -> Span<'static> {
     let parts = [round.draft_us(), round.verify_us, round.sample_us.saturating_add(round.rollback_us)];
     let whole = parts.iter().map(|us| *us as f64).sum::<f64>().max(1.0);
-    let room = TIMES - 1;
+    let room = width - 1;
     let [draft, _, rest] = parts.map(|us| ((us as f64 / whole) * room as f64).round() as usize);
     let verify = if parts[1] == 0 { 0 } else { room.saturating_sub(draft + rest) };
-    let bar = format!("{}{}{}", "▒".repeat(draft), "█".repeat(verify), "▓".repeat(rest));
-    Span::styled(fit(&bar, TIMES - 1), screen.theme[Role::PlotBar])
+    let [a, b, c] = PARTS.map(|(sign, _)| sign);
+    let bar = format!("{}{}{}", a.repeat(draft), b.repeat(verify), c.repeat(rest));
+    Span::styled(fit(&bar, room), screen.theme[Role::PlotBar])
 }
 
 fn took(round: &Round) -> String {

@@ -6,7 +6,6 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use crate::protocol::Lane;
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::page::{Page, Pane};
 use crate::tui::theme::Role;
@@ -14,11 +13,15 @@ use crate::tui::tour::stop;
 
 use super::screen::Screen;
 use super::{
-    costs, distributions, ladder, lesson, memory, numbers, per_round, positions, prompt, round, speed, speed_summary,
-    speedup, table, times, transcript, tree, welcome,
+    aligned, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt, round,
+    speed, speed_summary, speedup, table, times, transcript, tree, welcome,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
+    if screen.app.presents {
+        presenter::render(screen, area, frame, hit_map);
+        return;
+    }
     if screen.app.is_zoomed {
         pane(screen, screen.app.pane, area, (frame, hit_map));
         return;
@@ -54,7 +57,7 @@ fn pane(screen: Screen, pane: Pane, area: Rect, out: (&mut Frame, &mut HitMap)) 
         Pane::Costs => costs::render(screen, area, frame),
         Pane::Account => speed_summary::render(screen, area, frame),
         Pane::Memory => memory::render(screen, area, frame),
-        Pane::Lanes => lanes(screen, area, frame, hit_map),
+        Pane::Lanes => aligned::render(screen, area, frame, hit_map),
         Pane::Table => table::render(screen, area, frame),
         Pane::Lesson => lesson::render(screen, area, frame),
     }
@@ -148,9 +151,9 @@ fn speed_page(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMa
 
 fn compare(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let height = table::height(screen, area.width).min(area.height / 2);
-    let [lanes, table] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
-    pane(screen, Pane::Lanes, lanes, (frame, hit_map));
+    let [table, lanes] = Layout::vertical([Constraint::Length(height), Constraint::Min(5)]).areas(area);
     pane(screen, Pane::Table, table, (frame, hit_map));
+    pane(screen, Pane::Lanes, lanes, (frame, hit_map));
 }
 
 /// Least height of the speed below a tree.
@@ -161,10 +164,8 @@ const ROUND: u16 = 7;
 
 fn learn(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let has_round = screen.app.lesson.lesson.is_some() && screen.app.round(screen.session).is_some();
-    // the round would tell the quiz's answer
-    let hides = screen.app.lesson.quiz.is_some() && !screen.app.lesson.is_revealed;
     let fits = area.height >= lesson::height(screen, area.width) + ROUND;
-    let height = if has_round && !hides && fits { ROUND } else { 0 };
+    let height = if has_round && !lesson::hides_round(screen) && fits { ROUND } else { 0 };
     let [lesson, below] = Layout::vertical([Constraint::Min(5), Constraint::Length(height)]).areas(area);
     pane(screen, Pane::Lesson, lesson, (frame, hit_map));
     pane(screen, Pane::Round, below, (frame, hit_map));
@@ -174,16 +175,10 @@ fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     if screen.app.is_welcome(screen.time.live()) {
         welcome::render(screen, area, frame, hit_map);
     } else if screen.app.split {
-        lanes(screen, area, frame, hit_map);
+        aligned::render(screen, area, frame, hit_map);
     } else {
-        transcript::render(screen, (Lane::Speculative, false), area, frame, hit_map);
+        transcript::render(screen, area, frame, hit_map);
     }
-}
-
-fn lanes(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
-    transcript::render(screen, (screen.beside(), true), left, frame, &mut hit_map.clone());
-    transcript::render(screen, (Lane::Speculative, true), right, frame, hit_map);
 }
 
 /// The tree of the round on show; below it what there is room for.

@@ -44,6 +44,11 @@ pub(super) fn height(screen: Screen, width: u16) -> u16 {
     u16::try_from(lines).unwrap_or(u16::MAX).saturating_add(2)
 }
 
+/// Whether the round on show would give a quiz's answer away.
+pub(super) fn hides_round(screen: Screen) -> bool {
+    screen.app.lesson.quiz.is_some() && !screen.app.lesson.is_revealed
+}
+
 fn list(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Lessons ");
     let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   status ────────────────────────────────
-//!   tabs ──────────────────────────────────   (22 lines and more)
-//!   the page: its panes, or the zoomed one
+//!   tabs ──────────────────────────────────   (22 lines and more, not in presenter mode)
+//!   the page: its panes, the zoomed one, or in presenter mode one round
 //!   time ──────────────────────────────────   (in the past, and where a recording plays)
 //!   footer ────────────────────────────────
 //! ```
@@ -13,6 +13,8 @@
 //! per panel; `layout.rs` says where each stands.
 
 mod agreement;
+mod aligned;
+mod aligned_layout;
 mod costs;
 mod diff;
 mod distributions;
@@ -21,6 +23,7 @@ mod footer;
 mod help;
 mod input_line;
 mod ladder;
+mod lane_title;
 mod layout;
 mod lesson;
 mod memory;
@@ -31,6 +34,8 @@ mod per_round;
 mod plain_text;
 mod player;
 mod positions;
+mod presenter;
+mod presenter_boxes;
 mod prompt;
 mod quit;
 mod rival;
@@ -46,6 +51,7 @@ mod status;
 mod strip;
 mod table;
 mod tabs;
+mod themes;
 mod time;
 mod times;
 mod token_text;
@@ -107,7 +113,7 @@ impl View {
 fn main(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     let [status, tabs, body, time, footer] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(u16::from(area.height >= 22)),
+        Constraint::Length(u16::from(area.height >= 22 && !screen.app.presents)),
         Constraint::Min(3),
         Constraint::Length(u16::from(screen.time.is_past() || screen.app.is_recording)),
         Constraint::Length(footer::height(screen, area)),
@@ -136,6 +142,7 @@ fn overlay(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
         Some(Overlay::Versus(row)) => rival::render(screen, *row, area, frame),
         Some(Overlay::Export(row)) => exports::render(screen, *row, area, frame),
         Some(Overlay::Quit) => quit::render(screen, area, frame),
+        Some(Overlay::Themes(_)) => themes::render(screen, area, frame),
         Some(Overlay::WhatIf(form)) => what_if::render(screen, form, area, frame),
     }
 }

@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
 
-use crate::protocol::{NextKind, Outcome};
+use crate::protocol::{NextKind, Outcome, Piece};
 use crate::session::{Place, Round, explain, text};
 use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::marks::mark_text;
@@ -77,7 +77,8 @@ fn empty(screen: Screen, width: u16) -> Vec<Line<'static>> {
     wrapped(text, width, screen.theme[Role::TextDim])
 }
 
-fn title(screen: Screen, round: &Round) -> Line<'static> {
+/// What round it is, and what became of it.
+pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
     let place = match screen.app.selected {
         Some(_) => "selected",
         None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
@@ -108,26 +109,36 @@ fn title(screen: Screen, round: &Round) -> Line<'static> {
 }
 
 /// The columns that fit, and how wide each is.
-struct Columns {
-    all: usize,
-    first: usize,
+pub(super) struct Columns {
+    pub(super) all: usize,
+    pub(super) first: usize,
     count: usize,
-    width: usize,
+    pub(super) width: usize,
     focus: usize,
 }
 
 impl Columns {
     fn of(screen: Screen, round: &Round, width: u16) -> Self {
+        Self::within(screen, round, width, (LABEL, (12, 22)))
+    }
+
+    /// Columns behind a label, each between the least and the greatest width.
+    pub(super) fn within(
+        screen: Screen,
+        round: &Round,
+        width: u16,
+        (label, (least, greatest)): (usize, (usize, usize)),
+    ) -> Self {
         let all = round.columns().max(1);
-        let room = usize::from(width).saturating_sub(LABEL + 1).max(1);
-        let width = (room / all).clamp(12, 22);
+        let room = usize::from(width).saturating_sub(label + 1).max(1);
+        let width = (room / all).clamp(least, greatest);
         let count = (room / width).clamp(1, all);
         let focus = screen.app.cell.unwrap_or_else(|| round.deciding_column()).min(all - 1);
         let first = (focus + 1).saturating_sub(count).min(all - count);
         Self { all, first, count, width, focus }
     }
 
-    fn range(&self) -> std::ops::Range<usize> {
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.count
     }
 }
@@ -245,35 +256,44 @@ pub(super) fn draft(screen: Screen, round: &Round, index: usize, width: usize) -
     }
 }
 
+/// The target's own token in a column.
+pub(super) struct Own {
+    /// Its text, with a sign where the target added it.
+    pub(super) name: String,
+    /// Its probability, where the events reported it.
+    pub(super) p: Option<f32>,
+    pub(super) role: Role,
+}
+
 /// The target's own token: the one it added, the one that a lossless rule would have committed in place of
-/// an accepted draft, the draft it agreed to, else its best.
-pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+/// an accepted draft, the draft it agreed to, else its best; none until it is scored.
+pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
     let row = round.prediction(index);
-    let added = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece());
-    if let Some(piece) = added {
-        let prob = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
+    let plain = |piece: &Piece, p| Some(Own { name: text::inline(piece), p, role: Role::Text });
+    if let Some(piece) = round.next_index().filter(|at| *at == index).and_then(|_| round.next_piece()) {
+        let p = row.and_then(|row| row.find(piece.id)).map(|found| found.1);
         let (role, sign) = sign(next_fate(round));
-        let name = format!("{sign}{}", text::inline(&piece));
-        return (token(&name, prob, width), screen.theme[role]);
+        return Some(Own { name: format!("{sign}{}", text::inline(&piece)), p, role });
     }
     if let Some(own) = round.own_piece(index) {
-        let p = row.and_then(|row| row.find(own.id)).map(|found| found.1);
-        return (token(&text::inline(&own), p, width), screen.theme[Role::Text]);
+        return plain(&own, row.and_then(|row| row.find(own.id)).map(|found| found.1));
     }
     if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
-        let p = round.judgement(index).map(|judgement| judgement.p);
-        return (token(&text::inline(&draft.piece), p, width), screen.theme[Role::Text]);
+        return plain(&draft.piece, round.judgement(index).map(|judgement| judgement.p));
     }
-    match row.and_then(|row| row.best()) {
-        Some(best) => {
-            let text = token(&text::inline(&best.piece), Some(best.prob), width);
-            (text, screen.theme[Role::Text])
-        }
+    row.and_then(|row| row.best()).and_then(|best| plain(&best.piece, Some(best.prob)))
+}
+
+/// The target's own token and its probability as a cell.
+pub(super) fn target(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+    match own(round, index) {
+        Some(Own { name, p, role }) => (token(&name, p, width), screen.theme[role]),
         None => (String::new(), screen.theme[Role::TextDim]),
     }
 }
 
-fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
+/// What became of a column, with its sign.
+pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let next = round.next_index() == Some(index);
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),

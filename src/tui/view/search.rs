@@ -10,6 +10,7 @@ use ratatui::widgets::Clear;
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
 use crate::tui::line_input::LineInput;
+use crate::tui::search;
 use crate::tui::theme::Role;
 
 use super::screen::{LEAVE, Screen};
@@ -31,7 +32,19 @@ pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut 
     let line = Line::from(vec![
         Span::styled(" /", screen.theme[Role::Key]),
         Span::styled(format!("{}▏", entry.text()), screen.theme[Role::TextStrong]),
+        Span::styled(count(screen, entry), screen.theme[Role::TextStrong]),
         Span::styled(hint, screen.theme[Role::TextDim]),
     ]);
     frame.render_widget(line, area);
+}
+
+/// Which of the places that hold the text is selected.
+fn count(screen: Screen, entry: &LineInput) -> String {
+    let selected = screen.app.selected.map(|at| (at, screen.app.cell));
+    match search::standing(screen.session, entry.text(), selected) {
+        (_, 0) if entry.text().is_empty() => String::new(),
+        (_, 0) => "  none".to_owned(),
+        (Some(number), all) => format!("  {number} of {all}"),
+        (None, all) => format!("  {all} found"),
+    }
 }

@@ -175,6 +175,7 @@ pub(super) fn plot(screen: Screen, sets: Vec<Dataset>, extent: (f64, f64), area:
     let x_axis = Axis::default().bounds([0.0, x]).style(style);
     let x_axis = if area.height >= 5 { x_axis.labels(["0".to_owned(), duration((x * 1e6) as u64)]) } else { x_axis };
     let y_axis = Axis::default().bounds([0.0, y]).labels(["0".to_owned(), format!("{y:.digits$}")]).style(style);
-    let chart = Chart::new(sets).x_axis(x_axis).y_axis(y_axis).legend_position(None);
+    // without a style a plot has the terminal's own background
+    let chart = Chart::new(sets).style(screen.theme[Role::Text]).x_axis(x_axis).y_axis(y_axis).legend_position(None);
     frame.render_widget(chart, area);
 }

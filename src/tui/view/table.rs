@@ -1,26 +1,34 @@
-//! The lanes of a turn in numbers, side by side, and how long they wrote the same.
+//! The lanes of a turn against each other: a bar each on the measured clocks, their figures, and how long they wrote the
+//! same.
 //!
-//! Invariant: each lane has its own clock; a number that a lane did not measure is a dash.
+//! Invariant: each lane has its own clock, and the bars show what each had written by the same time of it; a number that
+//! a lane did not measure is a dash.
+
+use std::cmp::Ordering;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use crate::protocol::{Lane, VerifyRule};
-use crate::session::{Turn, text};
+use crate::protocol::{Lane, Piece, VerifyRule};
+use crate::session::{Agreement, NEAR_TIE, Race, Side, Turn, text};
 use crate::tui::action::Action;
 use crate::tui::theme::Role;
-use crate::tui::widgets::cell::fit;
+use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
 use super::agreement::{Promise, promise, tokens};
+use super::aligned;
 use super::screen::Screen;
 use super::values::{duration, number, role_of};
 
 /// Width of the captions and of the numbers.
 const NAME: usize = 12;
 const VALUE: usize = 10;
+
+/// Least and greatest width of a bar.
+const BAR: (usize, usize) = (16, 60);
 
 /// Least height with its frame, so that the panel does not grow with the first tokens.
 const LEAST: u16 = 8;
@@ -32,18 +40,14 @@ pub(super) fn height(screen: Screen, width: u16) -> u16 {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let title = match screen.beside() {
-        Lane::Rival => " Your settings against the rival's, this turn ",
-        _ => " Plain against speculative, this turn ",
-    };
-    let block = screen.panel(title);
+    let block = screen.panel(title(screen, area.width));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(turn) = screen.turn().filter(|_| !inner.is_empty()) else {
         let (race, versus) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::Versus));
         let text = format!(
-            "Send a prompt in Chat. {race} asks for the plain lane to run to its end beside the next turns, {versus} \
-             for other settings of your choice."
+            "Send a prompt in Chat. Plain decoding then runs to its end here; {race} races it beside the next turns, \
+             {versus} races other settings of your choice."
         );
         frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
         return;
@@ -51,40 +55,102 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     frame.render_widget(Paragraph::new(table(screen, turn, inner.width)), inner);
 }
 
+fn title(screen: Screen, width: u16) -> String {
+    let Some(turn) = screen.turn() else { return " Compare ".to_owned() };
+    let typed = text::one_line(&turn.typed);
+    cut(&format!(" Turn {}: {typed} ", turn.number), width.saturating_sub(2).into())
+}
+
 fn table(screen: Screen, turn: &Turn, width: u16) -> Vec<Line<'static>> {
-    let names = ["", "tokens", "tokens/s", "clock", "tok/round", "accepted", "prefill"];
-    let columns = (usize::from(width).saturating_sub(NAME) / VALUE).min(names.len() - 1);
-    let row = |values: &[String], role: Role| {
-        let mut spans = vec![Span::styled(fit(&values[0], NAME), screen.theme[Role::TextDim])];
-        let cells = values[1..].iter().take(columns);
-        spans.extend(cells.map(|value| Span::styled(fit(value, VALUE), screen.theme[role])));
-        Line::from(spans)
+    let lanes = aligned::lanes(screen, width.saturating_add(2));
+    let race = turn.race(&lanes);
+    let names = ["tokens", "tokens/s", "clock", "tok/round", "accepted", "prefill"];
+    let room = usize::from(width).saturating_sub(NAME + BAR.0 + 2);
+    let columns = (room / VALUE).min(names.len());
+    let bar = (usize::from(width).saturating_sub(NAME + 2 + columns * VALUE)).min(BAR.1);
+    let cells = |values: &[String], role: Role| -> Vec<Span<'static>> {
+        values.iter().take(columns).map(|value| Span::styled(fit(value, VALUE), screen.theme[role])).collect()
     };
-    let heads: Vec<String> = names.map(str::to_owned).to_vec();
-    let mut lines = vec![row(&heads, Role::TextDim)];
-    let races = screen.beside() == Lane::Rival;
-    if !races || !turn.answer(Lane::Plain).tokens.is_empty() {
-        lines.push(row(&lane(turn, Lane::Plain, "plain"), Role::PlotPlain));
+    let mut head = vec![Span::raw(" ".repeat(NAME + bar + 2))];
+    head.extend(cells(&names.map(str::to_owned), Role::TextDim));
+    let mut lines = vec![Line::from(head)];
+    for lane in &lanes {
+        let role = if *lane == Lane::Speculative { Role::PlotSpeculative } else { Role::PlotPlain };
+        let mut spans = vec![Span::styled(fit(name(&lanes, *lane), NAME), screen.theme[role])];
+        spans.extend(progress(screen, turn, &lanes, (*lane, race), bar));
+        spans.extend(cells(&figures(turn, *lane), Role::TextStrong));
+        lines.push(Line::from(spans));
     }
-    if races {
-        lines.push(row(&lane(turn, Lane::Rival, "rival"), Role::PlotPlain));
+    if let Some(race) = race {
+        let ahead = wrapped(&ahead(&lanes, race), width, screen.theme[Role::Text]);
+        lines.extend(ahead);
     }
-    lines.push(row(&lane(turn, Lane::Speculative, if races { "yours" } else { "speculative" }), Role::PlotSpeculative));
-    if races {
-        lines.extend(verdict(screen, turn, Lane::Rival, width));
-    }
-    if !races || turn.speedup().is_some() {
-        lines.extend(verdict(screen, turn, Lane::Plain, width));
+    for beside in lanes.iter().filter(|lane| **lane != Lane::Speculative) {
+        lines.extend(verdict(screen, turn, (&lanes, *beside), width));
     }
     lines
 }
 
-fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
+/// What a lane is called: beside a rival the run's own is the reader's.
+fn name(lanes: &[Lane], lane: Lane) -> &'static str {
+    match lane {
+        Lane::Speculative if lanes.contains(&Lane::Rival) => "yours",
+        lane => lane.name(),
+    }
+}
+
+/// What sentences call the run's own lane and one beside.
+fn names(lanes: &[Lane], beside: Lane) -> (&'static str, &'static str) {
+    (name(lanes, Lane::Speculative), if beside == Lane::Rival { "the rival" } else { "plain" })
+}
+
+/// What a lane had written by the time of the race, what it has written since, and what the longest one has.
+fn progress(
+    screen: Screen,
+    turn: &Turn,
+    lanes: &[Lane],
+    (lane, race): (Lane, Option<Race>),
+    width: usize,
+) -> Vec<Span<'static>> {
+    let written = |lane: &Lane| turn.answer(*lane).tokens.len();
+    let most = lanes.iter().map(written).max().unwrap_or(0).max(1);
+    let cells = |tokens: usize| (tokens * width).div_ceil(most).min(width);
+    let all = cells(written(&lane));
+    let then = race.map_or(0, |race| cells(race.written[lane.index()])).min(all);
+    let role = if lane == Lane::Speculative { Role::PlotSpeculative } else { Role::PlotPlain };
+    vec![
+        Span::styled("█".repeat(then), screen.theme[role]),
+        Span::styled("▒".repeat(all - then), screen.theme[role]),
+        Span::styled("┈".repeat(width - all), screen.theme[Role::PlotRest]),
+        Span::raw("  "),
+    ]
+}
+
+/// Who is ahead on the same time of their clocks, and by how many tokens.
+fn ahead(lanes: &[Lane], race: Race) -> String {
+    let first = name(lanes, Lane::Speculative);
+    let own = race.written[Lane::Speculative.index()];
+    let (mut ahead, mut others) = (Vec::new(), Vec::new());
+    for lane in lanes.iter().filter(|lane| **lane != Lane::Speculative) {
+        let other = race.written[lane.index()];
+        let name = names(lanes, *lane).1;
+        match own.cmp(&other) {
+            Ordering::Greater => ahead.push(format!("{} ahead of {name}", tokens(own - other))),
+            Ordering::Less => others.push(format!("{name} is {} ahead of {first}", tokens(other - own))),
+            Ordering::Equal => others.push(format!("{first} and {name} are level")),
+        }
+    }
+    if !ahead.is_empty() {
+        others.insert(0, format!("{first} is {}", ahead.join(" and ")));
+    }
+    format!("after {} on each clock: {}", duration(race.at_us), others.join("; "))
+}
+
+fn figures(turn: &Turn, lane: Lane) -> Vec<String> {
     let answer = turn.answer(lane);
     let stats = answer.stats();
     let percent = number(stats.acceptance_rate().map(|rate| rate * 100.0), 0);
     vec![
-        name.to_owned(),
         answer.tokens.len().to_string(),
         number(turn.tokens_per_second(lane), 1),
         duration(turn.decode_us(lane)),
@@ -94,47 +160,69 @@ fn lane(turn: &Turn, lane: Lane, name: &str) -> Vec<String> {
     ]
 }
 
-fn verdict(screen: Screen, turn: &Turn, beside: Lane, width: u16) -> Vec<Line<'static>> {
+fn verdict(screen: Screen, turn: &Turn, (lanes, beside): (&[Lane], Lane), width: u16) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let races = screen.beside() == Lane::Rival;
-    let (own, other) =
-        (if races { "yours" } else { "speculative" }, if beside == Lane::Rival { "the rival" } else { "plain" });
+    let (own, other) = names(lanes, beside);
     if let Some(speedup) = turn.speedup_over(beside) {
-        let who = if races { "your settings are" } else { "speculative is" };
-        lines.push(Line::styled(format!("{who} {speedup} as fast as {other}"), screen.theme[role_of(&speedup)]));
+        let text = match beside {
+            Lane::Rival if speedup.against_one() == Ordering::Less => {
+                format!("the rival is {} as fast as your settings", speedup.inverse())
+            }
+            _ => format!(
+                "{} {speedup} as fast as {other}",
+                if own == "yours" { "your settings are" } else { "speculative is" }
+            ),
+        };
+        lines.push(Line::styled(text, screen.theme[role_of(&speedup)]));
         let note = speedup.note().map(|note| wrapped(note, width, screen.theme[Role::TextDim]));
         lines.extend(note.unwrap_or_default());
     }
     let Some(agreement) = turn.agreement_with(beside) else {
-        let (race, baseline) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::NextBaseline));
         let text = match beside {
-            Lane::Rival => "the rival has not begun in this turn".to_owned(),
-            _ => format!("the plain lane has not run in this turn: {race} or {baseline} asks for it"),
+            Lane::Rival => "the rival has not begun in this turn",
+            _ => "plain decoding has not run in this turn",
         };
-        lines.extend(wrapped(&text, width, screen.theme[Role::TextDim]));
+        lines.extend(wrapped(text, width, screen.theme[Role::TextDim]));
         return lines;
     };
-    let count = agreement.identical;
-    let (text, role) = match agreement.divergence {
-        None if races => (format!("identical to {other} so far: {}", tokens(count)), Role::Good),
-        None => (format!("identical so far: {}", tokens(count)), Role::Good),
-        Some(differs) => {
-            let name = |piece: Option<crate::protocol::Piece>| piece.map_or("the end".to_owned(), |p| text::quoted(&p));
-            let (fast, slow) = (name(differs.speculative), name(differs.beside));
-            let (why, role) = match promise(turn, beside) {
-                Promise::Text => (String::new(), Role::Warning),
-                Promise::Law => ("; sampled, so only the distribution is the same".to_owned(), Role::TextDim),
-                Promise::Rules => {
-                    ("; drawn by another rule, so only the distribution is the same".to_owned(), Role::TextDim)
-                }
-                Promise::Other => ("; at another temperature".to_owned(), Role::TextDim),
-                Promise::Lossy(rule) => (lossy(turn, beside, rule), Role::Warning),
-            };
-            (format!("identical for {}, then {other} wrote {slow}, {own} {fast}{why}", tokens(count)), role)
-        }
-    };
+    let (text, role) = words(turn, lanes, beside, &agreement);
     lines.extend(wrapped(&text, width, screen.theme[role]));
     lines
+}
+
+/// Whether the lanes wrote the same, or where and why they part.
+fn words(turn: &Turn, lanes: &[Lane], beside: Lane, agreement: &Agreement) -> (String, Role) {
+    let (own, other) = names(lanes, beside);
+    let count = agreement.identical;
+    let Some(differs) = &agreement.divergence else {
+        let to = if lanes.len() > 2 { format!(" to {other}") } else { String::new() };
+        let all = if agreement.is_final { ": all" } else { " so far:" };
+        return (format!("identical{to}{all} {}", tokens(count)), Role::Good);
+    };
+    let name = |piece: &Option<Piece>| piece.as_ref().map_or("the end".to_owned(), text::quoted);
+    let (fast, slow) = (name(&differs.speculative), name(&differs.beside));
+    let (why, role) = match promise(turn, beside) {
+        Promise::Text => (margin(turn, beside, differs.index), Role::Warning),
+        Promise::Law => ("; sampled, so only the distribution is the same".to_owned(), Role::TextDim),
+        Promise::Rules => ("; drawn by another rule, so only the distribution is the same".to_owned(), Role::TextDim),
+        Promise::Other => ("; at another temperature".to_owned(), Role::TextDim),
+        Promise::Lossy(rule) => (lossy(turn, beside, rule), Role::Warning),
+    };
+    (format!("identical for {}, then {other} wrote {slow}, {own} {fast}{why}", tokens(count)), role)
+}
+
+/// How close the target's two best tokens were where answers part that should not.
+fn margin(turn: &Turn, beside: Lane, index: usize) -> String {
+    let side = |lane| Side::at(turn.answer(lane), index).and_then(|side| side.margin);
+    match side(beside).or_else(|| side(Lane::Speculative)) {
+        Some(margin) if margin < NEAR_TIE => {
+            format!("; a near tie: the two best tokens were {margin:.3} apart in probability")
+        }
+        Some(margin) => format!(
+            "; no near tie: the two best tokens were {margin:.3} apart; draftscope verify-identity looks for the cause"
+        ),
+        None => String::new(),
+    }
 }
 
 /// How far a rule that is not lossless has led from the text.

@@ -8,7 +8,6 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use unicode_width::UnicodeWidthStr;
 
 use crate::protocol::Lane;
 use crate::session::Fate;
@@ -18,32 +17,21 @@ use crate::tui::hit_map::{Hit, HitMap, Target};
 use crate::tui::theme::Role;
 
 use super::screen::Screen;
+use super::strip;
 use super::transcript_cache::Laid;
 use super::transcript_layout::lay_out;
-use super::values::{duration, number, role_of};
-use super::{agreement, rival, strip};
 
-/// A lane, and whether it stands beside the other one.
-type Place = (Lane, bool);
-
-pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let (lane, is_beside) = place;
-    let mut block = screen.panel(title(screen, place, area.width));
-    if lane == Lane::Speculative {
-        block = block.title_bottom(legend(screen, area.width));
-    }
-    if let Some(meter) = agreement::meter(screen, lane, area.width).filter(|_| is_beside && lane != Lane::Speculative) {
-        block = block.title_bottom(meter);
-    }
+pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
+    let block = screen.panel(" Answer ").title_bottom(legend(screen, area.width));
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let strip = if is_beside { 0 } else { strip::height(screen, inner) };
+    let strip = strip::height(screen, inner);
     let [inner, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(inner);
     if inner.is_empty() {
         return;
     }
     strip::render(screen, below, frame, hit_map);
-    let laid = lay_out(screen, lane, inner.width);
+    let laid = lay_out(screen, Lane::Speculative, inner.width);
     let height = usize::from(inner.height);
     let total: usize = laid.iter().map(|turn| turn.lines.len()).sum();
     let max_top = total.saturating_sub(height);
@@ -54,9 +42,7 @@ pub(super) fn render(screen: Screen, place: Place, area: Rect, frame: &mut Frame
         (Scroll::Selected, Some(line)) => line.saturating_sub(height / 2).min(max_top),
     };
     (hit_map.top, hit_map.max_top, hit_map.page) = (top, max_top, height);
-    if lane == Lane::Speculative {
-        mark(&laid, top, inner, hit_map);
-    }
+    mark(&laid, top, inner, hit_map);
     frame.render_widget(Paragraph::new(visible(&laid, top, height)), inner);
 }
 
@@ -109,45 +95,8 @@ fn visible(laid: &[Laid], top: usize, height: usize) -> Vec<Line<'static>> {
     shown
 }
 
-fn title(screen: Screen, place: Place, width: u16) -> Line<'static> {
-    let (lane, is_beside) = place;
-    if !is_beside {
-        return Line::from(" Answer ");
-    }
-    let (name, role) = name(screen, lane, width);
-    let mut spans = vec![Span::styled(format!(" {name} "), screen.theme[role])];
-    if let Some(turn) = screen.turn() {
-        let speed = number(turn.tokens_per_second(lane), 1);
-        let speedup = turn.speedup_over(screen.beside()).filter(|_| lane == Lane::Speculative);
-        let ratio = speedup.map_or(String::new(), |speedup| format!("· {speedup} "));
-        let (short, long) = (format!("{speed} tok/s "), format!("{speed} tok/s · {} ", duration(turn.decode_us(lane))));
-        let used: usize = spans.iter().map(Span::width).sum::<usize>() + ratio.width() + 2;
-        let fits = used + long.width() <= width.into();
-        spans.push(Span::styled(if fits { long } else { short }, screen.theme[Role::TextStrong]));
-        let role = speedup.map_or(Role::Good, |speedup| role_of(&speedup));
-        spans.push(Span::styled(ratio, screen.theme[role]));
-    }
-    Line::from(spans)
-}
-
-/// What a lane is called: beside a rival both say what they have of their own, by the settings of the turn.
-fn name(screen: Screen, lane: Lane, width: u16) -> (String, Role) {
-    let settings = screen.turn().map_or(screen.session.settings(), |turn| &turn.begun);
-    let rival = settings.rival.filter(|_| screen.beside() == Lane::Rival).map(|rival| rival.settings(settings));
-    match (lane, rival) {
-        (Lane::Rival, Some(rival)) => (format!("Rival {}", rival::difference(&rival, settings)), Role::PlotPlain),
-        (Lane::Rival, None) => ("Rival".to_owned(), Role::PlotPlain),
-        (Lane::Speculative, Some(rival)) => {
-            (format!("Yours {}", rival::difference(settings, &rival)), Role::PlotSpeculative)
-        }
-        (Lane::Speculative, None) if width < 46 => ("Spec.".to_owned(), Role::PlotSpeculative),
-        (Lane::Speculative, None) => ("Speculative".to_owned(), Role::PlotSpeculative),
-        (Lane::Plain, _) => ("Plain".to_owned(), Role::PlotPlain),
-    }
-}
-
 /// The marks with the longest names that fit.
-fn legend(screen: Screen, width: u16) -> Line<'static> {
+pub(super) fn legend(screen: Screen, width: u16) -> Line<'static> {
     // few answers hold one: its mark is explained where it stands
     let departs = screen.turn().is_some_and(|turn| turn.answer(Lane::Speculative).departures().next().is_some());
     let has_signs = screen.has_signs() || screen.has_marks();

@@ -15,6 +15,8 @@ use crate::session::text::Joiner;
 use crate::tui::display::DisplayMode;
 use crate::tui::widgets::flow::{Flow, Tagged};
 
+use super::aligned_layout::AlignedCache;
+
 /// Stretches from which on those go that the newest frames did not show.
 const MANY: usize = 256;
 
@@ -77,6 +79,8 @@ pub(super) struct Key {
 /// Stretches that cannot change any more.
 #[derive(Default)]
 pub(in crate::tui) struct TranscriptCache {
+    /// Answers beside each other.
+    pub(super) aligned: AlignedCache,
     stretches: RefCell<HashMap<Key, Kept>>,
     /// Layouts so far.
     layouts: Cell<u64>,

@@ -1,0 +1,33 @@
+//! Plain decoding of the turn on show is finished while both answers are on show.
+
+use crate::protocol::{Command, Lane};
+use crate::session::{Phase, Session, Timeline, Turn};
+use crate::tui::app::App;
+use crate::tui::page::Page;
+
+use super::can_generate;
+
+/// What lets plain decoding go on with the turn on show, where the screen shows both answers, the engine has nothing
+/// else to do, and it was not asked yet.
+pub(in crate::tui) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Command> {
+    let live = time.live();
+    let is_shown = app.page == Page::Compare || (app.page == Page::Chat && app.split);
+    let is_free = !live.is_generating() && !live.is_paused() && live.failure().is_none() && app.lost.is_none();
+    if !is_shown || !is_free || time.is_past() || app.aside.is_some() || app.awaiting.is_some() || !can_generate(live) {
+        return Vec::new();
+    }
+    let turn = app.selected.and_then(|at| live.turns().get(at.turn)).or_else(|| live.turn());
+    let Some(plain) = turn.and_then(Turn::unfinished_plain) else { return Vec::new() };
+    let asked = Some((time.runs(), plain.turn, plain.tokens.len()));
+    if app.plain_asked == asked {
+        return Vec::new(); // it was stopped, or could not go on
+    }
+    app.plain_asked = asked;
+    vec![Command::FinishPlain { plain }]
+}
+
+/// Whether nothing runs but a plain lane whose answer can wait: a prompt goes before it.
+pub(super) fn is_all(session: &Session) -> bool {
+    let idle = |lane| session.phase(lane) == Phase::Idle;
+    idle(Lane::Speculative) && idle(Lane::Rival) && !idle(Lane::Plain)
+}
