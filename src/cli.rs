@@ -248,7 +248,7 @@ pub struct ChatArgs {
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT", help_heading = "Screen")]
     pub prompt: Option<String>,
-    /// Pace of answers: ramp (a slow start), full, slow, or rounds a second
+    /// Pace of answers: ramp, full, slow, or rounds a second
     #[arg(long, value_name = "PACE", default_value_t = Pace::Ramp, help_heading = "Screen")]
     pub pace: Pace,
     /// Save the session when you quit, without asking

@@ -525,7 +525,7 @@ fn a_rival_races_and_is_reported() {
     assert_eq!(summary["rival"]["output_token_ids"], summary["output_token_ids"], "greedy: the same text");
     assert_eq!(summary["rival"]["acceptance_histogram"].as_array().unwrap().len(), 6, "{summary}");
     assert!(json(run(&["--output", "summary"]).args(["--seed", "1"])).get("rival").is_none());
-    let report = predicate::str::contains("the rival is ").and(predicate::str::contains("both wrote the same"));
+    let report = predicate::str::contains(" tokens/s, the rival ").and(predicate::str::contains("both wrote the same"));
     run(&["--rival", "rule=rejection"]).assert().success().stderr(report);
     let lenient = predicate::str::contains("the rival's rule is not lossless: ");
     run(&["--rival", "rule=top-k"]).assert().success().stderr(lenient);

@@ -82,6 +82,7 @@ const TUI: &[Layer] = &[
     (
         "state",
         &[
+            "answering",
             "app",
             "pacing",
             "panel_row",
@@ -319,7 +320,7 @@ const MODEL: &[Layer] = &[
     ("nn", &["nn"], &["plain", "files"]),
     ("native", &["native"], &["plain", "files", "nn"]),
     ("interfaces", &["interfaces"], &["plain", "files", "nn", "native"]),
-    ("core", &["drafters::core"], &["plain", "nn", "native", "interfaces"]),
+    ("core", &["drafters::core"], &["plain", "files", "nn", "native", "interfaces"]),
     ("drafters", &["drafters"], &["plain", "files", "nn", "native", "interfaces", "core"]),
     ("families", &["families"], &["plain", "files", "nn", "native", "interfaces", "core"]),
     ("load", &["load"], &["plain", "files", "text", "nn", "native", "interfaces", "core", "drafters", "families"]),

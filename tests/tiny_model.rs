@@ -312,7 +312,7 @@ fn bad_input_gives_plain_decoding_and_a_notice_with_the_reason() {
     failing.add(DrafterKind::Mtp, Box::new(MtpDrafter::new(module())));
     check(Box::new(failing), &base, "not numbers");
     let empty = Settings { drafting: Drafting { tree: Some(0), ..Drafting::default() }, ..base };
-    check(Box::new(stack(&files, 1)), &empty, "budget is 0 nodes");
+    check(Box::new(stack(&files, 1)), &empty, "budget of 0 nodes");
     let in_context = |ctx_len: usize, draft_len: u8| {
         let mut recipe = files.recipe();
         recipe.ctx_len = Some(ctx_len);

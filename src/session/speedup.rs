@@ -250,8 +250,8 @@ impl Turn {
         (plain > 0.0).then(|| plain / (plain + own))
     }
 
-    /// Speedup over plain decoding after each stretch, by the lane's clock in microseconds, over the last rounds that hold
-    /// at least [`WINDOW`] tokens.
+    /// Speedup over plain decoding after each stretch, over the last rounds that hold at least [`WINDOW`] tokens, by the time
+    /// in microseconds of the rounds so far, those that follow a wait left out.
     #[must_use]
     pub fn speedup_series(&self) -> &[(u64, f64)] {
         self.measured().series.get(|| self.series())
@@ -260,6 +260,12 @@ impl Turn {
     fn series(&self) -> Vec<(u64, f64)> {
         let (own, plain) = (whole_rounds(self.answer(Lane::Speculative)), whole_rounds(self.answer(Lane::Plain)));
         let local = Local::of(stretches(&own, &plain), class, |_| 1.0);
+        let mut clock = 0.0;
+        let mut clock_after = |timed: &Timed| {
+            clock += timed.us;
+            (timed.round.ended_after, clock as u64)
+        };
+        let clocks: std::collections::BTreeMap<u64, u64> = own.iter().map(&mut clock_after).collect();
         let (mut last, mut points) = (std::collections::VecDeque::new(), Vec::new());
         let (mut tokens, mut cost) = (0, 0.0);
         for stretch in &local.stretches {
@@ -273,9 +279,8 @@ impl Turn {
                 (tokens, cost) = (tokens - count, cost - passes);
                 last.pop_front();
             }
-            if let Some(end) = stretch.rounds.last().filter(|_| cost > 0.0) {
-                points.push((end.round.clock_us, tokens as f64 / cost));
-            }
+            let end = stretch.rounds.last().and_then(|end| clocks.get(&end.round.ended_after));
+            points.extend(end.filter(|_| cost > 0.0).map(|clock| (*clock, tokens as f64 / cost)));
         }
         points
     }

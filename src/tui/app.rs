@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::protocol::{Lane, Settings, StopReason};
-use crate::session::{Place, Round, Session, Timeline, Turn};
+use crate::protocol::Settings;
+use crate::session::{Place, Round, Session, Timeline};
 
 use super::action::Action;
 use super::display::DisplayMode;
@@ -43,8 +43,8 @@ pub(super) enum Scroll {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Awaiting {
     pub(super) text: String,
-    turns: usize,
-    notices: u64,
+    pub(super) turns: usize,
+    pub(super) notices: u64,
 }
 
 /// What lies over the screen and takes the keys.
@@ -149,7 +149,7 @@ pub struct App {
     /// The session is saved when the user quits.
     pub(super) autosave: bool,
     /// The turn whose refused prompt is back in the prompt box.
-    refused: u32,
+    pub(super) refused: u32,
     /// The starter prompt that was offered last.
     pub(super) starter: Option<usize>,
     /// Ticks of the tour, while it runs.
@@ -298,24 +298,6 @@ impl App {
         }
     }
 
-    /// Puts a prompt that could not be answered back where it can be changed.
-    fn return_refused(&mut self, session: &Session) {
-        let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
-        let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.refused) else { return };
-        self.refused = turn.number;
-        if self.editor.is_empty() && turn.branch.is_none() && !self.is_recording {
-            self.editor.replace(&turn.typed);
-        }
-    }
-
-    /// Whether the session holds answers that no file holds, and could be saved.
-    pub(super) fn is_unsaved(&self, time: &Timeline) -> bool {
-        let own = self.aside.as_ref().unwrap_or(time).live();
-        let can_save = self.options.save.is_some() && !self.options.is_recorded;
-        let is_live = own.header().is_some_and(|header| header.capabilities.can_generate);
-        can_save && is_live && own.stats(Lane::Speculative).output_tokens() > self.saved
-    }
-
     /// Whether a recording is on show in place of the own run, and no lesson plays it.
     pub(super) fn is_demo(&self) -> bool {
         self.aside.is_some() && self.lesson.lesson.is_none()
@@ -379,20 +361,6 @@ impl App {
         } else if self.is_typing() {
             self.pane = page.home();
         }
-    }
-
-    /// Whether an answer is under way or a prompt on its way.
-    pub(super) fn is_busy(&self, session: &Session) -> bool {
-        !self.has_ended && (session.is_generating() || self.is_awaiting(session))
-    }
-
-    pub(super) fn is_awaiting(&self, session: &Session) -> bool {
-        let still = |sent: &Awaiting| session.turns().len() == sent.turns && session.notices_seen() == sent.notices;
-        self.awaiting.as_ref().is_some_and(still) && session.failure().is_none() && self.lost.is_none()
-    }
-
-    pub(super) fn await_answer(&mut self, session: &Session, text: String) {
-        self.awaiting = Some(Awaiting { text, turns: session.turns().len(), notices: session.notices_seen() });
     }
 
     /// The key of an action, as hints name it: one that works where the user types, if there is one.

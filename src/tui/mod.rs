@@ -10,6 +10,7 @@
 //! and write neither. Nothing here knows an engine, a model or a file of a recording.
 
 mod action;
+mod answering;
 mod app;
 mod background;
 mod color_depth;

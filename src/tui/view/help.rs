@@ -41,7 +41,7 @@ const GLOSSARY: &[(&str, &str)] = &[
     ("by position", "accepted ÷ offered at that place of the draft"),
     ("n/m tokens", "of the target's m tokens the drafter can propose n"),
     ("+ text", "and those that stand in the text, while there is room"),
-    ("break-even", "the share of drafts behind accepted ones to accept for a k to be as fast as plain decoding"),
+    ("break-even", "the share of drafts after accepted ones to accept for a k to be as fast as plain decoding"),
     ("T(m)", "time of one target pass over m rows, ± its 95 % interval; (16) after it: so many passes"),
     ("@170", "position in the context, the prompt's tokens included"),
     ("residual", "max(0, p − q), once normalised: what a rejected draft is redrawn from"),

@@ -307,7 +307,7 @@ fn listed(types: &[String], layers: usize) -> Result<usize, ModelError> {
     }
     let dense = types.iter().take_while(|kind| *kind == "dense").count();
     match types[dense..].iter().find(|kind| *kind != "sparse") {
-        Some(kind) => refused(format!("'mlp_layer_types' holds '{}' behind layer {dense}", clean(kind))),
+        Some(kind) => refused(format!("'mlp_layer_types' holds '{}' after layer {dense}", clean(kind))),
         None => Ok(dense),
     }
 }

@@ -2,7 +2,7 @@
 //! stack of draft modules of its own. Matrices run on candle or on the native kernels.
 //!
 //! Invariant: what is kept of a position is its latent row, which is rolled back like any other key; passes, caches and
-//! rollback are those of every [stack](crate::model::nn::transformer).
+//! rollback are those of every [stack](crate::model::nn::Transformer).
 
 mod attention;
 mod block;

@@ -4,7 +4,7 @@
 //!
 //! Invariant: layers without a cache read that of the last layer of their kind before the shared ones. Sliding layers keep
 //! all positions, so that any length can be rolled back to, and see the last ones. Passes, caches and rollback are those of
-//! every [stack](crate::model::nn::transformer).
+//! every [stack](crate::model::nn::Transformer).
 
 pub mod assistant;
 mod config;

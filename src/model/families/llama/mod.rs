@@ -1,7 +1,7 @@
 //! A target of the Llama kind (Llama, Qwen3) on candle: its weights, and what its blocks compute from rows.
 //!
 //! Invariant: weights do not change once they are read. Passes, caches and rollback are those of every
-//! [stack](crate::model::nn::transformer).
+//! [stack](crate::model::nn::Transformer).
 
 mod config;
 mod load;

@@ -1,0 +1,42 @@
+//! Prompts that were sent and answers under way: what the engine still owes, what it refused, what no file holds.
+
+use crate::protocol::{Lane, StopReason};
+use crate::session::{Session, Timeline, Turn};
+
+use super::app::{App, Awaiting};
+
+impl App {
+    /// Whether an answer is under way or a prompt on its way.
+    pub(super) fn is_busy(&self, session: &Session) -> bool {
+        !self.has_ended && (session.is_generating() || self.is_awaiting(session))
+    }
+
+    /// Whether a prompt was sent of which the session says nothing yet.
+    pub(super) fn is_awaiting(&self, session: &Session) -> bool {
+        let still = |sent: &Awaiting| session.turns().len() == sent.turns && session.notices_seen() == sent.notices;
+        self.awaiting.as_ref().is_some_and(still) && session.failure().is_none() && self.lost.is_none()
+    }
+
+    /// Notes a prompt that is sent.
+    pub(super) fn await_answer(&mut self, session: &Session, text: String) {
+        self.awaiting = Some(Awaiting { text, turns: session.turns().len(), notices: session.notices_seen() });
+    }
+
+    /// Puts a prompt that could not be answered back where it can be changed.
+    pub(super) fn return_refused(&mut self, session: &Session) {
+        let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
+        let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.refused) else { return };
+        self.refused = turn.number;
+        if self.editor.is_empty() && turn.branch.is_none() && !self.is_recording {
+            self.editor.replace(&turn.typed);
+        }
+    }
+
+    /// Whether the session holds answers that no file holds, and could be saved.
+    pub(super) fn is_unsaved(&self, time: &Timeline) -> bool {
+        let own = self.aside.as_ref().unwrap_or(time).live();
+        let can_save = self.options.save.is_some() && !self.options.is_recorded;
+        let is_live = own.header().is_some_and(|header| header.capabilities.can_generate);
+        can_save && is_live && own.stats(Lane::Speculative).output_tokens() > self.saved
+    }
+}
