@@ -1,8 +1,8 @@
 """Take the README's pictures from the real program: `python3 docs/screen.py PROMPT [OPTION …]`.
 
 Needs tmux and the Python package `rich`, and a built `target/release/draftscope`. The program runs in
-a terminal of 120 × 36 until its answer has ended; what is on the screen then becomes docs/screen.svg,
-and what each other view shows becomes docs/VIEW.svg.
+a terminal of 120 × 36. The empty screen becomes docs/welcome.svg, the slow start docs/slow-start.svg, the answer when it
+has ended docs/screen.svg, and what each other view shows docs/VIEW.svg.
 """
 
 import io
@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
 from rich.console import Console
@@ -24,9 +25,9 @@ VIEWS = [
     ("inspect", ["N", "Enter"]),
     ("speed", ["4"]),
     ("compare", ["5"]),
-    ("learn", ["6", "Enter", "Right", "Down"]),
+    ("presenter", ["1", "N", "F5"]),
+    ("learn", ["F5", "6", "Enter", "Right", "Down"]),
     ("past", ["Escape", "1", "End", "<", "<", "<", ";"]),
-    ("what-if", ["N", "w", "Down", "Down", "Down", "Right"]),
 ]
 
 
@@ -36,9 +37,21 @@ def tmux(*args: str) -> str:
 
 def main() -> None:
     prompt, options = sys.argv[1], sys.argv[2:]
-    command = shlex.join(["env", "COLORTERM=truecolor", "target/release/draftscope", "--prompt", prompt, *options])
+    state = tempfile.mkdtemp()
+    os.makedirs(os.path.join(state, "draftscope"))
+    open(os.path.join(state, "draftscope", "tour-shown"), "w").close()
+    environment = ["env", "COLORTERM=truecolor", f"XDG_STATE_HOME={state}"]
+    command = shlex.join([*environment, "target/release/draftscope", *options])
     tmux("new-session", "-d", "-x", str(COLS), "-y", str(ROWS), command)
     try:
+        wait_for("ready")
+        save("welcome")
+        tmux("send-keys", "-l", prompt)
+        tmux("send-keys", "Enter")
+        wait_for("Slow start")
+        time.sleep(2.2)
+        save("slow-start")
+        tmux("send-keys", "]")
         for _ in range(600):
             time.sleep(0.2)
             if "ready" in tmux("capture-pane", "-p").splitlines()[0] and "└ " in tmux("capture-pane", "-p"):
@@ -47,10 +60,18 @@ def main() -> None:
         tmux("send-keys", "Tab")
         for name, keys in VIEWS:
             tmux("send-keys", *keys)
-            time.sleep(1)
+            time.sleep(3 if name == "compare" else 1)  # there plain decoding finishes the answer
             save(name)
     finally:
         tmux("kill-server")
+
+
+def wait_for(text: str) -> None:
+    for _ in range(600):
+        if text in tmux("capture-pane", "-p"):
+            return
+        time.sleep(0.1)
+    sys.exit(f"the screen never shows {text!r}")
 
 
 def save(name: str) -> None:
