@@ -42,19 +42,25 @@ pub struct Race {
 }
 
 impl Turn {
-    /// Lanes against each other on their own clocks; none while one of them has no round.
+    /// Lanes against each other, each on its clock stretched to [`Turn::decode_us`]; none while one of them has no round.
     #[must_use]
     pub fn race(&self, lanes: &[Lane]) -> Option<Race> {
-        let clock = |lane: &Lane| self.answer(*lane).rounds.iter().rev().find(|r| r.is_complete).map(|r| r.clock_us);
-        let clocks: Option<Vec<u64>> = lanes.iter().map(clock).collect();
-        let at_us = clocks?.into_iter().min()?;
+        let clock = |lane: &Lane| {
+            let own = self.answer(*lane).rounds.iter().rev().find(|r| r.is_complete)?.clock_us;
+            Some((*lane, own, self.decode_us(*lane)))
+        };
+        let clocks: Vec<(Lane, u64, u64)> = lanes.iter().map(clock).collect::<Option<_>>()?;
+        let at_us = clocks.iter().map(|(.., us)| *us).min()?;
         let mut written = [0; Lane::ALL.len()];
-        lanes.iter().for_each(|lane| written[lane.index()] = self.answer(*lane).written_by(at_us));
+        for (lane, own, us) in clocks {
+            let share = if us > at_us { at_us as f64 / us as f64 } else { 1.0 };
+            written[lane.index()] = self.answer(lane).written_by((own as f64 * share).round() as u64);
+        }
         Some(Race { at_us, written })
     }
 
     /// Places at which the own answer and the plain one do not hold the same token: those that both wrote, and
-    /// those behind the end of one that ended by itself. None while one of them has written nothing.
+    /// those after the end of one that ended by itself. None while one of them has written nothing.
     #[must_use]
     pub fn differing_tokens(&self) -> Option<usize> {
         self.differing_from(Lane::Plain)

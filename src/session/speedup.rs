@@ -233,12 +233,13 @@ impl Turn {
         }
     }
 
-    /// Time of a lane's rounds, in microseconds, at that speed.
+    /// Time of a lane's rounds, in microseconds, at that speed: tokens ÷ time is the speed also where rounds that follow a
+    /// wait were not timed.
     #[must_use]
     pub fn decode_us(&self, lane: Lane) -> u64 {
         let stats = self.answer(lane).stats();
-        match self.tokens_per_second(lane).filter(|_| self.speedup_over(lane).is_some()) {
-            Some(speed) => (stats.committed() as f64 * 1e6 / speed) as u64,
+        match self.tokens_per_second(lane) {
+            Some(speed) => (stats.committed() as f64 * 1e6 / speed).round() as u64,
             None => stats.decode_us(),
         }
     }

@@ -429,6 +429,22 @@ mod tests {
     }
 
     #[test]
+    fn tokens_speed_clock_and_race_agree_where_the_engine_waited() {
+        let session = fold(&waited(50));
+        let turn = &session.turns()[0];
+        let lanes = [Lane::Plain, Lane::Speculative];
+        for lane in lanes {
+            let own = turn.answer(lane).stats().committed() as f64 * 1e6 / turn.decode_us(lane) as f64;
+            let speed = turn.tokens_per_second(lane).unwrap();
+            assert!((own / speed - 1.0).abs() < 1e-4, "{lane:?}: {own} of {speed}");
+        }
+        let first = lanes.into_iter().min_by_key(|lane| turn.decode_us(*lane)).unwrap();
+        let race = turn.race(&lanes).unwrap();
+        assert_eq!(race.at_us, turn.decode_us(first), "the least clock of the table");
+        assert_eq!(race.written[first.index()], turn.answer(first).tokens.len(), "it had written all by then");
+    }
+
+    #[test]
     fn a_wait_changes_no_count() {
         let counts = |events: &[Event]| {
             let session = fold(events);
