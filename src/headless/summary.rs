@@ -39,7 +39,7 @@ pub struct Summary {
     pub tokens_per_round: Option<f64>,
     /// Whether every rule that judged drafts is lossless.
     pub lossless: bool,
-    /// Output tokens that a lossless rule would not have committed behind the same tokens.
+    /// Output tokens that a lossless rule would not have committed after the same tokens.
     pub departures: u64,
     /// Index of the first of them: there the text left the lossless path. Null under a lossless rule.
     pub first_departure: Option<usize>,

@@ -47,7 +47,7 @@ pub enum LogitRows {
 pub struct Forward {
     /// `[m or 1, v]`, before temperature.
     pub logits: Rows,
-    /// `[m, states · d]`: the states of the model's [`Tap`], by default the one behind the final norm,
+    /// `[m, states · d]`: the states of the model's [`Tap`], by default the one after the final norm,
     /// which is what the output head reads.
     pub hidden: Rows,
     /// One per row of logits, from backends that find it in the head's own pass; else empty.
@@ -74,7 +74,7 @@ pub struct RowStats {
 /// Most rows of a tree.
 pub const MAX_TREE_ROWS: usize = 16;
 
-/// Whether these are rows behind position `base`, ascending, of a cache that holds `have` positions.
+/// Whether these are rows after position `base`, ascending, of a cache that holds `have` positions.
 fn check_path(have: usize, base: usize, path: &[usize]) -> Result<(), ModelError> {
     if base <= have && path.iter().all(|row| *row < have - base) && path.is_sorted_by(|a, b| a < b) {
         return Ok(());
@@ -144,7 +144,7 @@ pub trait Model {
         Some("this backend verifies no trees")
     }
 
-    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows behind the cache, logits for all of them. Row `i`
+    /// Runs a tree of at most [`MAX_TREE_ROWS`] rows after the cache, logits for all of them. Row `i`
     /// continues row `parents[i]`, which stands before it; row 0 continues the cache, whatever its
     /// entry says. A row sees the cache and its ancestors, at the positions they would have in a chain.
     /// The rows count as cached until [`Model::retain`] cuts them to one path.
@@ -156,7 +156,7 @@ pub trait Model {
         Err(ModelError::Unsupported("this backend verifies no trees".into()))
     }
 
-    /// Keeps of the rows behind position `base` those of one path, ascending; the cache then is as if
+    /// Keeps of the rows after position `base` those of one path, ascending; the cache then is as if
     /// they had run as a chain.
     ///
     /// # Errors
@@ -303,7 +303,7 @@ pub trait DraftModule {
     /// [`ModelError::Rewind`] when there are fewer slots than `len`.
     fn truncate(&mut self, len: usize) -> Result<(), ModelError>;
 
-    /// Token of each logit that the last pass gave: the draft vocabulary, ascending, and behind it the tokens of the text
+    /// Token of each logit that the last pass gave: the draft vocabulary, ascending, and after it the tokens of the text
     /// that [joined](draft_tokens::DraftTokens) it.
     fn draft_vocab(&self) -> &[TokenId];
 

@@ -72,7 +72,7 @@ impl Sampling {
 
 /// How plain decoding is measured beside the speculative run, with the same engine and prompt.
 ///
-/// Each lane has its own clock of measured compute time and the lane that is behind runs next; a
+/// Each lane has its own clock of measured compute time, and the lane with the lowest clock runs next; a
 /// probe's clock counts several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -92,8 +92,8 @@ impl Baseline {
     /// A sample with enough tokens for a stable figure.
     pub const PROBE: Self = Self::Probe(64);
 
-    /// How many times a round of the plain lane counts on its clock, when it has committed so many tokens: the lane that
-    /// is behind runs next.
+    /// How many times a round of the plain lane counts on its clock, when it has committed so many tokens: the lane with
+    /// the lowest clock runs next.
     #[must_use]
     pub const fn weight(self, tokens: u32) -> u32 {
         match self {

@@ -1,7 +1,7 @@
-//! Two answers laid beside each other, token by token, also behind their first difference.
+//! Two answers laid beside each other, token by token, also after their first difference.
 //!
 //! Invariant: every token of both stands in exactly one pair, in order. Up to the first difference
-//! and there pairs have the same index, so that it shows what both took; behind it the texts are aligned by their longest common run of tokens
+//! and there pairs have the same index, so that it shows what both took; after it the texts are aligned by their longest common run of tokens
 //! (Myers, 1986), so that a place where both write the same again is seen as that. What both were
 //! picked from is only comparable up to the first difference, and there it stands alone.
 
@@ -9,7 +9,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use crate::protocol::TokenId;
 
-/// Tokens behind the first difference, of both together, that are aligned; longer ones are paired by
+/// Tokens after the first difference, of both together, that are aligned; longer ones are paired by
 /// index, because the search takes time as the square of what differs.
 const MAX_ALIGNED: usize = 8_000;
 

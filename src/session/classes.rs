@@ -13,7 +13,7 @@ use super::Answer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenClass {
-    /// Begins a word: letters behind a space or anything that is no letter.
+    /// Begins a word: letters after a space or anything that is no letter.
     WordStart,
     /// Goes on within a word.
     Continuation,

@@ -134,7 +134,7 @@ impl FirstDifference {
 }
 
 impl Side {
-    /// What an answer says about one of its tokens; none behind its end.
+    /// What an answer says about one of its tokens; none after its end.
     #[must_use]
     pub fn at(answer: &Answer, index: usize) -> Option<Self> {
         let token = answer.tokens.get(index)?;

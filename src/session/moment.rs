@@ -34,7 +34,7 @@ impl Stop {
 pub struct Moment {
     /// Events, all of them whole.
     pub events: u64,
-    /// Tokens of the event behind them; fewer than it has.
+    /// Tokens of the event that follows; fewer than it has.
     pub tokens: usize,
 }
 

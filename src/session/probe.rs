@@ -320,7 +320,7 @@ mod tests {
     use crate::protocol::{Candidate, Piece, Prediction};
 
     /// An answer 0, 1, 2, … in which the chain at each position is right for so many tokens; the wrong
-    /// one behind them has the right token as second best.
+    /// one after them has the right token as second best.
     fn recording(right: &[usize], depth: usize) -> Recording {
         let tokens: Vec<TokenId> = (0..=right.len() as u32).map(TokenId).collect();
         let draft = |at: usize, i: usize, good: bool| {
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_tree_is_played_along_the_path_that_agrees() {
-        // behind anchor 0: 9, 1 ─ (8, 2 ─ 3); behind 4: 7 only
+        // after anchor 0: 9, 1 ─ (8, 2 ─ 3); after 4: 7 only
         let node = |id: u32, row: u8| ProbedDraft {
             token: Piece::new(TokenId(id), ""),
             q: Some(0.5),

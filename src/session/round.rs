@@ -114,7 +114,7 @@ impl Round {
     }
 
     /// The row of the target's pass that judges draft `index`: 0 is the anchor's, i + 1 that of draft i.
-    /// For the column behind the drafts, the row that the target's own token came from.
+    /// For the column after the drafts, the row that the target's own token came from.
     #[must_use]
     pub fn row_of(&self, index: usize) -> usize {
         match self.drafts.get(index) {
@@ -124,7 +124,7 @@ impl Round {
         }
     }
 
-    /// What the target said where draft `index` (or the token behind the drafts) stands.
+    /// What the target said where draft `index` (or the token after the drafts) stands.
     #[must_use]
     pub fn prediction(&self, index: usize) -> Option<&Prediction> {
         self.rows.get(self.row_of(index))
@@ -185,7 +185,7 @@ impl Round {
     }
 
     /// Column in which the target added its own token; none until judged. In a tree it is the column
-    /// behind the drafts.
+    /// after the drafts.
     #[must_use]
     pub fn next_index(&self) -> Option<usize> {
         self.next_column().filter(|_| self.shown() >= self.drafts.len())
@@ -293,7 +293,7 @@ impl Round {
         if self.rows.is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
     }
 
-    /// Places a proposal. A gap is not filled: a proposal behind one is dropped.
+    /// Places a proposal. A gap is not filled: a proposal after one is dropped.
     pub(super) fn draft(&mut self, index: usize, cell: DraftCell) {
         if let Some(known) = self.drafts.get_mut(index) {
             *known = cell;

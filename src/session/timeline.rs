@@ -306,7 +306,7 @@ impl Timeline {
         Some(if is_whole { Moment { events: events + 1, tokens: 0 } } else { Moment { events, tokens: out } })
     }
 
-    /// The latest known state not behind `at`: what is on show, a snapshot, or the beginning.
+    /// The latest known state not after `at`: what is on show, a snapshot, or the beginning.
     fn nearest(&mut self, at: u64) -> Past {
         let snapshot = self.snapshots.iter().rev().find(|snapshot| snapshot.at <= at);
         let base = snapshot.map_or(self.first, |snapshot| snapshot.at);
@@ -319,7 +319,7 @@ impl Timeline {
         )
     }
 
-    /// The stop before what is on show; none at the beginning. Seen from the present, a stop behind
+    /// The stop before what is on show; none at the beginning. Seen from the present, a stop after
     /// which no phase came looks like the present and is passed over.
     #[must_use]
     pub fn before(&self, stop: Stop) -> Option<u64> {
@@ -333,7 +333,7 @@ impl Timeline {
         Some(self.first + index as u64 + 1)
     }
 
-    /// The stop behind what is on show; none when there is no later one.
+    /// The stop after what is on show; none when there is no later one.
     #[must_use]
     pub fn after(&self, stop: Stop) -> Option<u64> {
         let from = (self.at() - self.first) as usize;

@@ -43,7 +43,7 @@ pub enum Fate {
     Committed(Provenance),
     /// Drafted, compared, discarded.
     Rejected,
-    /// Drafted behind a rejected one and discarded unseen.
+    /// Drafted after a rejected one and discarded unseen.
     NotReached,
     /// Drafted and not judged yet.
     Pending,
@@ -60,7 +60,7 @@ pub struct Token {
     pub round: u32,
     /// Position in the whole sequence, prompt included.
     pub position: usize,
-    /// What a lossless rule would have committed behind the same tokens, where that is another token:
+    /// What a lossless rule would have committed after the same tokens, where that is another token:
     /// here the text left the lossless path.
     pub instead: Option<TokenId>,
 }
@@ -302,7 +302,7 @@ impl Answer {
         self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
     }
 
-    /// Indices of the tokens that a lossless rule would not have committed behind the same tokens; the
+    /// Indices of the tokens that a lossless rule would not have committed after the same tokens; the
     /// first is where the text left the lossless path. Empty under a lossless rule.
     pub fn departures(&self) -> impl Iterator<Item = usize> {
         self.tokens.iter().enumerate().filter(|(_, token)| token.instead.is_some()).map(|(index, _)| index)

@@ -3,7 +3,7 @@
 //! Invariant: nothing is guessed. Each position is judged by the same rules as in the engine, on the
 //! recorded rows and the run's own draws; where the record does not hold what the rule needs (a row
 //! cut to its best candidates, a text the target has not read), [`Reply::open`] says what is missing
-//! and the engine must be asked. Rows behind a rejection were made from the drafts before them, so
+//! and the engine must be asked. Rows after a rejection were made from the drafts before them, so
 //! they serve when that rejection is overruled.
 
 mod known;
@@ -300,7 +300,7 @@ impl Case<'_> {
         })
     }
 
-    /// The target's own token behind `index` accepted drafts.
+    /// The target's own token after `index` accepted drafts.
     fn own(&self, index: usize) -> Option<TokenId> {
         let round = self.round;
         let same = self.sampling == round.sampling;

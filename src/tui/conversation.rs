@@ -1,6 +1,6 @@
 //! What is sent: a prompt with the turns before it, or a point of an answer to go on from.
 //!
-//! Invariant: a branch stands in place of the turn that it leaves and of all behind that one; a
+//! Invariant: a branch stands in place of the turn that it leaves and of all after that one; a
 //! branch that was returned from is not part of the conversation. Only committed tokens are sent.
 
 use crate::protocol::{Again, Branch, Continuation, Lane, Message, Piece, Prompt, Speaker};
@@ -48,7 +48,7 @@ pub(super) struct Point<'a> {
     pub(super) turn: &'a Turn,
     /// Output tokens kept.
     pub(super) kept: usize,
-    /// Tokens put behind them; the last is one that the target did not choose if `forced`.
+    /// Tokens put after them; the last is one that the target did not choose if `forced`.
     pub(super) added: Vec<Piece>,
     pub(super) forced: bool,
     /// The last of them is the anchor of a round that is to be run again.

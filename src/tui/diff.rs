@@ -143,7 +143,7 @@ impl Compared {
         }
     }
 
-    /// To the difference before or behind the cursor, over all turns.
+    /// To the difference before or after the cursor, over all turns.
     fn difference(&mut self, forward: bool) {
         let here = (self.turn, self.row);
         let places = self.turns.iter().enumerate();

@@ -143,7 +143,7 @@ impl Editor {
         changed
     }
 
-    /// Deletes a whole character, as people see them, behind the cursor or before it; at a line's end the break.
+    /// Deletes a whole character, as people see them, after the cursor or before it; at a line's end the break.
     fn erase(&mut self, forward: bool) -> bool {
         let DataCursor(row, column) = self.area.cursor();
         let stops = stops(&self.area.lines()[row]);
@@ -201,7 +201,7 @@ impl Editor {
         }
     }
 
-    /// Recalls the prompt after the one on show; behind the last is an empty one.
+    /// Recalls the prompt after the one on show; after the last is an empty one.
     pub(super) fn next(&mut self) {
         match self.recalled {
             Some(at) if at + 1 < self.history.len() => self.recall(at + 1),

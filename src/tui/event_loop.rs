@@ -244,7 +244,7 @@ impl EventLoop {
         let _ = self.source.commands.send(command);
     }
 
-    /// Takes an event and those that wait behind it, until it is time for a frame.
+    /// Takes an event and those that wait after it, until it is time for a frame.
     fn take(&mut self, event: Option<Event>) {
         let mut next = event;
         if next.is_none() {

@@ -17,7 +17,7 @@ struct Spot {
     offset: usize,
 }
 
-/// The next place behind (or before) `from` where the text stands, round the end.
+/// The next place after (or before) `from` where the text stands, round the end.
 pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: bool) -> Option<Place> {
     let found = places(session, text);
     let Some(from) = from else {

@@ -57,7 +57,7 @@ roles! {
     TokenBonus = "token.bonus",
     /// Rejected draft.
     TokenRejected = "token.rejected",
-    /// Draft behind a rejected one.
+    /// Draft after a rejected one.
     TokenNotReached = "token.not_reached",
     /// Draft that is not judged yet.
     TokenPending = "token.pending",

@@ -47,7 +47,7 @@ pub struct Stretch<'a> {
     /// `[positions][head_dim / 16][16]`, f16 bits.
     pub values: &'a [[u16; LANES]],
     /// Positions from the start on that the last of the rows sees, at least 1; the row before it
-    /// sees one less. What lies behind the segment is left to other calls.
+    /// sees one less. What lies after the segment is left to other calls.
     pub seen: usize,
     /// Numbers in a head, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,

@@ -229,7 +229,7 @@ impl Placed<'_> {
         });
     }
 
-    /// From the first position to behind the last that a sequence takes in this pass.
+    /// From the first position to after the last that a sequence takes in this pass.
     fn positions(self, slot: usize) -> Range<usize> {
         let mut own = self.places.iter().filter(|place| place.slot == slot).map(|place| place.position);
         own.next().map_or(0..0, |first| first..own.next_back().unwrap_or(first) + 1)

@@ -131,7 +131,7 @@ impl KvCache {
         LayerCache { shape: self.shape, layer, lanes: &mut self.lanes }
     }
 
-    /// Keeps of the rows behind `base` those of `path`, which ascends, and nothing behind them.
+    /// Keeps of the rows after `base` those of `path`, which ascends, and nothing after them.
     pub(in crate::model) fn retain(&mut self, base: usize, path: &[usize]) {
         let KvShape { layers, head_dim, .. } = self.shape;
         let positions = base..base + path.last().map_or(0, |row| row + 1);

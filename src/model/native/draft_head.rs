@@ -23,7 +23,7 @@ pub(in crate::model) struct DraftHead {
     /// Rows that stay, whole tiles where others may come.
     base: Matrix,
     matrix: Matrix, // [tokens, d]
-    /// Rows for which there is room behind the base.
+    /// Rows for which there is room after the base.
     room: usize,
 }
 

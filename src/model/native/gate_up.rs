@@ -3,7 +3,7 @@
 //! [`BLOCK`] outputs need two tiles of each. Those four lie beside each other, so that each thread reads memory in
 //! one stream: with two streams in turns a pass over one row takes a twentieth longer. Invariant: a tile's weights, and
 //! so its outputs, are those that it has alone. Where a file stores the two in different encodings, which no tile can
-//! mix, one lies behind the other.
+//! mix, one lies after the other.
 
 use super::matrix::{Cpu, Matrix, Part};
 use draftscope_kernels::{Acts, BLOCK, LANES, Onto, Operand};

@@ -33,7 +33,7 @@ impl<'a> States<'a> {
         Ok(Self { places, m, rows })
     }
 
-    /// Takes the residual stream behind so many blocks, `[d / 16][m]`, where it is wanted.
+    /// Takes the residual stream after so many blocks, `[d / 16][m]`, where it is wanted.
     pub(in crate::model) fn keep(&mut self, blocks: usize, x: &[[f32; LANES]]) {
         let tiles = x.len() / self.m;
         let states = self.places.len();
@@ -46,7 +46,7 @@ impl<'a> States<'a> {
         }
     }
 
-    /// Takes the states behind the final norm, `[m][d / 16]`.
+    /// Takes the states after the final norm, `[m][d / 16]`.
     pub(in crate::model) fn keep_normed(&mut self, normed: &[[f32; LANES]]) {
         let tiles = normed.len() / self.m;
         let states = self.places.len();

@@ -148,7 +148,7 @@ impl Matrix {
         })
     }
 
-    /// The same rows, which must be whole tiles, and room behind them for rows of `from`, which only this matrix has to
+    /// The same rows, which must be whole tiles, and room after them for rows of `from`, which only this matrix has to
     /// [push](Matrix::push) them into.
     pub(in crate::model) fn with_room(&self, cpu: &Cpu, (rows, from): (usize, &Self)) -> Self {
         let mut with = self.clone();

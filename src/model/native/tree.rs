@@ -1,6 +1,6 @@
 //! Attention of a tree's rows: each sees the cache and its ancestors only.
 //!
-//! Row by row, its ancestors' keys and values are laid behind the cache at the positions they would have
+//! Row by row, its ancestors' keys and values are laid after the cache at the positions they would have
 //! in a chain, and the kernels run as ever; at the end every row lies in its own place again, so that one
 //! path can be kept. Invariant: a row's bits are those it would have in a chain of its ancestors, since
 //! the very same numbers lie in the very same places. KV heads share the work; nothing depends on who
@@ -13,7 +13,7 @@ use super::{
 use crate::model::{ModelError, tree_depths};
 use draftscope_kernels::{Acts, Angles, Column, LANES, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend};
 
-/// Who stands behind whom, and where.
+/// Which row follows which, and where.
 #[derive(Debug)]
 pub(in crate::model) struct Tree {
     /// Rows from the root to each row, itself included.
@@ -23,7 +23,7 @@ pub(in crate::model) struct Tree {
 }
 
 impl Tree {
-    /// The tree in which row `i` continues row `parents[i]`, behind `base` positions.
+    /// The tree in which row `i` continues row `parents[i]`, after `base` positions.
     ///
     /// # Errors
     /// As [`tree_depths`].

@@ -2,7 +2,7 @@
 //!
 //! Where attention is latent, what is kept of a position is one row that serves as key and, its first part, as value.
 //!
-//! Invariant: positions `0..len` hold what was appended; those behind are garbage that the next
+//! Invariant: positions `0..len` hold what was appended; those after are garbage that the next
 //! append overwrites. Cutting back is therefore a number, not a copy.
 
 use candle_core::{DType, Device, Tensor};
@@ -136,7 +136,7 @@ impl KvCache {
         self.with_values(self.keys.index_select(&ids, 1)?, |values| values.index_select(&ids, 1))
     }
 
-    /// Keeps the first `base` positions and then those of these rows behind them.
+    /// Keeps the first `base` positions and then those of these rows after them.
     ///
     /// # Errors
     /// When there are no such rows.

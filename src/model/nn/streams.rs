@@ -16,14 +16,14 @@ impl<'a> Streams<'a> {
         Self { places, kept: Vec::new() }
     }
 
-    /// Keeps the residual stream behind so many blocks, where it is wanted.
+    /// Keeps the residual stream after so many blocks, where it is wanted.
     pub(in crate::model) fn keep(&mut self, blocks: usize, stream: &Tensor) {
         if self.places.contains(&Some(blocks)) {
             self.kept.push((blocks, stream.clone()));
         }
     }
 
-    /// The states side by side, `[m, states · d]`; `normed` is the one behind the final norm.
+    /// The states side by side, `[m, states · d]`; `normed` is the one after the final norm.
     pub(in crate::model) fn tapped(&self, normed: &Tensor) -> Result<Tensor, ModelError> {
         let state = |place: &Option<usize>| match *place {
             None => Ok(normed),

@@ -8,7 +8,7 @@ use crate::protocol::{Candidate, FIRST_DIGESTED, Piece, Prediction, Verification
 use crate::speculate::verify::Draft;
 
 impl Case<'_> {
-    /// Whether these tokens, each behind a row, are the target's own whatever the rule: its most probable
+    /// Whether these tokens, each after a row, are the target's own whatever the rule: its most probable
     /// ones or, where tokens are drawn, those that it would have drawn.
     pub(super) fn is_own(&self, committed: &[Piece], rows: impl IntoIterator<Item = usize>) -> bool {
         let own = |place: usize, row: usize| {

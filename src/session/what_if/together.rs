@@ -85,7 +85,7 @@ fn judge(case: &Case, root: usize) -> Verification {
     };
     let below: Vec<usize> =
         (0..round.drafts.len()).filter(|index| is_made(case, *index) && leads_here(*index)).collect();
-    // row 0 is the root, row i + 1 that behind the i-th draft below it
+    // row 0 is the root, row i + 1 that after the i-th draft below it
     let row =
         |old: usize| if old == root { 0 } else { below.iter().position(|at| at + 1 == old).map_or(0, |at| at + 1) };
     let drafts: Vec<Draft> = below
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(texts(&dropped), Vec::<String>::new());
         assert!(dropped.open.unwrap().contains("more than was recorded"), "its row lists one candidate only");
         let mut astray = tree();
-        astray.drafts[2].row = Some(1); // behind ' a', which the target does not say
+        astray.drafts[2].row = Some(1); // after ' a', which the target does not say
         let reply = ask(&astray, &WhatIf { overrule: Some(2), ..WhatIf::default() });
         assert!(reply.open.unwrap().contains("does not lead to that draft"));
     }

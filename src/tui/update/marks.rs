@@ -54,7 +54,7 @@ pub(super) fn note(app: &mut App, words: &str, place: Option<Place>) -> Vec<Comm
     vec![Command::Note { text: words.to_owned(), round, turn }]
 }
 
-/// To the nearest marked place before or behind the one on show.
+/// To the nearest marked place before or after the one on show.
 fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     let here = about(app, time);
     let marked = time.live().marks().iter().filter_map(|mark| mark.place);

@@ -187,7 +187,7 @@ fn panel(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
 }
 
 fn versus(app: &mut App, live: &Session, row: usize, action: Action) -> Done {
-    let last = SettingRow::RIVAL.len(); // behind the row that says whether anything races at all
+    let last = SettingRow::RIVAL.len(); // after the row that says whether anything races at all
     let row = row.min(last);
     let commands = match action {
         Action::Up => return keep(app, Overlay::Versus(row.saturating_sub(1))),

@@ -152,7 +152,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
 }
 
-/// Whether no rejection is left behind the selected round in what is on show.
+/// Whether no rejection is left after the selected round in what is on show.
 pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     let Some(from) = app.round_index(time.shown()) else {
         return has_more(app);
@@ -161,7 +161,7 @@ pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     (time.is_past() || has_more(app)) && !rounds(time.shown()).any(|at| later(&at))
 }
 
-/// The next rejection behind what is on show: in what has been told, else in what a recording holds.
+/// The next rejection after what is on show: in what was reported, else in what a recording holds.
 pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let from = app.round_index(time.shown());
     let later = |at: &crate::tui::selection::RoundAt| from.is_none_or(|from| *at > from);

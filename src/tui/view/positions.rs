@@ -1,8 +1,8 @@
 //! Acceptance by position: of the rounds that drafted a token there, how many kept it.
 //!
-//! Invariant: accepted ÷ offered as counted in the turn on show; a draft behind a rejected one
+//! Invariant: accepted ÷ offered as counted in the turn on show; a draft after a rejected one
 //! counts as offered, so at one draft length the bars can only fall from left to right (where the
-//! length varies, long drafts are those that went well, and a bar behind may be the higher one).
+//! length varies, long drafts are those that went well, and a later bar may be the higher one).
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

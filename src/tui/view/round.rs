@@ -1,6 +1,6 @@
 //! One round: drafts with q above the target's own tokens with p, at every position.
 //!
-//! Invariant: the target's row is shown in full, also behind a mismatch; a cell that no event has
+//! Invariant: the target's row is shown in full, also after a mismatch; a cell that no event has
 //! told yet is empty. The sentence below explains one column, the selected one or the deciding one
 //! (the rejection, else the bonus).
 
@@ -122,7 +122,7 @@ impl Columns {
         Self::within(screen, round, width, (LABEL, (12, 22)))
     }
 
-    /// Columns behind a label, each between the least and the greatest width.
+    /// Columns after a label, each between the least and the greatest width.
     pub(super) fn within(
         screen: Screen,
         round: &Round,

@@ -1,6 +1,6 @@
 //! The themes to choose from, each in its own colours.
 //!
-//! Invariant: the screen behind the list has the chosen theme already, so that what is chosen is seen where it counts.
+//! Invariant: the screen below the list has the chosen theme already, so that what is chosen is seen where it counts.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

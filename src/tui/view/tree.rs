@@ -92,7 +92,7 @@ fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> L
     line(screen, (branch, &name, role), [&numbers, ""], screen.app.cell == Some(index))
 }
 
-/// The target's own token behind the accepted path.
+/// The target's own token after the accepted path.
 fn end(screen: Screen, round: &Round, branch: (&str, usize)) -> Line<'static> {
     let (role, mark) = sign(next_fate(round));
     let piece = round.next_piece().unwrap_or_default();

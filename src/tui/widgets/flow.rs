@@ -1,6 +1,6 @@
 //! Styled text of many small pieces, wrapped into lines.
 //!
-//! Words may span pieces, so wrapping works on graphemes: break behind the last space that fits,
+//! Words may span pieces, so wrapping works on graphemes: break after the last space that fits,
 //! else anywhere. Invariant: no line is wider than asked (a wide character that cannot fit at all
 //! becomes `·`), and no control character comes out if none goes in except the newline.
 
@@ -110,7 +110,7 @@ impl Flow {
         }
     }
 
-    /// Breaks behind the last space, or here when there is none.
+    /// Breaks after the last space, or here when there is none.
     fn wrap(&mut self) {
         let space = self.line.iter().rposition(|cell| cell.text == " ");
         let rest = space.map_or_else(Vec::new, |at| self.line.split_off(at + 1));

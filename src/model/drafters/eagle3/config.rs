@@ -21,7 +21,7 @@ pub struct EagleConfig {
     pub target_d_model: usize,
     /// Tokens that the head can propose.
     pub draft_vocab: usize,
-    /// Blocks behind which the target's states are read, ascending; none = the usual three.
+    /// Blocks after which the target's states are read, ascending; none = the usual three.
     pub layers: Option<Vec<usize>>,
     /// Whether the residual stream begins with the normed state.
     pub norm_before_residual: bool,
@@ -56,7 +56,7 @@ struct Inner {
     eagle_aux_hidden_state_layer_ids: Option<Vec<usize>>,
 }
 
-/// Blocks behind which states are read, from the ids at the top of a file or those under `eagle_config`; an empty
+/// Blocks after which states are read, from the ids at the top of a file or those under `eagle_config`; an empty
 /// list is none.
 ///
 /// At the top an id is a layer whose input is read (vLLM, llama.cpp). Nested ids are written by trainers that hook a
@@ -193,7 +193,7 @@ impl EagleConfig {
         self.block.vocab as u64 * self.block.d_model as u64
     }
 
-    /// Blocks behind which the target's states are read, in the order in which they are fused.
+    /// Blocks after which the target's states are read, in the order in which they are fused.
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] when the target, of so many blocks, has no such states.

@@ -33,7 +33,7 @@ pub struct MtpConfig {
     pub vocab_size: usize,
     /// Tokens it can propose.
     pub draft_vocab_size: usize,
-    /// Modules, one for each depth; the last is used again at every depth behind.
+    /// Modules, one for each depth; the last is used again at every later depth.
     pub num_nextn_predict_layers: usize,
     /// RMSNorm epsilon.
     pub rms_norm_eps: f32,
@@ -41,7 +41,7 @@ pub struct MtpConfig {
     pub rope_theta: f32,
     /// Order inside the projection's input.
     pub concat_order: Vec<String>,
-    /// Blocks of the target behind which the first module reads states besides the last one; none = it reads that alone.
+    /// Blocks of the target after which the first module reads states besides the last one; none = it reads that alone.
     #[serde(default)]
     pub hidden_layers: Vec<usize>,
     /// Tokens of the text that it can propose besides its draft vocabulary, at most; none where the file does not say.
@@ -111,7 +111,7 @@ impl MtpConfig {
         }
     }
 
-    /// Blocks of the target behind which the module of this depth reads: those behind the first read that one's output.
+    /// Blocks of the target after which the module of this depth reads: those after the first read that one's output.
     #[must_use]
     pub fn layers_of(&self, depth: usize) -> &[usize] {
         if depth == 0 { &self.hidden_layers } else { &[] }
@@ -138,9 +138,9 @@ impl MtpConfig {
                 )));
             }
         }
-        if let Some(behind) = self.hidden_layers.iter().find(|behind| **behind > target.layers as usize) {
+        if let Some(block) = self.hidden_layers.iter().find(|block| **block > target.layers as usize) {
             return Err(ModelError::Metadata(format!(
-                "the MTP module was made for another target: it reads the state after block {behind}, and the target has {} blocks",
+                "the MTP module was made for another target: it reads the state after block {block}, and the target has {} blocks",
                 target.layers
             )));
         }

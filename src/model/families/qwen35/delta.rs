@@ -128,7 +128,7 @@ impl DeltaWeights {
         }
     }
 
-    /// The state behind one more row, and the row's answers `[value_heads · value_dim]`, normed and gated.
+    /// The state after one more row, and the row's answers `[value_heads · value_dim]`, normed and gated.
     #[must_use]
     pub fn step(&self, before: &DeltaState, input: &DeltaInput, gate: &[f32]) -> (DeltaState, Vec<f32>) {
         let (after, mut out) = self.advance(before, input);
@@ -142,7 +142,7 @@ impl DeltaWeights {
         (after, out)
     }
 
-    /// The state behind one more row, and the answers as they are.
+    /// The state after one more row, and the answers as they are.
     fn advance(&self, before: &DeltaState, input: &DeltaInput) -> (DeltaState, Vec<f32>) {
         let shape = &self.shape;
         let (dk, dv) = (shape.key_dim, shape.value_dim);
@@ -196,7 +196,7 @@ impl DeltaWeights {
         sums
     }
 
-    /// The state behind these rows.
+    /// The state after these rows.
     #[must_use]
     pub fn replay<'a>(&self, from: &Arc<DeltaState>, rows: impl Iterator<Item = &'a DeltaInput>) -> Arc<DeltaState> {
         rows.fold(Arc::clone(from), |state, row| Arc::new(self.advance(&state, row).0))

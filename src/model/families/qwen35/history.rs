@@ -1,6 +1,6 @@
 //! Recurrent states of past positions, so that rejected rows can be taken back.
 //!
-//! A state cannot be cut as a KV cache can: either a copy is kept behind each of the last rows, or those rows'
+//! A state cannot be cut as a KV cache can: either a copy is kept after each of the last rows, or those rows'
 //! inputs, from which the states are worked out again. Invariant: [`History::rewindable`] names lengths whose
 //! states [`History::at`] gives to the bit, as if only so many tokens had ever run.
 
@@ -15,14 +15,14 @@ pub(super) const KEPT_ROWS: usize = 17;
 /// States of all linear layers.
 pub(super) type States = Vec<Arc<DeltaState>>;
 
-/// One row: its inputs, or the states behind it.
+/// One row: its inputs, or the states after it.
 #[derive(Clone)]
 pub(super) enum Step {
     States(States),
     Inputs(Arc<[DeltaInput]>),
 }
 
-/// A length and its states, and the rows behind it.
+/// A length and its states, and the rows after it.
 #[derive(Clone)]
 pub(super) struct History {
     rollback: Rollback,
@@ -113,7 +113,7 @@ impl History {
         }
     }
 
-    /// Positions behind `len` never were; copies of states before `since` are not needed any more.
+    /// Positions after `len` never were; copies of states before `since` are not needed any more.
     pub(super) fn cut(&mut self, len: usize, since: usize, states: &States) {
         if len < self.base || len > self.base + self.steps.len() {
             (self.base, self.states) = (len, states.clone());

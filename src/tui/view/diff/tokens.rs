@@ -2,7 +2,7 @@
 //! between its two best.
 //!
 //! Invariant: only pairs in view are laid out; the chosen one is in view. The mark between the sides
-//! tells the first difference from later ones, behind which the texts before a token differ.
+//! distinguishes the first difference from later ones, after which the texts before a token differ.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
