@@ -220,7 +220,9 @@ fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Optio
     };
     let halved = limit.speedup_if_halved;
     let what = match limit.factor {
-        Factor::Acceptance { position } => format!("acceptance at position {position} (half the misses: {halved:.2}×)"),
+        Factor::Acceptance { position } => {
+            format!("acceptance at position {position} ({halved:.2}× if half as many drafts were rejected there)")
+        }
         Factor::Verify => format!("the cost of verifying (half of what rows add: {halved:.2}×)"),
         Factor::Draft => format!("the cost of drafting (half of it: {halved:.2}×)"),
         Factor::Overhead => format!("the work outside model passes (half of it: {halved:.2}×)"),

@@ -36,7 +36,7 @@ pub fn explain(round: &Round, index: usize) -> Option<Finding> {
         text.push_str(&format!("; the drafter's {name} (q {q:.2}, below the {p_min:.2} asked of it) was left out"));
     }
     if round.is_cut(index) {
-        text.push_str("; cut off, the answer ends before it");
+        text.push_str("; past the end of the answer, unused");
     }
     if let Some(margin) = margin.filter(|_| near_tie && round.verdict.is_some()) {
         text.push_str(&format!(" (near tie, margin {margin:.2})"));
@@ -116,7 +116,7 @@ fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     }
     if let (VerifyRule::Block, Some(u), Some(limit)) = (round.rule, u, judgement.limit) {
         return format!(
-            "u {u:.2} ≥ {limit:.2}, and no longer prefix passed; draft {name} rejected, {chosen} committed"
+            "u {u:.2} ≥ {limit:.2}, and no longer prefix passed; draft {name} rejected, recovered: {chosen}"
         );
     }
     if let (VerifyRule::Rejection, Some(u)) = (round.rule, u) {
@@ -131,11 +131,11 @@ fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     let shown = prob.map_or(String::new(), |prob| format!(" {prob:.2}"));
     match (u, prob) {
         (Some(u), _) => format!(
-            "the target's own draw (u {u:.2}) is {chosen}{shown}, not {name} {p:.2}; draft rejected, {chosen} committed"
+            "the target's own draw (u {u:.2}) is {chosen}{shown}, not {name} {p:.2}; draft rejected, recovered: {chosen}"
         ),
-        (None, None) => format!("the target took {chosen}, not {name} {p:.2}; draft rejected, {chosen} committed"),
+        (None, None) => format!("the target took {chosen}, not {name} {p:.2}; draft rejected, recovered: {chosen}"),
         (None, Some(_)) => {
-            format!("the target preferred {chosen}{shown} over {name} {p:.2}; draft rejected, {chosen} committed")
+            format!("the target preferred {chosen}{shown} over {name} {p:.2}; draft rejected, recovered: {chosen}")
         }
     }
 }

@@ -147,7 +147,7 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
     assert_eq!(answer.stats().committed(), 1);
     assert_eq!(answer.stats().accepted(), 2);
     let why = explain(&answer.rounds[0], 1).unwrap().text;
-    assert_eq!(why, "the target says '!' 0.50 too; draft accepted; cut off, the answer ends before it");
+    assert_eq!(why, "the target says '!' 0.50 too; draft accepted; past the end of the answer, unused");
     assert!(!answer.rounds[0].is_cut(0) && answer.rounds[0].is_cut(2));
 }
 
@@ -296,7 +296,7 @@ fn reasons_are_sentences_with_the_numbers_of_the_round() {
     let session = fold(&first_turn().events);
     let rounds = &session.turns()[0].answer(Lane::Speculative).rounds;
     let why = |round: usize, index| explain(&rounds[round], index).unwrap().text;
-    assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, ' sky' committed");
+    assert_eq!(why(0, 0), "the target preferred ' sky' 0.61 over ' color' 0.23; draft rejected, recovered: ' sky'");
     assert_eq!(
         why(0, 1),
         "draft 1 was rejected, so ' of' was never judged and is discarded; in its place the target would have chosen ' is' 0.88"

@@ -33,7 +33,7 @@ actions! {
     Palette = "Find any action by name and run it",
     Search = "Find text in the answers; Enter goes on to the next place",
     Settings = "Change settings: drafter, k, tree, rule, sampling, theme, pace and more",
-    Tour = "Show the tour of the screen: twenty seconds, any key ends it",
+    Tour = "Show the tour of the screen: twenty seconds, → goes on, Esc ends it",
     Demo = "Play a recording of the real engine, and return",
     Leave = "Leave: close what is open, return to the live round, or leave the prompt",
     Confirm = "Take what is chosen",

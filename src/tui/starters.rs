@@ -2,9 +2,9 @@
 
 /// A prompt, and what makes its answer easy or hard to guess.
 pub(super) const STARTERS: [(&str, &str); 5] = [
-    ("List seven things a new dog owner should buy.", "a list: its form repeats"),
-    ("Write a Python function that reverses a string, with tests.", "code: names and brackets repeat"),
-    ("Why does bread rise in the oven?", "prose: more than one word would do"),
-    ("Write an email that asks for a day off.", "a letter: set phrases"),
-    ("What is 46 times 7?", "arithmetic: one digit is right"),
+    ("Write a JavaScript function that adds two numbers.", "code: names and brackets repeat"),
+    ("Count from 1 to 20.", "a list: its form repeats"),
+    ("Explain what a computer program is to a child.", "common phrases"),
+    ("Give me three tips for better sleep.", "new words in a fixed form"),
+    ("Why is the sky blue?", "more than one word would do"),
 ];

@@ -9,13 +9,13 @@ pub(super) const SECONDS: usize = 4;
 pub(super) const STOPS: [(Option<Pane>, &str); 5] = [
     (
         Some(Pane::Answer),
-        "The answer appears here, each token in the colour of its fate; the line below names the fates. Accepted tokens were \
-         guessed by the small drafter. A rejected guess is struck out, and the target's own token takes its place.",
+        "The answer appears here. Each token's colour says what happened to it, and the line below is the key. Accepted: \
+         guessed right by the small drafter. Bonus: all guesses were right, so the pass adds one token.",
     ),
     (
         Some(Pane::Round),
-        "One round: the drafted tokens with q, the drafter's probability; below them what the target says at the same \
-         places, with p; then the verdict.",
+        "One round: the drafted tokens with q, the drafter's probability; below them the target's own, with p. The first \
+         draft that differs is rejected, the target's token is recovered, drafts after it are not reached.",
     ),
     (
         Some(Pane::Plots),

@@ -32,7 +32,7 @@ pub(super) use time::{next_tick, tick, veil};
 
 /// A key: the action bound to it, or typing.
 pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> {
-    if tour::end(app, key) {
+    if tour::press(app, key) {
         return Vec::new();
     }
     match app.keymap.action(app.context(), key) {

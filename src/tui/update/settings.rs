@@ -133,7 +133,10 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
     }
     settings.baseline = Baseline::Race;
     want(app, session, settings);
-    app.toast = Some("plain decoding runs beside the next turns, to their end".to_owned());
+    app.toast = Some(format!(
+        "plain decoding now runs beside every turn, to its end; {} changes that",
+        app.key(Action::NextBaseline)
+    ));
     vec![Command::SetBaseline { baseline: Baseline::Race }]
 }
 

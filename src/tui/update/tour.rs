@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use crate::session::Timeline;
 use crate::tui::app::App;
 use crate::tui::page::{Page, Pane};
-use crate::tui::tour::stop;
+use crate::tui::tour::{SECONDS, stop};
 
 /// Time between two ticks of the tour.
 pub(super) const TICK: Duration = Duration::from_secs(1);
@@ -25,9 +25,19 @@ pub(super) fn begin(app: &mut App, time: &Timeline) {
     (app.overlay, app.is_zoomed, app.tour) = (None, false, Some(0));
 }
 
-/// Ends the tour at any key; whether there was one and the key is for nothing else.
-pub(super) fn end(app: &mut App, key: KeyEvent) -> bool {
-    app.tour.take().is_some() && matches!(key.code, KeyCode::Esc | KeyCode::Enter | KeyCode::Char(' '))
+/// Goes to the next stop of the tour, or ends it at any other key; whether there was one and the key is for nothing else.
+pub(super) fn press(app: &mut App, key: KeyEvent) -> bool {
+    let Some(seconds) = app.tour.take() else {
+        return false;
+    };
+    match key.code {
+        KeyCode::Right | KeyCode::Char(' ') => {
+            let next = (seconds / SECONDS + 1) * SECONDS;
+            app.tour = Some(next).filter(|seconds| stop(*seconds).is_some());
+            true
+        }
+        code => matches!(code, KeyCode::Esc | KeyCode::Enter),
+    }
 }
 
 /// A second of the tour has passed, or the bar of loading moves on.

@@ -75,7 +75,7 @@ fn nobody(round: &Round) -> &'static str {
 }
 
 fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(format!(" Target's p, at {} ", position(round, column)));
+    let block = screen.panel(format!(" Target's p, context {} ", position(round, column)));
     let inner = block.inner(area);
     frame.render_widget(block, area);
     let Some(row) = round.prediction(column) else {

@@ -42,8 +42,9 @@ pub(super) fn of(screen: Screen, context: Context, area: Rect, frame: &mut Frame
 
 /// A message in as many lines as it takes; of one that is too long the middle is left out, since its end says what to do.
 fn lines(screen: Screen, message: &str, width: u16, most: u16) -> Vec<Line<'static>> {
-    let style = screen.theme[Role::Warning];
-    let whole = wrapped(&format!(" ! {}", text::one_line(message)), width, style);
+    let (sign, role) = if screen.app.toast.is_some() { ("·", Role::Text) } else { ("!", Role::Warning) };
+    let style = screen.theme[role];
+    let whole = wrapped(&format!(" {sign} {}", text::one_line(message)), width, style);
     without_middle(whole, most.into(), style)
 }
 

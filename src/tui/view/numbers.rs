@@ -15,6 +15,12 @@ use crate::tui::widgets::flow::{Flow, wrapped};
 use super::lesson::capital;
 use super::screen::Screen;
 
+/// Name of the draw, which is left out where the rule draws nothing.
+const U: &str = "u (draw)";
+
+/// What stands for a number that was not recorded.
+const NONE: &str = "–";
+
 /// Height with its frame.
 pub(super) fn height(width: u16) -> u16 {
     if width < 100 { 8 } else { 7 }
@@ -40,15 +46,15 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 
 fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line<'static>> {
     let facts = facts(round, column);
-    let shown = |value: Option<f32>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
+    let shown = |value: Option<f32>, digits: usize| value.map_or(NONE.to_owned(), |v| format!("{v:.digits$}"));
     let pairs = [
         ("p (target)", shown(facts.p, 3)),
         ("q (drafter)", shown(facts.q, 3)),
-        ("accepted with", shown(facts.acceptance, 3)),
-        ("u (draw)", shown(facts.u, 3)),
+        ("chance of acceptance", shown(facts.acceptance, 3)),
+        (U, shown(facts.u, 3)),
         (
             "rank of the target's choice for the drafter",
-            facts.rank.map_or("–".to_owned(), |rank| format!("{}", rank + 1)),
+            facts.rank.map_or(NONE.to_owned(), |rank| format!("{}", rank + 1)),
         ),
         ("margin of the target's best", shown(facts.margin, 3)),
         (
@@ -58,7 +64,7 @@ fn numbers(screen: Screen, round: &Round, column: usize, width: u16) -> Vec<Line
         ("rule", rule(round)),
     ];
     let mut flow = Flow::new(width);
-    for (name, value) in pairs {
+    for (name, value) in pairs.into_iter().filter(|(name, value)| *name != U || value != NONE) {
         flow.keep_together(Span::raw(name).width() + Span::raw(&value).width() + 4);
         flow.push(&format!("{name} "), screen.theme[Role::TextDim]);
         flow.push(&value, screen.theme[Role::TextStrong]);

@@ -82,8 +82,9 @@ pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
     let place = match screen.app.selected {
         Some(_) => "selected",
         None if screen.session.turn().is_some_and(|turn| turn.number != round.turn) => "before",
-        None if screen.time.is_past() => "then",
-        None => "live",
+        None if screen.time.is_past() => "earlier",
+        None if screen.app.is_busy(screen.time.live()) => "live",
+        None => "last",
     };
     let mut text = match round.round {
         0 => format!(" First token, from the prompt's pass ({place})"),
@@ -147,7 +148,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     let columns = Columns::of(screen, round, inner.width);
     let mut lines = Vec::new();
     if inner.height >= 6 {
-        lines.push(row(screen, &columns, "position", |i| header(screen, round, i)));
+        lines.push(row(screen, &columns, "position", |i| header(screen, round, i, columns.width)));
     }
     lines.push(row(screen, &columns, "draft  q", |i| draft(screen, round, i, columns.width)));
     lines.push(row(screen, &columns, "target p", |i| target(screen, round, i, columns.width)));
@@ -226,13 +227,15 @@ fn row(screen: Screen, columns: &Columns, label: &str, cell: impl Fn(usize) -> (
     Line::from(spans)
 }
 
-fn header(screen: Screen, round: &Round, index: usize) -> (String, Style) {
+fn header(screen: Screen, round: &Round, index: usize, width: usize) -> (String, Style) {
     let at = position(round, index);
     let text = match round.parent(index).filter(|_| round.is_tree() && index < round.drafts.len()) {
-        _ if index + 1 == round.columns() => format!("next @{at}"),
-        Some(parent) => format!("{} ↳{} @{at}", index + 1, parent + 1),
-        None => format!("{} @{at}", index + 1),
+        _ if index + 1 == round.columns() => "next".to_owned(),
+        Some(parent) => format!("{} ↳{}", index + 1, parent + 1),
+        None => (index + 1).to_string(),
     };
+    let (long, short) = (format!("{text} · context {at}"), format!("{text} · ctx {at}"));
+    let text = if long.width() < width { long } else { short };
     (text, screen.theme[Role::TextDim])
 }
 
@@ -298,7 +301,7 @@ pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize)
     let (fate, word) = match round.outcome(index) {
         Some(Outcome::Accepted) => (fate_of(round, index), "accepted"),
         Some(Outcome::Rejected) => (fate_of(round, index), "rejected"),
-        Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "not r."),
+        Some(Outcome::NotReached) if width < 14 => (fate_of(round, index), "unreached"),
         Some(Outcome::NotReached) => (fate_of(round, index), "not reached"),
         None if next && round.round == 0 => (next_fate(round), "first"),
         None if next && round.drafts.is_empty() => (next_fate(round), "plain"),
@@ -308,6 +311,9 @@ pub(super) fn verdict(screen: Screen, round: &Round, index: usize, width: usize)
     };
     let (role, sign) = if index < round.drafts.len() { draft_sign(round, index) } else { sign(fate) };
     let style = screen.theme[role].remove_modifier(ratatui::style::Modifier::CROSSED_OUT);
-    let cut = if round.is_cut(index) { " (cut)" } else { "" };
-    (format!("{sign} {word}{cut}"), style)
+    match round.is_cut(index) {
+        true if width < 20 => (format!("{sign} unused"), style),
+        true => (format!("{sign} {word}, unused"), style),
+        false => (format!("{sign} {word}"), style),
+    }
 }

@@ -13,6 +13,7 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 
 use crate::protocol::{Baseline, DrafterKind, Lane};
 use crate::session::{Answer, Speedup, Turn, WINDOW};
+use crate::tui::action::Action;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
@@ -30,7 +31,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     }
     let Some(turn) = screen.turn() else {
-        let text = "Both lanes' speed, measured here.";
+        let text = "Tokens per second, with drafts and without, once an answer runs.";
         frame.render_widget(Line::styled(text, screen.theme[Role::TextDim]), inner);
         return;
     };
@@ -90,7 +91,8 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     let Some(speedup) = turn.speedup() else {
         let text = match screen.session.settings().baseline {
             Baseline::Off => "no speedup shown: plain decoding is not measured",
-            _ => "speedup: measuring plain decoding",
+            _ if turn.answer(Lane::Speculative).finished.is_none() => "speedup: measuring plain decoding",
+            _ => return (unmeasured(screen), Role::TextDim),
         };
         return (text.to_owned(), Role::TextDim);
     };
@@ -98,7 +100,7 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     let typed = if typed { " (without your time)" } else { "" };
     let cost = cost(&speedup);
     if speedup.is_disturbed() {
-        return (format!("{speedup} — disturbed{typed}: {cost}"), Role::TextDim);
+        return (format!("{speedup} — disturbed by other work{typed}: {cost}"), Role::TextDim);
     }
     match speedup.against_one() {
         Ordering::Less => (format!("{speedup} — slower than plain here{typed}: {cost}"), Role::Warning),
@@ -107,10 +109,16 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     }
 }
 
-/// What a round costs in plain tokens, and what it yields: the quotient of both is the speedup.
+/// Why a turn that has ended has no speedup, and what measures one.
+fn unmeasured(screen: Screen) -> String {
+    let key = screen.app.key(Action::ViewCompare);
+    format!("speedup: too few measurements in so short an answer; {key} runs plain decoding over all of it")
+}
+
+/// What a round costs in plain tokens, and what it writes: the quotient of both is the speedup.
 fn cost(speedup: &Speedup) -> String {
     let yields = speedup.tokens_per_round;
-    format!("a round costs {:.2} plain tokens, yields {yields:.2}", yields / speedup.value)
+    format!("a round takes as long as {:.2} plain tokens and writes {yields:.2}", yields / speedup.value)
 }
 
 /// Points of a curve; a wide plot has about so many columns of dots.

@@ -103,8 +103,9 @@ fn ended(turn: &Turn, account: &Account, settings: &Settings) -> Option<String> 
 fn even(now: &Worth) -> String {
     let k = now.draft_len;
     match now.break_even {
+        Some(a) if a < 0.005 => format!("k = {k} pays off even if no draft is accepted."),
         Some(a) => {
-            format!("k = {k} breaks even when {:.0} % of drafts after accepted ones are accepted too.", a * 100.0)
+            format!("k = {k} pays off if more than {:.0} % of the drafts that are tested are accepted.", a * 100.0)
         }
         None => format!("k = {k} cannot pay at these costs, even if every draft were accepted."),
     }

@@ -24,7 +24,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     // above the middle, so that the round and the prompt stay in view
     let upper = Rect { height: (area.height * 2 / 3).max(lines.len() as u16 + 2).min(area.height), ..area };
     let area = screens::centre(upper, width, (lines.len() as u16 + 2).min(upper.height));
-    let title = format!(" Tour, {} of {}: any key ends it ", index + 1, STOPS.len());
+    let title = format!(" Tour, {} of {}: → next, Esc ends ", index + 1, STOPS.len());
     let block = screen.panel(title).border_style(screen.theme[Role::PanelFocused]);
     let inner = block.inner(area);
     frame.render_widget(Clear, area);

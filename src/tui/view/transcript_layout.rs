@@ -285,7 +285,11 @@ fn caption(screen: Screen, turn: &Turn, lane: Lane, flow: &mut Flow) {
 
 fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> String {
     let speed = number(turn.tokens_per_second(lane), 1);
-    let mut text = format!("└ {} tokens · {speed} tok/s", answer.tokens.len());
+    let mut text = format!("└ {} tokens", answer.tokens.len());
+    if let Some(mean) = answer.stats().mean_tokens_per_round().filter(|_| lane != Lane::Plain) {
+        text.push_str(&format!(" · {mean:.2} tokens per round"));
+    }
+    text.push_str(&format!(" · {speed} tok/s"));
     if let Some(speedup) = turn.speedup().filter(|_| lane == Lane::Speculative) {
         text.push_str(&format!(" · {speedup} plain{}", if speedup.is_disturbed() { " (disturbed)" } else { "" }));
     }

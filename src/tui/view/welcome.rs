@@ -20,14 +20,14 @@ use super::screen::Screen;
 /// What will be seen.
 const SEEN: [&str; 3] = [
     "A small drafter guesses the next tokens; the target, your model, checks them in one pass.",
-    "Right guesses are kept; the first wrong one is struck out, the target's token follows.",
+    "Right guesses are accepted; the first wrong one is rejected, the target's token follows.",
     "The first answer starts slow, phase by phase. Speed is measured against plain decoding.",
 ];
 
 /// The same where lines are short.
 const SEEN_SHORT: [&str; 3] = [
     "A small drafter guesses tokens; the target checks them in one pass.",
-    "Right guesses stay; the first wrong one is struck out and replaced.",
+    "Right guesses are accepted; the first wrong one is rejected.",
     "The first answer starts slow. Speed is measured while you watch.",
 ];
 
