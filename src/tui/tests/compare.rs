@@ -133,7 +133,7 @@ fn the_verdict_is_in_words() {
         assert!(words.join(" ").contains("no near tie: the two best tokens were 0.680 apart"), "{screen}");
     }
     let mut part = Stage::new(&first_turn(), on(Page::Compare));
-    assert!(part.screen(100, 30).contains("identical so far: "));
+    part.shows((100, 30), &["identical so far: "]);
 }
 
 #[test]

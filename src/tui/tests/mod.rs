@@ -105,6 +105,13 @@ impl Stage {
         };
         (0..height).map(row).collect::<Vec<_>>().join("\n")
     }
+
+    /// A frame of this size shows each of these texts.
+    fn shows(&mut self, (width, height): (u16, u16), texts: &[&str]) -> &mut Self {
+        let screen = self.screen(width, height);
+        texts.iter().for_each(|text| assert!(screen.contains(text), "'{text}' is not on the screen:\n{screen}"));
+        self
+    }
 }
 
 fn typed_twice() -> Stage {
@@ -297,16 +304,15 @@ fn a_prompt_is_kept_while_an_answer_runs() {
     stage.press("wait<Enter>");
     assert!(stage.sent.is_empty());
     assert_eq!(stage.app.editor.text(), "wait");
-    assert!(stage.screen(80, 24).contains("still answering"));
+    stage.shows((80, 24), &["still answering"]);
 }
 
 #[test]
 fn a_refused_prompt_frees_the_way() {
     let mut stage = typed_twice();
-    assert!(stage.screen(80, 24).contains("● sent"));
+    stage.shows((80, 24), &["● sent"]);
     stage.apply(EventKind::Notice { message: "the prompt is longer than the context".to_owned() });
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("! the prompt is longer"), "{screen}");
+    stage.shows((80, 24), &["! the prompt is longer"]);
     assert_eq!(stage.app.pane, Pane::Prompt);
     stage.press("<Up>");
     assert_eq!(stage.app.editor.text(), "hi");
@@ -347,7 +353,7 @@ fn settings_keys_become_commands() {
             Command::SetBaseline { baseline: Baseline::PROBE },
         ]
     );
-    assert!(stage.screen(120, 40).contains("→ k=4"));
+    stage.shows((120, 40), &["→ k=4"]);
 }
 
 #[test]
@@ -379,7 +385,7 @@ fn from_the_engines_k_one_goes_to_a_usual_one() {
         (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8);
         script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
         let mut stage = Stage::of(&script);
-        assert!(stage.screen(120, 40).contains("│ k≤8 auto │"));
+        stage.shows((120, 40), &["│ k≤8 auto │"]);
         stage.press(keys);
         stage.sent
     };
@@ -409,18 +415,15 @@ fn pause_and_steps_become_commands() {
     stage.apply(EventKind::Paused);
     stage.press("<Space>");
     assert_eq!(stage.sent.last(), Some(&Command::Resume));
-    assert!(stage.screen(80, 24).contains("‖ paused · verifying"));
+    stage.shows((80, 24), &["‖ paused · verifying"]);
 }
 
 #[test]
 fn rounds_are_walked_and_live_is_found_again() {
     let mut stage = Stage::of(&conversation());
-    stage.press("<Tab><S-Left><S-Left><S-Left><S-Left>");
-    assert!(stage.screen(80, 24).contains("Round 6 (selected)"));
-    stage.press("N");
-    assert!(stage.screen(80, 24).contains("Round 5 (selected)"));
-    stage.press("<Esc>");
-    assert!(stage.screen(80, 24).contains("Round 10 (live)"));
+    stage.press("<Tab><S-Left><S-Left><S-Left><S-Left>").shows((80, 24), &["Round 6 (selected)"]);
+    stage.press("N").shows((80, 24), &["Round 5 (selected)"]);
+    stage.press("<Esc>").shows((80, 24), &["Round 10 (live)"]);
     assert_eq!(stage.app.pane, Pane::Answer);
 }
 
@@ -439,11 +442,9 @@ fn scrolling_up_leaves_the_end_and_end_returns() {
 #[test]
 fn discarded_drafts_can_be_hidden() {
     let mut stage = Stage::of(&first_turn());
-    assert!(stage.screen(120, 40).contains("The sky is blue because"));
-    stage.press("<Tab>d");
-    assert!(stage.screen(120, 40).contains("The ✗color ○of ○the ↻sky is"), "{}", stage.screen(120, 40));
-    stage.press("d");
-    assert!(stage.screen(120, 40).contains("The sky is blue because"));
+    stage.shows((120, 40), &["The sky is blue because"]);
+    stage.press("<Tab>d").shows((120, 40), &["The ✗color ○of ○the ↻sky is"]);
+    stage.press("d").shows((120, 40), &["The sky is blue because"]);
 }
 
 #[test]
@@ -455,7 +456,7 @@ fn a_recording_takes_no_prompts() {
     let mut stage = Stage::of(&script);
     stage.press("hi");
     assert!(stage.sent.is_empty());
-    assert!(stage.screen(80, 24).contains("this is a recording"));
+    stage.shows((80, 24), &["this is a recording"]);
 }
 
 #[test]
@@ -474,7 +475,7 @@ fn escape_sequences_in_tokens_never_reach_the_screen() {
 fn an_unknown_theme_is_a_message_and_every_theme_is_reached() {
     let options = TuiOptions { theme: Some("drak".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&first_turn(), options);
-    assert!(stage.screen(120, 40).contains("there is no theme 'drak'"));
+    stage.shows((120, 40), &["there is no theme 'drak'"]);
     stage.press("<Tab>");
     let mut names = vec![stage.app.theme().name.clone()];
     for _ in 1..theme::BUNDLED.len() {
@@ -519,11 +520,8 @@ fn a_long_draft_is_shown_around_the_chosen_column() {
     target.push(("m", 0.5));
     script.round(&drafts, &target);
     let mut stage = Stage::of(&script);
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("✚m 0.50") && screen.contains('‹'), "{screen}");
-    stage.press("<Tab>hhhhhhhhhhhhh");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("draft  q a 0.50") && screen.contains('›'), "{screen}");
+    stage.shows((80, 24), &["✚m 0.50", "‹"]);
+    stage.press("<Tab>hhhhhhhhhhhhh").shows((80, 24), &["draft  q a 0.50", "›"]);
 }
 
 fn any_key() -> impl Strategy<Value = KeyEvent> {

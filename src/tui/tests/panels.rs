@@ -128,17 +128,15 @@ fn few_rounds_are_said_to_be_few() {
     script.plain(" a");
     script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
     let mut stage = Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() });
-    assert!(stage.screen(80, 24).contains("After 1 round: verifying 2 rows"), "{}", stage.screen(80, 24));
+    stage.shows((80, 24), &["After 1 round: verifying 2 rows"]);
 }
 
 #[test]
 fn who_drafts_is_shown_what_to_type() {
     let mut stage = Stage::of(&conversation());
-    assert!(stage.screen(80, 24).contains("Type a prompt"));
+    stage.shows((80, 24), &["Type a prompt"]);
     stage.apply(EventKind::DraftAsked { draft_len: 3 });
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("up to 3 tokens") && screen.contains("accepted ▸"), "{screen}");
-    assert!(screen.contains("Type what comes next") && screen.contains("Enter hands it in"), "{screen}");
+    stage.shows((80, 24), &["up to 3 tokens", "accepted ▸", "Type what comes next", "Enter hands it in"]);
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn before_the_first_round_it_says_what_will_be_there() {
     let mut stage = Stage::of(&Script::started());
     stage.press("<F5>");
     assert!(stage.app.is_typing(), "the prompt keeps the keys");
-    assert!(stage.screen(80, 24).contains("each round appears here, drawn large"));
+    stage.shows((80, 24), &["each round appears here, drawn large"]);
 }
 
 #[test]
@@ -120,8 +120,7 @@ fn a_recording_the_past_and_a_lesson_are_presented_too() {
         header.capabilities = Capabilities::default();
     }
     let mut stage = Stage::of(&script);
-    stage.press("<F5>");
-    assert!(stage.screen(80, 24).contains("proposes"));
+    stage.press("<F5>").shows((80, 24), &["proposes"]);
     let mut stage = Stage::of(&conversation());
     stage.press("<F5><");
     assert!(stage.time.is_past() && stage.screen(100, 30).contains("proposes"));
@@ -138,7 +137,5 @@ fn a_recording_the_past_and_a_lesson_are_presented_too() {
 #[test]
 fn a_tree_is_presented_as_a_tree() {
     let mut stage = Stage::new(&panels::trees(), TuiOptions { page: Page::Rounds, ..TuiOptions::default() });
-    stage.press("<F5>");
-    let screen = stage.screen(100, 30);
-    assert!(screen.contains("├─") && screen.contains("tree of"), "{screen}");
+    stage.press("<F5>").shows((100, 30), &["├─", "tree of"]);
 }

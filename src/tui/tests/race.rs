@@ -44,8 +44,7 @@ fn time_is_scrubbed_token_by_token() {
         assert!(stage.app.selected.is_some(), "the newest token is selected");
         stage.draw(80, 24);
     }
-    stage.press(";");
-    assert!(stage.screen(80, 24).contains("this is the beginning"));
+    stage.press(";").shows((80, 24), &["this is the beginning"]);
     for more in 2..=all {
         stage.press("'");
         assert_eq!(tokens(&stage), more, "and one more on the way back");
@@ -87,9 +86,7 @@ fn the_first_token_is_inspected_like_any_other() {
     let mut stage = browse(&first_turn());
     stage.press("{");
     assert_eq!(tokens(&stage), 1);
-    stage.press("<Enter>");
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("first token") && screen.contains("The prompt's last row gives"), "{screen}");
+    stage.press("<Enter>").shows((120, 40), &["first token", "The prompt's last row gives"]);
     stage.press("<End>1<S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><Left><Left><Left><Left><Left>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: None }), "left of the first round");
     stage.press("w<Down><Down><Right>");
@@ -106,9 +103,7 @@ fn a_rival_is_set_in_its_panel() {
     let own = *stage.time.live().settings();
     let like = Rival::like(&own);
     assert_eq!(stage.sent, [Command::SetRival { rival: Some(like) }]);
-    stage.press("<Down><Right><Down><Right><Down><Down><Right>");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("the rival") && screen.contains("→ 4"), "{screen}");
+    stage.press("<Down><Right><Down><Right><Down><Down><Right>").shows((80, 24), &["the rival", "→ 4"]);
     let Some(Command::SetRival { rival: Some(rival) }) = stage.sent.last() else { panic!("{:?}", stage.sent) };
     assert_eq!((rival.draft_len, rival.temperature), (own.draft_len + 1, 0.1));
     assert_ne!(rival.rule, own.rule);
@@ -136,15 +131,13 @@ fn one_key_holds_a_lossless_rule_against_one_that_is_not() {
         "the prompt, no answer"
     );
     assert_eq!(from.branch.kept, 0);
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("exact (lossless) against typical (not lossless)"), "{screen}");
+    stage.shows((120, 40), &["exact (lossless) against typical (not lossless)"]);
     assert_eq!(stage.app.page, crate::tui::page::Page::Compare);
     stage.press("L");
     assert_eq!(stage.sent.last(), Some(&Command::SetRival { rival: None }));
     let branch = Some(crate::protocol::Branch { turn: 1, kept: 0, forced: false });
     stage.apply(EventKind::Prompted { turn: 2, text: "again".to_owned(), branch });
-    stage.press("1");
-    assert!(stage.screen(120, 40).contains("⑂ turn 1, its prompt once more"));
+    stage.press("1").shows((120, 40), &["⑂ turn 1, its prompt once more"]);
     let mut busy = browse(&conversation());
     busy.press("L");
     assert_eq!(busy.sent.len(), 1, "an answer under way is not cut off for it");
@@ -183,20 +176,15 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
 #[test]
 fn a_draft_that_the_target_would_not_have_picked_is_marked() {
     let mut stage = browse(&crate::session::fixture::departing());
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("is blue") && screen.contains("▄not its own"), "{screen}");
-    stage.press("d");
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("is ≠blue") && screen.contains("≠not its own"), "{screen}");
+    stage.shows((120, 40), &["is blue", "▄not its own"]);
+    stage.press("d").shows((120, 40), &["is ≠blue", "≠not its own"]);
     for _ in 0..5 {
         stage.press("<S-Left>");
     }
     let screen = stage.screen(120, 40);
     assert!(screen.contains("≠ accepted") && screen.contains("·not 0."), "its own token with p: {screen}");
-    stage.press("2");
-    assert!(stage.screen(120, 40).contains("≠·blue"));
-    stage.press("?<End>");
-    assert!(stage.screen(120, 40).contains("≠  accepted, not the target's own"));
+    stage.press("2").shows((120, 40), &["≠·blue"]);
+    stage.press("?<End>").shows((120, 40), &["≠  accepted, not the target's own"]);
     assert!(!browse(&first_turn()).screen(120, 40).contains('≠'), "none, no mark");
 }
 
@@ -209,15 +197,12 @@ fn formats_are_chosen_and_asked_of_the_caller() {
     let exporter = Exporter { formats: formats.to_vec(), write: Rc::new(write) };
     let options = TuiOptions { export: Some(exporter), ..TuiOptions::default() };
     let mut stage = Stage::new(&first_turn(), options);
-    stage.press("<Tab>e");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("a page") && screen.contains("a table"), "{screen}");
+    stage.press("<Tab>e").shows((80, 24), &["a page", "a table"]);
     stage.press("<Down><Down><Enter>");
     assert_eq!(stage.app.asks, [Ask::Export(1)]);
     assert_eq!(stage.app.overlay, None);
     let mut none = browse(&first_turn());
-    none.press("e");
-    assert!(none.screen(80, 24).contains("cannot be exported"));
+    none.press("e").shows((80, 24), &["cannot be exported"]);
 }
 
 fn without_engine() -> Stage {
@@ -237,17 +222,14 @@ fn a_lesson_without_an_engine_plays_its_recording() {
     let mut stage = without_engine();
     stage.press("<Enter><Right><Right><Enter>");
     assert!(stage.app.aside.is_some() && stage.time.is_past() && stage.app.plays);
-    assert!(stage.screen(120, 40).contains("a recording of the real engine"));
+    stage.shows((120, 40), &["a recording of the real engine"]);
     assert_eq!(stage.time.live().turns().len(), 1, "the lesson's own run");
     // what is on show is a recording like any other, and nobody's source
     assert!(stage.app.is_recording && stage.app.awaiting.is_none() && stage.app.wanted.is_none());
-    stage.press("1i");
-    assert!(stage.screen(80, 24).contains("it takes no prompt"), "{}", stage.screen(80, 24));
-    stage.press("m]ng<End><Space>");
-    assert!(stage.screen(80, 24).contains("this is the end of the lesson's recording"));
+    stage.press("1i").shows((80, 24), &["it takes no prompt"]);
+    stage.press("m]ng<End><Space>").shows((80, 24), &["this is the end of the lesson's recording"]);
     assert_eq!((stage.app.playback.speed, stage.app.holds), (2.0, false));
-    stage.press("2<End>");
-    assert!(stage.screen(80, 24).contains("Rounds: 7 of 7"));
+    stage.press("2<End>").shows((80, 24), &["Rounds: 7 of 7"]);
     stage.press("6<Enter>");
     assert_eq!(stage.app.lesson.step, 3);
     stage.press("<Esc>");
@@ -255,8 +237,7 @@ fn a_lesson_without_an_engine_plays_its_recording() {
     assert_eq!(stage.time.live().turns().len(), 2, "the run that was there before");
     assert!(stage.sent.is_empty(), "nothing of it went to the source");
     assert_eq!(stage.app.playback.speed, 1.0, "as the source plays");
-    stage.press("<Down><Enter><Enter>");
-    assert!(stage.screen(80, 24).contains("there is no recording 'cost'"));
+    stage.press("<Down><Enter><Enter>").shows((80, 24), &["there is no recording 'cost'"]);
 }
 
 #[test]
@@ -290,8 +271,7 @@ fn what_the_record_does_not_hold_is_asked_of_the_engine_in_the_same_round() {
         let round = stage.app.round(stage.time.shown()).unwrap().clone();
         (round.clone(), turn.answer(Lane::Speculative).tokens[round.first_token - 1].piece.id)
     };
-    stage.press("w<Right>");
-    assert!(stage.screen(80, 24).contains("Enter asks the engine"));
+    stage.press("w<Right>").shows((80, 24), &["Enter asks the engine"]);
     stage.press("<Enter>");
     let (from, steps) = asked(&stage);
     assert!(steps, "the engine holds behind the reply");

@@ -168,12 +168,11 @@ fn keys_go_from_turn_to_turn() {
     let mut stage = browse(&conversation(), TuiOptions::default());
     stage.press("<C-PageUp>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: None }));
-    assert!(stage.screen(60, 16).contains("2 ❯ And at sunset?"));
+    stage.shows((60, 16), &["2 ❯ And at sunset?"]);
     stage.press("<C-PageUp>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: None }));
-    assert!(stage.screen(60, 16).contains("1 ❯ Why is the sky blue?"));
-    stage.press("<C-PageUp>");
-    assert!(stage.screen(120, 40).contains("this is the first turn"));
+    stage.shows((60, 16), &["1 ❯ Why is the sky blue?"]);
+    stage.press("<C-PageUp>").shows((120, 40), &["this is the first turn"]);
     stage.press("<C-PageDown>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: None }));
     stage.press("<C-PageDown>");

@@ -44,8 +44,7 @@ fn a_recording_says_what_it_is_and_how_it_plays() {
 fn nothing_is_typed_into_a_recording() {
     let mut stage = recorded(70);
     assert_eq!(stage.app.context(), Context::Browse);
-    stage.press("i");
-    assert!(stage.screen(80, 24).contains("this is a recording: it takes no prompt"));
+    stage.press("i").shows((80, 24), &["this is a recording: it takes no prompt"]);
     paste(&mut stage.app, "hello");
     assert!(stage.app.editor.is_empty() && stage.app.context() == Context::Browse);
     for _ in 0..6 {
@@ -66,7 +65,7 @@ fn its_speed_is_the_source_s() {
     let mut stage = recorded(70);
     stage.press("]]");
     assert_eq!(stage.sent, [Command::SetSpeed { speed: 1.0 }, Command::SetSpeed { speed: 2.0 }]);
-    assert!(stage.screen(120, 40).contains("2× · waits ≤ 1.5 s · loop"));
+    stage.shows((120, 40), &["2× · waits ≤ 1.5 s · loop"]);
     stage.press("{<Space>");
     let gap = update::next_tick(&stage.app, &stage.time).unwrap();
     let recorded = Duration::from_micros(stage.time.gap_us(crate::session::Stop::Phase));
@@ -84,8 +83,7 @@ fn several_recordings_are_named_and_gone_through() {
         stage.time.apply(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind });
     };
     play(&mut stage, 2);
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("list␛ 2/3 · ") && screen.contains(" p recording "), "{screen}");
+    stage.shows((120, 40), &["list␛ 2/3 · ", " p recording "]);
     stage.press("pP");
     assert_eq!(stage.sent, [Command::PlayListed { number: 3 }, Command::PlayListed { number: 1 }]);
     stage.sent.clear();
@@ -129,8 +127,7 @@ fn marks_are_made_shown_and_found_again() {
         stage.press("2");
         let ladder = stage.screen(120, 40);
         assert!(ladder.contains(&format!("#{about}★")) && ladder.contains(&format!("#{}✎", about - 1)), "{ladder}");
-        stage.press("<C-Up>");
-        assert!(stage.screen(80, 24).contains("there is no bookmark or note before"));
+        stage.press("<C-Up>").shows((80, 24), &["there is no bookmark or note before"]);
         stage.press("a<Esc>a  <Enter>");
         assert!(stage.sent.is_empty(), "nothing written, nothing noted");
         // from the past, a mark that lies ahead is gone to in time
@@ -147,13 +144,12 @@ fn a_mark_on_a_prompt_s_pass_leads_back_to_that_turn() {
     assert_eq!(stage.app.round(stage.time.shown()).map(|round| (round.turn, round.round)), Some((1, 0)));
     let mark = Command::Bookmark { round: None, turn: Some(1), label: String::new() };
     assert_eq!(stage.sent.last(), Some(&mark));
-    assert!(stage.screen(120, 40).contains("bookmark at the prompt of turn 1"));
+    stage.shows((120, 40), &["bookmark at the prompt of turn 1"]);
     answer_marks(&mut stage);
     stage.press("<End><C-Up>");
     let shown = stage.app.round(stage.time.shown()).unwrap();
     assert_eq!((shown.turn, shown.round), (1, 0), "not the second turn's");
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("the prompt of turn 1: ★"), "{screen}");
+    stage.shows((120, 40), &["the prompt of turn 1: ★"]);
 }
 
 #[test]
@@ -201,8 +197,7 @@ fn a_live_run_goes_to_places_too() {
     let mut stage = Stage::of(&conversation());
     stage.press("<Tab>%3<Enter>");
     assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, 3);
-    stage.press("%99<Enter>");
-    assert!(stage.screen(80, 24).contains("round 99 is not there"));
+    stage.press("%99<Enter>").shows((80, 24), &["round 99 is not there"]);
     let mut steps = 0;
     while stage.time.is_past() && steps < 60 {
         stage.press("<C-Right>"); // at most a twentieth of the turn, to an event
@@ -242,6 +237,6 @@ fn a_recording_is_judged_again_and_not_asked() {
     );
     stage.press("<Enter>");
     assert!(stage.app.overlay.is_some(), "what was wished for stays");
-    assert!(stage.screen(80, 24).contains("it cannot be asked"));
+    stage.shows((80, 24), &["it cannot be asked"]);
     assert!(stage.sent.is_empty());
 }

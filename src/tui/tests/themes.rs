@@ -51,16 +51,13 @@ fn a_theme_is_on_show_as_soon_as_it_is_chosen_and_leaving_takes_the_one_before()
     assert_eq!((stage.app.theme().name.as_str(), stage.app.overlay.is_none()), ("default", true));
     stage.press("T<Down><Enter>");
     assert_eq!((stage.app.theme().name.as_str(), stage.app.overlay.is_none()), ("light", true));
-    assert!(stage.screen(80, 24).contains("theme = \"light\" in config.toml"));
+    stage.shows((80, 24), &["theme = \"light\" in config.toml"]);
 }
 
 #[test]
 fn a_search_says_which_of_how_many_places_is_selected() {
     let mut stage = Stage::of(&conversation());
-    stage.press("<Tab>/sun");
-    assert!(stage.screen(80, 24).contains("sun▏  1 of 2"), "{}", stage.screen(80, 24));
-    stage.press("<Enter>");
-    assert!(stage.screen(80, 24).contains("2 of 2"));
-    stage.press("x");
-    assert!(stage.screen(80, 24).contains("none"));
+    stage.press("<Tab>/sun").shows((80, 24), &["sun▏  1 of 2"]);
+    stage.press("<Enter>").shows((80, 24), &["2 of 2"]);
+    stage.press("x").shows((80, 24), &["none"]);
 }

@@ -28,8 +28,7 @@ fn going_back_holds_the_engine_and_returning_lets_go() {
     stage.apply(EventKind::Paused);
     stage.press("<").press(",");
     assert_eq!(stage.sent, [Command::Pause], "it is held already");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("the past: turn 2 of 2, round") && screen.contains("the present is paused"), "{screen}");
+    stage.shows((80, 24), &["the past: turn 2 of 2, round", "the present is paused"]);
     stage.press("<End>");
     assert_eq!(stage.sent, [Command::Pause, Command::Resume]);
     assert!(!stage.time.is_past());
@@ -67,8 +66,7 @@ fn steps_in_the_past_move_the_past_only() {
     assert!(!stage.time.is_past(), "behind the last round is the present");
     assert!(stage.sent.is_empty());
     assert_eq!(stage.time.end(), end);
-    stage.press("{,");
-    assert!(stage.screen(80, 24).contains("this is the beginning"));
+    stage.press("{,").shows((80, 24), &["this is the beginning"]);
 }
 
 #[test]
@@ -98,10 +96,10 @@ fn a_slow_engine_runs_a_phase_a_tick() {
     assert_eq!(gap.as_millis(), 31, "a quarter of a second for three drafts, a pass, three verdicts and a commit");
     assert_eq!(update::tick(&mut stage.app, &mut stage.time), [Command::StepPhase]);
     stage.apply(EventKind::Paused);
-    assert!(stage.screen(80, 24).contains("● 4 rounds/s"));
+    stage.shows((80, 24), &["● 4 rounds/s"]);
     stage.press("<Space>");
     assert_eq!(update::next_tick(&stage.app, &stage.time), None);
-    assert!(stage.screen(80, 24).contains("‖ paused"));
+    stage.shows((80, 24), &["‖ paused"]);
     stage.press("<Space>]]]]]");
     assert_eq!(stage.sent.last(), Some(&Command::Resume));
     assert_eq!(update::next_tick(&stage.app, &stage.time), None);
@@ -139,7 +137,7 @@ fn time_in_which_nothing_happened_is_passed_over() {
     assert!(stage.time.at() > before);
     stage.press("{<C-Left><C-Left>");
     assert!(stage.time.at() <= stage.time.start());
-    assert!(stage.screen(80, 24).contains("this is the beginning"));
+    stage.shows((80, 24), &["this is the beginning"]);
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn a_new_answer_has_no_round_of_the_one_before() {
     assert_eq!(stage.app.selected, None, "behind the last round is the newest answer");
     // while its prompt is read
     let mut early = Stage::folded(&script.events[..=rounds], TuiOptions::default());
-    assert!(early.screen(120, 40).contains("(before)"));
+    early.shows((120, 40), &["(before)"]);
 }
 
 #[test]
@@ -187,7 +185,7 @@ fn a_branch_stands_in_place_of_what_it_left_until_one_returns() {
     let answer = stage.time.live().turns()[1].answer(Lane::Speculative);
     assert_eq!(answer.tokens.len(), from.branch.kept as usize + 1);
     assert_eq!(answer.tokens[0].provenance, Provenance::Kept);
-    assert!(stage.screen(120, 40).contains("⑂ turn 1, continuing after token"));
+    stage.shows((120, 40), &["⑂ turn 1, continuing after token"]);
     stage.press("iand?<Enter>");
     let Some(Command::Generate { prompt: Prompt::Chat(messages) }) = stage.sent.last() else { panic!("a prompt") };
     assert_eq!(messages.len(), 3, "the turn that was left is not sent");
@@ -206,21 +204,15 @@ fn what_if_asks_the_engine_to_go_on_as_wished() {
     for _ in 0..6 {
         stage.press("<S-Left>");
     }
-    stage.press("w<Down><Down><Down><Right>");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("commits: ·color ·is"), "{screen}");
-    assert!(screen.contains("no longer what the target"), "{screen}");
+    stage.press("w<Down><Down><Down><Right>").shows((80, 24), &["commits: ·color ·is", "no longer what the target"]);
     stage.press("<Enter>");
     let from = branch(&stage);
     assert!(from.branch.forced);
     assert_eq!(from.branch.kept, 3, "the first token, the overruled draft and what the target says behind it");
     assert_eq!(stage.app.overlay, None);
     stage.apply(EventKind::Notice { message: String::new() });
-    stage.press("w<Right>");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("it was:"), "{screen}");
-    stage.press("<Down><Right>");
-    assert!(stage.screen(80, 24).contains("rejection"));
+    stage.press("w<Right>").shows((80, 24), &["it was:"]);
+    stage.press("<Down><Right>").shows((80, 24), &["rejection"]);
     stage.press("<Enter>");
     let sent = &stage.sent[stage.sent.len() - 3..];
     assert!(matches!(sent[0], Command::SetDraftLen { draft_len: 4 }), "{sent:?}");
@@ -275,10 +267,7 @@ fn a_draft_of_the_user_is_judged() {
     for _ in 0..6 {
         stage.press("<S-Left>");
     }
-    stage.press("w<Down><Down><Down><Down><Down>sky");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("✓·sky"), "{screen}");
-    assert!(screen.contains("has not read on from ' sky'"), "{screen}");
+    stage.press("w<Down><Down><Down><Down><Down>sky").shows((80, 24), &["✓·sky", "has not read on from ' sky'"]);
     stage.press("<Up><Left>");
     assert!(!stage.screen(80, 24).contains("✓·sky"), "no place, no draft");
 }
@@ -290,9 +279,7 @@ fn tokens_are_walked_and_opened() {
     assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(Some(5)), Some(3)));
     stage.press("<Right><Enter>");
     assert_eq!(stage.app.page, Page::Inspect);
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("Drafter's q, round 7 position 1"), "{screen}");
-    assert!(screen.contains("The target preferred ' Earth' 0.47"), "{screen}");
+    stage.shows((80, 24), &["Drafter's q, round 7 position 1", "The target preferred ' Earth' 0.47"]);
     stage.press("<Enter>");
     assert_eq!(stage.app.page, Page::Chat);
 }
@@ -300,10 +287,8 @@ fn tokens_are_walked_and_opened() {
 #[test]
 fn the_ladder_filters_and_walks_what_fits() {
     let mut stage = browse(&first_turn());
-    stage.press("2");
-    assert!(stage.screen(80, 24).contains("Rounds: 7 of 7"));
-    stage.press("ff");
-    assert!(stage.screen(80, 24).contains("Rounds: 2 of 7 · all drafts accepted"));
+    stage.press("2").shows((80, 24), &["Rounds: 7 of 7"]);
+    stage.press("ff").shows((80, 24), &["Rounds: 2 of 7 · all drafts accepted"]);
     stage.press("<Up>");
     assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(5)));
     stage.press("<Up>");
@@ -321,8 +306,7 @@ fn a_search_selects_what_it_finds() {
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: Some(0) }));
     stage.press("<Up>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: Some(5) }));
-    stage.press("zz<Enter>");
-    assert!(stage.screen(80, 24).contains("not found"));
+    stage.press("zz<Enter>").shows((80, 24), &["not found"]);
     stage.press("<Esc>");
     assert_eq!(stage.app.overlay, None);
 }
@@ -405,13 +389,11 @@ fn clicks_select_and_open() {
 #[test]
 fn lessons_ask_before_they_tell() {
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
-    assert!(stage.screen(80, 24).contains("One pass predicts every position"));
+    stage.shows((80, 24), &["One pass predicts every position"]);
     stage.press("<Enter><Enter>");
     let screen = stage.screen(80, 24);
     assert!(screen.contains("What does its row at") && !screen.contains("causal mask"), "{screen}");
-    stage.press("<Down><Enter>");
-    let screen = stage.screen(80, 24);
-    assert!(screen.contains("Right.") && screen.contains("right: 1 of 1"), "{screen}");
+    stage.press("<Down><Enter>").shows((80, 24), &["Right.", "right: 1 of 1"]);
     stage.press("<Enter><Enter>");
     assert!(matches!(stage.sent.last(), Some(Command::Generate { .. })));
     stage.press("<Esc>");
@@ -515,10 +497,8 @@ fn a_recording_can_be_looked_at_but_not_changed() {
         header.capabilities = Capabilities::default();
     }
     let mut stage = browse(&script);
-    stage.press("<S-Left>g");
-    assert!(stage.screen(80, 24).contains("this is a recording"));
-    stage.press("w<Right><Enter>");
-    assert!(stage.screen(80, 24).contains("this is a recording"));
+    stage.press("<S-Left>g").shows((80, 24), &["this is a recording"]);
+    stage.press("w<Right><Enter>").shows((80, 24), &["this is a recording"]);
     assert!(stage.sent.is_empty());
     stage.press("<Esc><");
     assert!(stage.time.is_past());
@@ -529,8 +509,7 @@ fn the_person_is_the_drafter_when_asked() {
     let mut stage = browse(&conversation());
     stage.apply(EventKind::DraftAsked { draft_len: 3 });
     assert_eq!(stage.app.pane, Pane::Prompt);
-    let screen = stage.screen(120, 40);
-    assert!(screen.contains("You are the drafter") && screen.contains("so far 3 of 6 accepted"), "{screen}");
+    stage.shows((120, 40), &["You are the drafter", "so far 3 of 6 accepted"]);
     stage.press(" the sky<Enter>");
     assert_eq!(stage.sent, [Command::ProposeDraft { text: " the sky".to_owned() }]);
     stage.apply(EventKind::RoundStarted { round: 11, base_len: 60, draft_len: 3 });

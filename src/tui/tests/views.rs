@@ -176,8 +176,7 @@ fn a_second_run_does_not_show_the_text_of_the_first() {
     let mut script = conversation();
     script.events.retain(|event| !matches!(event.kind, EventKind::Loading { .. }));
     let mut stage = Stage::of(&script);
-    stage.press("<Tab>");
-    assert!(stage.screen(120, 40).contains("Why is the sky blue?"));
+    stage.press("<Tab>").shows((120, 40), &["Why is the sky blue?"]);
     for event in &mut script.events {
         if let EventKind::Prompted { text, .. } = &mut event.kind {
             *text = "Another question".to_owned();

@@ -135,12 +135,11 @@ fn a_line_names_the_slow_start_and_its_keys() {
     }
     assert!(update::tick(&mut stage.app, &mut stage.time).is_empty(), "the next verdict");
     update::veil(&stage.app, &mut stage.time);
-    assert!(stage.screen(100, 30).contains("verdict: '·b' is rejected"), "{}", stage.screen(100, 30));
-    assert!(stage.screen(100, 30).contains("the target preferred ' x' 0.80"), "{}", stage.screen(100, 30));
+    stage.shows((100, 30), &["verdict: '·b' is rejected"]);
+    stage.shows((100, 30), &["the target preferred ' x' 0.80"]);
     stage.press("<Space>");
     assert!(!stage.screen(100, 30).contains("Slow start"), "paused: all that is known is on show");
-    stage.press("<Space>");
-    assert!(stage.screen(100, 30).contains("Slow start"));
+    stage.press("<Space>").shows((100, 30), &["Slow start"]);
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn keys_end_a_slow_start_or_make_it_last() {
     let mut stage = slow_start(ramp());
     stage.press("[");
     assert_eq!((stage.app.pace, stage.app.plays), (Pace::Rounds(1.0), true));
-    assert!(stage.screen(80, 24).contains("1 round/s ·"), "{}", stage.screen(80, 24));
+    stage.shows((80, 24), &["1 round/s ·"]);
     let mut stage = slow_start(ramp());
     stage.press("<C-c>");
     assert_eq!(stage.sent.last(), Some(&Command::Stop));
@@ -187,8 +186,7 @@ fn what_is_typed_on_the_empty_screen_is_kept() {
     let mut stage = Stage::new(&Script::started(), ramp());
     stage.press("hi<Down>");
     assert_eq!(stage.app.editor.text(), "hi");
-    stage.press("<Tab>");
-    assert!(stage.screen(80, 24).contains("Press i to type a prompt"), "{}", stage.screen(80, 24));
+    stage.press("<Tab>").shows((80, 24), &["Press i to type a prompt"]);
 }
 
 #[test]
@@ -225,7 +223,7 @@ fn the_tour_is_shown_once_and_lasts_twenty_seconds() {
     }
     shown.dedup();
     assert_eq!((waited.as_secs(), shown), (20, vec![1, 2, 3, 4, 5]));
-    assert!(stage.screen(80, 24).contains("take one with"));
+    stage.shows((80, 24), &["take one with"]);
     assert_eq!(stage.app.pane, Pane::Prompt);
     let commands = update::greet(&mut stage.app, &stage.time);
     assert!(commands.is_empty() && stage.app.tour.is_none(), "once");
@@ -267,7 +265,7 @@ fn leaving_a_session_that_is_not_saved_asks() {
         let mut stage = unsaved(TuiOptions::default());
         stage.press(keys);
         assert_eq!((stage.app.quits(), &stage.app.overlay), (false, &Some(Overlay::Quit)), "{keys}");
-        assert!(stage.screen(80, 24).contains("This session is not saved"));
+        stage.shows((80, 24), &["This session is not saved"]);
         stage.press("<Esc>");
         assert_eq!((stage.app.quits(), &stage.app.overlay), (false, &None));
     }
@@ -306,7 +304,7 @@ fn ctrl_c_clears_a_typed_prompt_before_it_quits() {
     let mut stage = Stage::of(&first_turn());
     stage.press("a long prompt<C-c>");
     assert!(!stage.app.quits() && stage.app.editor.is_empty());
-    assert!(stage.screen(80, 24).contains("the prompt is cleared: ↑ recalls it, Ctrl+C again quits"));
+    stage.shows((80, 24), &["the prompt is cleared: ↑ recalls it, Ctrl+C again quits"]);
     stage.press("<Up>");
     assert_eq!(stage.app.editor.text(), "a long prompt");
     stage.press("<C-c><C-c>");
@@ -349,7 +347,7 @@ fn the_bar_of_loading_moves() {
         update::tick(&mut stage.app, &mut stage.time);
         assert_eq!(stage.screen(80, 24) != before, moves, "one thing has no part: the bar walks\n{before}");
     }
-    assert!(stage.screen(80, 24).contains("30%"));
+    stage.shows((80, 24), &["30%"]);
     let mut loaded = Stage::of(&Script::started());
     assert_eq!(update::next_tick(&loaded.app, &loaded.time), None, "{}", loaded.screen(80, 24));
 }
@@ -414,9 +412,7 @@ fn paused() -> Stage {
 fn a_what_if_on_a_paused_answer_says_that_it_ends_it_and_return_brings_it_back() {
     let mut stage = paused();
     let kept = stage.time.live().turns()[1].answer(Lane::Speculative).tokens.len();
-    stage.press("<S-Left>w<Down><Right>");
-    let screen = stage.screen(100, 30);
-    assert!(screen.contains("ends the answer under way; u brings it back"), "{screen}");
+    stage.press("<S-Left>w<Down><Right>").shows((100, 30), &["ends the answer under way; u brings it back"]);
     stage.press("<Enter>");
     assert_eq!(stage.sent.first(), Some(&Command::Stop), "{:?}", stage.sent);
     let Some(Prompt::Branch(from)) = stage.sent.iter().find_map(|command| match command {
@@ -436,8 +432,7 @@ fn a_what_if_on_a_paused_answer_says_that_it_ends_it_and_return_brings_it_back()
     };
     assert_eq!((back.branch.turn, back.branch.kept as usize), (2, kept), "from where it was ended");
     assert_eq!(stage.sent.first(), Some(&Command::Stop), "the branch is under way");
-    let screen = stage.screen(100, 30);
-    assert!(screen.contains("turn 2 is back and goes on where it was ended"), "{screen}");
+    stage.shows((100, 30), &["turn 2 is back and goes on where it was ended"]);
 }
 
 #[test]
@@ -451,7 +446,7 @@ fn the_demo_plays_a_recording_and_leaves_as_it_came() {
     assert!(screen.contains("recording") && !screen.contains("take one with"), "{screen}");
     stage.press("<Esc>");
     assert!(!stage.app.is_demo() && stage.time.live().turns().is_empty());
-    assert!(stage.screen(80, 24).contains("take one with"), "{}", stage.screen(80, 24));
+    stage.shows((80, 24), &["take one with"]);
     assert_eq!(stage.app.page, Page::Chat);
 }
 

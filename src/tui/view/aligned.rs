@@ -23,7 +23,7 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::aligned_layout::{Aligned, Key};
 use super::lane_title::title;
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 use super::values::fate_of;
 use super::{agreement, transcript};
 
@@ -52,8 +52,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
             Some(bottom) => block.title_bottom(bottom),
             None => block,
         };
-        let inner = block.inner(area);
-        frame.render_widget(block, area);
+        let inner = framed(block, area, frame);
         match &sheet {
             Some(sheet) if !inner.is_empty() => {
                 sheet.draw(*lane, (top, width), inner, (frame.buffer_mut(), hit_map));

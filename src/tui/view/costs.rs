@@ -14,14 +14,12 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::flow::wrapped;
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title =
         if area.width < 46 { " Cost of a pass: T(m) ÷ T(1) " } else { " Cost of a pass: T(m) ÷ T(1), this turn " };
-    let block = screen.panel(title);
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title), area, frame);
     if inner.is_empty() {
         return;
     }

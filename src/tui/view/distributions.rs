@@ -18,7 +18,7 @@ use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::screen::{CHANGE, Screen};
+use super::screen::{CHANGE, Screen, framed};
 use super::values::{fate_of, next_fate, position, sign};
 
 /// Width of a token's name.
@@ -29,9 +29,7 @@ const REST: &str = "all others";
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let Some(round) = screen.app.round(screen.session) else {
-        let block = screen.panel(" Inspect ");
-        let inner = block.inner(area);
-        frame.render_widget(block, area);
+        let inner = framed(screen.panel(" Inspect "), area, frame);
         let keys = screen.keys(Context::Browse, &[(CHANGE, "select a token"), (&[Action::Open], "opens it here")]);
         let text = format!("Nothing to inspect yet. Send a prompt in Chat; there {keys}.");
         frame.render_widget(Paragraph::new(wrapped(&text, inner.width, screen.theme[Role::TextDim])), inner);
@@ -44,9 +42,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
 }
 
 fn drafters(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(title(round, column));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title(round, column)), area, frame);
     let cell = round.drafts.get(column);
     let lines = match cell {
         Some(cell) if !cell.top.top.is_empty() => {
@@ -75,9 +71,7 @@ fn nobody(round: &Round) -> &'static str {
 }
 
 fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(format!(" Target's p, context {} ", position(round, column)));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(format!(" Target's p, context {} ", position(round, column))), area, frame);
     let Some(row) = round.prediction(column) else {
         let text = "The target has not run yet.";
         frame.render_widget(Paragraph::new(wrapped(text, inner.width, screen.theme[Role::TextDim])), inner);

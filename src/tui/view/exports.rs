@@ -5,7 +5,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
@@ -24,16 +24,13 @@ pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) 
     };
     let height = exporter.formats.len() as u16 + 2;
     let area = screens::centre(area, area.width.min(76), height.min(area.height));
-    let block = screen.panel(" Export the session as ").border_style(screen.theme[Role::PanelFocused]);
+    let block = screen.panel(" Export the session as ");
     let hint = screen.keys(
         Context::Panel,
         &[(CHOOSE, "choose"), (&[Action::Confirm], "writes it into this folder"), (LEAVE, "closes")],
     );
     let block = block.title_bottom(Line::styled(format!(" {hint} "), screen.theme[Role::TextDim]));
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let inner = screen.over(block, area, frame);
     let room = usize::from(inner.width).saturating_sub(2 + NAME);
     let rows = usize::from(inner.height).max(1);
     let top = (row + 1).saturating_sub(rows);

@@ -6,7 +6,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::session::{Fate, Provenance};
 use crate::tui::action::Action;
@@ -60,12 +60,8 @@ pub(super) fn render(screen: Screen, top: usize, area: Rect, frame: &mut Frame) 
     let key = |action| screen.app.keymap.label(Context::Help, action);
     let (end, leave) = (key(Action::Follow), key(Action::Leave));
     let keys = format!(" {end}: marks and words · {leave} closes ");
-    let block = screen.panel(" Help ").border_style(screen.theme[Role::PanelFocused]);
-    let block = block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim]));
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let block = screen.panel(" Help ");
+    let inner = screen.over(block.title_bottom(Line::styled(keys, screen.theme[Role::TextDim])), area, frame);
     let lines = lines(screen, inner.width);
     let max = lines.len().saturating_sub(inner.height.into());
     let shown: Vec<_> = lines.into_iter().skip(top.min(max)).collect();

@@ -21,7 +21,7 @@ use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
 use super::round;
-use super::screen::{Screen, marked};
+use super::screen::{Screen, framed, marked};
 use super::values::draft_sign;
 
 /// Width of the round's number and verdict.
@@ -71,8 +71,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     let all: Vec<RoundAt> = fitting(screen);
     let title = format!(" Rounds: {} of {} · {} ", all.len(), count(screen), screen.app.filter.name());
     let block = screen.panel(title).title_bottom(caption(screen, area.width)).title_bottom(parts(screen, area.width));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     if inner.is_empty() {
         return;
     }

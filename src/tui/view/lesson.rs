@@ -16,7 +16,7 @@ use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
-use super::screen::{CHANGE, CHOOSE, LEAVE, Screen};
+use super::screen::{CHANGE, CHOOSE, LEAVE, Screen, framed};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let study = &screen.app.lesson;
@@ -31,8 +31,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         let score = format!(" right: {} of {} ", study.right, study.asked);
         block = block.title_bottom(Line::styled(score, screen.theme[Role::TextStrong]));
     }
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     let lines = body(screen, &lesson, &step, inner.width);
     frame.render_widget(Paragraph::new(lines), inner);
 }
@@ -53,8 +52,7 @@ fn list(screen: Screen, area: Rect, frame: &mut Frame) {
     let block = screen.panel(" Lessons ");
     let keys = screen.keys(Context::Browse, &[(CHOOSE, "choose"), (&[Action::Open], "begins")]);
     let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     let roomy = usize::from(inner.height) >= BUNDLED.len() * 2;
     let mut lines = Vec::new();
     for index in 0..BUNDLED.len() {

@@ -12,7 +12,7 @@ use crate::session::Answer;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 /// Height with its frame, in full and in short.
 pub(super) const LONG: u16 = 7;
@@ -22,9 +22,7 @@ pub(super) const SHORT: u16 = 4;
 const LABEL: usize = 16;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Memory ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Memory "), area, frame);
     let Some(header) = screen.session.header().filter(|_| !inner.is_empty()) else {
         return;
     };

@@ -13,7 +13,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::flow::{Flow, wrapped};
 
 use super::lesson::capital;
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 /// Name of the draw, which is left out where the rule draws nothing.
 const U: &str = "u (draw)";
@@ -27,9 +27,7 @@ pub(super) fn height(width: u16) -> u16 {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Why ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Why "), area, frame);
     let Some(round) = screen.app.round(screen.session).filter(|_| !inner.is_empty()) else {
         return;
     };

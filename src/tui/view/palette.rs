@@ -5,7 +5,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
@@ -24,11 +24,7 @@ const NAME: usize = 20;
 
 pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = screens::centre(area, area.width.min(90), area.height.saturating_sub(4).min(22));
-    let block = screen.panel(" Actions ").border_style(screen.theme[Role::PanelFocused]);
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let inner = screen.over(screen.panel(" Actions "), area, frame);
     let found = entry.actions();
     let mut lines = vec![Line::from(vec![
         Span::styled(":", screen.theme[Role::Key]),

@@ -13,7 +13,7 @@ use crate::tui::theme::Role;
 
 use crate::tui::widgets::bars::bar;
 
-use super::screen::{Screen, left_out};
+use super::screen::{Screen, framed, left_out};
 use super::values::number;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -28,8 +28,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     } else {
         format!(" Tokens per round: mean {mean}, at most {most} ")
     });
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     let Some(answer) = answer.filter(|_| !inner.is_empty()) else {
         return;
     };
@@ -51,8 +50,7 @@ pub(super) fn histogram(screen: Screen, area: Rect, frame: &mut Frame) {
     let stats = screen.turn().map(|turn| turn.answer(Lane::Speculative).stats());
     let kinds = stats.map_or(0, |stats| stats.acceptance_histogram().len());
     let block = screen.panel(" Accepted drafts per round ").title_bottom(left_out(screen, kinds, area));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
         return;
     };

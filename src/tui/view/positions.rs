@@ -14,7 +14,7 @@ use crate::session::LaneStats;
 use crate::tui::theme::Role;
 use crate::tui::widgets::bars::bar;
 
-use super::screen::{Screen, left_out};
+use super::screen::{Screen, framed, left_out};
 use super::values::number;
 
 /// Height that shows every position, with its frame.
@@ -45,9 +45,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         format!(" Accepted by position: {rate}% ")
     };
     let offered = stats.map_or(0, |stats| stats.offered_per_pos().len());
-    let block = screen.panel(title).title_bottom(left_out(screen, offered, area));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title).title_bottom(left_out(screen, offered, area)), area, frame);
     let Some(stats) = stats.filter(|_| !inner.is_empty()) else {
         return;
     };

@@ -16,7 +16,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::cut;
 
 use super::pacing;
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {
@@ -54,9 +54,7 @@ fn recording(screen: Screen, area: Rect, frame: &mut Frame) {
         format!(" of {} on {}", text::one_line(&header.model.name), text::one_line(&header.device))
     });
     let title = cut(&format!(" Recording{made} "), area.width.saturating_sub(4).into());
-    let block = screen.panel(title);
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title), area, frame);
     let text = cut(&text, inner.width.into());
     frame.render_widget(Paragraph::new(text).style(screen.theme[Role::TextDim]), inner);
 }
@@ -75,8 +73,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     };
     let block =
         Block::bordered().border_style(screen.theme[border]).title_style(screen.theme[Role::PanelTitle]).title(title);
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     if inner.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::tui::action::Action;
 use crate::tui::keymap::Context;
@@ -35,10 +35,6 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     );
     lines.extend(wrapped(&always, width.saturating_sub(4), screen.theme[Role::TextDim]));
     let area = screens::centre(area, width, (lines.len() as u16 + 2).min(area.height));
-    let block = screen.panel(" Quit? ").border_style(screen.theme[Role::PanelFocused]);
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let inner = screen.over(screen.panel(" Quit? "), area, frame);
     frame.render_widget(Paragraph::new(lines), Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner });
 }

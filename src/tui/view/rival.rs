@@ -6,7 +6,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::protocol::{DraftLenMode, Rival, Settings};
 use crate::tui::setting_row::SettingRow;
@@ -23,12 +23,8 @@ const VALUE: usize = 24;
 
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
     let area = screens::centre(area, area.width.min(76), 14.min(area.height));
-    let block = screen.panel(" Versus: race other settings beside ").border_style(screen.theme[Role::PanelFocused]);
-    let block = block.title_bottom(keys_of_choices(screen));
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let block = screen.panel(" Versus: race other settings beside ");
+    let inner = screen.over(block.title_bottom(keys_of_choices(screen)), area, frame);
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
     let on = |settings: &Settings| if settings.rival.is_some() { "yes" } else { "no" }.to_owned();

@@ -20,7 +20,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 use crate::tui::widgets::flow::wrapped;
 
-use super::screen::{Screen, marked};
+use super::screen::{Screen, framed, marked};
 use super::tree;
 use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
 
@@ -36,8 +36,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
     if let Some(round) = round.filter(|_| area.height < TIMES_INSIDE) {
         block = block.title_bottom(times(screen, round, area.width.saturating_sub(2)));
     }
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     if inner.is_empty() {
         return;
     }

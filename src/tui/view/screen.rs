@@ -1,8 +1,9 @@
 //! What every panel reads, and the hints and frames that panels share.
 
+use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::Block;
+use ratatui::widgets::{Block, Clear};
 
 use crate::protocol::Lane;
 use crate::session::{Place, Round, Session, Timeline, Turn};
@@ -84,6 +85,20 @@ impl<'a> Screen<'a> {
             .title_style(self.theme[Role::PanelTitle])
             .title(title)
     }
+
+    /// Draws a frame with the focus over whatever is there; what is inside of it.
+    pub(super) fn over(&self, block: Block, area: Rect, frame: &mut Frame) -> Rect {
+        frame.render_widget(Clear, area);
+        frame.buffer_mut().set_style(area, self.theme[Role::Text]);
+        framed(block.border_style(self.theme[Role::PanelFocused]), area, frame)
+    }
+}
+
+/// Draws a frame; what is inside of it.
+pub(super) fn framed(block: Block, area: Rect, frame: &mut Frame) -> Rect {
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    inner
 }
 
 pub(super) const CHOOSE: &[Action] = &[Action::Up, Action::Down];

@@ -16,7 +16,7 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
 use super::footer;
-use super::screen::{MIN_SIZE, Screen};
+use super::screen::{MIN_SIZE, Screen, framed};
 
 pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     let (width, height) = MIN_SIZE;
@@ -83,9 +83,7 @@ pub(super) fn loading(screen: Screen, area: Rect, frame: &mut Frame) {
 
 /// A bar that only shows that something goes on: a part of it walks from side to side.
 fn goes_on(screen: Screen, stage: &str, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(format!(" {} ", text::one_line(stage)));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(format!(" {} ", text::one_line(stage))), area, frame);
     let width = usize::from(inner.width / 5).max(1);
     let way = usize::from(inner.width).saturating_sub(width).max(1);
     let at = screen.app.loading_ticks * 2 % (2 * way);

@@ -5,7 +5,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::tui::panel_row::PanelRow;
 use crate::tui::theme::Role;
@@ -24,12 +24,8 @@ const WIDTH: u16 = 100;
 pub(super) fn render(screen: Screen, row: usize, area: Rect, frame: &mut Frame) {
     let height = PanelRow::ALL.len() as u16 + 4;
     let area = screens::centre(area, area.width.min(WIDTH), height.min(area.height));
-    let block = screen.panel(" Settings ").border_style(screen.theme[Role::PanelFocused]);
-    let block = block.title_bottom(keys_of_choices(screen));
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let block = screen.panel(" Settings ");
+    let inner = screen.over(block.title_bottom(keys_of_choices(screen)), area, frame);
     let live = screen.time.live();
     let (now, wanted) = (*live.settings(), screen.app.settings(live));
     let fits = usize::from(inner.height).saturating_sub(2).max(1); // two lines of hints

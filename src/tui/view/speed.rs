@@ -17,7 +17,7 @@ use crate::tui::action::Action;
 use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 use super::values::{duration, number};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
@@ -25,8 +25,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if screen.session.turns().len() > 1 {
         block = block.title_bottom(whole_session(screen));
     }
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(block, area, frame);
     if inner.is_empty() {
         return;
     }

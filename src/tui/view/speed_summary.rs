@@ -13,15 +13,13 @@ use crate::tui::theme::Role;
 use crate::tui::widgets::flow::wrapped;
 
 use super::lesson::capital;
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Why this speed ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Why this speed "), area, frame);
     let settings = screen.session.settings();
     let text = screen.turn().and_then(|turn| {
         let (text, even) = words(turn, settings)?;

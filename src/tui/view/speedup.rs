@@ -10,16 +10,14 @@ use ratatui::widgets::{Dataset, GraphType};
 use crate::session::Turn;
 use crate::tui::theme::Role;
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 use super::speed::{extent, plot, thinned};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     if area.is_empty() {
         return;
     }
-    let block = screen.panel(" Speedup over time (• = plain, 1×) ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Speedup over time (• = plain, 1×) "), area, frame);
     let curve = screen.turn().map(curve).unwrap_or_default();
     if curve.is_empty() {
         return;

@@ -20,7 +20,7 @@ use crate::tui::widgets::flow::wrapped;
 
 use super::agreement::{Promise, promise, tokens};
 use super::aligned;
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 use super::values::{duration, number, role_of};
 
 /// Width of the captions and of the numbers.
@@ -40,9 +40,7 @@ pub(super) fn height(screen: Screen, width: u16) -> u16 {
 }
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(title(screen, area.width));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title(screen, area.width)), area, frame);
     let Some(turn) = screen.turn().filter(|_| !inner.is_empty()) else {
         let (race, versus) = (screen.app.key(Action::ToggleSplit), screen.app.key(Action::Versus));
         let text = format!(

@@ -6,7 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::session::{Fate, Provenance};
 use crate::tui::action::Action;
@@ -37,12 +37,9 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     // at the right edge: most of the page stays in view
     let area = Rect { x: area.right() - width, y: area.y + (area.height - height) / 2, width, height };
     let keys = screen.keys(Context::Panel, &[(CHOOSE, "choose"), (&[Action::Confirm], "keeps"), (LEAVE, "back")]);
-    let block = screen.panel(" Theme ").border_style(screen.theme[Role::PanelFocused]);
+    let block = screen.panel(" Theme ");
     let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let inner = screen.over(block, area, frame);
     let rows = usize::from(inner.height).max(1);
     let first = (chosen + 1).saturating_sub(rows);
     let lines: Vec<Line> = themes

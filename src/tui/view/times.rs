@@ -14,7 +14,7 @@ use crate::session::Answer;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::fit;
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 /// Names of the parts, in order, and how each is drawn: by glyph as well as by colour.
 const PARTS: [(&str, &str, Role); 5] = [
@@ -33,9 +33,7 @@ const TAIL: usize = 9;
 type Parts = ([f64; 5], f64);
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
-    let block = screen.panel(" Time per round ").title_bottom(legend(screen, area.width));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Time per round ").title_bottom(legend(screen, area.width)), area, frame);
     let answer = screen.turn().map(|turn| turn.answer(Lane::Speculative));
     let Some(answer) = answer.filter(|_| !inner.is_empty()) else {
         return;

@@ -3,7 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::tui::theme::Role;
 use crate::tui::tour::{SECONDS, STOPS, stop};
@@ -25,10 +25,6 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let upper = Rect { height: (area.height * 2 / 3).max(lines.len() as u16 + 2).min(area.height), ..area };
     let area = screens::centre(upper, width, (lines.len() as u16 + 2).min(upper.height));
     let title = format!(" Tour, {} of {}: → next, Esc ends ", index + 1, STOPS.len());
-    let block = screen.panel(title).border_style(screen.theme[Role::PanelFocused]);
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let inner = screen.over(screen.panel(title), area, frame);
     frame.render_widget(Paragraph::new(lines), Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner });
 }

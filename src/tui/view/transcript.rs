@@ -16,15 +16,13 @@ use crate::tui::fate;
 use crate::tui::hit_map::{Hit, HitMap, Target};
 use crate::tui::theme::Role;
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 use super::strip;
 use super::transcript_cache::Laid;
 use super::transcript_layout::lay_out;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let block = screen.panel(" Answer ").title_bottom(legend(screen, area.width));
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Answer ").title_bottom(legend(screen, area.width)), area, frame);
     let strip = strip::height(screen, inner);
     let [inner, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(inner);
     if inner.is_empty() {

@@ -15,7 +15,7 @@ use crate::tui::starters::STARTERS;
 use crate::tui::theme::Role;
 use crate::tui::widgets::cell::{cut, fit};
 
-use super::screen::Screen;
+use super::screen::{Screen, framed};
 
 /// What will be seen.
 const SEEN: [&str; 3] = [
@@ -32,9 +32,7 @@ const SEEN_SHORT: [&str; 3] = [
 ];
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
-    let block = screen.panel(" Speculative decoding, live ");
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(" Speculative decoding, live "), area, frame);
     let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
     let (lines, first) = lines(screen, inner.width.into(), inner.height.into());
     for index in 0..STARTERS.len() {

@@ -6,7 +6,7 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Clear, Paragraph};
+use ratatui::widgets::Paragraph;
 
 use crate::protocol::{Outcome, Piece};
 use crate::session::{Fate, Provenance, Reply, Round, text, what_if};
@@ -30,8 +30,7 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
         return;
     };
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
-    let block =
-        screen.panel(format!(" What if: round {} ", round.round)).border_style(screen.theme[Role::PanelFocused]);
+    let block = screen.panel(format!(" What if: round {} ", round.round));
     // a recording can be judged again, not asked
     let asks = screen.time.live().header().is_some_and(|header| header.capabilities.can_generate);
     let goes: (&[Action], _) = (&[Action::Confirm], "goes on from there");
@@ -40,10 +39,7 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
         false => screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), (LEAVE, "closes")]),
     };
     let block = block.title_bottom(Line::styled(format!(" {keys} "), screen.theme[Role::TextDim]));
-    let inner = block.inner(area);
-    frame.render_widget(Clear, area);
-    frame.buffer_mut().set_style(area, screen.theme[Role::Text]);
-    frame.render_widget(block, area);
+    let inner = screen.over(block, area, frame);
     let mut lines: Vec<_> = Row::ALL.iter().map(|row| line(screen, form, *row, round)).collect();
     lines.push(Line::default());
     lines.extend(happened(screen, round, inner.width));

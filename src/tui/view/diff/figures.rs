@@ -12,7 +12,7 @@ use crate::protocol::RunSummary;
 use crate::session::text;
 use crate::tui::diff::Compared;
 use crate::tui::theme::Role;
-use crate::tui::view::screen::Screen;
+use crate::tui::view::screen::{Screen, framed};
 use crate::tui::view::values::number;
 use crate::tui::widgets::cell::{cut, fit};
 
@@ -63,9 +63,7 @@ fn table(
     area: Rect,
     frame: &mut Frame,
 ) {
-    let block = screen.panel(title.to_owned());
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title.to_owned()), area, frame);
     let label = LABEL.min(usize::from(inner.width) * 2 / 5);
     let value = usize::from(inner.width).saturating_sub(label) / 2;
     let line = |name: &str, values: &[String; 2], role| {

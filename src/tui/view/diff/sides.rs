@@ -11,7 +11,7 @@ use crate::session::{Fate, NEAR_TIE, Side, text};
 use crate::tui::diff::Compared;
 use crate::tui::fate;
 use crate::tui::theme::Role;
-use crate::tui::view::screen::Screen;
+use crate::tui::view::screen::{Screen, framed};
 use crate::tui::widgets::bars::bar;
 use crate::tui::widgets::cell::fit;
 
@@ -36,9 +36,7 @@ pub(super) fn render(screen: Screen, compared: &Compared, area: Rect, frame: &mu
             Some(_) => format!(" {} · from the prompt ", NAMES[place]),
             None => format!(" {} ", NAMES[place]),
         };
-        let block = screen.panel(title);
-        let inner = block.inner(area);
-        frame.render_widget(block, area);
+        let inner = framed(screen.panel(title), area, frame);
         let lines = match &side {
             Some(side) => lines(screen, side, inner.width.into()),
             None => vec![Line::styled("no token here", screen.theme[Role::TextDim])],

@@ -14,7 +14,7 @@ use crate::tui::diff::{Compared, Laid};
 use crate::tui::fate;
 use crate::tui::theme::Role;
 use crate::tui::view::agreement::tokens;
-use crate::tui::view::screen::Screen;
+use crate::tui::view::screen::{Screen, framed};
 use crate::tui::widgets::cell::fit;
 
 /// Width of the index.
@@ -29,9 +29,7 @@ const PROB: usize = 6;
 
 /// Returns pairs on show, the first of them, and its line on the screen.
 pub(super) fn render(screen: Screen, compared: &Compared, area: Rect, frame: &mut Frame) -> (usize, usize, u16) {
-    let block = screen.panel(title(compared)).border_style(screen.theme[Role::PanelFocused]);
-    let inner = block.inner(area);
-    frame.render_widget(block, area);
+    let inner = framed(screen.panel(title(compared)).border_style(screen.theme[Role::PanelFocused]), area, frame);
     let (Some(laid), Some(answers)) = (compared.laid(), compared.answers()) else {
         let text = Line::styled("No turn stands in both recordings.", screen.theme[Role::TextDim]);
         frame.render_widget(text, inner);
