@@ -120,14 +120,6 @@ pub struct ClassTally {
     pub accepted: u64,
 }
 
-impl ClassTally {
-    /// Accepted ÷ tested.
-    #[must_use]
-    pub fn share(&self) -> Option<f64> {
-        (self.tested > 0).then(|| self.accepted as f64 / self.tested as f64)
-    }
-}
-
 /// Tested and accepted drafts by the class of the token that the target wrote there. In a probe run the
 /// first draft of every position is tested.
 #[must_use]

@@ -122,12 +122,6 @@ impl Recording {
         Self { tokens, chains }
     }
 
-    /// Positions of the answer at which something could be drafted.
-    #[must_use]
-    pub fn positions(&self) -> usize {
-        self.chains.len()
-    }
-
     /// Whether a tree was drafted at any position.
     #[must_use]
     pub fn has_tree(&self) -> bool {

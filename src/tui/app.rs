@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::protocol::Settings;
+use crate::protocol::{Command, Settings};
 use crate::session::{Place, Round, Session, Timeline};
 
 use super::action::Action;
@@ -166,6 +166,12 @@ pub struct App {
 }
 
 impl App {
+    /// Shows a reply to a key that asks nothing of the engine.
+    pub(super) fn say(&mut self, reply: impl Into<String>) -> Vec<Command> {
+        self.toast = Some(reply.into());
+        Vec::new()
+    }
+
     /// A fresh view with the keymap and the themes of the binary and of the user.
     #[must_use]
     pub fn new(options: TuiOptions) -> Self {

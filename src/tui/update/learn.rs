@@ -84,8 +84,7 @@ fn enter(app: &mut App, time: &mut Timeline, step: &Step, steps: usize) -> Vec<C
         let Some(right) = app.lesson.right_choice(step, time.shown()) else {
             let is_running = time.shown().is_generating();
             let why = if is_running { "wait for the answer to end" } else { "run the prompt of this lesson first" };
-            app.toast = Some(format!("not measured yet: {why}"));
-            return Vec::new();
+            return app.say(format!("not measured yet: {why}"));
         };
         app.lesson.is_revealed = true;
         app.lesson.asked += 1;
@@ -166,8 +165,7 @@ pub(super) fn demo(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         () => None,
     };
     if let Some(refusal) = refusal {
-        app.toast = Some(refusal.to_owned());
-        return Vec::new();
+        return app.say(refusal);
     }
     app.go_to(Page::Chat);
     if show(app, time, DEMO) {

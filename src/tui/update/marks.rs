@@ -17,10 +17,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
     match action {
         Action::MarkPrevious => go(app, time, false),
         Action::MarkNext => go(app, time, true),
-        _ if !takes_marks(app, time.live()) => {
-            app.toast = Some("nothing runs here that could be marked".to_owned());
-            Vec::new()
-        }
+        _ if !takes_marks(app, time.live()) => app.say("nothing runs here that could be marked"),
         Action::Bookmark => {
             let place = about(app, time);
             app.toast = Some(format!("bookmark at {}", place_name(place)));

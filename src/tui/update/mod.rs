@@ -99,10 +99,7 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
         Action::GoTo | Action::ScrubBack | Action::ScrubForward => seek::update(app, time, action),
         Action::RecordingPrevious | Action::RecordingNext => seek::recording(app, time, action),
         Action::RejectNext if seek::is_behind_all(app, time) => seek::reject(app, time),
-        Action::DivergencePrevious | Action::DivergenceNext => {
-            app.toast = Some("for two recordings: draftscope diff A B --tui".to_owned());
-            Vec::new()
-        }
+        Action::DivergencePrevious | Action::DivergenceNext => app.say("for two recordings: draftscope diff A B --tui"),
         Action::PauseResume
         | Action::StepPhase
         | Action::StepRound
@@ -189,8 +186,7 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
         return Vec::new();
     }
     if let Some(refusal) = cannot_send(app, time.live()) {
-        app.toast = Some(refusal);
-        return Vec::new();
+        return app.say(refusal);
     }
     time.follow();
     let text = app.editor.take();

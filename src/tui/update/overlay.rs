@@ -250,8 +250,7 @@ fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, 
 /// record does not reach, from before the round, so that the engine decides.
 fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Command> {
     let Some(prompt) = prompt_of(time.shown(), form) else {
-        app.toast = Some("the round is not scored yet".to_owned());
-        return Vec::new();
+        return app.say("the round is not scored yet");
     };
     let runs_again = matches!(&prompt, Prompt::Branch(from) if from.again.is_some());
     let wanted =

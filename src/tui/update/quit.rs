@@ -23,8 +23,7 @@ pub(super) fn stop_or_quit(app: &mut App, time: &Timeline) -> Vec<Command> {
     if !app.editor.is_empty() && app.overlay.is_none() {
         app.editor.take();
         let (recalls, quits) = (app.key(Action::HistoryPrevious), app.key(Action::StopOrQuit));
-        app.toast = Some(format!("the prompt is cleared: {recalls} recalls it, {quits} again quits"));
-        return Vec::new();
+        return app.say(format!("the prompt is cleared: {recalls} recalls it, {quits} again quits"));
     }
     quit(app, time)
 }

@@ -141,8 +141,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
         return clock::back(app, time, Some(at));
     }
     if !has_more(app) {
-        app.toast = Some(format!("round {round} is not there"));
-        return Vec::new();
+        return app.say(format!("round {round} is not there"));
     }
     let newest = rounds(time.live()).next_back().and_then(|at| round_at(time.live(), at)).map_or(0, |r| r.round);
     time.follow();
@@ -176,8 +175,7 @@ pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
 /// Asks a recording to play on to a place, if it can.
 pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec<Command> {
     if !has_more(app) {
-        app.toast = Some("there is none".to_owned());
-        return Vec::new();
+        return app.say("there is none");
     }
     time.follow();
     app.plays = false;
@@ -199,8 +197,7 @@ pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> V
         _ => (number.checked_add(1).filter(|n| *n <= of), "last"),
     };
     let Some(number) = other else {
-        app.toast = Some(format!("this is the {end} of {of} recordings"));
-        return Vec::new();
+        return app.say(format!("this is the {end} of {of} recordings"));
     };
     time.follow();
     (app.plays, app.holds) = (false, false);

@@ -34,13 +34,11 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.live();
     let dead = session.failure().is_some() || app.lost.is_some();
     if let Some(refusal) = super::refusal(session).or(dead.then_some("the engine has stopped; quit and start again")) {
-        app.toast = Some(refusal.to_owned());
-        return Vec::new();
+        return app.say(refusal);
     }
     let mut settings = app.settings(session);
     if settings.drafter == DrafterKind::Human {
-        app.toast = Some("nobody is asked for drafts in a race: choose another drafter first".to_owned());
-        return Vec::new();
+        return app.say("nobody is asked for drafts in a race: choose another drafter first");
     }
     let (own, other) = (settings.rule, settings.rule.counterpart());
     let rival = Some(Rival { rule: other, ..Rival::like(&settings) });
@@ -89,8 +87,7 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
 /// Turns one setting.
 pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
-        app.toast = Some(refusal.to_owned());
-        return Vec::new();
+        return app.say(refusal);
     }
     let mut settings = app.settings(session);
     let command = setting.turn(&mut settings, up, &drafters(session));
@@ -101,8 +98,7 @@ pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bo
 /// Turns what races beside: row 0 whether anything does, the others a setting of it.
 pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
-        app.toast = Some(refusal.to_owned());
-        return Vec::new();
+        return app.say(refusal);
     }
     let mut settings = app.settings(session);
     let setting = row.checked_sub(1).and_then(|row| SettingRow::RIVAL.get(row));

@@ -74,8 +74,7 @@ fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Comma
     if app.is_busy(session) || session.is_paused() || !can_generate(session) {
         return vec![command];
     }
-    app.toast = Some("nothing is running: send a prompt first".to_owned());
-    Vec::new()
+    app.say("nothing is running: send a prompt first")
 }
 
 /// Back to the moment after so many events; an engine at work holds meanwhile.
@@ -87,8 +86,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
     let is_paced = app.plays && !time.is_past();
     app.plays = false;
     let Some(to) = to else {
-        app.toast = Some("this is the beginning".to_owned());
-        return Vec::new();
+        return app.say("this is the beginning");
     };
     time.go_to(to);
     navigation::follow_live(app);
@@ -119,10 +117,7 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let round = app.round(time.shown()).map(|round| (round.turn, round.round));
     match round.and_then(|(turn, round)| time.round_end(turn, round)) {
         Some(at) => back(app, time, Some(at)),
-        None => {
-            app.toast = Some("that moment is not kept".to_owned());
-            Vec::new()
-        }
+        None => app.say("that moment is not kept"),
     }
 }
 
@@ -241,8 +236,7 @@ pub(in crate::tui) fn veil(app: &App, time: &mut Timeline) {
 pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.shown();
     let Some((turn, round)) = committed_round(app, session) else {
-        app.toast = Some("choose a round that is committed".to_owned());
-        return Vec::new();
+        return app.say("choose a round that is committed");
     };
     let kept = round.first_token + round.committed.len();
     let is_end = turn.answer(Lane::Speculative).tokens.get(kept - 1).is_some_and(|token| token.piece.special);
@@ -315,8 +309,7 @@ pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: crate::protocol
     let live = time.live();
     let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
     if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {
-        app.toast = Some(refusal);
-        return Vec::new();
+        return app.say(refusal);
     }
     time.follow();
     watch(app, time.live());

@@ -2,14 +2,8 @@
 //!
 //! Invariant: a difference is called an alarm only where the rules promise the same text.
 
-use ratatui::text::Line;
-use unicode_width::UnicodeWidthStr;
-
-use crate::protocol::{Lane, Settings, VerifyRule};
-use crate::session::Turn;
-use crate::tui::theme::Role;
-
-use super::screen::Screen;
+use super::prelude::*;
+use crate::protocol::{Settings, VerifyRule};
 
 /// How far both lanes wrote the same, live: where there is no room for the reason, the number alone.
 pub(super) fn meter(screen: Screen, beside: Lane, width: u16) -> Option<Line<'static>> {

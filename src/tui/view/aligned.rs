@@ -5,25 +5,14 @@
 
 use std::rc::Rc;
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 
-use crate::protocol::Lane;
-use crate::session::{Fate, Round, Turn, text};
 use crate::tui::app::Scroll;
-use crate::tui::fate;
-use crate::tui::hit_map::{HitMap, PREFILL, Target};
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::cut;
-use crate::tui::widgets::flow::wrapped;
+use crate::tui::hit_map::PREFILL;
 
 use super::aligned_layout::{Aligned, Key};
 use super::lane_title::title;
-use super::screen::{Screen, framed};
+use super::prelude::*;
 use super::values::fate_of;
 use super::{agreement, transcript};
 

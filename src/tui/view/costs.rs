@@ -3,18 +3,8 @@
 //! Invariant: what is shown is what the account beside it reckons with; only widths that happened are shown, the one in
 //! use always among them, and one that costs less than one row where none can is dimmed.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::Lane;
-use crate::session::{DISTURBED, PassCost, PassCosts, Turn};
-use crate::tui::theme::Role;
-use crate::tui::widgets::bars::bar;
-use crate::tui::widgets::flow::wrapped;
-
-use super::screen::{Screen, framed};
+use super::prelude::*;
+use crate::session::{DISTURBED, PassCost, PassCosts};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let title =

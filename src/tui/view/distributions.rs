@@ -4,21 +4,10 @@
 //! Invariant: bars are recorded probabilities, the last one is the mass of all tokens that are not
 //! listed. The residual is computed from what is listed, not normalised, and says where a mass is only a bound.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
 use crate::protocol::{Prediction, TokenId};
-use crate::session::{Residual, Round, residual, text};
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
-use crate::tui::theme::Role;
-use crate::tui::widgets::bars::bar;
-use crate::tui::widgets::cell::{cut, fit};
-use crate::tui::widgets::flow::wrapped;
+use crate::session::{Residual, residual};
 
-use super::screen::{CHANGE, Screen, framed};
+use super::prelude::*;
 use super::values::{fate_of, next_fate, position, sign};
 
 /// Width of a token's name.

@@ -2,17 +2,7 @@
 //!
 //! Invariant: the list is the caller's; what is written, and where, is said by whoever writes it.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-
-use super::screen::{CHOOSE, LEAVE, Screen};
+use super::prelude::*;
 use super::screens;
 
 /// Width of the names.

@@ -2,21 +2,7 @@
 //!
 //! Invariant: keys come from the keymap, never from here; only which actions to hint at is chosen.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::session::text;
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
-use crate::tui::page::Page;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::cut;
-use crate::tui::widgets::flow::wrapped;
-
-use super::screen::Screen;
+use super::prelude::*;
 
 /// Lines that a message takes at most.
 const MOST: u16 = 4;

@@ -3,21 +3,10 @@
 //! Invariant: keys and their descriptions come from the table, so the help cannot be wrong about
 //! them. The glossary uses the words of the crate.
 
-use ratatui::Frame;
-use ratatui::layout::{Margin, Rect};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::layout::Margin;
 
-use crate::session::{Fate, Provenance};
-use crate::tui::action::Action;
+use super::prelude::*;
 use crate::tui::editor;
-use crate::tui::fate;
-use crate::tui::keymap::Context;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::fit;
-use crate::tui::widgets::flow::Flow;
-
-use super::screen::Screen;
 
 /// Width of the key column.
 const KEYS: usize = 18;

@@ -3,20 +3,13 @@
 //! Invariant: it covers one line only, so that what it is about stays in view; the end of a long text
 //! is what is seen.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthChar;
 
+use super::prelude::*;
 use crate::session::Place;
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
 use crate::tui::line_input::LineInput;
 use crate::tui::marks::place_name;
-use crate::tui::theme::Role;
-
-use super::screen::{LEAVE, Screen};
 
 pub(super) fn note(screen: Screen, entry: &LineInput, about: Option<Place>, area: Rect, frame: &mut Frame) {
     let about = format!(" note on {}: ", place_name(about));

@@ -4,24 +4,12 @@
 //! Invariant: only rows in view are laid out. A row shows what its round's events reported, no more; the
 //! selected round, or the live one, is always in view. Where there are several turns, a line says where each begins.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-use unicode_width::UnicodeWidthStr;
-
-use crate::session::{Round, text};
-use crate::tui::action::Action;
 use crate::tui::filter::Filter;
-use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::selection::{RoundAt, round_at, rounds};
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-use crate::tui::widgets::flow::wrapped;
 
+use super::prelude::*;
 use super::round;
-use super::screen::{Screen, framed, marked};
+use super::screen::marked;
 use super::values::draft_sign;
 
 /// Width of the round's number and verdict.

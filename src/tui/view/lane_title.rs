@@ -1,13 +1,7 @@
 //! What a lane is called, with its speed.
 
-use ratatui::text::{Line, Span};
-use unicode_width::UnicodeWidthStr;
-
-use crate::protocol::Lane;
-use crate::tui::theme::Role;
-
+use super::prelude::*;
 use super::rival;
-use super::screen::Screen;
 use super::values::{duration, number, role_of};
 
 /// The title of a lane that stands beside others.

@@ -3,15 +3,10 @@
 //! Invariant: a zoomed pane has the whole page; the pane with the focus has its frame lit. What is in
 //! a pane is its own file.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-
-use crate::tui::hit_map::{HitMap, Target};
-use crate::tui::page::{Page, Pane};
-use crate::tui::theme::Role;
+use crate::tui::page::Pane;
 use crate::tui::tour::stop;
 
-use super::screen::Screen;
+use super::prelude::*;
 use super::{
     aligned, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt, round,
     speed, speed_summary, speedup, table, times, transcript, tree, welcome,

@@ -2,21 +2,10 @@
 //!
 //! Invariant: an answer is shown only after a choice was made.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::Lane;
-use crate::session::{Session, text};
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
+use super::prelude::*;
+use crate::session::Session;
 use crate::tui::lesson::{BUNDLED, Lesson, Step, filled, lesson};
 use crate::tui::selection::{RoundAt, round_at};
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::wrapped;
-
-use super::screen::{CHANGE, CHOOSE, LEAVE, Screen, framed};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let study = &screen.app.lesson;

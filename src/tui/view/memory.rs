@@ -2,17 +2,9 @@
 //!
 //! Invariant: sizes are those the header tells; a cache's is its positions now × bytes a position.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::{Header, Lane, ModelInfo};
+use super::prelude::*;
+use crate::protocol::{Header, ModelInfo};
 use crate::session::Answer;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-
-use super::screen::{Screen, framed};
 
 /// Height with its frame, in full and in short.
 pub(super) const LONG: u16 = 7;

@@ -34,6 +34,7 @@ mod per_round;
 mod plain_text;
 mod player;
 mod positions;
+mod prelude;
 mod presenter;
 mod presenter_boxes;
 mod prompt;

@@ -3,17 +3,10 @@
 //! Invariant: each number is recorded or follows from recorded ones by the definition in
 //! `session::position`; one that cannot be told is a dash.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::session::{Round, explain, facts};
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::{Flow, wrapped};
+use crate::session::{explain, facts};
 
 use super::lesson::capital;
-use super::screen::{Screen, framed};
+use super::prelude::*;
 
 /// Name of the draw, which is left out where the rule draws nothing.
 const U: &str = "u (draw)";

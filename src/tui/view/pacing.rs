@@ -2,14 +2,11 @@
 //!
 //! Invariant: it is there exactly while an answer goes on slower than the engine could.
 
-use crate::protocol::{Lane, NextKind, Outcome};
-use crate::session::{Phase, Round, text};
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
+use super::prelude::*;
+use crate::protocol::{NextKind, Outcome};
+use crate::session::Phase;
 use crate::tui::pace::{Pace, RAMP_ROUNDS};
 use crate::tui::pacing::round_number;
-
-use super::screen::Screen;
 
 /// The title of its box and the line in it; none at full speed, in the past and while the user holds it.
 pub(super) fn words(screen: Screen) -> Option<(String, String)> {

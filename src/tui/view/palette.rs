@@ -2,18 +2,9 @@
 //!
 //! Invariant: the list is the closed list of actions; the chosen one is always in view.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
 use crate::tui::line_input::LineInput;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
 
-use super::screen::Screen;
+use super::prelude::*;
 use super::screens;
 
 /// Width of the keys.

@@ -2,18 +2,10 @@
 //!
 //! Invariant: the newest round is at the right edge; a full column is one token more than the longest chain of drafts, announced or made.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Paragraph, Sparkline};
+use ratatui::widgets::Sparkline;
 
-use crate::protocol::Lane;
-use crate::session::Round;
-use crate::tui::theme::Role;
-
-use crate::tui::widgets::bars::bar;
-
-use super::screen::{Screen, framed, left_out};
+use super::prelude::*;
+use super::screen::left_out;
 use super::values::number;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

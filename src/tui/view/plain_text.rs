@@ -2,16 +2,12 @@
 //!
 //! Invariant: only kept tokens are in it; a control token is an end mark after them.
 
-use ratatui::text::{Line, Span};
-
 use crate::session::text::Joiner;
-use crate::session::{Answer, Fate, TranscriptToken};
-use crate::tui::fate;
-use crate::tui::theme::Role;
+use crate::session::{Answer, TranscriptToken};
 use crate::tui::widgets::flow::Tagged;
 use crate::tui::widgets::markdown::{self, Source};
 
-use super::screen::Screen;
+use super::prelude::*;
 use super::token_text::round_of;
 
 /// Lines of an answer, whose tokens stand on them, and on which the selected round begins.

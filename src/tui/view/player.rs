@@ -5,18 +5,11 @@
 
 use std::collections::HashMap;
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-
-use crate::protocol::{EventKind, Lane};
+use super::prelude::*;
+use crate::protocol::EventKind;
 use crate::session::text::one_line;
 use crate::session::{Mark, Place, TurnSpan};
-use crate::tui::hit_map::{HitMap, Target};
 use crate::tui::marks::mark_sign;
-use crate::tui::theme::Role;
-
-use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
     if area.is_empty() {

@@ -4,17 +4,11 @@
 //! counts as offered, so at one draft length the bars can only fall from left to right (where the
 //! length varies, long drafts are those that went well, and a later bar may be the higher one).
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::{DraftLenMode, Lane};
+use crate::protocol::DraftLenMode;
 use crate::session::LaneStats;
-use crate::tui::theme::Role;
-use crate::tui::widgets::bars::bar;
 
-use super::screen::{Screen, framed, left_out};
+use super::prelude::*;
+use super::screen::left_out;
 use super::values::number;
 
 /// Height that shows every position, with its frame.

@@ -3,20 +3,12 @@
 //! Invariant: it grows with its text up to a quarter of the screen, then scrolls inside. Editing is
 //! `editor.rs`.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::widgets::{Block, Paragraph};
+use ratatui::widgets::Block;
 
-use crate::protocol::Lane;
-use crate::session::text;
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
 use crate::tui::page::Pane;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::cut;
 
 use super::pacing;
-use super::screen::{Screen, framed};
+use super::prelude::*;
 
 /// Height with its frame.
 pub(super) fn height(screen: Screen, area: Rect) -> u16 {

@@ -1,16 +1,6 @@
 //! The question before a session that is not saved is left.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
-
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::wrapped;
-
-use super::screen::Screen;
+use super::prelude::*;
 use super::screens;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

@@ -3,18 +3,11 @@
 //! Invariant: a value that is asked for and not in force yet carries a `→`; what is the same as in the
 //! run's own settings is dim, so that the difference is seen at once.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
 use crate::protocol::{DraftLenMode, Rival, Settings};
 use crate::tui::setting_row::SettingRow;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-use crate::tui::widgets::flow::wrapped;
 
-use super::screen::{Screen, keys_of_choices};
+use super::prelude::*;
+use super::screen::keys_of_choices;
 use super::screens;
 
 /// Width of the names and of the values.

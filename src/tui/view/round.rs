@@ -4,23 +4,12 @@
 //! told yet is empty. The sentence below explains one column, the selected one or the deciding one
 //! (the rejection, else the bonus).
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-use unicode_width::UnicodeWidthStr;
-
 use crate::protocol::{NextKind, Outcome, Piece};
-use crate::session::{Place, Round, explain, text};
-use crate::tui::hit_map::{HitMap, Target};
+use crate::session::{Place, explain};
 use crate::tui::marks::mark_text;
-use crate::tui::page::Page;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-use crate::tui::widgets::flow::wrapped;
 
-use super::screen::{Screen, framed, marked};
+use super::prelude::*;
+use super::screen::marked;
 use super::tree;
 use super::values::{draft_sign, duration, fate_of, next_fate, position, sign};
 

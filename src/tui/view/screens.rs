@@ -3,20 +3,12 @@
 //! Invariant: a failure is always readable and says how to leave; the conversation stays on the
 //! screen behind it.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Flex, Layout, Rect};
-use ratatui::text::Line;
-use ratatui::widgets::{Clear, Gauge, Paragraph};
-
-use crate::session::text;
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
-use crate::tui::page::Page;
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::wrapped;
+use ratatui::layout::Flex;
+use ratatui::widgets::{Clear, Gauge};
 
 use super::footer;
-use super::screen::{MIN_SIZE, Screen, framed};
+use super::prelude::*;
+use super::screen::MIN_SIZE;
 
 pub(super) fn too_small(screen: Screen, area: Rect, frame: &mut Frame) {
     let (width, height) = MIN_SIZE;

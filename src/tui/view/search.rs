@@ -2,18 +2,11 @@
 //!
 //! Invariant: it covers one line only, so that what is found stays in view.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
+use super::prelude::*;
 use crate::tui::line_input::LineInput;
 use crate::tui::search;
-use crate::tui::theme::Role;
-
-use super::screen::{LEAVE, Screen};
 
 pub(super) fn render(screen: Screen, entry: &LineInput, area: Rect, frame: &mut Frame) {
     let area = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area };

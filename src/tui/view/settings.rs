@@ -2,16 +2,10 @@
 //!
 //! Invariant: a value that is asked for and not in force yet carries a `→`, as in the status line.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
 use crate::tui::panel_row::PanelRow;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
 
-use super::screen::{Screen, keys_of_choices};
+use super::prelude::*;
+use super::screen::keys_of_choices;
 use super::screens;
 
 /// Width of the names and of the values.

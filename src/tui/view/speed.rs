@@ -5,19 +5,13 @@
 
 use std::cmp::Ordering;
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::symbols::Marker;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
+use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 
-use crate::protocol::{Baseline, DrafterKind, Lane};
-use crate::session::{Answer, Speedup, Turn, WINDOW};
-use crate::tui::action::Action;
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::wrapped;
+use crate::protocol::{Baseline, DrafterKind};
+use crate::session::{Answer, Speedup, WINDOW};
 
-use super::screen::{Screen, framed};
+use super::prelude::*;
 use super::values::{duration, number};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

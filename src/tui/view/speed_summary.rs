@@ -2,18 +2,11 @@
 //!
 //! Invariant: what is said is `session::account`'s account of the turn on show, from its own rounds.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::{DraftLenMode, Lane, Settings};
+use crate::protocol::{DraftLenMode, Settings};
 use crate::session::account::{Account, Worth};
-use crate::session::{Round, Turn};
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::wrapped;
 
 use super::lesson::capital;
-use super::screen::{Screen, framed};
+use super::prelude::*;
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;

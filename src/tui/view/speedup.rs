@@ -2,15 +2,10 @@
 //!
 //! Invariant: rounds are compared with the plain passes that ran next to them; the curve is empty while there are none.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
 use ratatui::symbols::Marker;
 use ratatui::widgets::{Dataset, GraphType};
 
-use crate::session::Turn;
-use crate::tui::theme::Role;
-
-use super::screen::{Screen, framed};
+use super::prelude::*;
 use super::speed::{extent, plot, thinned};
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

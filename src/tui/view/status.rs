@@ -3,19 +3,12 @@
 //! Invariant: settings asked for and not yet in force carry a `→`. Parts are dropped from the
 //! least telling one when the line is short; the state never is.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-
-use crate::protocol::{Baseline, DraftLenMode, Lane, Settings, VerifyRule};
-use crate::session::{Phase, text};
+use crate::protocol::{Baseline, DraftLenMode, Settings, VerifyRule};
+use crate::session::Phase;
 use crate::tui::pacing::round_number;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::cut;
 
+use super::prelude::*;
 use super::rival;
-use super::screen::Screen;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
     let (state, style) = state(screen);

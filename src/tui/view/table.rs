@@ -6,21 +6,12 @@
 
 use std::cmp::Ordering;
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::{Lane, Piece, VerifyRule};
-use crate::session::{Agreement, NEAR_TIE, Race, Side, Turn, text};
-use crate::tui::action::Action;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-use crate::tui::widgets::flow::wrapped;
+use crate::protocol::{Piece, VerifyRule};
+use crate::session::{Agreement, NEAR_TIE, Race, Side};
 
 use super::agreement::{Promise, promise, tokens};
 use super::aligned;
-use super::screen::{Screen, framed};
+use super::prelude::*;
 use super::values::{duration, number, role_of};
 
 /// Width of the captions and of the numbers.

@@ -2,20 +2,8 @@
 //!
 //! Invariant: the screen below the list has the chosen theme already, so that what is chosen is seen where it counts.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::session::{Fate, Provenance};
-use crate::tui::action::Action;
-use crate::tui::fate;
-use crate::tui::keymap::Context;
-use crate::tui::theme::{Role, Theme};
-use crate::tui::widgets::cell::fit;
-
-use super::screen::{CHOOSE, LEAVE, Screen};
+use super::prelude::*;
+use crate::tui::theme::Theme;
 
 /// Width of the panel and of a theme's name.
 const WIDTH: u16 = 50;

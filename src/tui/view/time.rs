@@ -3,19 +3,10 @@
 //! Invariant: it is there exactly while what is on show is not the newest; its bar is the turn on show, by its events,
 //! so that waits have no part in it.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-
-use crate::protocol::Lane;
 use crate::session::Session;
-use crate::tui::action::Action;
-use crate::tui::hit_map::{HitMap, Target};
-use crate::tui::keymap::Context;
-use crate::tui::theme::Role;
 
 use super::player;
-use super::screen::Screen;
+use super::prelude::*;
 use super::values::duration;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {

@@ -3,18 +3,8 @@
 //! Invariant: parts are measured; "other" is what is left of the lane's clock. One bar per round, the
 //! newest at the bottom, on one scale; the first bar is the mean of the turn.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::Lane;
+use super::prelude::*;
 use crate::session::Answer;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::fit;
-
-use super::screen::{Screen, framed};
 
 /// Names of the parts, in order, and how each is drawn: by glyph as well as by colour.
 const PARTS: [(&str, &str, Role); 5] = [

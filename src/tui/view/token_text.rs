@@ -4,16 +4,10 @@
 //! Invariant: a kept token looks the same with discarded drafts beside it and without; a control token is an end
 //! mark, never text.
 
-use ratatui::style::{Modifier, Style};
-
-use crate::session::text;
-use crate::session::{Fate, Provenance, TranscriptToken};
-use crate::tui::fate;
+use crate::session::TranscriptToken;
 use crate::tui::hit_map::PREFILL;
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::Flow;
 
-use super::screen::Screen;
+use super::prelude::*;
 use super::transcript_cache::Pen;
 
 /// How a token is to look beside its fate.

@@ -1,15 +1,8 @@
 //! The tour: a box that says what the lit pane is for.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
-
-use crate::tui::theme::Role;
 use crate::tui::tour::{SECONDS, STOPS, stop};
-use crate::tui::widgets::flow::wrapped;
 
-use super::screen::Screen;
+use super::prelude::*;
 use super::screens;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {

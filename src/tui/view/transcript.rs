@@ -4,19 +4,10 @@
 //! where they were, before the token that took their place, and never break a line. Which lines are in view is decided
 //! here from where the user scrolled; how they come about is `transcript_layout.rs`.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::protocol::Lane;
-use crate::session::Fate;
 use crate::tui::app::Scroll;
-use crate::tui::fate;
-use crate::tui::hit_map::{Hit, HitMap, Target};
-use crate::tui::theme::Role;
+use crate::tui::hit_map::Hit;
 
-use super::screen::{Screen, framed};
+use super::prelude::*;
 use super::strip;
 use super::transcript_cache::Laid;
 use super::transcript_layout::lay_out;

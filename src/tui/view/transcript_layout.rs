@@ -8,19 +8,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ratatui::text::Line;
-
-use crate::protocol::{Lane, StopReason};
+use crate::protocol::StopReason;
+use crate::session::Answer;
 use crate::session::text::{self, Joiner};
-use crate::session::{Answer, Round, Turn};
-use crate::tui::action::Action;
 use crate::tui::display::DisplayMode;
 use crate::tui::hit_map::PREFILL;
-use crate::tui::theme::Role;
-use crate::tui::widgets::flow::{Flow, Tagged};
+use crate::tui::widgets::flow::Tagged;
 
 use super::plain_text;
-use super::screen::Screen;
+use super::prelude::*;
 use super::token_text::{self, Look};
 use super::transcript_cache::{Key, Laid, Pen};
 use super::values::number;

@@ -2,10 +2,9 @@
 
 use std::cmp::Ordering;
 
+use super::prelude::*;
 use crate::protocol::{NextKind, Outcome};
-use crate::session::{Fate, Provenance, Round, Speedup};
-use crate::tui::fate;
-use crate::tui::theme::Role;
+use crate::session::Speedup;
 
 /// Role and sign of a fate, for tables.
 pub(super) fn sign(fate: Fate) -> (Role, &'static str) {

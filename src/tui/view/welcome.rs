@@ -2,20 +2,8 @@
 //!
 //! Invariant: keys come from the keymap; where there is little room, lines are left out from the least needed on.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-use unicode_width::UnicodeWidthStr;
-
-use crate::tui::action::Action;
-use crate::tui::hit_map::{HitMap, Target};
-use crate::tui::keymap::Context;
+use super::prelude::*;
 use crate::tui::starters::STARTERS;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
-
-use super::screen::{Screen, framed};
 
 /// What will be seen.
 const SEEN: [&str; 3] = [

@@ -3,22 +3,12 @@
 //! Invariant: the reply is computed from the record when it is drawn; it says whether the record was
 //! enough and whether the text would still be the target's own.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
 use crate::protocol::{Outcome, Piece};
-use crate::session::{Fate, Provenance, Reply, Round, text, what_if};
-use crate::tui::action::Action;
-use crate::tui::keymap::Context;
+use crate::session::{Reply, what_if};
 use crate::tui::selection::round_at;
-use crate::tui::theme::Role;
 use crate::tui::what_if_form::{Row, WhatIfForm};
-use crate::tui::widgets::cell::fit;
-use crate::tui::widgets::flow::{Flow, wrapped};
 
-use super::screen::{CHANGE, CHOOSE, LEAVE, Screen};
+use super::prelude::*;
 use super::screens;
 use super::values::sign;
 

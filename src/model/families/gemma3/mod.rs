@@ -11,9 +11,7 @@ mod family;
 use candle_core::Tensor;
 
 use crate::model::ModelError;
-use crate::model::nn::{
-    Activation, Block, BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, TransformerModel, Trunk,
-};
+use crate::model::nn::{Activation, Block, BlockPass, KvCache, PairOrder, PassSpec, Rope, Tensors, Transformer, Trunk};
 use crate::model::shared_kv::Reach;
 
 pub use self::config::{Gemma3Config, Layers};
@@ -72,6 +70,3 @@ impl Transformer for Gemma3Weights {
         self.trunk.layers[index].forward(x, BlockPass { window, ..BlockPass::new(rope, pass.tree) }, cache)
     }
 }
-
-/// A target: shared weights and its own caches.
-pub type Gemma3 = TransformerModel<Gemma3Weights>;

@@ -73,12 +73,6 @@ impl Gemma {
         Some(before.filter(|(index, layer)| layer.source == Some(*index)).count())
     }
 
-    /// Layers that keep keys and values.
-    #[must_use]
-    pub fn keeping(&self) -> usize {
-        self.layers.iter().enumerate().filter(|(index, layer)| layer.source == Some(*index)).count()
-    }
-
     /// Keys and values that one position takes in all layers, in numbers.
     #[must_use]
     pub fn cached_values(&self) -> u64 {

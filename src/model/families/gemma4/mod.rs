@@ -19,7 +19,7 @@ use candle_core::{Device, Tensor};
 use crate::model::ModelError;
 use crate::model::families::gemma4::layer::Layer;
 use crate::model::nn::{
-    BlockPass, KvCache, Linear, PairOrder, PassSpec, RmsNorm, Rope, Tensors, Transformer, TransformerModel, Trunk, ids,
+    BlockPass, KvCache, Linear, PairOrder, PassSpec, RmsNorm, Rope, Tensors, Transformer, Trunk, ids,
 };
 use crate::model::options::WeightType;
 use crate::model::shared_kv::{Reach, SharedKv, SharedLayer};
@@ -157,6 +157,3 @@ impl Transformer for Gemma4Weights {
         Ok(Some(SharedKv::new(layer(Reach::Sliding)?, layer(Reach::Full)?, len)))
     }
 }
-
-/// A target: shared weights and its own caches.
-pub type Gemma4 = TransformerModel<Gemma4Weights>;

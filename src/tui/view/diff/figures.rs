@@ -3,18 +3,10 @@
 //! Invariant: numbers are those of the whole speculative lane; a quotient with nothing measured is a
 //! dash.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
 use crate::protocol::RunSummary;
-use crate::session::text;
 use crate::tui::diff::Compared;
-use crate::tui::theme::Role;
-use crate::tui::view::screen::{Screen, framed};
+use crate::tui::view::prelude::*;
 use crate::tui::view::values::number;
-use crate::tui::widgets::cell::{cut, fit};
 
 /// Width of what a row is about.
 const LABEL: usize = 20;

@@ -14,21 +14,14 @@ mod figures;
 mod sides;
 mod tokens;
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
-
-use crate::session::text;
 use crate::tui::app::Overlay;
 use crate::tui::diff::Compared;
-use crate::tui::hit_map::HitMap;
 use crate::tui::plain_glyphs;
-use crate::tui::theme::Role;
-use crate::tui::widgets::cell::{cut, fit};
 
-use super::screen::{MIN_SIZE, Screen};
+use super::screen::MIN_SIZE;
 use super::transcript_cache::TranscriptCache;
 use super::{footer, help, palette, screens};
+use crate::tui::view::prelude::*;
 
 /// Names of the two sides, here and in the text report.
 const NAMES: [&str; 2] = ["first", "second"];

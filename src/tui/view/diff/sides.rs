@@ -2,20 +2,11 @@
 //!
 //! Invariant: a row that the recording does not hold is said to be missing, not guessed.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::session::{Fate, NEAR_TIE, Side, text};
+use crate::session::{NEAR_TIE, Side};
 use crate::tui::diff::Compared;
-use crate::tui::fate;
-use crate::tui::theme::Role;
-use crate::tui::view::screen::{Screen, framed};
-use crate::tui::widgets::bars::bar;
-use crate::tui::widgets::cell::fit;
 
 use super::NAMES;
+use crate::tui::view::prelude::*;
 
 /// Height with its frame.
 pub(super) const HEIGHT: u16 = 6;

@@ -4,18 +4,10 @@
 //! Invariant: only pairs in view are laid out; the chosen one is in view. The mark between the sides
 //! distinguishes the first difference from later ones, after which the texts before a token differ.
 
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
-
-use crate::session::{Answer, Fate, Pair, Side, text};
+use crate::session::{Answer, Pair, Side};
 use crate::tui::diff::{Compared, Laid};
-use crate::tui::fate;
-use crate::tui::theme::Role;
 use crate::tui::view::agreement::tokens;
-use crate::tui::view::screen::{Screen, framed};
-use crate::tui::widgets::cell::fit;
+use crate::tui::view::prelude::*;
 
 /// Width of the index.
 const INDEX: usize = 6;

@@ -1,0 +1,22 @@
+//! What nearly every panel is made of: frames, lines and roles, the state, and the words of a round.
+
+pub(super) use ratatui::Frame;
+pub(super) use ratatui::layout::{Constraint, Layout, Rect};
+pub(super) use ratatui::style::{Modifier, Style};
+pub(super) use ratatui::text::{Line, Span};
+pub(super) use ratatui::widgets::Paragraph;
+pub(super) use unicode_width::UnicodeWidthStr;
+
+pub(super) use crate::protocol::Lane;
+pub(super) use crate::session::{Fate, Provenance, Round, Turn, text};
+pub(super) use crate::tui::action::Action;
+pub(super) use crate::tui::fate;
+pub(super) use crate::tui::hit_map::{HitMap, Target};
+pub(super) use crate::tui::keymap::Context;
+pub(super) use crate::tui::page::Page;
+pub(super) use crate::tui::theme::Role;
+pub(super) use crate::tui::widgets::bars::bar;
+pub(super) use crate::tui::widgets::cell::{cut, fit};
+pub(super) use crate::tui::widgets::flow::{Flow, wrapped};
+
+pub(super) use super::screen::{CHANGE, CHOOSE, LEAVE, Screen, framed};
