@@ -132,28 +132,34 @@ fn beside(settings: &Settings) -> impl Iterator<Item = Lane> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread::JoinHandle;
 
     use super::*;
     use crate::protocol::Event;
     use crate::session::fixture::header;
 
-    #[test]
-    fn an_answer_under_way_is_stopped_and_no_other_is_begun() {
+    /// A driver, and a source that is asked to stop its answer; `begun` is called before the answer begins.
+    fn stopped_source(begun: impl FnOnce() + Send + 'static) -> (Driver, JoinHandle<mpsc::Receiver<Command>>) {
         let (commands, inbox) = mpsc::channel();
         let (events, feed) = tokio::sync::mpsc::unbounded_channel();
-        let flag = Arc::new(AtomicBool::new(false));
-        let signal = Arc::clone(&flag);
         let source = std::thread::spawn(move || {
             let send = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
             assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
             send(EventKind::Started { header: Box::new(header()) });
-            signal.store(true, Ordering::Relaxed);
+            begun();
             send(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
             assert_eq!(inbox.recv().unwrap(), Command::Stop);
             send(EventKind::Finished { reason: StopReason::Stopped });
             inbox
         });
-        let mut driver = Driver::new(Source { commands, events: feed.into() });
+        (Driver::new(Source { commands, events: feed.into() }), source)
+    }
+
+    #[test]
+    fn an_answer_under_way_is_stopped_and_no_other_is_begun() {
+        let flag = Arc::new(AtomicBool::new(false));
+        let signal = Arc::clone(&flag);
+        let (mut driver, source) = stopped_source(move || signal.store(true, Ordering::Relaxed));
         driver.stop_on(flag);
         assert_eq!(driver.answer(Prompt::Raw("x".into())), Outcome::Stopped);
         assert_eq!(driver.answer(Prompt::Raw("y".into())), Outcome::Stopped);
@@ -182,17 +188,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_reads_any_longer_is_stopped() {
-        let (commands, inbox) = mpsc::channel();
-        let (events, feed) = tokio::sync::mpsc::unbounded_channel();
-        let source = std::thread::spawn(move || {
-            let send = |kind| events.send(Event { seq: 0, at_us: 0, lane: Lane::Speculative, kind }).unwrap();
-            assert!(matches!(inbox.recv().unwrap(), Command::Generate { .. }));
-            send(EventKind::Started { header: Box::new(header()) });
-            send(EventKind::Prompted { turn: 1, text: "x".into(), branch: None });
-            assert_eq!(inbox.recv().unwrap(), Command::Stop);
-            send(EventKind::Finished { reason: StopReason::Stopped });
-        });
-        let mut driver = Driver::new(Source { commands, events: feed.into() });
+        let (mut driver, source) = stopped_source(|| {});
         driver.add(Box::new(Gone));
         assert_eq!(driver.answer(Prompt::Raw("x".into())), Outcome::Stopped);
         source.join().unwrap();

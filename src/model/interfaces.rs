@@ -45,8 +45,10 @@ pub trait Family: Sync {
     /// Reads the metadata of a GGUF file.
     ///
     /// # Errors
-    /// As [`Family::read_json`].
-    fn read_gguf(&self, gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError>;
+    /// As [`Family::read_json`]; [`ModelError::Unsupported`] for a family whose GGUF files do not run.
+    fn read_gguf(&self, _gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
+        Err(ModelError::Unsupported(format!("{} is not supported as a GGUF file", self.names().title)))
+    }
 
     /// How its checkpoints name tensors.
     fn tensor_names(&self) -> TensorNames;
@@ -144,12 +146,7 @@ pub trait FamilyConfig: Any {
     ///
     /// # Errors
     /// When a tensor is missing, misshapen or damaged, or `backend` does not run it.
-    fn load(
-        &self,
-        context: &LoadContext<'_>,
-        backend: Backend<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Box<dyn LoadedTarget>, ModelError>;
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult;
 }
 
 /// What a target is loaded onto.
@@ -163,6 +160,9 @@ pub enum Backend<'a> {
 
 /// Reports (what is being loaded, units done, units in all).
 pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
+
+/// A target with its weights, or why it cannot be loaded.
+pub type LoadResult = Result<Box<dyn LoadedTarget>, ModelError>;
 
 /// Draft modules, one for each depth, and what they are.
 pub type Modules = (Vec<Box<dyn DraftModule>>, DrafterInfo);

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::named_enum;
 use super::settings::{named, within};
 use super::{MAX_DRAFT_LEN, MtpOverride, SettingsError};
 
@@ -131,37 +132,19 @@ impl FromStr for DrafterKind {
     }
 }
 
-/// How a drafter picks from its distribution q.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum DraftPick {
-    /// Drawn from q at the run's temperature; at temperature 0 the most probable.
-    #[default]
-    Sample,
-    /// Always the most probable; the rules then count the drafter as certain.
-    Argmax,
-}
-
-impl DraftPick {
-    /// Both.
-    pub const ALL: &'static [Self] = &[Self::Sample, Self::Argmax];
-
-    /// Name in flags and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sample => "sample",
-            Self::Argmax => "argmax",
-        }
+named_enum! {
+    /// How a drafter picks from its distribution q.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum DraftPick {
+        /// Drawn from q at the run's temperature; at temperature 0 the most probable.
+        #[default]
+        Sample = "sample",
+        /// Always the most probable; the rules then count the drafter as certain.
+        Argmax = "argmax",
     }
-}
-
-impl FromStr for DraftPick {
-    type Err = SettingsError;
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |pick| pick.name(), "way of picking drafts")
-    }
+    from "way of picking drafts"
 }
 
 /// How drafters draft.

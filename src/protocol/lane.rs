@@ -2,34 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A decoder with its own caches and its own clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Lane {
-    /// The run itself, with the user's settings.
-    #[default]
-    Speculative,
-    /// The same target with k = 0, measured beside it.
-    Plain,
-    /// The same target with the settings of [`Settings::rival`](super::Settings::rival), measured beside it.
-    Rival,
+use super::named_enum;
+
+named_enum! {
+    /// A decoder with its own caches and its own clock.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Lane {
+        /// The run itself, with the user's settings.
+        #[default]
+        Speculative = "speculative",
+        /// The same target with k = 0, measured beside it.
+        Plain = "plain",
+        /// The same target with the settings of [`Settings::rival`](super::Settings::rival), measured beside it.
+        Rival = "rival",
+    }
 }
 
 impl Lane {
-    /// Every lane, in the order of [`Lane::index`].
-    pub const ALL: &'static [Self] = &[Self::Speculative, Self::Plain, Self::Rival];
-
-    /// Name in JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Speculative => "speculative",
-            Self::Plain => "plain",
-            Self::Rival => "rival",
-        }
-    }
-
     /// Its place in [`Lane::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {

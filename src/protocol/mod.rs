@@ -12,12 +12,15 @@ mod header;
 mod lane;
 mod line;
 mod mtp;
+mod named_enum;
 mod rule;
 mod settings;
 mod summary;
 mod token;
 mod turn_times;
 mod verdict;
+
+pub(crate) use named_enum::named_enum;
 
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;

@@ -10,44 +10,15 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::SettingsError;
+use super::named_enum;
 use super::settings::named;
 
-macro_rules! convention {
-    ($(#[$doc:meta])* $name:ident, $what:literal, [$($(#[$text:meta])* $value:ident = $as:literal),+ $(,)?]) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[cfg_attr(test, derive(schemars::JsonSchema))]
-        #[serde(rename_all = "kebab-case")]
-        pub enum $name {
-            $($(#[$text])* $value),+
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$value),+];
-            /// Their names, in the same order.
-            pub const NAMES: &'static [&'static str] = &[$($as),+];
-
-            /// Name in flags, JSON and on screen.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$value => $as),+ }
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = SettingsError;
-            fn from_str(name: &str) -> Result<Self, SettingsError> {
-                named(Self::ALL, name, Self::name, $what)
-            }
-        }
-    };
-}
-
-convention! {
+named_enum! {
     /// Which of the target's hidden states a settled slot reads.
-    Feed, "hidden state to feed a module with",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Feed {
         /// The state after the final norm.
         #[default]
         PostNorm = "post-norm",
@@ -55,49 +26,61 @@ convention! {
         PreNorm = "pre-norm",
         /// The residual streams after several layers, concatenated: EAGLE-3.
         Layers = "layers",
-    ]
+    }
+    from "hidden state to feed a module with"
 }
 
-convention! {
+named_enum! {
     /// Which of the module's own states replaces the target's from depth 2 on.
-    Recycle, "hidden state to recycle",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Recycle {
         /// The state after the module's last norm.
         #[default]
         PostNorm = "post-norm",
         /// The residual stream before that norm.
         PreNorm = "pre-norm",
-    ]
+    }
+    from "hidden state to recycle"
 }
 
-convention! {
+named_enum! {
     /// The order of the two halves of the projection's input.
-    ConcatOrder, "order of a module's input",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum ConcatOrder {
         /// `[embedding ; hidden]`
         #[default]
         EmbeddingFirst = "embedding-first",
         /// `[hidden ; embedding]`
         HiddenFirst = "hidden-first",
-    ]
+    }
+    from "order of a module's input"
 }
 
-convention! {
+named_enum! {
     /// Which token slot p combines with the state of position p.
-    Pairing, "pairing of states and tokens",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Pairing {
         /// The token of position p + 1, which the state predicted.
         #[default]
         Next = "next",
         /// The token of position p.
         Own = "own",
-    ]
+    }
+    from "pairing of states and tokens"
 }
 
-convention! {
+named_enum! {
     /// Rotary position of slot p.
-    SlotPosition, "position of a slot",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum SlotPosition {
         /// p
         #[default]
         Own = "own",
@@ -107,13 +90,16 @@ convention! {
         Constant = "constant",
         /// The anchor's position, for every draft of a round.
         ConstantNext = "constant-next",
-    ]
+    }
+    from "position of a slot"
 }
 
-convention! {
+named_enum! {
     /// Special treatment of the first slot.
-    SlotZero, "treatment of slot 0",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum SlotZero {
         /// None.
         #[default]
         Plain = "plain",
@@ -121,19 +107,23 @@ convention! {
         Extra = "extra",
         /// Its embedding is zero: vLLM, for some families.
         Zeroed = "zeroed",
-    ]
+    }
+    from "treatment of slot 0"
 }
 
-convention! {
+named_enum! {
     /// Meaning of the stored weights of the module's norms.
-    NormForm, "form of norm weights",
-    [
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum NormForm {
         /// The factor w.
         #[default]
         Weight = "weight",
         /// Zero-centred: the factor is 1 + w.
         OnePlus = "one-plus",
-    ]
+    }
+    from "form of norm weights"
 }
 
 /// How a module is run. The default is that of DeepSeek-V3.

@@ -1,54 +1,39 @@
 //! The verification rules: which are lossless, and the limits of those that are not.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{named, within};
+use super::named_enum;
+use super::settings::within;
 use super::{SettingsError, TokenId};
 
-/// How drafts are judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum VerifyRule {
-    /// A draft must equal the token the target picks at its position.
-    #[default]
-    Exact,
-    /// Speculative sampling: accept with probability min(1, p/q), else draw from max(0, p − q).
-    Rejection,
-    /// Speculative sampling that judges the drafts of a round together.
-    Block,
-    /// Not lossless: accept a draft that is typical for the target, p > min(ε, δ·e^(−entropy)).
-    Typical,
-    /// Not lossless: accept a draft among the target's most probable tokens.
-    TopK,
-    /// Not lossless: accept a draft if p is at least a threshold.
-    Threshold,
-    /// Not lossless: accept a draft unverified if q is at least a threshold.
-    Confidence,
+named_enum! {
+    /// How drafts are judged.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(test, derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum VerifyRule {
+        /// A draft must equal the token the target picks at its position.
+        #[default]
+        Exact = "exact",
+        /// Speculative sampling: accept with probability min(1, p/q), else draw from max(0, p − q).
+        Rejection = "rejection",
+        /// Speculative sampling that judges the drafts of a round together.
+        Block = "block",
+        /// Not lossless: accept a draft that is typical for the target, p > min(ε, δ·e^(−entropy)).
+        Typical = "typical",
+        /// Not lossless: accept a draft among the target's most probable tokens.
+        TopK = "top-k",
+        /// Not lossless: accept a draft if p is at least a threshold.
+        Threshold = "threshold",
+        /// Not lossless: accept a draft unverified if q is at least a threshold.
+        Confidence = "confidence",
+    }
+    from "verification rule"
 }
 
 impl VerifyRule {
-    /// Every rule, in the order help lists them: the lossless ones first.
-    pub const ALL: &'static [Self] =
-        &[Self::Exact, Self::Rejection, Self::Block, Self::Typical, Self::TopK, Self::Threshold, Self::Confidence];
-
-    /// Name in flags, JSON and on screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Rejection => "rejection",
-            Self::Block => "block",
-            Self::Typical => "typical",
-            Self::TopK => "top-k",
-            Self::Threshold => "threshold",
-            Self::Confidence => "confidence",
-        }
-    }
-
     /// Whether the output follows the target's own distribution under this rule.
     #[must_use]
     pub const fn is_lossless(self) -> bool {
@@ -74,13 +59,6 @@ impl VerifyRule {
 impl fmt::Display for VerifyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-impl FromStr for VerifyRule {
-    type Err = SettingsError;
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        named(Self::ALL, name, |rule| rule.name(), "verification rule")
     }
 }
 

@@ -5,54 +5,29 @@
 
 use serde::Serialize;
 
-use crate::protocol::Piece;
+use crate::protocol::{Piece, named_enum};
 
 use super::Answer;
 
-/// What a token is, as a reader sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenClass {
-    /// Begins a word: letters after a space or anything that is no letter.
-    WordStart,
-    /// Goes on within a word.
-    Continuation,
-    /// Nothing but spaces and line breaks.
-    Whitespace,
-    /// Digits, a space before them or not.
-    Digits,
-    /// Anything else outside code.
-    Punctuation,
-    /// Anything between the fences of a code block.
-    Code,
-    /// A control token: the end of an answer.
-    Control,
-}
-
-impl TokenClass {
-    /// Every class, in the order tables list them.
-    pub const ALL: &'static [Self] = &[
-        Self::WordStart,
-        Self::Continuation,
-        Self::Whitespace,
-        Self::Digits,
-        Self::Punctuation,
-        Self::Code,
-        Self::Control,
-    ];
-
-    /// Name on screen and in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::WordStart => "word start",
-            Self::Continuation => "continuation",
-            Self::Whitespace => "whitespace",
-            Self::Digits => "digits",
-            Self::Punctuation => "punctuation",
-            Self::Code => "code",
-            Self::Control => "control",
-        }
+named_enum! {
+    /// What a token is, as a reader sees it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TokenClass {
+        /// Begins a word: letters after a space or anything that is no letter.
+        WordStart = "word start",
+        /// Goes on within a word.
+        Continuation = "continuation",
+        /// Nothing but spaces and line breaks.
+        Whitespace = "whitespace",
+        /// Digits, a space before them or not.
+        Digits = "digits",
+        /// Anything else outside code.
+        Punctuation = "punctuation",
+        /// Anything between the fences of a code block.
+        Code = "code",
+        /// A control token: the end of an answer.
+        Control = "control",
     }
 }
 

@@ -75,9 +75,23 @@ impl Script {
     }
 
     pub(crate) fn started() -> Self {
+        Self::started_with(|_| {})
+    }
+
+    /// With another header than usual.
+    pub(crate) fn started_with(change: impl FnOnce(&mut Header)) -> Self {
         let mut script = Self::default();
         script.push(Lane::Speculative, EventKind::Started { header: Box::new(header()) });
+        script.head(change);
         script
+    }
+
+    /// Changes the header.
+    pub(crate) fn head(&mut self, change: impl FnOnce(&mut Header)) {
+        match &mut self.events[0].kind {
+            EventKind::Started { header } => change(header),
+            other => panic!("a run begins with its header, not with {other:?}"),
+        }
     }
 
     /// Opens a turn in both lanes with this first token.

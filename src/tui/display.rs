@@ -5,35 +5,26 @@
 
 use clap::ValueEnum;
 
-/// What the answer shows beside its text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum DisplayMode {
-    /// Fates as colours; discarded drafts of the live and of the selected round only.
-    #[default]
-    Live,
-    /// Every discarded draft where it stood, and a mark at each fate.
-    AllMarks,
-    /// The text alone, its Markdown rendered.
-    Plain,
+use crate::protocol::named_enum;
+
+named_enum! {
+    /// What the answer shows beside its text.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub(super) enum DisplayMode {
+        /// Fates as colours; discarded drafts of the live and of the selected round only.
+        #[default]
+        Live = "live: colours, and the drafts of the round that runs",
+        /// Every discarded draft where it stood, and a mark at each fate.
+        AllMarks = "all marks: every draft where it stood",
+        /// The text alone, its Markdown rendered.
+        Plain = "plain text, with its Markdown",
+    }
 }
 
 impl DisplayMode {
     /// The one that the key takes next.
     pub(super) const fn next(self) -> Self {
-        match self {
-            Self::Live => Self::AllMarks,
-            Self::AllMarks => Self::Plain,
-            Self::Plain => Self::Live,
-        }
-    }
-
-    /// On screen.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Live => "live: colours, and the drafts of the round that runs",
-            Self::AllMarks => "all marks: every draft where it stood",
-            Self::Plain => "plain text, with its Markdown",
-        }
+        Self::ALL[(self as usize + 1) % Self::ALL.len()]
     }
 }
 

@@ -9,51 +9,35 @@ use serde::Deserialize;
 
 use super::action::Action;
 use super::theme::nearest;
+use crate::protocol::named_enum;
 
 /// The keymap in the binary.
 pub(super) const BUNDLED: &str = include_str!("../../assets/keymap.toml");
 
-/// Where a key is pressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Context {
-    /// Everywhere, unless a narrower context binds the key.
-    Global,
-    /// While typing.
-    Prompt,
-    /// While looking around.
-    Browse,
-    /// In a panel of choices: the settings, what if.
-    Panel,
-    /// While typing a name or a search.
-    Entry,
-    /// In the view of two recordings.
-    Diff,
-    /// While the help is open.
-    Help,
-    /// While the program asks whether to leave an unsaved session.
-    Quit,
+named_enum! {
+    /// Where a key is pressed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Context {
+        /// While typing.
+        Prompt = "prompt",
+        /// While looking around.
+        Browse = "browse",
+        /// Everywhere, unless a narrower context binds the key.
+        Global = "global",
+        /// In a panel of choices: the settings, what if.
+        Panel = "panel",
+        /// While typing a name or a search.
+        Entry = "entry",
+        /// In the view of two recordings.
+        Diff = "diff",
+        /// While the help is open.
+        Help = "help",
+        /// While the program asks whether to leave an unsaved session.
+        Quit = "quit",
+    }
 }
 
 impl Context {
-    /// Every context, in the order of the help.
-    pub const ALL: &'static [Self] =
-        &[Self::Prompt, Self::Browse, Self::Global, Self::Panel, Self::Entry, Self::Diff, Self::Help, Self::Quit];
-
-    /// Its table in `keymap.toml`.
-    #[must_use]
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Global => "global",
-            Self::Prompt => "prompt",
-            Self::Browse => "browse",
-            Self::Panel => "panel",
-            Self::Entry => "entry",
-            Self::Diff => "diff",
-            Self::Help => "help",
-            Self::Quit => "quit",
-        }
-    }
-
     /// Its headline in the help.
     #[must_use]
     pub const fn title(self) -> &'static str {
@@ -270,8 +254,8 @@ impl Keymap {
             toml::Table::new()
         });
         for (key, value) in table {
-            let Some(context) = Context::ALL.iter().copied().find(|c| c.key() == key) else {
-                let near = nearest(&key, Context::ALL.iter().map(|c| c.key()));
+            let Some(context) = Context::ALL.iter().copied().find(|c| c.name() == key) else {
+                let near = nearest(&key, Context::NAMES.iter().copied());
                 warnings.push(format!("unknown table '{key}'; nearest is '{near}'"));
                 continue;
             };

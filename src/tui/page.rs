@@ -5,24 +5,28 @@
 
 use clap::ValueEnum;
 
+use crate::protocol::named_enum;
+
 use super::action::Action;
 
-/// A view: what the screen is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
-pub enum Page {
-    /// The conversation.
-    #[default]
-    Chat,
-    /// The ladder of rounds.
-    Rounds,
-    /// One position.
-    Inspect,
-    /// Where the time goes.
-    Speed,
-    /// Plain against speculative.
-    Compare,
-    /// Lessons.
-    Learn,
+named_enum! {
+    /// A view: what the screen is about.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
+    pub enum Page {
+        /// The conversation.
+        #[default]
+        Chat = "Chat",
+        /// The ladder of rounds.
+        Rounds = "Rounds",
+        /// One position.
+        Inspect = "Inspect",
+        /// Where the time goes.
+        Speed = "Speed",
+        /// Plain against speculative.
+        Compare = "Compare",
+        /// Lessons.
+        Learn = "Learn",
+    }
 }
 
 /// A part of a page that can have the focus and the whole screen.
@@ -48,23 +52,6 @@ pub(super) enum Pane {
 }
 
 impl Page {
-    /// Every page, in the order of its keys.
-    pub const ALL: &'static [Self] =
-        &[Self::Chat, Self::Rounds, Self::Inspect, Self::Speed, Self::Compare, Self::Learn];
-
-    /// On screen.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "Chat",
-            Self::Rounds => "Rounds",
-            Self::Inspect => "Inspect",
-            Self::Speed => "Speed",
-            Self::Compare => "Compare",
-            Self::Learn => "Learn",
-        }
-    }
-
     /// The action that shows it.
     #[must_use]
     pub const fn action(self) -> Action {

@@ -127,6 +127,21 @@ impl Terminal {
         self.wait(text, |screen| screen.contents().contains(text));
     }
 
+    /// Presses keys after each other, and waits for what each makes appear.
+    fn steps(&mut self, steps: &[(&str, &str)]) {
+        for (keys, text) in steps {
+            self.press(keys);
+            self.wait_for(text);
+        }
+    }
+
+    /// Quits by these keys: the terminal is restored.
+    fn quit(&mut self, keys: &str, ended: &str) {
+        self.press(keys);
+        self.wait_restored();
+        self.wait_for(ended);
+    }
+
     /// The ordinary screen, cursor and paste mode are back.
     fn wait_restored(&mut self) {
         self.wait("restored terminal", |screen| {
@@ -163,41 +178,26 @@ fn a_prompt_is_answered_and_quitting_restores_the_terminal() {
     terminal.wait_for("Speedup over time");
     terminal.resize(40, 10);
     terminal.wait_for("too small");
-    terminal.press("\u{3}");
-    terminal.wait_restored();
-    terminal.wait_for("ended: Ok(Quit)");
+    terminal.quit("\u{3}", "ended: Ok(Quit)");
 }
 
 #[test]
 fn time_is_walked_questioned_and_left_in_a_terminal() {
     let mut terminal = Terminal::open("play");
     terminal.wait_for("Type a prompt");
-    terminal.press("why?\r");
-    terminal.wait_for("faster than");
-    terminal.press("\t<");
-    terminal.wait_for("the past: round 6 of 7");
-    terminal.press("<,");
-    terminal.wait_for("the past: round 5 of 7");
+    terminal.steps(&[("why?\r", "faster than"), ("\t<", "the past: round 6 of 7"), ("<,", "the past: round 5 of 7")]);
     terminal.press(".");
-    terminal.press(">");
-    terminal.wait_for("the past: round 6 of 7");
-    terminal.press("w");
-    terminal.wait_for("What if: round 6");
-    terminal.press("\u{1b}[D");
-    terminal.wait_for("computed from the recorded distributions");
+    terminal.steps(&[
+        (">", "the past: round 6 of 7"),
+        ("w", "What if: round 6"),
+        ("\u{1b}[D", "computed from the recorded distributions"),
+    ]);
     terminal.press("q");
-    terminal.press("t");
-    terminal.wait_for("theme: light");
-    terminal.press("2");
-    terminal.wait_for("Rounds: 6 of 6");
-    terminal.press("\u{1b}[F");
-    terminal.wait_for("Rounds: 7 of 7");
+    terminal.steps(&[("t", "theme: light"), ("2", "Rounds: 6 of 6"), ("\u{1b}[F", "Rounds: 7 of 7")]);
     terminal.resize(100, 30);
     // keys that come together with the signal of a new size may lie unread until the next key
     terminal.wait("wider screen", |screen| screen.rows(90, 10).any(|row| !row.trim().is_empty()));
-    terminal.press(":quit\r");
-    terminal.wait_restored();
-    terminal.wait_for("ended: Ok(Quit)");
+    terminal.quit(":quit\r", "ended: Ok(Quit)");
 }
 
 #[test]
@@ -217,9 +217,7 @@ fn a_suspended_program_gives_the_terminal_back_and_takes_it_again() {
     terminal
         .wait("the screen again", |screen| screen.alternate_screen() && screen.contents().contains("Type a prompt"));
     waking.join().unwrap();
-    terminal.press("\u{3}");
-    terminal.wait_restored();
-    terminal.wait_for("ended: Ok(Quit)");
+    terminal.quit("\u{3}", "ended: Ok(Quit)");
 }
 
 #[test]
@@ -242,9 +240,7 @@ fn a_panic_of_the_engine_is_a_message_on_the_screen() {
     terminal.press("why?\r");
     terminal.wait_for("out of memory in the engine");
     assert!(terminal.parser.screen().alternate_screen());
-    terminal.press("\u{3}");
-    terminal.wait_restored();
-    terminal.wait_for("ended: Ok(Failed(");
+    terminal.quit("\u{3}", "ended: Ok(Failed(");
 }
 
 #[test]

@@ -63,53 +63,38 @@ impl SettingRow {
     pub(super) const RIVAL: &'static [Self] = &[Self::DraftLen, Self::Rule, Self::Drafter, Self::Temperature];
 
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Drafter => "drafter",
-            Self::DraftLen => "k, draft length",
-            Self::Mode => "k chosen by",
-            Self::Tree => "tree",
-            Self::PMin => "p-min",
-            Self::Rule => "verification rule",
-            Self::Temperature => "temperature",
-            Self::TopK => "top-k",
-            Self::TopP => "top-p",
-            Self::MinP => "min-p",
-            Self::Seed => "seed",
-            Self::MaxTokens => "max tokens",
-            Self::Baseline => "plain decoding",
-            Self::Mtp(Convention::Feed) => "MTP: fed with",
-            Self::Mtp(Convention::Recycle) => "MTP: recycles",
-            Self::Mtp(Convention::Order) => "MTP: concat order",
-            Self::Mtp(Convention::Pairing) => "MTP: state's token",
-            Self::Mtp(Convention::Position) => "MTP: position",
-            Self::Mtp(Convention::SlotZero) => "MTP: slot 0",
-            Self::Mtp(Convention::Norm) => "MTP: norm weights",
-        }
+        self.texts().0
     }
 
     /// What it does, in a few words.
     pub(super) const fn hint(self) -> &'static str {
+        self.texts().1
+    }
+
+    const fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Drafter => "who proposes; human is you",
-            Self::DraftLen => "draft tokens a round; 0 is plain decoding",
-            Self::Mode => "you, or the engine from what passes cost",
-            Self::Tree => "drafts of a tree in all; off drafts a chain",
-            Self::PMin => "a draft ends where q is below; 0 never",
-            Self::Rule => "how drafts are judged",
-            Self::Temperature => "0 takes the most probable token",
-            Self::TopK => "keep so many of the most probable; 0 keeps all",
-            Self::TopP => "keep the smallest set with this mass; 1 keeps all",
-            Self::MinP => "keep what has this share of the best; 0 keeps all",
-            Self::Seed => "of every draw",
-            Self::MaxTokens => "longest answer",
-            Self::Baseline => "measured beside, a new one from the next turn on",
-            Self::Mtp(Convention::Feed) => "expert: the target's state that a slot reads",
-            Self::Mtp(Convention::Recycle) => "expert: the state that deeper drafts read",
-            Self::Mtp(Convention::Order) => "expert: halves of the projection's input",
-            Self::Mtp(Convention::Pairing) => "expert: the token of a slot, predicted or its own",
-            Self::Mtp(Convention::Position) => "expert: where slots stand, each or all of a round",
-            Self::Mtp(Convention::SlotZero) => "expert: what the first slot is",
-            Self::Mtp(Convention::Norm) => "expert: the factor is w, or 1 + w",
+            Self::Drafter => ("drafter", "who proposes; human is you"),
+            Self::DraftLen => ("k, draft length", "draft tokens a round; 0 is plain decoding"),
+            Self::Mode => ("k chosen by", "you, or the engine from what passes cost"),
+            Self::Tree => ("tree", "drafts of a tree in all; off drafts a chain"),
+            Self::PMin => ("p-min", "a draft ends where q is below; 0 never"),
+            Self::Rule => ("verification rule", "how drafts are judged"),
+            Self::Temperature => ("temperature", "0 takes the most probable token"),
+            Self::TopK => ("top-k", "keep so many of the most probable; 0 keeps all"),
+            Self::TopP => ("top-p", "keep the smallest set with this mass; 1 keeps all"),
+            Self::MinP => ("min-p", "keep what has this share of the best; 0 keeps all"),
+            Self::Seed => ("seed", "of every draw"),
+            Self::MaxTokens => ("max tokens", "longest answer"),
+            Self::Baseline => ("plain decoding", "measured beside, a new one from the next turn on"),
+            Self::Mtp(Convention::Feed) => ("MTP: fed with", "expert: the target's state that a slot reads"),
+            Self::Mtp(Convention::Recycle) => ("MTP: recycles", "expert: the state that deeper drafts read"),
+            Self::Mtp(Convention::Order) => ("MTP: concat order", "expert: halves of the projection's input"),
+            Self::Mtp(Convention::Pairing) => {
+                ("MTP: state's token", "expert: the token of a slot, predicted or its own")
+            }
+            Self::Mtp(Convention::Position) => ("MTP: position", "expert: where slots stand, each or all of a round"),
+            Self::Mtp(Convention::SlotZero) => ("MTP: slot 0", "expert: what the first slot is"),
+            Self::Mtp(Convention::Norm) => ("MTP: norm weights", "expert: the factor is w, or 1 + w"),
         }
     }
 

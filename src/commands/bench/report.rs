@@ -183,47 +183,35 @@ pub(super) fn table(rows: &[Row]) -> String {
     out
 }
 
+/// The columns of the table, and the cell of a row in each.
+const COLUMNS: [(&str, fn(&Row) -> String); 16] = [
+    ("drafter", |row| row.case.drafter.clone()),
+    ("rule", |row| row.case.rule.clone()),
+    ("k", |row| row.case.k.clone()),
+    ("category", |row| row.case.category.clone()),
+    ("answers", |row| row.answers.to_string()),
+    ("speedup_p10", |row| number(row.speedup.map(|q| q.p10))),
+    ("speedup_median", |row| number(row.speedup.map(|q| q.median))),
+    ("speedup_p90", |row| number(row.speedup.map(|q| q.p90))),
+    ("speedup_low", |row| number(row.speedup_low)),
+    ("speedup_high", |row| number(row.speedup_high)),
+    ("disturbed", |row| row.disturbed.to_string()),
+    ("speculative_tokens_per_second_median", |row| number(row.speculative_tokens_per_second.map(|q| q.median))),
+    ("plain_tokens_per_second_median", |row| number(row.plain_tokens_per_second.map(|q| q.median))),
+    ("tokens_per_round_median", |row| number(row.tokens_per_round.map(|q| q.median))),
+    ("draft_acceptance_rate", |row| number(row.draft_acceptance_rate)),
+    ("identical", |row| row.identical.to_string()),
+];
+
+fn number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
 pub(super) fn csv(rows: &[Row]) -> Result<String> {
     let mut table = csv::Writer::from_writer(Vec::new());
-    table.write_record([
-        "drafter",
-        "rule",
-        "k",
-        "category",
-        "answers",
-        "speedup_p10",
-        "speedup_median",
-        "speedup_p90",
-        "speedup_low",
-        "speedup_high",
-        "disturbed",
-        "speculative_tokens_per_second_median",
-        "plain_tokens_per_second_median",
-        "tokens_per_round_median",
-        "draft_acceptance_rate",
-        "identical",
-    ])?;
-    let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    table.write_record(COLUMNS.map(|(name, _)| name))?;
     for row in rows {
-        let median = |value: Option<Quantiles>| number(value.map(|q| q.median));
-        table.write_record([
-            row.case.drafter.clone(),
-            row.case.rule.clone(),
-            row.case.k.clone(),
-            row.case.category.clone(),
-            row.answers.to_string(),
-            number(row.speedup.map(|q| q.p10)),
-            median(row.speedup),
-            number(row.speedup.map(|q| q.p90)),
-            number(row.speedup_low),
-            number(row.speedup_high),
-            row.disturbed.to_string(),
-            median(row.speculative_tokens_per_second),
-            median(row.plain_tokens_per_second),
-            median(row.tokens_per_round),
-            number(row.draft_acceptance_rate),
-            row.identical.to_string(),
-        ])?;
+        table.write_record(COLUMNS.map(|(_, cell)| cell(row)))?;
     }
     Ok(String::from_utf8(table.into_inner()?)?)
 }

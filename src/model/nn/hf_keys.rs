@@ -61,7 +61,12 @@ impl Ends {
 ///
 /// # Errors
 /// [`ModelError::Unsupported`] naming the tensor.
-pub fn refuse_biases(folder: &Folder, conventions: &Conventions, modules: Option<&str>) -> Result<(), ModelError> {
+pub fn refuse_biases(
+    folder: Option<&Folder>,
+    conventions: &Conventions,
+    modules: Option<&str>,
+) -> Result<(), ModelError> {
+    let Some(folder) = folder else { return Ok(()) };
     let prefix = folder.layout().prefix;
     let blocks: Vec<String> = ["layers"].into_iter().chain(modules).map(|of| format!("{prefix}{of}.")).collect();
     let added = |name: &str| {

@@ -64,9 +64,7 @@ fn nothing_is_asked_of_an_engine_at_work_of_a_recording_or_where_plain_is_whole(
     let mut whole = Stage::new(&finished(|_, text| text.to_owned()), on(Page::Compare));
     assert_eq!(finish(&mut whole), []);
     let mut script = first_turn();
-    if let EventKind::Started { header } = &mut script.events[0].kind {
-        header.capabilities = Capabilities::default();
-    }
+    script.head(|head| head.capabilities = Capabilities::default());
     let mut recording = Stage::new(&script, on(Page::Compare));
     assert_eq!(finish(&mut recording), []);
     let mut past = Stage::new(&first_turn(), on(Page::Compare));

@@ -369,10 +369,7 @@ fn limits_of_settings_hold() {
 
 #[test]
 fn the_first_line_says_who_chooses_k() {
-    let mut script = Script::default();
-    let mut head = header();
-    head.settings.draft_len_mode = DraftLenMode::Auto;
-    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let script = Script::started_with(|head| head.settings.draft_len_mode = DraftLenMode::Auto);
     assert!(Stage::of(&script).screen(120, 40).contains("│ k≤3 auto │"));
     assert!(Stage::of(&first_turn()).screen(120, 40).contains("│ k=3 │"));
 }
@@ -380,10 +377,9 @@ fn the_first_line_says_who_chooses_k() {
 #[test]
 fn from_the_engines_k_one_goes_to_a_usual_one() {
     let chosen = |keys: &str| {
-        let mut script = Script::default();
-        let mut head = header();
-        (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8);
-        script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+        let script = Script::started_with(|head| {
+            (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8)
+        });
         let mut stage = Stage::of(&script);
         stage.shows((120, 40), &["│ k≤8 auto │"]);
         stage.press(keys);
@@ -395,10 +391,7 @@ fn from_the_engines_k_one_goes_to_a_usual_one() {
 
 #[test]
 fn split_asks_for_a_race_once() {
-    let mut script = Script::default();
-    let mut head = header();
-    head.settings.baseline = Baseline::Probe(32);
-    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let script = Script::started_with(|head| head.settings.baseline = Baseline::Probe(32));
     let mut stage = Stage::of(&script);
     stage.press("<F2>");
     let race = Command::SetBaseline { baseline: Baseline::Race };
@@ -449,10 +442,7 @@ fn discarded_drafts_can_be_hidden() {
 
 #[test]
 fn a_recording_takes_no_prompts() {
-    let mut script = Script::default();
-    let mut head = header();
-    head.capabilities = Capabilities::default();
-    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let script = Script::started_with(|head| head.capabilities = Capabilities::default());
     let mut stage = Stage::of(&script);
     stage.press("hi");
     assert!(stage.sent.is_empty());
@@ -489,10 +479,7 @@ fn an_unknown_theme_is_a_message_and_every_theme_is_reached() {
 
 #[test]
 fn options_ask_for_a_race_and_send_a_prompt() {
-    let mut script = Script::default();
-    let mut head = header();
-    head.settings.baseline = Baseline::Off;
-    script.push(Lane::Speculative, EventKind::Started { header: Box::new(head) });
+    let script = Script::started_with(|head| head.settings.baseline = Baseline::Off);
     let options = TuiOptions { split: true, initial_prompt: Some("hi".to_owned()), ..TuiOptions::default() };
     let mut stage = Stage::new(&script, options);
     let commands = update::greet(&mut stage.app, &stage.time);

@@ -101,9 +101,7 @@ fn a_tree_is_not_weighed_as_a_chain() {
 fn drafts_that_the_engine_ends_are_reported_as_measured() {
     let speed = |draft_len: u8| {
         let mut script = Script::started();
-        if let EventKind::Started { header } = &mut script.events[0].kind {
-            header.settings.draft_len_mode = DraftLenMode::Auto;
-        }
+        script.head(|head| head.settings.draft_len_mode = DraftLenMode::Auto);
         script.prompt("hi", "Hello");
         script.plain(" a");
         script.round(&[(" a", 0.5), (" b", 0.5)], &[(" a", 0.5), (" c", 0.5), (" d", 0.5)]);
@@ -143,9 +141,7 @@ fn who_drafts_is_shown_what_to_type() {
 fn a_drafter_that_reads_the_targets_cache_differs_from_one_with_its_own() {
     for (kv_bytes_per_token, says) in [(768, "its own: "), (0, "none of its own: it reads the target's")] {
         let mut script = Script::started();
-        if let EventKind::Started { header } = &mut script.events[0].kind {
-            header.drafter.as_mut().expect("it has one").kv_bytes_per_token = kv_bytes_per_token;
-        }
+        script.head(|head| head.drafter.as_mut().expect("it has one").kv_bytes_per_token = kv_bytes_per_token);
         script.prompt("hi", "Hello");
         script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
         let mut stage = Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() });

@@ -116,9 +116,7 @@ fn before_the_first_round_it_says_what_will_be_there() {
 #[test]
 fn a_recording_the_past_and_a_lesson_are_presented_too() {
     let mut script = conversation();
-    if let EventKind::Started { header } = &mut script.events[0].kind {
-        header.capabilities = Capabilities::default();
-    }
+    script.head(|head| head.capabilities = Capabilities::default());
     let mut stage = Stage::of(&script);
     stage.press("<F5>").shows((80, 24), &["proposes"]);
     let mut stage = Stage::of(&conversation());

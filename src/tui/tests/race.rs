@@ -207,9 +207,7 @@ fn formats_are_chosen_and_asked_of_the_caller() {
 
 fn without_engine() -> Stage {
     let mut script = conversation();
-    if let EventKind::Started { header } = &mut script.events[0].kind {
-        header.capabilities = Capabilities::default();
-    }
+    script.head(|head| head.capabilities = Capabilities::default());
     let read = Recordings(Rc::new(|name: &str| match name {
         "positions" => Ok(first_turn().events),
         other => Err(format!("there is no recording '{other}'")),

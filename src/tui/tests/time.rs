@@ -493,9 +493,7 @@ fn copy_save_and_suspend_are_asked_of_the_terminal() {
 #[test]
 fn a_recording_can_be_looked_at_but_not_changed() {
     let mut script = first_turn();
-    if let EventKind::Started { header } = &mut script.events[0].kind {
-        header.capabilities = Capabilities::default();
-    }
+    script.head(|head| head.capabilities = Capabilities::default());
     let mut stage = browse(&script);
     stage.press("<S-Left>g").shows((80, 24), &["this is a recording"]);
     stage.press("w<Right><Enter>").shows((80, 24), &["this is a recording"]);

@@ -12,9 +12,9 @@ use crate::model::families::deepseek::{
     config::{DeepSeekConfig, LatentKeys},
     load, names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, Source, TensorNames, block_part};
+use crate::model::files::{ConfigJson, Folder, Layout, Source, TensorNames, block_part};
 use crate::model::interfaces::{
-    Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
+    Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
 use crate::model::memory::MemoryNeed;
 use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
@@ -47,9 +47,7 @@ impl Family for DeepSeekFamily {
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        if let Some(folder) = folder {
-            refuse_biases(folder, &self.conventions, None)?;
-        }
+        refuse_biases(folder, &self.conventions, None)?;
         let own = LatentKeys::from_json(json.keys())?;
         let keys = json.read::<HfKeys>()?;
         let latent = own.latent(self.usual_dense_layers, (keys.layers()?, keys.heads()?), keys.sharper()?)?;
@@ -57,10 +55,6 @@ impl Family for DeepSeekFamily {
         let extras = Extras { head_dim, mscale: true, own_heads: true, ..Extras::default() };
         let transformer = keys.transformer(&self.conventions, Ends::of(json, folder), extras)?;
         Ok(Box::new(DeepSeekConfig { transformer, latent }))
-    }
-
-    fn read_gguf(&self, _gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        Err(ModelError::Unsupported(format!("{} is not supported as a GGUF file", self.names.title)))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -153,12 +147,7 @@ impl FamilyConfig for DeepSeekConfig {
         }
     }
 
-    fn load(
-        &self,
-        context: &LoadContext<'_>,
-        backend: Backend<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(DeepSeekWeights::load(&tensors, &self.latent, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))

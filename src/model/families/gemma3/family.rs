@@ -11,7 +11,7 @@ use crate::model::families::gemma3::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, NORMED_TWICE, TensorNames, block_part, part_name};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Modules, Names,
+    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
@@ -29,9 +29,7 @@ impl Family for Gemma3Family {
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        if let Some(folder) = folder {
-            refuse_biases(folder, &CONVENTIONS, None)?;
-        }
+        refuse_biases(folder, &CONVENTIONS, None)?;
         let json = json.clone().with_defaults(&Keys::defaults());
         let (keys, own) = (json.read::<HfKeys>()?, Keys::from_json(&json)?);
         let layers = own.layers(keys.layers()?)?;
@@ -79,12 +77,7 @@ impl FamilyConfig for Gemma3Config {
         }
     }
 
-    fn load(
-        &self,
-        context: &LoadContext<'_>,
-        backend: Backend<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma3Weights::load(tensors, &self.layers, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))

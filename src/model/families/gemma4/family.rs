@@ -12,9 +12,9 @@ use crate::model::families::gemma4::{
     keys::{GemmaKeys, Sizes},
     names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, Source, TensorNames};
+use crate::model::files::{ConfigJson, Folder, Source, TensorNames};
 use crate::model::interfaces::{
-    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Modules, Names,
+    Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,
 };
 use crate::model::nn::{Conventions, Ends, Extras, HfKeys, PairOrder, TransformerConfig, refuse_biases};
@@ -33,9 +33,7 @@ impl Family for Gemma4Family {
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        if let Some(folder) = folder {
-            refuse_biases(folder, &CONVENTIONS, None)?;
-        }
+        refuse_biases(folder, &CONVENTIONS, None)?;
         let own = GemmaKeys::from_json(json.keys())?;
         let keys = json.read::<HfKeys>()?;
         let head_dim = keys.head_dim(Some(own.head_dim()))?;
@@ -45,10 +43,6 @@ impl Family for Gemma4Family {
         let extras = Extras { head_dim, rope, layer_types: true, ..Extras::default() };
         let transformer = keys.transformer(&CONVENTIONS, Ends::of(json, folder), extras)?;
         Ok(Box::new(Gemma4Config { transformer, gemma }))
-    }
-
-    fn read_gguf(&self, _gguf: &GgufFile) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        Err(ModelError::Unsupported("gemma4 is not supported as a GGUF file".into()))
     }
 
     fn tensor_names(&self) -> TensorNames {
@@ -128,12 +122,7 @@ impl FamilyConfig for Gemma4Config {
         }
     }
 
-    fn load(
-        &self,
-        context: &LoadContext<'_>,
-        backend: Backend<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         let (tensors, spec) = context.on_candle(&backend);
         let weights = Arc::new(Gemma4Weights::load(&tensors, &self.gemma, context.ctx_len, progress)?);
         Ok(Box::new(CandleTarget { weights, spec }))

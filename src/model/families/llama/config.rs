@@ -4,7 +4,7 @@ use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
 use crate::model::families::llama::{load, mimo};
 use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, Source, TensorNames, block_part, llama_part};
-use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress};
+use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
 
 /// A family whose blocks are Llama's, but for its conventions.
@@ -37,9 +37,7 @@ impl Family for LlamaFamily {
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        if let Some(folder) = folder {
-            refuse_biases(folder, &self.conventions, Some(mimo::LAYERS))?;
-        }
+        refuse_biases(folder, &self.conventions, Some(mimo::LAYERS))?;
         let keys = json.read::<HfKeys>()?;
         let transformer = keys.transformer(&self.conventions, Ends::of(json, folder), Extras::default())?;
         let announced = if self.has_modules { json.announced_modules() } else { 0 };
@@ -89,12 +87,7 @@ impl FamilyConfig for LlamaConfig {
         OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.announced }
     }
 
-    fn load(
-        &self,
-        context: &LoadContext<'_>,
-        backend: Backend<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         load::target(self, context, &backend, progress)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::families::llama::{Llama, LlamaWeights, config::LlamaConfig, mimo};
 use crate::model::interfaces::{
-    Backend, CandleTarget, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
+    Backend, CandleTarget, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
 };
 use crate::model::native::NativeLlama;
 use crate::model::{Model, ModelError};
@@ -15,7 +15,7 @@ pub(super) fn target(
     context: &LoadContext<'_>,
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
-) -> Result<Box<dyn LoadedTarget>, ModelError> {
+) -> LoadResult {
     let LoadContext { options, source, ctx_len, .. } = *context;
     let announced = config.announced;
     let Backend::Candle(..) = backend else {

@@ -10,7 +10,7 @@ use crate::model::families::qwen35::{
 };
 use crate::model::files::{ConfigJson, Folder, GgufFile, Source, TensorNames};
 use crate::model::interfaces::{
-    Backend, Description, Family, FamilyConfig, LoadContext, LoadedTarget, Names, OwnModules, Progress,
+    Backend, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, PairOrder, TransformerConfig, refuse_biases};
 
@@ -26,9 +26,7 @@ impl Family for Qwen35Family {
     }
 
     fn read_json(&self, json: &ConfigJson, folder: Option<&Folder>) -> Result<Box<dyn FamilyConfig>, ModelError> {
-        if let Some(folder) = folder {
-            refuse_biases(folder, &CONVENTIONS, None)?;
-        }
+        refuse_biases(folder, &CONVENTIONS, None)?;
         let own = HybridKeys::from_json(json.keys())?;
         let keys = json.read::<HfKeys>()?;
         let extras = Extras { layer_types: true, partial_rotary: true, ..Extras::default() };
@@ -100,12 +98,7 @@ impl FamilyConfig for Qwen35Config {
         }
     }
 
-    fn load(
-        &self,
-        context: &LoadContext<'_>,
-        backend: Backend<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<Box<dyn LoadedTarget>, ModelError> {
+    fn load(&self, context: &LoadContext<'_>, backend: Backend<'_>, progress: &mut Progress<'_>) -> LoadResult {
         load::target(self, context, &backend, progress)
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::model::drafters::core;
 use crate::model::families::qwen35::{Qwen35, Qwen35Weights, config::Qwen35Config, module::load_module};
-use crate::model::interfaces::{Backend, LoadContext, LoadedTarget, Modules, NoSharing, Progress, SharedWeights};
+use crate::model::interfaces::{
+    Backend, LoadContext, LoadResult, LoadedTarget, Modules, NoSharing, Progress, SharedWeights,
+};
 use crate::model::options::Rollback;
 use crate::model::{Model, ModelError, ModelSpec};
 
@@ -14,7 +16,7 @@ pub(super) fn target(
     context: &LoadContext<'_>,
     backend: &Backend<'_>,
     progress: &mut Progress<'_>,
-) -> Result<Box<dyn LoadedTarget>, ModelError> {
+) -> LoadResult {
     let (tensors, spec) = context.on_candle(backend);
     let weights = Arc::new(Qwen35Weights::load(tensors, &config.hybrid, context.ctx_len, progress)?);
     Ok(Box::new(Target { weights, spec, rollback: context.options.rollback }))
