@@ -240,8 +240,7 @@ fn a_page_marks_accepted_drafts_that_the_target_would_not_have_picked() {
 
 #[test]
 fn a_control_token_is_an_end_mark_on_a_page() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5), ("<|im_end|>", 0.4)], &[(" there", 0.9), ("<|im_end|>", 0.8), ("x", 0.5)]);
     script.round(&[("<|im_end|>", 0.5)], &[(".", 0.9), ("x", 0.5)]);
     let page = shown(&ExportFixture::of(&script.events));

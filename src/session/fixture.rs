@@ -86,6 +86,13 @@ impl Script {
         script
     }
 
+    /// With a turn opened in both lanes: see [`Script::prompt`].
+    pub(crate) fn prompted(text: &str, first: &str) -> Self {
+        let mut script = Self::started();
+        script.prompt(text, first);
+        script
+    }
+
     /// Changes the header.
     pub(crate) fn head(&mut self, change: impl FnOnce(&mut Header)) {
         match &mut self.events[0].kind {
@@ -217,8 +224,7 @@ pub(crate) fn departing() -> Script {
 
 /// A finished first turn: accepted, rejected, recovered, bonus, wide and broken characters.
 pub(crate) fn first_turn() -> Script {
-    let mut script = Script::started();
-    script.prompt("Why is the sky blue?", "The");
+    let mut script = Script::prompted("Why is the sky blue?", "The");
     let rounds: &[(Cells, Cells)] = &[
         (
             &[(" color", 0.41), (" of", 0.93), (" the", 0.95)],

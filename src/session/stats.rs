@@ -361,8 +361,7 @@ mod tests {
 
     /// Enough rounds and plain passes for every figure.
     fn long_turn() -> Vec<Event> {
-        let mut script = Script::started();
-        script.prompt("hi", "Hello");
+        let mut script = Script::prompted("hi", "Hello");
         for _ in 0..40 {
             script.round(&[(" a", 0.6), (" b", 0.5)], &[(" a", 0.9), (" x", 0.8), (" c", 0.7)]);
             script.plain(" a");

@@ -101,16 +101,14 @@ fn without_measurements_there_are_no_quotients() {
     assert_eq!(stats.acceptance_rate(), None);
     assert_eq!(stats.tokens_per_second(), None);
     assert_eq!(stats.mean_tokens_per_round(), None);
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
     assert_eq!(fold(&script.events).speedup(), None);
 }
 
 #[test]
 fn what_vllm_names_counts_rounds_that_drafted() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[], &[(" there", 0.5)]); // k = 4, and the drafter found nothing
     script.round(&[(" you", 0.5), ("!", 0.5)], &[(" you", 0.5), ("!", 0.5), (" How", 0.5)]);
     for event in &mut script.events {
@@ -133,8 +131,7 @@ fn what_vllm_names_counts_rounds_that_drafted() {
 
 #[test]
 fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5), ("!", 0.5)], &[(" there", 0.5), ("!", 0.5), (" How", 0.5)]);
     let Some(Event { kind: EventKind::Committed { tokens, .. }, .. }) = script.events.last_mut() else {
         panic!("a round ends with its commit");
@@ -153,8 +150,7 @@ fn a_commit_cut_by_a_stop_rule_keeps_its_provenance() {
 
 #[test]
 fn a_draft_that_p_min_left_out_is_reported_and_its_time_counts() {
-    let mut script = Script::started();
-    script.prompt("hi", "Look");
+    let mut script = Script::prompted("hi", "Look");
     let round = 1;
     let row = Prediction { top: vec![Candidate { piece: piece(" up"), prob: 0.6 }], tail: 0.4 };
     let (token, verdict) = (piece(" out"), Verification::new(Vec::new(), piece(" up").id, NextKind::Bonus, None));
@@ -201,8 +197,7 @@ pub(crate) fn tree_round(script: &mut Script) {
 
 #[test]
 fn a_tree_round_knows_its_branches_its_path_and_where_it_left_the_lossless_path() {
-    let mut script = Script::started();
-    script.prompt("hi", "Look");
+    let mut script = Script::prompted("hi", "Look");
     tree_round(&mut script);
     let session = fold(&script.events);
     let answer = session.turns()[0].answer(Lane::Speculative);
@@ -254,8 +249,7 @@ fn the_drafter_at_work_is_one_that_is_there() {
 
 #[test]
 fn places_that_differ_are_counted_behind_an_end_only() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
     script.plain(" you");
     assert_eq!(fold(&script.events).turns()[0].differing_tokens(), Some(1), "plain decoding is not there yet");
@@ -265,8 +259,7 @@ fn places_that_differ_are_counted_behind_an_end_only() {
 
 #[test]
 fn lanes_agree_until_they_do_not() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[(" there", 0.5)], &[(" there", 0.5), ("!", 0.5)]);
     script.plain(" there");
     let agreement = fold(&script.events).turns()[0].agreement().unwrap();
@@ -332,8 +325,7 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
 
 #[test]
 fn the_text_of_an_answer_leaves_out_the_token_that_ended_it() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.round(&[("!", 0.5)], &[("!", 0.5), ("<|im_end|>", 0.5)]);
     script.finish(Lane::Speculative, StopReason::Eos);
     let session = fold(&script.events);
@@ -342,8 +334,7 @@ fn the_text_of_an_answer_leaves_out_the_token_that_ended_it() {
 
 #[test]
 fn old_rounds_keep_only_what_the_table_shows() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     for _ in 0..=FULL_ROUNDS {
         script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
     }

@@ -392,8 +392,7 @@ mod tests {
     }
 
     fn long() -> Vec<Event> {
-        let mut script = Script::started();
-        script.prompt("hi", "Hello");
+        let mut script = Script::prompted("hi", "Hello");
         for _ in 0..ROUNDS_PER_SNAPSHOT * (MAX_SNAPSHOTS + 2) {
             script.round(&[(" a", 0.5)], &[(" a", 0.5), (" b", 0.5)]);
         }

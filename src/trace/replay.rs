@@ -626,8 +626,7 @@ mod tests {
 
     #[test]
     fn a_pause_or_a_step_ends_a_search_and_a_skip() {
-        let mut script = Script::started();
-        script.prompt("hi", "It");
+        let mut script = Script::prompted("hi", "It");
         (0..2000).for_each(|_| script.round(&[(" a", 0.5)], &[(" a", 0.5), (" b", 0.5)]));
         let lines = script.events.iter().map(|event| serde_json::to_string(event).unwrap() + "\n");
         let recording = Recording::of_bytes("a", lines.collect::<String>().into_bytes()).unwrap();

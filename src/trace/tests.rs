@@ -10,6 +10,7 @@ use super::*;
 use crate::protocol::{Event, EventKind, Lane, Piece, StopReason, TokenId};
 use crate::session::Session;
 use crate::session::fixture::{conversation, first_turn};
+use crate::session::tests::fold;
 use crate::stream::Consumer;
 
 struct TraceFolder {
@@ -55,8 +56,7 @@ fn run() -> Vec<Event> {
     for kind in kinds {
         script.push(Lane::Speculative, kind);
     }
-    let mut session = Session::new();
-    script.events.iter().for_each(|e| session.apply(e));
+    let session = fold(&script.events);
     let mut events = script.events;
     events.push(session.end().unwrap());
     events

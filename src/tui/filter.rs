@@ -86,13 +86,13 @@ pub(super) fn has_reject(round: &Round) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Session;
+
     use crate::session::fixture::first_turn;
+    use crate::session::tests::fold;
 
     #[test]
     fn every_filter_is_reached_and_splits_the_rounds() {
-        let mut session = Session::new();
-        first_turn().events.iter().for_each(|event| session.apply(event));
+        let session = fold(&first_turn().events);
         let rounds: Vec<_> = super::super::selection::rounds(&session).collect();
         let count = |filter: Filter| rounds.iter().filter(|at| filter.fits_at(&session, **at)).count();
         let (mut filter, mut names) = (Filter::All, Vec::new());

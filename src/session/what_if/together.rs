@@ -181,8 +181,7 @@ mod tests {
 
     /// anchor ─ ' a', anchor ─ ' the' ─ (' sky', ' sea'); the target says ' the', then ' moon'.
     fn tree() -> Round {
-        let mut script = Script::started();
-        script.prompt("hi", "Look");
+        let mut script = Script::prompted("hi", "Look");
         tree_round(&mut script);
         (*fold(&script.events).turns()[0].answer(Lane::Speculative).rounds[0]).clone()
     }

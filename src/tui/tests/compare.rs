@@ -46,8 +46,7 @@ fn places(buffer: &Buffer, word: &str) -> Vec<(u16, u16)> {
 #[test]
 fn both_answers_on_show_let_plain_decoding_finish_once() {
     for keys in ["5", "c"] {
-        let mut stage = Stage::of(&first_turn());
-        stage.press("<Tab>");
+        let mut stage = Stage::of(&first_turn()).pressed("<Tab>");
         assert_eq!(finish(&mut stage), [], "the answer alone is on show");
         stage.press(keys);
         let sent = finish(&mut stage);
@@ -67,8 +66,7 @@ fn nothing_is_asked_of_an_engine_at_work_of_a_recording_or_where_plain_is_whole(
     script.head(|head| head.capabilities = Capabilities::default());
     let mut recording = Stage::new(&script, on(Page::Compare));
     assert_eq!(finish(&mut recording), []);
-    let mut past = Stage::new(&first_turn(), on(Page::Compare));
-    past.press("<");
+    let mut past = Stage::new(&first_turn(), on(Page::Compare)).pressed("<");
     assert_eq!(finish(&mut past), []);
 }
 
@@ -76,8 +74,7 @@ fn nothing_is_asked_of_an_engine_at_work_of_a_recording_or_where_plain_is_whole(
 fn a_prompt_does_not_wait_for_a_plain_lane_that_goes_on() {
     let mut script = first_turn();
     script.push(Lane::Plain, EventKind::LaneContinued { turn: 1 });
-    let mut stage = Stage::of(&script);
-    stage.press("hi<Enter>");
+    let stage = Stage::of(&script).pressed("hi<Enter>");
     assert!(matches!(stage.sent[..], [Command::Generate { .. }]), "{:?}", stage.sent);
 }
 

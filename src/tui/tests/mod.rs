@@ -76,6 +76,12 @@ impl Stage {
         self
     }
 
+    /// After these keys.
+    fn pressed(mut self, script: &str) -> Self {
+        self.press(script);
+        self
+    }
+
     fn key(&mut self, key: KeyEvent) {
         let commands = update::press(&mut self.app, &mut self.time, key);
         self.sent.extend(commands);
@@ -112,11 +118,15 @@ impl Stage {
         texts.iter().for_each(|text| assert!(screen.contains(text), "'{text}' is not on the screen:\n{screen}"));
         self
     }
+
+    /// Presses keys after each other; a frame of this size then shows the text beside them.
+    fn walk(&mut self, size: (u16, u16), steps: &[(&str, &str)]) {
+        steps.iter().for_each(|(keys, text)| drop(self.press(keys).shows(size, &[text])));
+    }
 }
 
 fn typed_twice() -> Stage {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("hi<Enter>");
+    let stage = Stage::of(&first_turn()).pressed("hi<Enter>");
     stage
 }
 
@@ -142,23 +152,20 @@ fn a_conversation_at_60_16() {
 
 #[test]
 fn a_selected_round_at_120_40() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<Tab><S-Left><S-Left>h");
+    let mut stage = Stage::of(&first_turn()).pressed("<Tab><S-Left><S-Left>h");
     insta::assert_snapshot!(stage.screen(120, 40));
 }
 
 #[test]
 fn both_lanes_side_by_side() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<F2><Esc>");
+    let mut stage = Stage::of(&first_turn()).pressed("<F2><Esc>");
     insta::assert_snapshot!("split_80_24", stage.screen(80, 24));
     insta::assert_snapshot!("split_120_40", stage.screen(120, 40));
 }
 
 #[test]
 fn the_help_lists_the_keymap() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<F1>");
+    let mut stage = Stage::of(&first_turn()).pressed("<F1>");
     insta::assert_snapshot!(stage.screen(100, 80));
 }
 
@@ -210,8 +217,7 @@ fn fates_read_in_monochrome() {
 
 #[test]
 fn a_slowdown_is_said_plainly() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     for _ in 0..7 {
         script.round(&[(" a", 0.5), (" b", 0.5)], &[(" c", 0.5), (" d", 0.5), (" e", 0.5)]);
         script.plain(" c");
@@ -240,8 +246,7 @@ fn sending_carries_the_whole_conversation() {
 
 #[test]
 fn a_new_conversation_forgets_and_raw_prompts_stand_alone() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<C-n>hi<Enter>");
+    let stage = Stage::of(&first_turn()).pressed("<C-n>hi<Enter>");
     let alone = Message { role: Speaker::User, content: "hi".to_owned() };
     let prompt = Prompt::Chat(vec![alone]);
     assert_eq!(stage.sent, [Command::Generate { prompt }]);
@@ -253,8 +258,7 @@ fn a_new_conversation_forgets_and_raw_prompts_stand_alone() {
 
 #[test]
 fn a_paste_is_never_sent() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<Tab>");
+    let mut stage = Stage::of(&first_turn()).pressed("<Tab>");
     paste(&mut stage.app, "fn main() {\r\n\tbody\r}\n\u{1b}[31m");
     assert_eq!(stage.app.editor.text(), "fn main() {\n    body\n}\n[31m");
     assert_eq!(stage.app.pane, Pane::Prompt);
@@ -263,15 +267,13 @@ fn a_paste_is_never_sent() {
 
 #[test]
 fn ctrl_c_stops_first_and_quits_second() {
-    let mut stage = Stage::of(&conversation());
-    stage.press("<C-c>");
+    let mut stage = Stage::of(&conversation()).pressed("<C-c>");
     assert_eq!(stage.sent, [Command::Stop]);
     assert!(!stage.app.quits());
     stage.press("<C-c>");
     assert_eq!(stage.sent, [Command::Stop, Command::Shutdown]);
     assert!(stage.app.quits());
-    let mut idle = Stage::of(&first_turn());
-    idle.press("<C-c>");
+    let idle = Stage::of(&first_turn()).pressed("<C-c>");
     assert!(idle.app.quits());
 }
 
@@ -300,8 +302,7 @@ fn the_prompt_is_back_after_an_answer_unless_the_user_looks_around() {
 
 #[test]
 fn a_prompt_is_kept_while_an_answer_runs() {
-    let mut stage = Stage::of(&conversation());
-    stage.press("wait<Enter>");
+    let mut stage = Stage::of(&conversation()).pressed("wait<Enter>");
     assert!(stage.sent.is_empty());
     assert_eq!(stage.app.editor.text(), "wait");
     stage.shows((80, 24), &["still answering"]);
@@ -336,8 +337,7 @@ fn prompts_are_recalled_with_up_and_down() {
 
 #[test]
 fn settings_keys_become_commands() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<Tab>+<A-Up>-r))bb");
+    let mut stage = Stage::of(&first_turn()).pressed("<Tab>+<A-Up>-r))bb");
     let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
     let warmer = crate::protocol::Sampling { temperature: 0.2, ..sampling };
     assert_eq!(
@@ -358,8 +358,7 @@ fn settings_keys_become_commands() {
 
 #[test]
 fn limits_of_settings_hold() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<Tab>-----(");
+    let stage = Stage::of(&first_turn()).pressed("<Tab>-----(");
     assert_eq!(stage.sent[4], Command::SetDraftLen { draft_len: 0 });
     let Command::SetSampling { sampling } = &stage.sent[5] else {
         panic!("temperature is sampling");
@@ -392,8 +391,7 @@ fn from_the_engines_k_one_goes_to_a_usual_one() {
 #[test]
 fn split_asks_for_a_race_once() {
     let script = Script::started_with(|head| head.settings.baseline = Baseline::Probe(32));
-    let mut stage = Stage::of(&script);
-    stage.press("<F2>");
+    let mut stage = Stage::of(&script).pressed("<F2>");
     let race = Command::SetBaseline { baseline: Baseline::Race };
     assert_eq!(stage.sent, [race]);
     stage.press("<F2><F2>");
@@ -402,8 +400,7 @@ fn split_asks_for_a_race_once() {
 
 #[test]
 fn pause_and_steps_become_commands() {
-    let mut stage = Stage::of(&conversation());
-    stage.press("<Tab><Space>.>");
+    let mut stage = Stage::of(&conversation()).pressed("<Tab><Space>.>");
     assert_eq!(stage.sent, [Command::Pause, Command::StepPhase, Command::StepRound]);
     stage.apply(EventKind::Paused);
     stage.press("<Space>");
@@ -414,9 +411,14 @@ fn pause_and_steps_become_commands() {
 #[test]
 fn rounds_are_walked_and_live_is_found_again() {
     let mut stage = Stage::of(&conversation());
-    stage.press("<Tab><S-Left><S-Left><S-Left><S-Left>").shows((80, 24), &["Round 6 (selected)"]);
-    stage.press("N").shows((80, 24), &["Round 5 (selected)"]);
-    stage.press("<Esc>").shows((80, 24), &["Round 10 (live)"]);
+    stage.walk(
+        (80, 24),
+        &[
+            ("<Tab><S-Left><S-Left><S-Left><S-Left>", "Round 6 (selected)"),
+            ("N", "Round 5 (selected)"),
+            ("<Esc>", "Round 10 (live)"),
+        ],
+    );
     assert_eq!(stage.app.pane, Pane::Answer);
 }
 
@@ -436,23 +438,20 @@ fn scrolling_up_leaves_the_end_and_end_returns() {
 fn discarded_drafts_can_be_hidden() {
     let mut stage = Stage::of(&first_turn());
     stage.shows((120, 40), &["The sky is blue because"]);
-    stage.press("<Tab>d").shows((120, 40), &["The ✗color ○of ○the ↻sky is"]);
-    stage.press("d").shows((120, 40), &["The sky is blue because"]);
+    stage.walk((120, 40), &[("<Tab>d", "The ✗color ○of ○the ↻sky is"), ("d", "The sky is blue because")]);
 }
 
 #[test]
 fn a_recording_takes_no_prompts() {
     let script = Script::started_with(|head| head.capabilities = Capabilities::default());
-    let mut stage = Stage::of(&script);
-    stage.press("hi");
+    let mut stage = Stage::of(&script).pressed("hi");
     assert!(stage.sent.is_empty());
     stage.shows((80, 24), &["this is a recording"]);
 }
 
 #[test]
 fn escape_sequences_in_tokens_never_reach_the_screen() {
-    let mut script = Script::started();
-    script.prompt("a\u{1b}]0;evil\u{7}b", "\u{1b}[2J");
+    let mut script = Script::prompted("a\u{1b}]0;evil\u{7}b", "\u{1b}[2J");
     script.round(&[("\u{9b}31m", 0.5)], &[("\u{1b}c", 0.5), ("\u{202e}", 0.5)]);
     let mut stage = Stage::of(&script);
     let buffer = stage.draw(120, 40).backend().buffer().clone();
@@ -500,8 +499,7 @@ fn ended_turns_look_the_same_from_the_cache() {
 
 #[test]
 fn a_long_draft_is_shown_around_the_chosen_column() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     let drafts: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"].map(|t| (t, 0.5)).to_vec();
     let mut target = drafts.clone();
     target.push(("m", 0.5));

@@ -13,8 +13,7 @@ use crate::tui::page::Page;
 
 /// An answer whose drafts form trees.
 pub(super) fn trees() -> Script {
-    let mut script = Script::started();
-    script.prompt("Look out of the window.", "Look");
+    let mut script = Script::prompted("Look out of the window.", "Look");
     script.plain(" the");
     script.plain(" moon");
     tree_round(&mut script);
@@ -34,19 +33,16 @@ fn scene(name: &str, options: &TuiOptions) -> Stage {
     let on = |page: Page| TuiOptions { page, export: Some(exporter()), ..options.clone() };
     match name {
         "versus" => {
-            let mut stage = Stage::new(&first_turn(), on(Page::Compare));
-            stage.press("v<Right><Down><Right>");
+            let stage = Stage::new(&first_turn(), on(Page::Compare)).pressed("v<Right><Down><Right>");
             stage
         }
         "export" => {
-            let mut stage = Stage::new(&first_turn(), on(Page::Rounds));
-            stage.press("e<Down>");
+            let stage = Stage::new(&first_turn(), on(Page::Rounds)).pressed("e<Down>");
             stage
         }
         "race" => Stage::new(&race::race(), on(Page::Compare)),
         _ => {
-            let mut stage = Stage::new(&trees(), on(Page::Rounds));
-            stage.press("<Left>");
+            let stage = Stage::new(&trees(), on(Page::Rounds)).pressed("<Left>");
             stage
         }
     }
@@ -121,8 +117,7 @@ fn drafts_that_the_engine_ends_are_reported_as_measured() {
 
 #[test]
 fn few_rounds_are_said_to_be_few() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     script.plain(" a");
     script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
     let mut stage = Stage::new(&script, TuiOptions { page: Page::Speed, ..TuiOptions::default() });

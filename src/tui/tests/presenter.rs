@@ -82,8 +82,7 @@ fn the_round_and_its_marks_are_in_words_at_every_size() {
 
 #[test]
 fn the_key_and_escape_end_it_and_a_view_takes_its_place() {
-    let mut stage = Stage::of(&conversation());
-    stage.press("<F5>");
+    let mut stage = Stage::of(&conversation()).pressed("<F5>");
     assert!(stage.app.presents && !stage.app.is_typing(), "keys are for the round");
     stage.press("<F5>");
     assert!(!stage.app.presents);
@@ -97,8 +96,7 @@ fn the_key_and_escape_end_it_and_a_view_takes_its_place() {
 
 #[test]
 fn a_prompt_can_be_typed_while_it_is_on() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<F5>ihello");
+    let mut stage = Stage::of(&first_turn()).pressed("<F5>ihello");
     let screen = stage.screen(80, 24);
     assert!(stage.app.presents && screen.contains("hello") && screen.contains("drafter"), "{screen}");
     stage.press("<Enter>");
@@ -107,8 +105,7 @@ fn a_prompt_can_be_typed_while_it_is_on() {
 
 #[test]
 fn before_the_first_round_it_says_what_will_be_there() {
-    let mut stage = Stage::of(&Script::started());
-    stage.press("<F5>");
+    let mut stage = Stage::of(&Script::started()).pressed("<F5>");
     assert!(stage.app.is_typing(), "the prompt keeps the keys");
     stage.shows((80, 24), &["each round appears here, drawn large"]);
 }
@@ -119,8 +116,7 @@ fn a_recording_the_past_and_a_lesson_are_presented_too() {
     script.head(|head| head.capabilities = Capabilities::default());
     let mut stage = Stage::of(&script);
     stage.press("<F5>").shows((80, 24), &["proposes"]);
-    let mut stage = Stage::of(&conversation());
-    stage.press("<F5><");
+    let mut stage = Stage::of(&conversation()).pressed("<F5><");
     assert!(stage.time.is_past() && stage.screen(100, 30).contains("proposes"));
     let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
     stage.press("<F5>");

@@ -83,8 +83,7 @@ fn within_a_commit_the_rest_waits_and_an_answer_can_go_on_from_there() {
 
 #[test]
 fn the_first_token_is_inspected_like_any_other() {
-    let mut stage = browse(&first_turn());
-    stage.press("{");
+    let mut stage = browse(&first_turn()).pressed("{");
     assert_eq!(tokens(&stage), 1);
     stage.press("<Enter>").shows((120, 40), &["first token", "The prompt's last row gives"]);
     stage.press("<End>1<S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><S-Left><Left><Left><Left><Left><Left>");
@@ -98,8 +97,7 @@ fn the_first_token_is_inspected_like_any_other() {
 
 #[test]
 fn a_rival_is_set_in_its_panel() {
-    let mut stage = browse(&first_turn());
-    stage.press("v<Right>");
+    let mut stage = browse(&first_turn()).pressed("v<Right>");
     let own = *stage.time.live().settings();
     let like = Rival::like(&own);
     assert_eq!(stage.sent, [Command::SetRival { rival: Some(like) }]);
@@ -138,8 +136,7 @@ fn one_key_holds_a_lossless_rule_against_one_that_is_not() {
     let branch = Some(crate::protocol::Branch { turn: 1, kept: 0, forced: false });
     stage.apply(EventKind::Prompted { turn: 2, text: "again".to_owned(), branch });
     stage.press("1").shows((120, 40), &["⑂ turn 1, its prompt once more"]);
-    let mut busy = browse(&conversation());
-    busy.press("L");
+    let busy = browse(&conversation()).pressed("L");
     assert_eq!(busy.sent.len(), 1, "an answer under way is not cut off for it");
 }
 
@@ -166,8 +163,7 @@ fn what_a_rule_that_is_not_lossless_changed_is_counted() {
             script.push(Lane::Rival, copy);
         }
     }
-    let mut stage = browse(&script);
-    stage.press("5");
+    let mut stage = browse(&script).pressed("5");
     let screen = stage.screen(200, 60);
     let told = "typical is not lossless: 1 draft accepted that the target would not have picked, 1 place differs";
     assert!(screen.contains(told), "{screen}");
@@ -183,8 +179,7 @@ fn a_draft_that_the_target_would_not_have_picked_is_marked() {
     }
     let screen = stage.screen(120, 40);
     assert!(screen.contains("≠ accepted") && screen.contains("·not 0."), "its own token with p: {screen}");
-    stage.press("2").shows((120, 40), &["≠·blue"]);
-    stage.press("?<End>").shows((120, 40), &["≠  accepted, not the target's own"]);
+    stage.walk((120, 40), &[("2", "≠·blue"), ("?<End>", "≠  accepted, not the target's own")]);
     assert!(!browse(&first_turn()).screen(120, 40).contains('≠'), "none, no mark");
 }
 
@@ -224,8 +219,10 @@ fn a_lesson_without_an_engine_plays_its_recording() {
     assert_eq!(stage.time.live().turns().len(), 1, "the lesson's own run");
     // what is on show is a recording like any other, and nobody's source
     assert!(stage.app.is_recording && stage.app.awaiting.is_none() && stage.app.wanted.is_none());
-    stage.press("1i").shows((80, 24), &["it takes no prompt"]);
-    stage.press("m]ng<End><Space>").shows((80, 24), &["this is the end of the lesson's recording"]);
+    stage.walk(
+        (80, 24),
+        &[("1i", "it takes no prompt"), ("m]ng<End><Space>", "this is the end of the lesson's recording")],
+    );
     assert_eq!((stage.app.playback.speed, stage.app.holds), (2.0, false));
     stage.press("2<End>").shows((80, 24), &["Rounds: 7 of 7"]);
     stage.press("6<Enter>");
@@ -262,8 +259,7 @@ fn asked(stage: &Stage) -> (&Continuation, bool) {
 
 #[test]
 fn what_the_record_does_not_hold_is_asked_of_the_engine_in_the_same_round() {
-    let mut stage = browse(&first_turn());
-    stage.press("<S-Left>");
+    let mut stage = browse(&first_turn()).pressed("<S-Left>");
     let (round, anchor) = {
         let turn = &stage.time.shown().turns()[0];
         let round = stage.app.round(stage.time.shown()).unwrap().clone();
@@ -280,8 +276,7 @@ fn what_the_record_does_not_hold_is_asked_of_the_engine_in_the_same_round() {
 
 #[test]
 fn a_typed_draft_that_the_target_would_have_to_read_on_from_goes_to_the_engine() {
-    let mut stage = browse(&first_turn());
-    stage.press("<S-Left>");
+    let mut stage = browse(&first_turn()).pressed("<S-Left>");
     let round = stage.app.round(stage.time.shown()).unwrap().clone();
     let best = round.rows[0].best().unwrap().piece.clone();
     stage.press("w<Down><Down><Down><Down><Right><Down>");
@@ -301,8 +296,7 @@ fn a_typed_draft_that_the_target_would_have_to_read_on_from_goes_to_the_engine()
 
 /// An answer of three tokens a round, every one with drafts.
 fn long(rounds: u32) -> Timeline {
-    let mut script = Script::started();
-    script.prompt("go on", "It");
+    let mut script = Script::prompted("go on", "It");
     let mut time = Timeline::new();
     for _ in 0..rounds {
         script.round(&[(" one", 0.5), (" two", 0.4)], &[(" one", 0.6), (" two", 0.5), (" three", 0.9)]);

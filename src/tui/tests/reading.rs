@@ -6,8 +6,7 @@ use crate::tui::selection::RoundAt;
 
 /// An answer in Markdown, a word a token, that ends by itself.
 fn markdown() -> Script {
-    let mut script = Script::started();
-    script.prompt("List two.", "##");
+    let mut script = Script::prompted("List two.", "##");
     for (draft, next) in [(" Two", "\n"), ("-", " **"), ("bold", "**\n"), ("-", " `code`"), ("\n", "end")] {
         script.round(&[(draft, 0.6)], &[(draft, 0.7), (next, 0.8)]);
     }
@@ -17,8 +16,7 @@ fn markdown() -> Script {
 }
 
 fn browse(script: &Script, options: TuiOptions) -> Stage {
-    let mut stage = Stage::new(script, options);
-    stage.press("<Tab>");
+    let stage = Stage::new(script, options).pressed("<Tab>");
     stage
 }
 
@@ -136,8 +134,7 @@ fn a_strip_without_colours_has_signs() {
 
 #[test]
 fn a_long_run_shows_the_part_of_the_strip_with_the_selected_round() {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     for _ in 0..400 {
         script.round(&[(" a", 0.5)], &[(" b", 0.5), (" c", 0.5)]);
     }
@@ -165,8 +162,7 @@ fn trees_stand_beside_the_text() {
 
 #[test]
 fn keys_go_from_turn_to_turn() {
-    let mut stage = browse(&conversation(), TuiOptions::default());
-    stage.press("<C-PageUp>");
+    let mut stage = browse(&conversation(), TuiOptions::default()).pressed("<C-PageUp>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: None }));
     stage.shows((60, 16), &["2 ❯ And at sunset?"]);
     stage.press("<C-PageUp>");

@@ -139,8 +139,7 @@ fn marks_are_made_shown_and_found_again() {
 
 #[test]
 fn a_mark_on_a_prompt_s_pass_leads_back_to_that_turn() {
-    let mut stage = Stage::of(&conversation());
-    stage.press("<Tab>{m");
+    let mut stage = Stage::of(&conversation()).pressed("<Tab>{m");
     assert_eq!(stage.app.round(stage.time.shown()).map(|round| (round.turn, round.round)), Some((1, 0)));
     let mark = Command::Bookmark { round: None, turn: Some(1), label: String::new() };
     assert_eq!(stage.sent.last(), Some(&mark));
@@ -194,8 +193,7 @@ fn what_has_played_is_gone_back_to() {
 
 #[test]
 fn a_live_run_goes_to_places_too() {
-    let mut stage = Stage::of(&conversation());
-    stage.press("<Tab>%3<Enter>");
+    let mut stage = Stage::of(&conversation()).pressed("<Tab>%3<Enter>");
     assert_eq!(stage.app.round(stage.time.shown()).unwrap().round, 3);
     stage.press("%99<Enter>").shows((80, 24), &["round 99 is not there"]);
     let mut steps = 0;

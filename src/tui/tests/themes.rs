@@ -41,8 +41,7 @@ fn no_cell_falls_back_to_the_terminals_background() {
 #[test]
 fn a_theme_is_on_show_as_soon_as_it_is_chosen_and_leaving_takes_the_one_before() {
     let options = TuiOptions { depth: ColorDepth::True, ..TuiOptions::default() };
-    let mut stage = Stage::new(&first_turn(), options);
-    stage.press("<Tab>T<Down><Down><Down><Down>");
+    let mut stage = Stage::new(&first_turn(), options).pressed("<Tab>T<Down><Down><Down><Down>");
     assert_eq!(stage.app.theme().name, "gruvbox");
     let screen = stage.screen(80, 24);
     assert!(screen.contains("▸ gruvbox") && screen.contains("catppuccin"), "{screen}");
@@ -57,7 +56,5 @@ fn a_theme_is_on_show_as_soon_as_it_is_chosen_and_leaving_takes_the_one_before()
 #[test]
 fn a_search_says_which_of_how_many_places_is_selected() {
     let mut stage = Stage::of(&conversation());
-    stage.press("<Tab>/sun").shows((80, 24), &["sun▏  1 of 2"]);
-    stage.press("<Enter>").shows((80, 24), &["2 of 2"]);
-    stage.press("x").shows((80, 24), &["none"]);
+    stage.walk((80, 24), &[("<Tab>/sun", "sun▏  1 of 2"), ("<Enter>", "2 of 2"), ("x", "none")]);
 }

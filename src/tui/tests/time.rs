@@ -21,8 +21,7 @@ fn branch(stage: &Stage) -> &Continuation {
 
 #[test]
 fn going_back_holds_the_engine_and_returning_lets_go() {
-    let mut stage = browse(&conversation());
-    stage.press("<");
+    let mut stage = browse(&conversation()).pressed("<");
     assert!(stage.time.is_past());
     assert_eq!(stage.sent, [Command::Pause]);
     stage.apply(EventKind::Paused);
@@ -37,8 +36,7 @@ fn going_back_holds_the_engine_and_returning_lets_go() {
 
 #[test]
 fn a_user_s_own_pause_outlives_a_look_back() {
-    let mut stage = browse(&conversation());
-    stage.press("<Space>");
+    let mut stage = browse(&conversation()).pressed("<Space>");
     stage.apply(EventKind::Paused);
     stage.press("<").press("<End>");
     assert_eq!(stage.sent, [Command::Pause]);
@@ -71,8 +69,7 @@ fn steps_in_the_past_move_the_past_only() {
 
 #[test]
 fn the_past_plays_until_it_is_the_present() {
-    let mut stage = browse(&conversation());
-    stage.press("{");
+    let mut stage = browse(&conversation()).pressed("{");
     stage.apply(EventKind::Paused);
     assert_eq!(update::next_tick(&stage.app, &stage.time), None);
     stage.press("<Space>");
@@ -90,8 +87,7 @@ fn the_past_plays_until_it_is_the_present() {
 
 #[test]
 fn a_slow_engine_runs_a_phase_a_tick() {
-    let mut stage = browse(&conversation());
-    stage.press("[[[");
+    let mut stage = browse(&conversation()).pressed("[[[");
     let gap = update::next_tick(&stage.app, &stage.time).unwrap();
     assert_eq!(gap.as_millis(), 31, "a quarter of a second for three drafts, a pass, three verdicts and a commit");
     assert_eq!(update::tick(&mut stage.app, &mut stage.time), [Command::StepPhase]);
@@ -107,8 +103,7 @@ fn a_slow_engine_runs_a_phase_a_tick() {
 
 #[test]
 fn a_slow_engine_keeps_its_pace_through_a_look_back() {
-    let mut stage = browse(&conversation());
-    stage.press("[[[");
+    let mut stage = browse(&conversation()).pressed("[[[");
     stage.apply(EventKind::Paused);
     stage.press("<End>");
     assert!(stage.app.plays, "now is on show already");
@@ -159,8 +154,7 @@ fn a_new_answer_has_no_round_of_the_one_before() {
 
 #[test]
 fn an_answer_goes_on_from_the_selected_round() {
-    let mut stage = browse(&first_turn());
-    stage.press("<S-Left><S-Left>g");
+    let stage = browse(&first_turn()).pressed("<S-Left><S-Left>g");
     let session = stage.time.live();
     let answer = session.turns()[0].answer(Lane::Speculative);
     let from = branch(&stage);
@@ -173,8 +167,7 @@ fn an_answer_goes_on_from_the_selected_round() {
 
 #[test]
 fn a_branch_stands_in_place_of_what_it_left_until_one_returns() {
-    let mut stage = browse(&first_turn());
-    stage.press("<S-Left>g");
+    let mut stage = browse(&first_turn()).pressed("<S-Left>g");
     let from = branch(&stage).clone();
     let prompt: Vec<_> = from.tokens.iter().map(|id| crate::protocol::Piece::new(*id, " x")).collect();
     let first = crate::session::fixture::piece(" end");
@@ -211,8 +204,7 @@ fn what_if_asks_the_engine_to_go_on_as_wished() {
     assert_eq!(from.branch.kept, 3, "the first token, the overruled draft and what the target says behind it");
     assert_eq!(stage.app.overlay, None);
     stage.apply(EventKind::Notice { message: String::new() });
-    stage.press("w<Right>").shows((80, 24), &["it was:"]);
-    stage.press("<Down><Right>").shows((80, 24), &["rejection"]);
+    stage.walk((80, 24), &[("w<Right>", "it was:"), ("<Down><Right>", "rejection")]);
     stage.press("<Enter>");
     let sent = &stage.sent[stage.sent.len() - 3..];
     assert!(matches!(sent[0], Command::SetDraftLen { draft_len: 4 }), "{sent:?}");
@@ -256,8 +248,7 @@ fn what_the_panel_shows_is_what_is_asked_for() {
 
 #[test]
 fn leaving_where_there_is_nothing_to_leave_does_nothing() {
-    let mut stage = browse(&first_turn());
-    stage.press("2<Esc><Esc>");
+    let stage = browse(&first_turn()).pressed("2<Esc><Esc>");
     assert_eq!((stage.app.page, stage.app.is_typing()), (Page::Rounds, false));
 }
 
@@ -274,8 +265,7 @@ fn a_draft_of_the_user_is_judged() {
 
 #[test]
 fn tokens_are_walked_and_opened() {
-    let mut stage = browse(&first_turn());
-    stage.press("<Left><Left>");
+    let mut stage = browse(&first_turn()).pressed("<Left><Left>");
     assert_eq!((stage.app.selected.map(|at| at.round), stage.app.cell), (Some(Some(5)), Some(3)));
     stage.press("<Right><Enter>");
     assert_eq!(stage.app.page, Page::Inspect);
@@ -287,8 +277,7 @@ fn tokens_are_walked_and_opened() {
 #[test]
 fn the_ladder_filters_and_walks_what_fits() {
     let mut stage = browse(&first_turn());
-    stage.press("2").shows((80, 24), &["Rounds: 7 of 7"]);
-    stage.press("ff").shows((80, 24), &["Rounds: 2 of 7 · all drafts accepted"]);
+    stage.walk((80, 24), &[("2", "Rounds: 7 of 7"), ("ff", "Rounds: 2 of 7 · all drafts accepted")]);
     stage.press("<Up>");
     assert_eq!(stage.app.selected.map(|at| at.round), Some(Some(5)));
     stage.press("<Up>");
@@ -299,8 +288,7 @@ fn the_ladder_filters_and_walks_what_fits() {
 
 #[test]
 fn a_search_selects_what_it_finds() {
-    let mut stage = browse(&conversation());
-    stage.press("/sun");
+    let mut stage = browse(&conversation()).pressed("/sun");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 0, round: Some(5) }));
     stage.press("<Enter>");
     assert_eq!(stage.app.selected, Some(RoundAt { turn: 1, round: Some(0) }));
@@ -314,8 +302,7 @@ fn a_search_selects_what_it_finds() {
 #[test]
 fn every_action_runs_from_the_palette() {
     for action in Action::ALL {
-        let mut stage = browse(&conversation());
-        stage.press(":");
+        let mut stage = browse(&conversation()).pressed(":");
         let name = action.name().replace('_', " ");
         for c in name.chars() {
             stage.key(KeyEvent::from(KeyCode::Char(c)));
@@ -332,8 +319,7 @@ fn every_action_runs_from_the_palette() {
 
 #[test]
 fn settings_are_turned_in_the_panel() {
-    let mut stage = browse(&first_turn());
-    stage.press("o<Down><Right><Down><Down><Down><Down><Down><Right><Esc>");
+    let stage = browse(&first_turn()).pressed("o<Down><Right><Down><Down><Down><Down><Down><Right><Esc>");
     let sampling = crate::protocol::Sampling { temperature: 0.1, ..Default::default() };
     assert_eq!(stage.sent, [Command::SetDraftLen { draft_len: 4 }, Command::SetSampling { sampling }]);
 }
@@ -483,8 +469,7 @@ fn the_quiz_is_about_rounds_that_happened() {
 
 #[test]
 fn copy_save_and_suspend_are_asked_of_the_terminal() {
-    let mut stage = browse(&first_turn());
-    stage.press("ys<C-z>");
+    let stage = browse(&first_turn()).pressed("ys<C-z>");
     let Some(Ask::Copy(text)) = stage.app.asks.first() else { panic!("a copy") };
     assert!(text.starts_with("The sky is blue"));
     assert_eq!(stage.app.asks[1..], [Ask::Save, Ask::Suspend]);
@@ -495,8 +480,7 @@ fn a_recording_can_be_looked_at_but_not_changed() {
     let mut script = first_turn();
     script.head(|head| head.capabilities = Capabilities::default());
     let mut stage = browse(&script);
-    stage.press("<S-Left>g").shows((80, 24), &["this is a recording"]);
-    stage.press("w<Right><Enter>").shows((80, 24), &["this is a recording"]);
+    stage.walk((80, 24), &[("<S-Left>g", "this is a recording"), ("w<Right><Enter>", "this is a recording")]);
     assert!(stage.sent.is_empty());
     stage.press("<Esc><");
     assert!(stage.time.is_past());

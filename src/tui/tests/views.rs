@@ -119,8 +119,7 @@ fn the_past_and_the_overlays_are_screens() {
 
 /// Rounds of two tokens each: more than one stretch of the layout.
 fn long() -> Script {
-    let mut script = Script::started();
-    script.prompt("hi", "Hello");
+    let mut script = Script::prompted("hi", "Hello");
     for i in 0..700 {
         let word = format!(" w{i}");
         let next = if i % 9 == 0 { "\n" } else { " and" };
@@ -132,8 +131,7 @@ fn long() -> Script {
 #[test]
 fn a_long_answer_looks_the_same_laid_out_anew() {
     let script = long();
-    let mut used = Stage::of(&script);
-    used.press("<Tab>");
+    let mut used = Stage::of(&script).pressed("<Tab>");
     for keys in
         ["<Home>", "<PageDown><PageDown>", "<End>", "<S-Left><S-Left>", "h", "d", "d", "d", "<Home>", "<Right>", "d"]
     {
@@ -161,8 +159,7 @@ fn times_beyond_all_bounds_are_drawn() {
             _ => {}
         }
     }
-    let mut stage = Stage::of(&script);
-    stage.press("<Tab>");
+    let mut stage = Stage::of(&script).pressed("<Tab>");
     for page in ["1", "2", "3", "4", "5"] {
         stage.press(page);
         for width in [80, 100, 200] {
@@ -190,8 +187,7 @@ fn a_second_run_does_not_show_the_text_of_the_first() {
 
 #[test]
 fn words_run_on_between_stretches() {
-    let mut stage = Stage::of(&long());
-    stage.press("<Tab>d<Home>");
+    let mut stage = Stage::of(&long()).pressed("<Tab>d<Home>");
     let mut text = String::new();
     loop {
         let screen = stage.screen(200, 60);

@@ -37,8 +37,7 @@ impl Paced {
     /// Answers a prompt, up to where the pace lets the engine go on by itself.
     fn answer(options: TuiOptions) -> Self {
         let mut script = Script::started();
-        let mut stage = Stage::new(&script, options);
-        stage.press("hi<Enter>");
+        let stage = Stage::new(&script, options).pressed("hi<Enter>");
         let met = script.events.len();
         twenty_rounds(&mut script);
         let mut paced = Self { stage, waited: Vec::new() };
@@ -106,8 +105,7 @@ fn a_pace_that_lasts_is_kept_to_the_end() {
 /// In the middle of the third round of a slow start, with one verdict on show.
 fn slow_start(options: TuiOptions) -> Stage {
     let mut script = Script::started();
-    let mut stage = Stage::new(&script, options);
-    stage.press("Why is the sky blue?<Enter>");
+    let mut stage = Stage::new(&script, options).pressed("Why is the sky blue?<Enter>");
     stage.apply(EventKind::Paused);
     let met = script.events.len();
     twenty_rounds(&mut script);
@@ -183,8 +181,7 @@ fn the_empty_screen_offers_prompts_on_keys() {
 
 #[test]
 fn what_is_typed_on_the_empty_screen_is_kept() {
-    let mut stage = Stage::new(&Script::started(), ramp());
-    stage.press("hi<Down>");
+    let mut stage = Stage::new(&Script::started(), ramp()).pressed("hi<Down>");
     assert_eq!(stage.app.editor.text(), "hi");
     stage.press("<Tab>").shows((80, 24), &["Press i to type a prompt"]);
 }
@@ -301,8 +298,7 @@ fn autosave_saves_without_a_question() {
 
 #[test]
 fn ctrl_c_clears_a_typed_prompt_before_it_quits() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("a long prompt<C-c>");
+    let mut stage = Stage::of(&first_turn()).pressed("a long prompt<C-c>");
     assert!(!stage.app.quits() && stage.app.editor.is_empty());
     stage.shows((80, 24), &["the prompt is cleared: ↑ recalls it, Ctrl+C again quits"]);
     stage.press("<Up>");
@@ -380,8 +376,7 @@ fn the_first_line_names_a_tree_and_p_min_when_they_are_set() {
 
 #[test]
 fn the_settings_panel_has_tree_p_min_theme_and_pace() {
-    let mut stage = Stage::of(&first_turn());
-    stage.press("<Tab>o<Down><Down><Down><Right>");
+    let mut stage = Stage::of(&first_turn()).pressed("<Tab>o<Down><Down><Down><Right>");
     assert!(matches!(stage.sent.last(), Some(Command::SetDrafting { drafting }) if drafting.tree == Some(2)));
     stage.press("<Down><Right>");
     assert!(matches!(stage.sent.last(), Some(Command::SetDrafting { drafting }) if drafting.p_min == 0.05));
@@ -401,8 +396,7 @@ fn the_settings_panel_has_tree_p_min_theme_and_pace() {
 
 /// An answer of which two rounds are there, paused by the user.
 fn paused() -> Stage {
-    let mut stage = Stage::of(&conversation());
-    stage.press("<Tab><Space>");
+    let mut stage = Stage::of(&conversation()).pressed("<Tab><Space>");
     stage.apply(EventKind::Paused);
     stage.sent.clear();
     stage

@@ -71,13 +71,13 @@ pub(super) fn promise(turn: &Turn, beside: Lane) -> Promise {
 mod tests {
     use super::*;
     use crate::protocol::{Event, EventKind, Sampling};
-    use crate::session::Session;
+
     use crate::session::fixture::first_turn;
+    use crate::session::tests::fold;
 
     #[test]
     fn a_turn_promises_what_it_was_run_with_whatever_is_set_since() {
-        let mut session = Session::new();
-        first_turn().events.iter().for_each(|event| session.apply(event));
+        let mut session = fold(&first_turn().events);
         assert_eq!(promise(session.turn().unwrap(), Lane::Plain), Promise::Text);
         let sampling = Sampling { temperature: 0.9, ..Sampling::default() };
         let settings = Settings { sampling, rule: VerifyRule::Typical, ..*session.settings() };
