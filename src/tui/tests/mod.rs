@@ -121,7 +121,9 @@ impl Stage {
 
     /// Presses keys after each other; a frame of this size then shows the text beside them.
     fn walk(&mut self, size: (u16, u16), steps: &[(&str, &str)]) {
-        steps.iter().for_each(|(keys, text)| drop(self.press(keys).shows(size, &[text])));
+        for (keys, text) in steps {
+            self.press(keys).shows(size, &[text]);
+        }
     }
 }
 
