@@ -47,7 +47,7 @@ impl<const VNNI: bool> Avx2<VNNI> {
 impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     type F = [__m256; 2];
     type I = [__m256i; 2];
-    type Nibbles = [__m256i; 2];
+    type Codes = [__m256i; 2];
     /// Codes as stored with VNNI; without, code − 128.
     type Bytes = [__m256i; 2];
 
@@ -63,6 +63,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         splat_i(x: i32) -> Self::I = proven!([_mm256_set1_epi32(x); 2]);
         add_i(a: Self::I, b: Self::I) -> Self::I = both!(_mm256_add_epi32, a, b);
         max_i(a: Self::I, b: Self::I) -> Self::I = both!(_mm256_max_epi32, a, b);
+        or(a: Self::Codes, b: Self::Codes) -> Self::Codes = both!(_mm256_or_si256, a, b);
         round(x: Self::F) -> Self::I = both!(_mm256_cvtps_epi32, x);
         to_float(x: Self::I) -> Self::F = both!(_mm256_cvtepi32_ps, x);
     }
@@ -166,7 +167,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2] {
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Codes; 2] {
         let from: *const __m256i = from.as_ptr().cast();
         proven!({
             let low = _mm256_set1_epi8(15);
@@ -192,7 +193,51 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I {
+    fn load_u8(self, from: &[u8; LANES]) -> Self::I {
+        let from: *const __m128i = from.as_ptr().cast();
+        proven!({
+            let bytes = _mm_loadu_si128(from);
+            [_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes))]
+        })
+    }
+
+    #[inline(always)]
+    fn load_i8(self, from: &[u8; LANES]) -> Self::I {
+        let from: *const __m128i = from.as_ptr().cast();
+        proven!({
+            let bytes = _mm_loadu_si128(from);
+            [_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes))]
+        })
+    }
+
+    #[inline(always)]
+    fn load_i32_le(self, from: &[u8; 4 * LANES]) -> Self::I {
+        self.raw(from)
+    }
+
+    #[inline(always)]
+    fn field(self, x: Self::I, down: i32, mask: i32) -> Self::I {
+        let (down, mask) = (proven!([_mm_cvtsi32_si128(down); 2]), self.splat_i(mask));
+        let shifted = both!(_mm256_srl_epi32, x, down);
+        both!(_mm256_and_si256, shifted, mask)
+    }
+
+    #[inline(always)]
+    fn raw(self, from: &[u8; 4 * LANES]) -> Self::Codes {
+        let from: *const __m256i = from.as_ptr().cast();
+        proven!([_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))])
+    }
+
+    /// There are no shifts of bytes: those of pairs of them bring in bits of the other one, which the mask hides.
+    #[inline(always)]
+    fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes {
+        let (by, mask) = proven!(([_mm_cvtsi32_si128(down.abs()); 2], [_mm256_set1_epi8(mask.cast_signed()); 2]));
+        let shifted = if down < 0 { both!(_mm256_sll_epi16, raw, by) } else { both!(_mm256_srl_epi16, raw, by) };
+        both!(_mm256_and_si256, shifted, mask)
+    }
+
+    #[inline(always)]
+    fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I {
         let words = proven!(_mm256_set1_epi32(word));
         [self.dot(sum[0], codes[0], words), self.dot(sum[1], codes[1], words)]
     }

@@ -23,7 +23,7 @@ impl Avx512 {
 impl Lanes for Avx512 {
     type F = __m512;
     type I = __m512i;
-    type Nibbles = __m512i;
+    type Codes = __m512i;
     type Bytes = __m512i;
 
     lanes! {
@@ -45,6 +45,11 @@ impl Lanes for Avx512 {
         reduce_max(x: __m512i) -> i32 = proven!(_mm512_reduce_max_epi32(x));
         round(x: __m512) -> __m512i = proven!(_mm512_cvtps_epi32(x));
         to_float(x: __m512i) -> __m512 = proven!(_mm512_cvtepi32_ps(x));
+        load_u8(from: &[u8; LANES]) -> __m512i = proven!(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.as_ptr().cast())));
+        load_i8(from: &[u8; LANES]) -> __m512i = proven!(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast())));
+        load_i32_le(from: &[u8; 4 * LANES]) -> __m512i = proven!(_mm512_loadu_si512(from.as_ptr().cast()));
+        raw(from: &[u8; 4 * LANES]) -> __m512i = proven!(_mm512_loadu_si512(from.as_ptr().cast()));
+        or(a: __m512i, b: __m512i) -> __m512i = proven!(_mm512_or_si512(a, b));
         bytes(from: &[u8; 4 * LANES]) -> __m512i = proven!(_mm512_loadu_si512(from.as_ptr().cast()));
     }
 
@@ -97,7 +102,24 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn dot_nibbles(self, sum: __m512i, codes: __m512i, word: i32) -> __m512i {
+    fn field(self, x: __m512i, down: i32, mask: i32) -> __m512i {
+        proven!(_mm512_and_si512(_mm512_srl_epi32(x, _mm_cvtsi32_si128(down)), _mm512_set1_epi32(mask)))
+    }
+
+    /// There are no shifts of bytes: those of pairs of them bring in bits of the other one, which the mask hides.
+    #[inline(always)]
+    fn cut(self, raw: __m512i, down: i32, mask: u8) -> __m512i {
+        proven!({
+            let shifted = match down {
+                0.. => _mm512_srl_epi16(raw, _mm_cvtsi32_si128(down)),
+                _ => _mm512_sll_epi16(raw, _mm_cvtsi32_si128(-down)),
+            };
+            _mm512_and_si512(shifted, _mm512_set1_epi8(mask.cast_signed()))
+        })
+    }
+
+    #[inline(always)]
+    fn dot_codes(self, sum: __m512i, codes: __m512i, word: i32) -> __m512i {
         proven!(_mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(word)))
     }
 

@@ -10,6 +10,8 @@ use crate::{
     form::{self, BLOCK, Form, Layout},
     isa::{Isa, Kernel},
     simd::{LANES, Lanes},
+    super_block::PARTS,
+    super_dot::add_super,
 };
 
 /// Bytes between what is used and what is asked for, of the first-level cache and of the second.
@@ -21,7 +23,7 @@ const FAR_AHEAD: usize = 16_384;
 pub struct Tile<'a> {
     /// How the weights are stored.
     pub form: Form,
-    /// `[k / 32]` blocks.
+    /// Blocks along k.
     pub bytes: &'a [u8],
     /// No other thread reads weights meanwhile.
     pub alone: bool,
@@ -42,11 +44,13 @@ pub fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f
     match tile.form {
         Form::Nibble => int_rows::<form::Nibble>(work),
         Form::NibbleMin => int_rows::<form::NibbleMin>(work),
-        Form::NibbleMinWide => int_rows::<form::NibbleMinWide>(work),
         Form::Byte => int_rows::<form::Byte>(work),
         Form::ByteMin => int_rows::<form::ByteMin>(work),
-        Form::ByteMinWide => int_rows::<form::ByteMinWide>(work),
-        Form::ByteHalves => int_rows::<form::ByteHalves>(work),
+        Form::Q2K => int_rows::<form::Q2K>(work),
+        Form::Q3K => int_rows::<form::Q3K>(work),
+        Form::Q4K => int_rows::<form::Q4K>(work),
+        Form::Q5K => int_rows::<form::Q5K>(work),
+        Form::Q6K => int_rows::<form::Q6K>(work),
         Form::F16 => dense_rows::<form::F16>(work),
         Form::Bf16 => dense_rows::<form::Bf16>(work),
         Form::F32 => dense_rows::<form::F32>(work),
@@ -90,11 +94,11 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
 /// that far ahead by itself, and neither do threads that compete for memory. One row on one thread is read faster
 /// without being asked for.
 #[inline(always)]
-fn prefetch<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], alone: bool) {
+pub(crate) fn prefetch<S: Lanes, const M: usize>(s: S, block: &[u8], lines: usize, alone: bool) {
     if M == 1 && alone {
         return;
     }
-    for line in 0..const { L::FORM.block_bytes().div_ceil(64) } {
+    for line in 0..lines {
         s.prefetch(block, AHEAD + 64 * line);
         s.prefetch_far(block, FAR_AHEAD + 64 * line);
     }
@@ -102,7 +106,7 @@ fn prefetch<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], alone: bool
 
 /// `N` bytes of a block. The compiler knows both lengths, so nothing is checked at run time.
 #[inline(always)]
-fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
+pub(crate) fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
     block[at..].first_chunk().expect("inside a block")
 }
 
@@ -133,12 +137,15 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
     fn run<S: Lanes>(self, s: S) {
         let mut totals = [s.splat(0.0); M];
         let steps = self.tile.bytes.chunks_exact(const { L::FORM.block_bytes() });
-        for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
-            let acts: &[Block; M] = acts[self.first..].first_chunk().expect("a block for each row");
-            prefetch::<S, L, M>(s, block, self.tile.alone);
-            if const { matches!(L::FORM, Form::ByteHalves) } {
-                add_halves(s, block, acts, &mut totals);
-            } else {
+        let alone = self.tile.alone;
+        if const { L::FORM.is_super() } {
+            for (block, acts) in steps.zip(self.acts.chunks_exact(PARTS * self.stride)) {
+                add_super::<S, L, M>(s, (block, alone), (acts, self.stride, self.first), &mut totals);
+            }
+        } else {
+            for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
+                let acts: &[Block; M] = acts[self.first..].first_chunk().expect("a block for each row");
+                prefetch::<S, M>(s, block, const { L::FORM.block_bytes().div_ceil(64) }, alone);
                 add_block::<S, L, M>(s, block, acts, &mut totals);
             }
         }
@@ -154,7 +161,7 @@ fn add_block<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Bl
     let sums = if const { L::FORM.has_nibbles() } {
         nibble_sums::<S, L, M>(s, block, acts)
     } else {
-        byte_sums::<S, M>(s, block, acts, 0, BLOCK / 4, |act| act.total_down)
+        byte_sums::<S, M>(s, block, acts)
     };
     let scale = scales::<S, L>(s, block, 0);
     if const { L::FORM.has_min() } {
@@ -171,18 +178,6 @@ fn add_block<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Bl
     }
 }
 
-/// The same with a scale for each half of the block.
-#[inline(always)]
-fn add_halves<S: Lanes, const M: usize>(s: S, block: &[u8], acts: &[Block; M], totals: &mut [S::F; M]) {
-    let low = byte_sums::<S, M>(s, block, acts, 0, BLOCK / 8, |act| -8 * i32::from(act.halves[0]));
-    let high = byte_sums::<S, M>(s, block, acts, BLOCK / 8, BLOCK / 4, |act| -8 * i32::from(act.halves[1]));
-    let scale = [scales::<S, form::ByteHalves>(s, block, 0), scales::<S, form::ByteHalves>(s, block, 1)];
-    for i in 0..M {
-        let x = s.fma(scale[1], s.to_float(high[i]), s.mul(scale[0], s.to_float(low[i])));
-        totals[i] = s.fma(x, s.splat(acts[i].scale), totals[i]);
-    }
-}
-
 #[inline(always)]
 fn nibble_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) -> [S::I; M] {
     let mut sums = [s.splat_i(0); M];
@@ -194,27 +189,20 @@ fn nibble_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[
     for group in 0..BLOCK / 8 {
         let [low, high] = s.nibbles(bytes_at(block, group * 4 * LANES));
         for i in 0..M {
-            sums[i] = s.dot_nibbles(sums[i], low, acts[i].words[2 * group]);
-            sums[i] = s.dot_nibbles(sums[i], high, acts[i].words[2 * group + 1]);
+            sums[i] = s.dot_codes(sums[i], low, acts[i].words[2 * group]);
+            sums[i] = s.dot_codes(sums[i], high, acts[i].words[2 * group + 1]);
         }
     }
     sums
 }
 
 #[inline(always)]
-fn byte_sums<S: Lanes, const M: usize>(
-    s: S,
-    block: &[u8],
-    acts: &[Block; M],
-    first: usize,
-    end: usize,
-    total_down: impl Fn(&Block) -> i32,
-) -> [S::I; M] {
+fn byte_sums<S: Lanes, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) -> [S::I; M] {
     let mut sums = [s.splat_i(0); M];
     for i in 0..M {
-        sums[i] = s.bytes_start(total_down(&acts[i]));
+        sums[i] = s.bytes_start(acts[i].total_down);
     }
-    for group in first..end {
+    for group in 0..BLOCK / 4 {
         let codes = s.bytes(bytes_at(block, group * 4 * LANES));
         for i in 0..M {
             sums[i] = s.dot_bytes(sums[i], codes, acts[i].words[group]);
@@ -226,12 +214,7 @@ fn byte_sums<S: Lanes, const M: usize>(
 /// Strip `index` of scales and minima.
 #[inline(always)]
 fn scales<S: Lanes, L: Layout>(s: S, block: &[u8], index: usize) -> S::F {
-    let start = const { L::FORM.codes_bytes() };
-    if const { L::FORM.has_wide_scales() } {
-        s.load_f32_le(bytes_at(block, start + index * 4 * LANES))
-    } else {
-        s.load_f16_le(bytes_at(block, start + index * 2 * LANES))
-    }
+    s.load_f16_le(bytes_at(block, const { L::FORM.codes_bytes() } + index * 2 * LANES))
 }
 
 struct DensePass<'a, L, const M: usize> {
@@ -255,7 +238,7 @@ impl<L: Layout, const M: usize> Kernel for DensePass<'_, L, M> {
         let steps = self.tile.bytes.chunks_exact(const { L::FORM.block_bytes() });
         for (block, acts) in steps.zip(self.acts.chunks_exact(self.stride)) {
             let acts: &[[f32; BLOCK]; M] = acts[self.first..].first_chunk().expect("a block for each row");
-            prefetch::<S, L, M>(s, block, self.tile.alone);
+            prefetch::<S, M>(s, block, const { L::FORM.block_bytes().div_ceil(64) }, self.tile.alone);
             for k in 0..BLOCK {
                 let weights = dense_weights::<S, L>(s, block, k);
                 for i in 0..M {

@@ -26,6 +26,10 @@ pub enum Encoding {
     Q5_1,
     /// 8 bits, one scale for 32 weights.
     Q8_0,
+    /// 2 bits, 4-bit scales and minimums for 16 weights each.
+    Q2K,
+    /// 3 bits, 6-bit scales for 16 weights each.
+    Q3K,
     /// 4 bits, 6-bit scales and minimums for 32 weights each.
     Q4K,
     /// 5 bits, 6-bit scales and minimums for 32 weights each.
@@ -34,15 +38,14 @@ pub enum Encoding {
     Q6K,
 }
 
-/// Thirty-two consecutive weights of one row.
+/// Thirty-two consecutive weights of one row, of an encoding whose blocks are no longer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unit {
-    /// `scales[i / 16] · (code − offset) + min`, the offset being the form's.
+pub(crate) enum Unit {
+    /// `scale · (code − offset) + min`, the offset being the form's.
     Codes {
         /// One byte a weight.
         codes: [u8; BLOCK],
-        /// Of the first and the last 16 weights.
-        scales: [f32; 2],
+        scale: f32,
         /// Added to each weight.
         min: f32,
     },
@@ -109,9 +112,8 @@ fn nearest_code(x: f32) -> f32 {
 }
 
 impl Encoding {
-    /// All, for tests.
     /// Every encoding.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::F32,
         Self::F16,
         Self::Bf16,
@@ -120,6 +122,8 @@ impl Encoding {
         Self::Q5_0,
         Self::Q5_1,
         Self::Q8_0,
+        Self::Q2K,
+        Self::Q3K,
         Self::Q4K,
         Self::Q5K,
         Self::Q6K,
@@ -135,9 +139,11 @@ impl Encoding {
             Self::Q4_1 => Form::NibbleMin,
             Self::Q5_0 | Self::Q8_0 => Form::Byte,
             Self::Q5_1 => Form::ByteMin,
-            Self::Q4K => Form::NibbleMinWide,
-            Self::Q5K => Form::ByteMinWide,
-            Self::Q6K => Form::ByteHalves,
+            Self::Q2K => Form::Q2K,
+            Self::Q3K => Form::Q3K,
+            Self::Q4K => Form::Q4K,
+            Self::Q5K => Form::Q5K,
+            Self::Q6K => Form::Q6K,
         }
     }
 
@@ -151,6 +157,8 @@ impl Encoding {
             Self::Q5_0 => (32, 22),
             Self::Q5_1 => (32, 24),
             Self::Q8_0 => (32, 34),
+            Self::Q2K => (256, 84),
+            Self::Q3K => (256, 110),
             Self::Q4K => (256, 144),
             Self::Q5K => (256, 176),
             Self::Q6K => (256, 210),
@@ -163,20 +171,12 @@ impl Encoding {
         if k.is_multiple_of(weights) { Some(k / weights * bytes) } else { None }
     }
 
-    /// Weights `32 · index…` of a row.
-    pub fn unit(self, row: &[u8], index: usize) -> Unit {
+    /// Weights `32 · index…` of a row, where blocks have no more.
+    pub(crate) fn unit(self, row: &[u8], index: usize) -> Unit {
         let (weights, bytes) = self.block();
-        if weights == 1 {
-            return Unit::Values(self.values(&row[index * BLOCK * bytes..(index + 1) * BLOCK * bytes]));
-        }
-        let units = weights / BLOCK;
-        let block = &row[index / units * bytes..(index / units + 1) * bytes];
-        match self {
-            Self::Q4K => q4_k(block, index % units, None),
-            Self::Q5K => q4_k(block, index % units, Some(&block[16..48])),
-            Self::Q6K => q6_k(block, index % units),
-            _ => self.simple(block),
-        }
+        let bytes = if weights == 1 { BLOCK * bytes } else { bytes };
+        let block = &row[index * bytes..(index + 1) * bytes];
+        if weights == 1 { Unit::Values(self.values(block)) } else { self.simple(block) }
     }
 
     /// Nearest Q8_0 block, as ggml's `quantize_row_q8_0_ref` rounds it.
@@ -232,43 +232,10 @@ impl Encoding {
             Self::Q5_1 => (nibble(&body[4..], i) | fifth(i)) + 128,
             _ => nibble(body, i),
         });
-        Unit::Codes { codes, scales: [scale; 2], min }
+        Unit::Codes { codes, scale, min }
     }
 }
 
 fn half_at(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
-}
-
-/// Q4_K, and Q5_K when there are fifth bits: eight units of 6-bit scale and min.
-fn q4_k(block: &[u8], unit: usize, fifths: Option<&[u8]>) -> Unit {
-    let (scale, min) = scale_and_min(&block[4..16], unit);
-    let low = &block[if fifths.is_some() { 48 } else { 16 } + unit / 2 * BLOCK..];
-    let codes = std::array::from_fn(|i| {
-        let nibble = (low[i] >> (unit % 2 * 4)) & 15;
-        fifths.map_or(nibble, |bits| (nibble | ((bits[i] >> unit) & 1) << 4) + 128)
-    });
-    Unit::Codes { codes, scales: [half_at(block, 0) * f32::from(scale); 2], min: -(half_at(block, 2) * f32::from(min)) }
-}
-
-/// Six bits each, packed as `get_scale_min_k4` of ggml unpacks them.
-fn scale_and_min(packed: &[u8], unit: usize) -> (u8, u8) {
-    if unit < 4 {
-        (packed[unit] & 63, packed[unit + 4] & 63)
-    } else {
-        (packed[unit + 4] & 15 | packed[unit - 4] >> 6 << 4, packed[unit + 4] >> 4 | packed[unit] >> 6 << 4)
-    }
-}
-
-/// Q6_K: `[128 low nibbles, 64 high pairs, 16 i8 scales, scale]`, a scale to 16 weights.
-fn q6_k(block: &[u8], unit: usize) -> Unit {
-    let (part, turn) = (unit / 4, unit % 4);
-    let codes = std::array::from_fn(|i| {
-        let low = (block[64 * part + turn % 2 * 32 + i] >> (turn / 2 * 4)) & 15;
-        let high = (block[128 + 32 * part + i] >> (turn * 2)) & 3;
-        (low | high << 4) + 96 // − 32 + 128
-    });
-    let whole = half_at(block, 208);
-    let scale = |half: usize| whole * f32::from(block[192 + 8 * part + 2 * turn + half].cast_signed());
-    Unit::Codes { codes, scales: [scale(0), scale(1)], min: 0.0 }
 }

@@ -1,13 +1,13 @@
-//! How weights lie in memory: tiles of 16 output rows, cut along k into blocks of 32.
+//! How weights lie in memory: tiles of 16 output rows, cut along k into blocks of 32 weights, or of 256.
 //!
-//! A block is a few *strips*; a strip holds one element of equal width for each of the 16 rows, so
-//! that one vector load meets all rows. Codes come first (four a row in a strip, lowest k first),
-//! then scales, then minima. A form is exact for the encodings that map to it: no rounding happens
-//! on the way in. Tiles follow each other, each `k / 32` blocks long; missing rows are zero.
+//! A block is a few *strips*; a strip has one element of equal width for each of the 16 rows, so
+//! that one vector load meets all rows. In blocks of 32, codes come first (four a row in a strip, lowest k
+//! first), then scales, then minima; blocks of 256 are described in [`super_block`](crate::super_block). A form is exact
+//! for the encodings that map to it: no rounding happens on the way in. Tiles follow each other; missing rows are zero.
 
-use crate::simd::LANES;
+use crate::{simd::LANES, super_block};
 
-/// Weights along k in one block.
+/// Weights along k that activations have a scale for, and weights in most blocks.
 pub const BLOCK: usize = 32;
 
 /// Layout and meaning of a block.
@@ -17,16 +17,20 @@ pub enum Form {
     Nibble,
     /// `scale · nibble + min`: Q4_1.
     NibbleMin,
-    /// The same with `f32` scale and min: Q4_K.
-    NibbleMinWide,
     /// `scale · (byte − 128)`: Q8_0, Q5_0.
     Byte,
     /// `scale · (byte − 128) + min`: Q5_1.
     ByteMin,
-    /// The same with `f32` scale and min: Q5_K.
-    ByteMinWide,
-    /// `scale · (byte − 128)` with an `f32` scale for each half of the block: Q6_K.
-    ByteHalves,
+    /// 2-bit codes, 4-bit scales and minima of 16 weights.
+    Q2K,
+    /// 3-bit codes, 6-bit scales of 16 weights.
+    Q3K,
+    /// 4-bit codes, 6-bit scales and minima of 32 weights.
+    Q4K,
+    /// 5-bit codes, 6-bit scales and minima of 32 weights.
+    Q5K,
+    /// 6-bit codes, 8-bit scales of 16 weights.
+    Q6K,
     /// IEEE halves.
     F16,
     /// bfloat16.
@@ -43,35 +47,51 @@ pub struct Strips {
 }
 
 impl Strips {
+    const NONE: Self = Self { count: 0, width: 0 };
+
     const fn bytes(self) -> usize {
         self.count * self.width * LANES
     }
 }
 
 impl Form {
-    /// Codes (or plain values), then scales and minima.
-    pub const fn strips(self) -> [Strips; 2] {
-        let (codes, rest) = match self {
-            Self::Nibble => ((4, 4), (1, 2)),
-            Self::NibbleMin => ((4, 4), (2, 2)),
-            Self::NibbleMinWide => ((4, 4), (2, 4)),
-            Self::Byte => ((8, 4), (1, 2)),
-            Self::ByteMin => ((8, 4), (2, 2)),
-            Self::ByteMinWide | Self::ByteHalves => ((8, 4), (2, 4)),
-            Self::F16 | Self::Bf16 => ((BLOCK, 2), (0, 0)),
-            Self::F32 => ((BLOCK, 4), (0, 0)),
-        };
-        [Strips { count: codes.0, width: codes.1 }, Strips { count: rest.0, width: rest.1 }]
+    /// What a block is made of, in its order. Blocks of 32 begin with their codes (or plain values).
+    pub const fn strips(self) -> [Strips; 4] {
+        const fn of(count: usize, width: usize) -> Strips {
+            Strips { count, width }
+        }
+        const NONE: Strips = Strips::NONE;
+        match self {
+            Self::Nibble => [of(4, 4), of(1, 2), NONE, NONE],
+            Self::NibbleMin => [of(4, 4), of(2, 2), NONE, NONE],
+            Self::Byte => [of(8, 4), of(1, 2), NONE, NONE],
+            Self::ByteMin => [of(8, 4), of(2, 2), NONE, NONE],
+            Self::Q2K | Self::Q6K => [of(2, 2), of(16, 1), NONE, of(8 * self.code_bits(), 4)],
+            Self::Q3K | Self::Q4K | Self::Q5K => [of(2, 2), of(8, 1), of(1, 4), of(8 * self.code_bits(), 4)],
+            Self::F16 | Self::Bf16 => [of(BLOCK, 2), NONE, NONE, NONE],
+            Self::F32 => [of(BLOCK, 4), NONE, NONE, NONE],
+        }
     }
 
-    /// Where scales begin in a block.
+    /// Weights of a row in a block.
+    pub const fn weights(self) -> usize {
+        if self.is_super() { super_block::WEIGHTS } else { BLOCK }
+    }
+
+    /// Where scales begin in a block of 32.
     pub const fn codes_bytes(self) -> usize {
         self.strips()[0].bytes()
     }
 
-    /// Bytes of a block of 16 rows × 32.
+    /// Bytes of a block of 16 rows.
     pub const fn block_bytes(self) -> usize {
-        self.strips()[0].bytes() + self.strips()[1].bytes()
+        let [a, b, c, d] = self.strips();
+        a.bytes() + b.bytes() + c.bytes() + d.bytes()
+    }
+
+    /// Bytes of a tile of `k` columns, whole blocks.
+    pub const fn tile_bytes(self, k: usize) -> usize {
+        k / self.weights() * self.block_bytes()
     }
 
     /// Whether activations meet it as `f32` rather than as 8-bit integers.
@@ -79,19 +99,46 @@ impl Form {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32)
     }
 
+    /// Blocks of 256 weights.
+    pub const fn is_super(self) -> bool {
+        matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
+    }
+
     /// Two codes share a byte.
     pub const fn has_nibbles(self) -> bool {
-        matches!(self, Self::Nibble | Self::NibbleMin | Self::NibbleMinWide)
+        matches!(self, Self::Nibble | Self::NibbleMin)
     }
 
-    /// Each block has a minimum beside its scale.
+    /// Scales come with minima.
     pub const fn has_min(self) -> bool {
-        matches!(self, Self::NibbleMin | Self::NibbleMinWide | Self::ByteMin | Self::ByteMinWide)
+        matches!(self, Self::NibbleMin | Self::ByteMin | Self::Q2K | Self::Q4K | Self::Q5K)
     }
 
-    /// Scales are f32, not f16.
-    pub const fn has_wide_scales(self) -> bool {
-        matches!(self, Self::NibbleMinWide | Self::ByteMinWide | Self::ByteHalves)
+    /// In a block of 256: the low bits of a code, which lie together, and those above them, which follow.
+    pub const fn planes(self) -> [usize; 2] {
+        match self {
+            Self::Q2K => [2, 0],
+            Self::Q3K => [2, 1],
+            Self::Q4K => [4, 0],
+            Self::Q5K => [4, 1],
+            Self::Q6K => [4, 2],
+            _ => [0, 0],
+        }
+    }
+
+    /// Bits of a code in a block of 256.
+    pub const fn code_bits(self) -> usize {
+        let [low, high] = self.planes();
+        low + high
+    }
+
+    /// In a block of 256, what is taken off a code.
+    pub const fn offset(self) -> i32 {
+        match self {
+            Self::Q3K => 4,
+            Self::Q6K => 32,
+            _ => 0,
+        }
     }
 
     /// Name as people write it.
@@ -99,11 +146,13 @@ impl Form {
         match self {
             Self::Nibble => "q4_0",
             Self::NibbleMin => "q4_1",
-            Self::NibbleMinWide => "q4_k",
             Self::Byte => "q8_0",
             Self::ByteMin => "q5_1",
-            Self::ByteMinWide => "q5_k",
-            Self::ByteHalves => "q6_k",
+            Self::Q2K => "q2_k",
+            Self::Q3K => "q3_k",
+            Self::Q4K => "q4_k",
+            Self::Q5K => "q5_k",
+            Self::Q6K => "q6_k",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::F32 => "f32",
@@ -128,7 +177,7 @@ macro_rules! layouts {
     )* };
 }
 
-layouts!(Nibble, NibbleMin, NibbleMinWide, Byte, ByteMin, ByteMinWide, ByteHalves, F16, Bf16, F32);
+layouts!(Nibble, NibbleMin, Byte, ByteMin, Q2K, Q3K, Q4K, Q5K, Q6K, F16, Bf16, F32);
 
 /// Copies one row of a block into another of the same form.
 pub fn copy_row(form: Form, from: &[u8], from_row: usize, to: &mut [u8], to_row: usize) {

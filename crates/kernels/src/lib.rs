@@ -37,6 +37,8 @@ mod rope;
 mod simd;
 mod span;
 mod stream;
+mod super_block;
+mod super_dot;
 #[doc(hidden)]
 pub mod testing;
 
@@ -48,11 +50,11 @@ pub use stream::Stream;
 pub use activations::{Acts, Column, Operand};
 pub use attention::{Join, MAX_HEAD_DIM, PARTIAL_EXTRA, Queries, SEGMENT, SLAB, Stretch, attend, rows_at_once};
 pub use dot::{Onto, Tile, multiply};
-pub use encoding::{Encoding, Unit};
+pub use encoding::Encoding;
 pub use form::{BLOCK, Form, copy_row};
 pub use memory::{Arena, Bytes, LazyZeros};
 pub use norm::{Load, Norm, NormHead, NormPart, SiluMul, Survey, divisors};
-pub use pack::{read_unit, write_unit};
+pub use pack::{read_block, write_block};
 pub use rope::{Angles, Rotate, StoreKeys, StoreValues};
 pub use simd::LANES;
 

@@ -91,7 +91,7 @@ impl Neon {
 impl Lanes for Neon {
     type F = [float32x4_t; 4];
     type I = [int32x4_t; 4];
-    type Nibbles = [int8x16_t; 4];
+    type Codes = [int8x16_t; 4];
     /// Code − 128.
     type Bytes = [int8x16_t; 4];
 
@@ -108,6 +108,7 @@ impl Lanes for Neon {
         reduce_add(x: Self::I) -> i32 = proven!(vaddvq_s32(vaddq_s32(vaddq_s32(x[0], x[1]), vaddq_s32(x[2], x[3]))));
         reduce_max(x: Self::I) -> i32 = proven!(vmaxvq_s32(vmaxq_s32(vmaxq_s32(x[0], x[1]), vmaxq_s32(x[2], x[3]))));
         round(x: Self::F) -> Self::I = quarters!(vcvtnq_s32_f32, x);
+        or(a: Self::Codes, b: Self::Codes) -> Self::Codes = quarters!(vorrq_s8, a, b);
         to_float(x: Self::I) -> Self::F = quarters!(vcvtq_f32_s32, x);
     }
 
@@ -204,7 +205,7 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2] {
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Codes; 2] {
         let both = self.load_bytes(from);
         let mask = proven!([vdupq_n_u8(15); 4]);
         let low = quarters!(vandq_u8, both, mask);
@@ -221,7 +222,61 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I {
+    fn load_u8(self, from: &[u8; LANES]) -> Self::I {
+        proven!({
+            let bytes = vld1q_u8(from.as_ptr());
+            let [low, high] = [vmovl_u8(vget_low_u8(bytes)), vmovl_high_u8(bytes)];
+            let wide = [
+                vmovl_u16(vget_low_u16(low)),
+                vmovl_high_u16(low),
+                vmovl_u16(vget_low_u16(high)),
+                vmovl_high_u16(high),
+            ];
+            wide.map(|quarter| vreinterpretq_s32_u32(quarter))
+        })
+    }
+
+    #[inline(always)]
+    fn load_i8(self, from: &[u8; LANES]) -> Self::I {
+        proven!({
+            let bytes = vreinterpretq_s8_u8(vld1q_u8(from.as_ptr()));
+            let [low, high] = [vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)];
+            [vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)), vmovl_high_s16(high)]
+        })
+    }
+
+    #[inline(always)]
+    fn load_i32_le(self, from: &[u8; 4 * LANES]) -> Self::I {
+        let from = self.load_bytes(from);
+        quarters!(vreinterpretq_s32_u8, from)
+    }
+
+    #[inline(always)]
+    fn field(self, x: Self::I, down: i32, mask: i32) -> Self::I {
+        let (by, mask) = (proven!([vdupq_n_s32(-down); 4]), self.splat_i(mask));
+        let x = quarters!(vreinterpretq_u32_s32, x);
+        let shifted = quarters!(vshlq_u32, x, by);
+        let shifted = quarters!(vreinterpretq_s32_u32, shifted);
+        quarters!(vandq_s32, shifted, mask)
+    }
+
+    #[inline(always)]
+    fn raw(self, from: &[u8; 4 * LANES]) -> Self::Codes {
+        let from = self.load_bytes(from);
+        quarters!(vreinterpretq_s8_u8, from)
+    }
+
+    #[inline(always)]
+    fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes {
+        let (by, mask) = proven!(([vdupq_n_s8(-down as i8); 4], [vdupq_n_u8(mask); 4]));
+        let raw = quarters!(vreinterpretq_u8_s8, raw);
+        let shifted = quarters!(vshlq_u8, raw, by);
+        let cut = quarters!(vandq_u8, shifted, mask);
+        quarters!(vreinterpretq_s8_u8, cut)
+    }
+
+    #[inline(always)]
+    fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I {
         self.dot(sum, codes, word)
     }
 

@@ -1,31 +1,43 @@
-//! Units of weights written into tile blocks, and read back.
+//! Weights written into tile blocks, and read back.
 //!
-//! Invariant: [`read_unit`] of what [`write_unit`] wrote is what ggml's dequantisation gives, to the
+//! Invariant: [`read_block`] of what [`write_block`] wrote is what ggml's dequantisation gives, to the
 //! bit. Nothing here is fast; it runs once at load, and for a row of the embedding per token.
 
 use half::{bf16, f16};
 
 use crate::{
-    encoding::Unit,
+    encoding::{Encoding, Unit},
     form::{BLOCK, Form},
     simd::LANES,
+    super_block::SuperUnit,
 };
 
-/// Writes 32 weights as row `row` of a block.
-pub fn write_unit(form: Form, block: &mut [u8], row: usize, unit: &Unit) {
-    match unit {
-        Unit::Values(values) => write_values(form, block, row, values),
-        Unit::Codes { codes, scales, min } => {
-            write_codes(form, block, row, codes);
+/// Writes the weights of block `index` of `from`, a row as a file stores it, as row `row` of a zeroed block.
+pub fn write_block(encoding: Encoding, (from, index): (&[u8], usize), block: &mut [u8], row: usize) {
+    let form = encoding.form();
+    if form.is_super() {
+        let (_, bytes) = encoding.block();
+        return SuperUnit::decode(encoding, &from[index * bytes..(index + 1) * bytes]).write(form, block, row);
+    }
+    match encoding.unit(from, index) {
+        Unit::Values(values) => write_values(form, block, row, &values),
+        Unit::Codes { codes, scale, min } => {
+            write_codes(form, block, row, &codes);
             let rest = &mut block[form.codes_bytes()..];
-            write_scale(form, rest, row, scales[0]);
+            write_scale(rest, row, scale);
             if form.has_min() {
-                write_scale(form, rest, LANES + row, *min);
-            } else if form == Form::ByteHalves {
-                write_scale(form, rest, LANES + row, scales[1]);
+                write_scale(rest, LANES + row, min);
             }
         }
     }
+}
+
+/// Reads row `row` of a block as [`Form::weights`] numbers.
+pub fn read_block(form: Form, block: &[u8], row: usize, out: &mut [f32]) {
+    if form.is_super() {
+        return SuperUnit::read(form, block, row).numbers(form, out);
+    }
+    out.copy_from_slice(&read_unit(form, block, row));
 }
 
 fn write_values(form: Form, block: &mut [u8], row: usize, values: &[f32; BLOCK]) {
@@ -56,36 +68,31 @@ fn code_at(form: Form, row: usize, i: usize) -> (usize, u32) {
     }
 }
 
-fn write_scale(form: Form, rest: &mut [u8], index: usize, scale: f32) {
-    if form.has_wide_scales() {
-        rest[4 * index..4 * index + 4].copy_from_slice(&scale.to_le_bytes());
-    } else {
-        rest[2 * index..2 * index + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
-    }
+fn write_scale(rest: &mut [u8], index: usize, scale: f32) {
+    rest[2 * index..2 * index + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
 }
 
-/// Reads row `row` of a block as numbers.
-pub fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
+/// Of a block of 32.
+fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
     if form.is_dense() {
-        return std::array::from_fn(|k| read_number(form == Form::F32, form == Form::Bf16, block, k * LANES + row));
+        return std::array::from_fn(|k| read_number(form, block, k * LANES + row));
     }
-    let rest = &block[form.codes_bytes()..];
-    let scale = |index: usize| read_number(form.has_wide_scales(), false, rest, index);
-    let min = if form.has_min() { scale(LANES + row) } else { 0.0 };
-    let second = if form == Form::ByteHalves { LANES + row } else { row };
+    let scale = |index: usize| read_number(Form::F16, &block[form.codes_bytes()..], index);
+    let (scale, min) = (scale(row), if form.has_min() { scale(LANES + row) } else { 0.0 });
     let (mask, offset) = if form.has_nibbles() { (15, if form == Form::Nibble { 8 } else { 0 }) } else { (255, 128) };
     std::array::from_fn(|i| {
         let (at, shift) = code_at(form, row, i);
         let code = i16::from((block[at] >> shift) & mask) - offset;
-        scale(if i < BLOCK / 2 { row } else { second }) * f32::from(code) + min
+        scale * f32::from(code) + min
     })
 }
 
-fn read_number(wide: bool, brain: bool, bytes: &[u8], index: usize) -> f32 {
-    if wide {
+/// Number `index` of those that a dense form stores.
+fn read_number(form: Form, bytes: &[u8], index: usize) -> f32 {
+    if form == Form::F32 {
         let at = 4 * index;
         return f32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     }
     let pair = [bytes[2 * index], bytes[2 * index + 1]];
-    if brain { bf16::from_le_bytes(pair).to_f32() } else { f16::from_le_bytes(pair).to_f32() }
+    if form == Form::Bf16 { bf16::from_le_bytes(pair).to_f32() } else { f16::from_le_bytes(pair).to_f32() }
 }

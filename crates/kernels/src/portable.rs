@@ -27,7 +27,7 @@ fn dot(sum: [i32; LANES], codes: [i16; 4 * LANES], word: i32) -> [i32; LANES] {
 impl Lanes for Portable {
     type F = [f32; LANES];
     type I = [i32; LANES];
-    type Nibbles = [i16; 4 * LANES];
+    type Codes = [i16; 4 * LANES];
     type Bytes = [i16; 4 * LANES];
 
     lanes! {
@@ -50,8 +50,13 @@ impl Lanes for Portable {
         to_float(x: Self::I) -> Self::F = x.map(|x| x as f32);
         magnitude_bits(x: Self::F) -> Self::I = x.map(|x| x.abs().to_bits().cast_signed());
         pow2(n: Self::I) -> Self::F = n.map(|n| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned()));
+        load_u8(from: &[u8; LANES]) -> Self::I = from.map(i32::from);
+        load_i8(from: &[u8; LANES]) -> Self::I = from.map(|byte| i32::from(byte.cast_signed()));
+        field(x: Self::I, down: i32, mask: i32) -> Self::I = x.map(|x| (x.cast_unsigned() >> down).cast_signed() & mask);
+        raw(from: &[u8; 4 * LANES]) -> Self::Codes = from.map(i16::from);
+        or(a: Self::Codes, b: Self::Codes) -> Self::Codes = std::array::from_fn(|i| a[i] | b[i]);
         bytes(from: &[u8; 4 * LANES]) -> Self::Bytes = from.map(|byte| i16::from(byte) - 128);
-        dot_nibbles(sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I = dot(sum, codes, word);
+        dot_codes(sum: Self::I, codes: Self::Codes, word: i32) -> Self::I = dot(sum, codes, word);
         bytes_start(_total_down: i32) -> Self::I = [0; LANES];
         dot_bytes(sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I = dot(sum, codes, word);
     }
@@ -87,8 +92,19 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2] {
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Codes; 2] {
         [from.map(|byte| i16::from(byte & 15)), from.map(|byte| i16::from(byte >> 4))]
+    }
+
+    #[inline(always)]
+    fn load_i32_le(self, from: &[u8; 4 * LANES]) -> Self::I {
+        std::array::from_fn(|i| i32::from_le_bytes([from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]]))
+    }
+
+    #[inline(always)]
+    fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes {
+        let mask = i16::from(mask);
+        raw.map(|byte| if down < 0 { byte << -down & mask } else { byte >> down & mask })
     }
 
     #[inline(always)]

@@ -17,8 +17,8 @@ pub trait Lanes: Copy {
     type F: Copy;
     /// Sixteen `i32`.
     type I: Copy;
-    /// Four codes of 0…15 for each of sixteen rows.
-    type Nibbles: Copy;
+    /// Four codes of 0…127 for each of sixteen rows, or the bytes that such codes are cut from.
+    type Codes: Copy;
     /// Four codes of 0…255, standing for code − 128, for each of sixteen rows.
     type Bytes: Copy;
 
@@ -48,6 +48,14 @@ pub trait Lanes: Copy {
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
 
     fn splat_i(self, x: i32) -> Self::I;
+    /// Bytes 0…255, widened.
+    fn load_u8(self, from: &[u8; LANES]) -> Self::I;
+    /// The same as −128…127.
+    fn load_i8(self, from: &[u8; LANES]) -> Self::I;
+    /// Little-endian.
+    fn load_i32_le(self, from: &[u8; 4 * LANES]) -> Self::I;
+    /// `x >> down & mask`, shifting zeros in.
+    fn field(self, x: Self::I, down: i32, mask: i32) -> Self::I;
     fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
     fn max_i(self, a: Self::I, b: Self::I) -> Self::I;
     fn reduce_add(self, x: Self::I) -> i32;
@@ -63,10 +71,17 @@ pub trait Lanes: Copy {
     fn pack_i8(self, x: Self::I) -> [i32; LANES / 4];
 
     /// Low and high nibbles of 64 bytes.
-    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Nibbles; 2];
+    fn nibbles(self, from: &[u8; 4 * LANES]) -> [Self::Codes; 2];
     fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes;
     /// Adds to each lane the products of its four codes with the four `i8` of `word`.
-    fn dot_nibbles(self, sum: Self::I, codes: Self::Nibbles, word: i32) -> Self::I;
+    fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I;
+    /// Bytes to cut codes from.
+    fn raw(self, from: &[u8; 4 * LANES]) -> Self::Codes;
+    /// Of each byte, the bits that `mask` shows when it is shifted down by `down`, or up where that is negative: a field
+    /// that leaves no byte.
+    fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes;
+    /// The bits of both.
+    fn or(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
     /// What [`Lanes::dot_bytes`] starts from, given −8 times the sum of the activations it will see.
     fn bytes_start(self, total_down: i32) -> Self::I;
     /// Adds the products of code − 128 with the four `i8` of `word`, up to what

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use draftscope_kernels::{
-    self, Acts, Arena, BLOCK, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, Unit, copy_row, read_unit,
-    write_unit,
+    self, Acts, Arena, BLOCK, Bytes, Encoding, Form, Isa, LANES, Onto, Operand, Pool, Tile, copy_row, read_block,
+    write_block,
 };
 
 /// Threads, instruction set, and memory for weights.
@@ -85,7 +85,7 @@ pub(in crate::model) struct Matrix {
 struct Panel {
     form: Form,
     tiles: usize,
-    bytes: Arc<Bytes>, // [tiles][k / 32] blocks
+    bytes: Arc<Bytes>, // [tiles][blocks along k]
 }
 
 impl Matrix {
@@ -131,7 +131,7 @@ impl Matrix {
             return None;
         }
         let tiles = rows.len().div_ceil(LANES);
-        let tile_bytes = self.k / BLOCK * form.block_bytes();
+        let tile_bytes = form.tile_bytes(self.k);
         let mut bytes = cpu.arena.zeroed(tiles * tile_bytes);
         for (to, &from) in rows.iter().enumerate() {
             let target = &mut bytes[to / LANES * tile_bytes..][..tile_bytes];
@@ -154,7 +154,7 @@ impl Matrix {
         let mut with = self.clone();
         if let Some(first) = from.panels.first() {
             let (form, tiles) = (first.form, rows.div_ceil(LANES));
-            let bytes = cpu.arena.zeroed(tiles * self.k / BLOCK * form.block_bytes());
+            let bytes = cpu.arena.zeroed(tiles * form.tile_bytes(self.k));
             with.panels.push(Panel { form, tiles, bytes: Arc::new(bytes) });
         }
         with
@@ -168,7 +168,7 @@ impl Matrix {
             return;
         };
         let form = panel.form;
-        let tile_bytes = self.k / BLOCK * form.block_bytes();
+        let tile_bytes = form.tile_bytes(self.k);
         let at = (self.rows / LANES).checked_sub(before).filter(|tile| *tile < panel.tiles);
         let (Some(tile), Some(bytes)) = (at, Arc::get_mut(&mut panel.bytes)) else {
             return;
@@ -235,8 +235,8 @@ impl Matrix {
     pub(in crate::model) fn row(&self, index: usize, out: &mut [f32]) {
         let tile = self.tile(index / LANES);
         let blocks = tile.bytes.chunks_exact(tile.form.block_bytes());
-        for (block, out) in blocks.zip(out.as_chunks_mut::<BLOCK>().0) {
-            *out = read_unit(tile.form, block, index % LANES);
+        for (block, out) in blocks.zip(out.chunks_exact_mut(tile.form.weights())) {
+            read_block(tile.form, block, index % LANES, out);
         }
     }
 
@@ -257,7 +257,7 @@ impl Panel {
         let form = parts[0].encoding.form();
         let rows: Vec<_> = parts.iter().flat_map(|part| (0..part.rows).map(move |row| (part, row))).collect();
         let tiles = rows.len().div_ceil(LANES);
-        let tile_bytes = k / BLOCK * form.block_bytes();
+        let tile_bytes = form.tile_bytes(k);
         let mut bytes = cpu.arena.zeroed(tiles * tile_bytes);
         cpu.pool.chunks(&mut bytes, tile_bytes, |tile, bytes| {
             for (index, (part, row)) in rows.iter().skip(tile * LANES).take(LANES).enumerate() {
@@ -265,8 +265,7 @@ impl Panel {
                 let stored = part.order.stored_row(*row);
                 let from = &part.bytes[stored * len..(stored + 1) * len];
                 for (step, block) in bytes.chunks_exact_mut(form.block_bytes()).enumerate() {
-                    let unit: Unit = part.encoding.unit(from, step);
-                    write_unit(form, block, index, &unit);
+                    write_block(part.encoding, (from, step), block, index);
                 }
             }
         });
@@ -300,6 +299,8 @@ mod tests {
             Encoding::Q5_0 => GgmlDType::Q5_0,
             Encoding::Q5_1 => GgmlDType::Q5_1,
             Encoding::Q8_0 => GgmlDType::Q8_0,
+            Encoding::Q2K => GgmlDType::Q2K,
+            Encoding::Q3K => GgmlDType::Q3K,
             Encoding::Q4K => GgmlDType::Q4K,
             Encoding::Q5K => GgmlDType::Q5K,
             Encoding::Q6K => GgmlDType::Q6K,

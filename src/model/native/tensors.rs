@@ -53,6 +53,8 @@ fn encoding(name: &str, dtype: GgmlDType) -> Result<Encoding, ModelError> {
         GgmlDType::Q5_0 => Encoding::Q5_0,
         GgmlDType::Q5_1 => Encoding::Q5_1,
         GgmlDType::Q8_0 => Encoding::Q8_0,
+        GgmlDType::Q2K => Encoding::Q2K,
+        GgmlDType::Q3K => Encoding::Q3K,
         GgmlDType::Q4K => Encoding::Q4K,
         GgmlDType::Q5K => Encoding::Q5K,
         GgmlDType::Q6K => Encoding::Q6K,

@@ -1,0 +1,237 @@
+//! Blocks of 256 weights of 16 rows: the K-quants of ggml, as many bits a weight as in the file.
+//!
+//! A weight is `d · scale · (code − offset) − dmin · min`, with a scale (and min) of a few bits for each 16 or 32 weights.
+//! A block is a header, then the codes of its eight parts of 32. In order, each for all 16 rows:
+//!
+//! | what | bytes |
+//! | --- | --- |
+//! | `d`, `dmin` as f16; zeros where there is no `dmin` | 64 |
+//! | 6-bit numbers, two for each part: the low halves of both in a byte, | 128 |
+//! | and the high 2 bits of all of them, part by part, in 32 bits | 64 |
+//! | or else 8-bit numbers, one for each 16 weights: 8-bit scales, or a 4-bit scale below its min | 256 |
+//! | for each part its low bits, then its high bits, four neighbouring codes in four bytes of a row | 64 · bits · 8 |
+//!
+//! The four codes of word `w` (of eight) share their bytes with those of other words: nibbles with `w ^ 1`, pairs
+//! of bits with three, single bits with seven. No code is wider than 6 bits, so all are small unsigned numbers.
+
+use half::f16;
+
+use crate::{
+    encoding::Encoding,
+    form::{BLOCK, Form},
+    simd::LANES,
+};
+
+/// Weights of a row in a block.
+pub(crate) const WEIGHTS: usize = 256;
+
+/// Parts of a block, of [`BLOCK`] weights each.
+pub(crate) const PARTS: usize = WEIGHTS / BLOCK;
+
+/// Bytes of a strip of codes.
+pub(crate) const STRIP: usize = 4 * LANES;
+
+/// Where the small numbers begin.
+pub(crate) const NUMBERS: usize = 2 * 2 * LANES;
+
+/// Where the high bits of 6-bit numbers begin.
+pub(crate) const HIGHS: usize = NUMBERS + PARTS * LANES;
+
+/// A row's share of a block, in integers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SuperUnit {
+    codes: [u8; WEIGHTS],
+    /// Two for each part, as the block stores them: a scale and a min, or two scales (Q3_K: plus 32), or two
+    /// pairs of 4 bits.
+    numbers: [u8; 2 * PARTS],
+    d: [u8; 2],
+    dmin: [u8; 2],
+}
+
+impl Form {
+    /// Bytes before the codes of a block of 256.
+    pub(crate) const fn header_bytes(self) -> usize {
+        self.block_bytes() - PARTS * self.part_bytes()
+    }
+
+    /// Bytes of the codes of a part.
+    pub(crate) const fn part_bytes(self) -> usize {
+        self.code_bits() * STRIP
+    }
+
+    /// The small numbers have 6 bits, not 8.
+    pub(crate) const fn has_sixes(self) -> bool {
+        matches!(self, Self::Q3K | Self::Q4K | Self::Q5K)
+    }
+}
+
+/// Strip and shift of the bits of word `word`, `width` bits a code.
+const fn place(width: usize, word: usize) -> (usize, usize) {
+    let words = 8 / width;
+    (word / words, word % words * width)
+}
+
+impl SuperUnit {
+    /// A block of 256 weights as ggml stores it; layouts are those of `ggml-quants.c`.
+    pub(crate) fn decode(encoding: Encoding, block: &[u8]) -> Self {
+        let pair = |at: usize| [block[at], block[at + 1]];
+        let codes = |code: &dyn Fn(usize, usize) -> u8| std::array::from_fn(|k| code(k / BLOCK, k % BLOCK));
+        // codes of 2 bits, 128 of them in 32 bytes; codes of 4 bits, 64 in 32 bytes
+        let twos = |from: usize, part: usize, i: usize| (block[from + part / 4 * BLOCK + i] >> (part % 4 * 2)) & 3;
+        let fours = |from: usize, part: usize, i: usize| (block[from + part / 2 * BLOCK + i] >> (part % 2 * 4)) & 15;
+        let bit = |from: usize, part: usize, i: usize| (block[from + i] >> part) & 1;
+        match encoding {
+            Encoding::Q2K => Self {
+                codes: codes(&|part, i| twos(16, part, i)),
+                numbers: std::array::from_fn(|i| block[i]),
+                d: pair(80),
+                dmin: pair(82),
+            },
+            Encoding::Q3K => Self {
+                codes: codes(&|part, i| twos(32, part, i) | bit(0, part, i) << 2),
+                numbers: std::array::from_fn(|i| q3_k_scale(&block[96..108], i)),
+                d: pair(108),
+                dmin: [0; 2],
+            },
+            Encoding::Q6K => Self {
+                // 64 bytes of low nibbles hold the parts 0 and 2, 1 and 3 of each half of the block
+                codes: codes(&|part, i| {
+                    let low = block[part / 4 * 64 + part % 2 * BLOCK + i] >> (part % 4 / 2 * 4);
+                    low & 15 | twos(128, part, i) << 4
+                }),
+                numbers: std::array::from_fn(|i| block[192 + i]),
+                d: pair(208),
+                dmin: [0; 2],
+            },
+            _ => Self {
+                codes: codes(&|part, i| match encoding {
+                    Encoding::Q5K => fours(48, part, i) | bit(16, part, i) << 4,
+                    _ => fours(16, part, i),
+                }),
+                numbers: std::array::from_fn(|i| q4_k_number(&block[4..16], i / 2, i % 2)),
+                d: pair(0),
+                dmin: pair(2),
+            },
+        }
+    }
+
+    /// Writes it as row `row` of a zeroed block.
+    pub(crate) fn write(&self, form: Form, block: &mut [u8], row: usize) {
+        block[2 * row..2 * row + 2].copy_from_slice(&self.d);
+        block[2 * (LANES + row)..2 * (LANES + row) + 2].copy_from_slice(&self.dmin);
+        for (i, &number) in self.numbers.iter().enumerate() {
+            let (part, second) = (i / 2, i % 2);
+            if form.has_sixes() {
+                block[NUMBERS + part * LANES + row] |= (number & 15) << (4 * second);
+                block[HIGHS + 4 * row + part / 2] |= (number >> 4) << (part % 2 * 4 + 2 * second);
+            } else {
+                block[NUMBERS + i * LANES + row] = number;
+            }
+        }
+        for (k, &code) in self.codes.iter().enumerate() {
+            for (at, shift, bits, below) in code_bits(form, row, k) {
+                block[at] |= (code >> below & ((1 << bits) - 1)) << shift;
+            }
+        }
+    }
+
+    /// What [`SuperUnit::write`] wrote.
+    pub(crate) fn read(form: Form, block: &[u8], row: usize) -> Self {
+        let pair = |at: usize| [block[2 * at], block[2 * at + 1]];
+        let number = |i: usize| {
+            let (part, second) = (i / 2, i % 2);
+            if !form.has_sixes() {
+                return block[NUMBERS + i * LANES + row];
+            }
+            let low = block[NUMBERS + part * LANES + row] >> (4 * second) & 15;
+            low | (block[HIGHS + 4 * row + part / 2] >> (part % 2 * 4 + 2 * second) & 3) << 4
+        };
+        let code = |k: usize| {
+            code_bits(form, row, k)
+                .fold(0, |code, (at, shift, bits, below)| code | (block[at] >> shift & ((1 << bits) - 1)) << below)
+        };
+        Self {
+            codes: std::array::from_fn(code),
+            numbers: std::array::from_fn(number),
+            d: pair(row),
+            dmin: pair(LANES + row),
+        }
+    }
+
+    /// The weights, 256 of them.
+    pub(crate) fn numbers(&self, form: Form, out: &mut [f32]) {
+        let [d, dmin] = [self.d, self.dmin].map(|bytes| f16::from_le_bytes(bytes).to_f32());
+        for (k, (out, &code)) in out.iter_mut().zip(&self.codes).enumerate() {
+            let (scale, min) = self.scale_and_min(form, k / (BLOCK / 2));
+            let code = i16::from(code) - form.offset() as i16;
+            *out = d * f32::from(scale) * f32::from(code) - dmin * f32::from(min);
+        }
+    }
+
+    /// Of 16 weights.
+    fn scale_and_min(&self, form: Form, half: usize) -> (i16, i16) {
+        let number = i16::from(self.numbers[half]);
+        match form {
+            Form::Q2K => (number & 15, number >> 4),
+            Form::Q3K => (number - 32, 0),
+            Form::Q6K => (i16::from(self.numbers[half].cast_signed()), 0),
+            _ => (i16::from(self.numbers[half / 2 * 2]), i16::from(self.numbers[half / 2 * 2 + 1])),
+        }
+    }
+}
+
+/// Where the low and the high bits of code `k` lie: byte, shift in it, how many, and how many of the code are below them.
+fn code_bits(form: Form, row: usize, k: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+    let [low, high] = form.planes();
+    let (part, word, byte) = (k / BLOCK, k % BLOCK / 4, k % 4);
+    let start = form.header_bytes() + part * form.part_bytes() + 4 * row + byte;
+    [(low, 0, 0), (high, low, low)].into_iter().filter(|(bits, ..)| *bits > 0).map(move |(bits, strips, below)| {
+        let (strip, shift) = place(bits, word);
+        (start + (strips + strip) * STRIP, shift, bits, below)
+    })
+}
+
+/// Scale (0) or min (1) of a part, packed as `get_scale_min_k4` of ggml unpacks them.
+fn q4_k_number(packed: &[u8], part: usize, which: usize) -> u8 {
+    match (part, which) {
+        (0..4, _) => packed[part + 4 * which] & 63,
+        (_, 0) => packed[part + 4] & 15 | packed[part - 4] >> 6 << 4,
+        _ => packed[part + 4] >> 4 | packed[part] >> 6 << 4,
+    }
+}
+
+/// Scale of 16 weights, plus 32: low nibbles of 8 bytes, then high ones; 2 bits more in the last four bytes.
+fn q3_k_scale(packed: &[u8], i: usize) -> u8 {
+    packed[i % 8] >> (i / 8 * 4) & 15 | (packed[8 + i % 4] >> (i / 4 * 2) & 3) << 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Noise;
+
+    const ALL: [Encoding; 5] = [Encoding::Q2K, Encoding::Q3K, Encoding::Q4K, Encoding::Q5K, Encoding::Q6K];
+
+    #[test]
+    fn rows_of_a_block_read_back_as_they_were_written() {
+        for encoding in ALL {
+            let (form, (_, bytes)) = (encoding.form(), encoding.block());
+            let mut noise = Noise(bytes as u64);
+            let rows: Vec<Vec<u8>> = (0..LANES).map(|_| (0..bytes).map(|_| noise.bits() as u8).collect()).collect();
+            let units: Vec<_> = rows.iter().map(|row| SuperUnit::decode(encoding, row)).collect();
+            let mut block = vec![0; form.block_bytes()];
+            units.iter().enumerate().for_each(|(row, unit)| unit.write(form, &mut block, row));
+            for (row, unit) in units.iter().enumerate() {
+                assert_eq!(*unit, SuperUnit::read(form, &block, row), "{encoding:?}, row {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_whole_cache_lines_and_hardly_larger_than_in_the_file() {
+        for encoding in ALL {
+            let (in_file, in_memory) = (encoding.block().1 * LANES, encoding.form().block_bytes());
+            assert!(in_memory.is_multiple_of(64) && in_memory >= in_file && in_memory * 100 <= in_file * 102);
+        }
+    }
+}

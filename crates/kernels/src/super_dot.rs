@@ -1,0 +1,169 @@
+//! The product of one block of 256 weights of 16 rows with some rows of activations.
+//!
+//! Codes are put together and scales unpacked in registers, so memory gives no more than the file's bits. The parts of a
+//! block add up one after the other, each with one scale and min or two: `d · scale` is exact, so a part's share has
+//! the bits that it would have with scales in `f32`.
+
+use crate::{
+    activations::Block,
+    dot::{bytes_at, prefetch},
+    form::{BLOCK, Form, Layout},
+    simd::{LANES, Lanes},
+    super_block::{HIGHS, NUMBERS, STRIP},
+};
+
+/// Words of four codes in a part.
+const WORDS: usize = BLOCK / 4;
+
+/// What all parts of a block share.
+struct Header<'a, S: Lanes> {
+    bytes: &'a [u8],
+    d: S::F,
+    /// −`dmin`.
+    lift: S::F,
+    /// High bits of 6-bit numbers.
+    highs: S::I,
+}
+
+/// `total += Σ weight · act` of the rows `first…` of `[8][stride]` blocks of activations.
+#[inline(always)]
+pub(crate) fn add_super<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    (block, alone): (&[u8], bool),
+    (acts, stride, first): (&[Block], usize, usize),
+    totals: &mut [S::F; M],
+) {
+    let header = Header::<S>::read::<L>(s, block);
+    prefetch::<S, M>(s, block, const { L::FORM.header_bytes() / 64 }, alone);
+    let parts = block[const { L::FORM.header_bytes() }..].chunks_exact(const { L::FORM.part_bytes() });
+    for (part, (codes, acts)) in parts.zip(acts.chunks_exact(stride)).enumerate() {
+        let acts: &[Block; M] = acts[first..].first_chunk().expect("a block for each row");
+        prefetch::<S, M>(s, codes, const { L::FORM.part_bytes() / 64 }, alone);
+        match L::FORM {
+            Form::Q4K | Form::Q5K => add_whole::<S, L, M>(s, &header, part, (codes, acts), totals),
+            _ => add_halves::<S, L, M>(s, &header, part, (codes, acts), totals),
+        }
+    }
+}
+
+/// A part with one scale and min.
+#[inline(always)]
+fn add_whole<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    header: &Header<'_, S>,
+    part: usize,
+    (codes, acts): (&[u8], &[Block; M]),
+    totals: &mut [S::F; M],
+) {
+    let mut sums = [s.splat_i(0); M];
+    add_words::<S, L, M>(s, codes, acts, 0, &mut sums);
+    add_words::<S, L, M>(s, codes, acts, WORDS / 2, &mut sums);
+    let [scale, min] = header.sixes(s, part);
+    let (scale, min) = (s.mul(header.d, scale), s.mul(header.lift, min));
+    for i in 0..M {
+        let x = s.fma(scale, s.to_float(sums[i]), s.mul(min, s.splat(acts[i].total)));
+        totals[i] = s.fma(x, s.splat(acts[i].scale), totals[i]);
+    }
+}
+
+/// A part with a scale for each half, and perhaps a min.
+#[inline(always)]
+fn add_halves<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    header: &Header<'_, S>,
+    part: usize,
+    (codes, acts): (&[u8], &[Block; M]),
+    totals: &mut [S::F; M],
+) {
+    let [scales, mins] = header.halves::<L>(s, part);
+    let mut x = [s.splat(0.0); M];
+    for half in 0..2 {
+        let mut sums = [s.splat_i(0); M];
+        for i in 0..M {
+            sums[i] = s.splat_i(const { -L::FORM.offset() } * i32::from(acts[i].halves[half]));
+        }
+        add_words::<S, L, M>(s, codes, acts, half * WORDS / 2, &mut sums);
+        for i in 0..M {
+            let sum = s.to_float(sums[i]);
+            x[i] = if half == 0 { s.mul(scales[half], sum) } else { s.fma(scales[half], sum, x[i]) };
+            if const { L::FORM.has_min() } {
+                x[i] = s.fma(mins[half], s.splat(f32::from(acts[i].halves[half])), x[i]);
+            }
+        }
+    }
+    for i in 0..M {
+        totals[i] = s.fma(x[i], s.splat(acts[i].scale), totals[i]);
+    }
+}
+
+/// Four words from `first` on.
+#[inline(always)]
+fn add_words<S: Lanes, L: Layout, const M: usize>(
+    s: S,
+    codes: &[u8],
+    acts: &[Block; M],
+    first: usize,
+    sums: &mut [S::I; M],
+) {
+    for word in first..first + WORDS / 2 {
+        let word_codes = word_codes::<S, L>(s, codes, word);
+        for i in 0..M {
+            sums[i] = s.dot_codes(sums[i], word_codes, acts[i].words[word]);
+        }
+    }
+}
+
+/// The codes of a word, from their low and their high bits.
+#[inline(always)]
+fn word_codes<S: Lanes, L: Layout>(s: S, codes: &[u8], word: usize) -> S::Codes {
+    let [low, high] = const { L::FORM.planes() };
+    let cut = |strips: usize, width: usize, up: usize| {
+        let words = 8 / width;
+        let raw = s.raw(bytes_at(codes, (strips + word / words) * STRIP));
+        s.cut(raw, (word % words * width) as i32 - up as i32, (((1u32 << width) - 1) << up) as u8)
+    };
+    let below = cut(0, low, 0);
+    if high == 0 { below } else { s.or(below, cut(low, high, low)) }
+}
+
+impl<'a, S: Lanes> Header<'a, S> {
+    #[inline(always)]
+    fn read<L: Layout>(s: S, block: &'a [u8]) -> Self {
+        let bytes = &block[..const { L::FORM.header_bytes() }];
+        let dmin = if const { L::FORM.has_min() } { s.load_f16_le(bytes_at(bytes, 2 * LANES)) } else { s.splat(0.0) };
+        Self {
+            bytes,
+            d: s.load_f16_le(bytes_at(bytes, 0)),
+            lift: s.sub(s.splat(0.0), dmin),
+            highs: if const { L::FORM.has_sixes() } { s.load_i32_le(bytes_at(bytes, HIGHS)) } else { s.splat_i(0) },
+        }
+    }
+
+    /// The two 6-bit numbers of a part.
+    #[inline(always)]
+    fn sixes(&self, s: S, part: usize) -> [S::F; 2] {
+        let lows = s.load_u8(bytes_at(self.bytes, NUMBERS + part * LANES));
+        let number = |second: i32| {
+            let high = s.to_float(s.field(self.highs, 4 * part as i32 + 2 * second, 3));
+            s.fma(high, s.splat(16.0), s.to_float(s.field(lows, 4 * second, 15)))
+        };
+        [number(0), number(1)]
+    }
+
+    /// Scales of both halves of a part, then what their mins add for each unit of activation.
+    #[inline(always)]
+    fn halves<L: Layout>(&self, s: S, part: usize) -> [[S::F; 2]; 2] {
+        let byte = |half: usize| -> &[u8; LANES] { bytes_at(self.bytes, NUMBERS + (2 * part + half) * LANES) };
+        let by = |numbers: [S::F; 2]| numbers.map(|number| s.mul(self.d, number));
+        let none = [s.splat(0.0); 2];
+        match L::FORM {
+            Form::Q3K => [by(self.sixes(s, part).map(|number| s.sub(number, s.splat(32.0)))), none],
+            Form::Q2K => {
+                let pairs = [s.load_u8(byte(0)), s.load_u8(byte(1))];
+                let mins = pairs.map(|pair| s.mul(self.lift, s.to_float(s.field(pair, 4, 15))));
+                [by(pairs.map(|pair| s.to_float(s.field(pair, 0, 15)))), mins]
+            }
+            _ => [by([s.to_float(s.load_i8(byte(0))), s.to_float(s.load_i8(byte(1)))]), none],
+        }
+    }
+}
