@@ -11,7 +11,7 @@ use crate::{
     isa::{Isa, Kernel},
     simd::{LANES, Lanes},
     super_block::PARTS,
-    super_dot::add_super,
+    super_dot::{add_super, add_words},
 };
 
 /// Bytes between what is used and what is asked for, of the first-level cache and of the second.
@@ -45,7 +45,8 @@ pub fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f
         Form::Nibble => int_rows::<form::Nibble>(work),
         Form::NibbleMin => int_rows::<form::NibbleMin>(work),
         Form::Byte => int_rows::<form::Byte>(work),
-        Form::ByteMin => int_rows::<form::ByteMin>(work),
+        Form::Five => int_rows::<form::Five>(work),
+        Form::FiveMin => int_rows::<form::FiveMin>(work),
         Form::Q2K => int_rows::<form::Q2K>(work),
         Form::Q3K => int_rows::<form::Q3K>(work),
         Form::Q4K => int_rows::<form::Q4K>(work),
@@ -160,6 +161,8 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
 fn add_block<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M], totals: &mut [S::F; M]) {
     let sums = if const { L::FORM.has_nibbles() } {
         nibble_sums::<S, L, M>(s, block, acts)
+    } else if const { L::FORM.has_fives() } {
+        code_sums::<S, L, M>(s, block, acts)
     } else {
         byte_sums::<S, M>(s, block, acts)
     };
@@ -193,6 +196,20 @@ fn nibble_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[
             sums[i] = s.dot_codes(sums[i], high, acts[i].words[2 * group + 1]);
         }
     }
+    sums
+}
+
+/// Of codes that are cut in two.
+#[inline(always)]
+fn code_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) -> [S::I; M] {
+    let mut sums = [s.splat_i(0); M];
+    if const { L::FORM.offset() > 0 } {
+        for i in 0..M {
+            sums[i] = s.splat_i(const { L::FORM.offset() / 8 } * acts[i].total_down);
+        }
+    }
+    add_words::<S, L, M>(s, block, acts, 0, &mut sums);
+    add_words::<S, L, M>(s, block, acts, BLOCK / 8, &mut sums);
     sums
 }
 

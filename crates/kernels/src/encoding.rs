@@ -137,8 +137,9 @@ impl Encoding {
             Self::Bf16 => Form::Bf16,
             Self::Q4_0 => Form::Nibble,
             Self::Q4_1 => Form::NibbleMin,
-            Self::Q5_0 | Self::Q8_0 => Form::Byte,
-            Self::Q5_1 => Form::ByteMin,
+            Self::Q5_0 => Form::Five,
+            Self::Q5_1 => Form::FiveMin,
+            Self::Q8_0 => Form::Byte,
             Self::Q2K => Form::Q2K,
             Self::Q3K => Form::Q3K,
             Self::Q4K => Form::Q4K,
@@ -228,8 +229,7 @@ impl Encoding {
         let fifth = |i: usize| ((body[i / 8] >> (i % 8)) & 1) << 4;
         let codes = std::array::from_fn(|i| match self {
             Self::Q8_0 => body[i] ^ 0x80,
-            Self::Q5_0 => (nibble(&body[4..], i) | fifth(i)) + 112, // − 16 + 128
-            Self::Q5_1 => (nibble(&body[4..], i) | fifth(i)) + 128,
+            Self::Q5_0 | Self::Q5_1 => nibble(&body[4..], i) | fifth(i),
             _ => nibble(body, i),
         });
         Unit::Codes { codes, scale, min }

@@ -17,10 +17,12 @@ pub enum Form {
     Nibble,
     /// `scale · nibble + min`: Q4_1.
     NibbleMin,
-    /// `scale · (byte − 128)`: Q8_0, Q5_0.
+    /// `scale · (code − 16)`, four bits of a code here and one there: Q5_0.
+    Five,
+    /// `scale · code + min` with such codes: Q5_1.
+    FiveMin,
+    /// `scale · (byte − 128)`: Q8_0.
     Byte,
-    /// `scale · (byte − 128) + min`: Q5_1.
-    ByteMin,
     /// 2-bit codes, 4-bit scales and minima of 16 weights.
     Q2K,
     /// 3-bit codes, 6-bit scales of 16 weights.
@@ -64,8 +66,9 @@ impl Form {
         match self {
             Self::Nibble => [of(4, 4), of(1, 2), NONE, NONE],
             Self::NibbleMin => [of(4, 4), of(2, 2), NONE, NONE],
+            Self::Five => [of(5, 4), of(1, 2), NONE, NONE],
+            Self::FiveMin => [of(5, 4), of(2, 2), NONE, NONE],
             Self::Byte => [of(8, 4), of(1, 2), NONE, NONE],
-            Self::ByteMin => [of(8, 4), of(2, 2), NONE, NONE],
             Self::Q2K | Self::Q6K => [of(2, 2), of(16, 1), NONE, of(8 * self.code_bits(), 4)],
             Self::Q3K | Self::Q4K | Self::Q5K => [of(2, 2), of(8, 1), of(1, 4), of(8 * self.code_bits(), 4)],
             Self::F16 | Self::Bf16 => [of(BLOCK, 2), NONE, NONE, NONE],
@@ -104,23 +107,28 @@ impl Form {
         matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
     }
 
-    /// Two codes share a byte.
+    /// Codes of five bits in a block of 32.
+    pub const fn has_fives(self) -> bool {
+        matches!(self, Self::Five | Self::FiveMin)
+    }
+
+    /// Two codes share a byte, and nothing else belongs to them.
     pub const fn has_nibbles(self) -> bool {
         matches!(self, Self::Nibble | Self::NibbleMin)
     }
 
     /// Scales come with minima.
     pub const fn has_min(self) -> bool {
-        matches!(self, Self::NibbleMin | Self::ByteMin | Self::Q2K | Self::Q4K | Self::Q5K)
+        matches!(self, Self::NibbleMin | Self::FiveMin | Self::Q2K | Self::Q4K | Self::Q5K)
     }
 
-    /// In a block of 256: the low bits of a code, which lie together, and those above them, which follow.
+    /// Of codes that are cut in two: the low bits, which lie together, and those above them, which follow.
     pub const fn planes(self) -> [usize; 2] {
         match self {
             Self::Q2K => [2, 0],
             Self::Q3K => [2, 1],
             Self::Q4K => [4, 0],
-            Self::Q5K => [4, 1],
+            Self::Five | Self::FiveMin | Self::Q5K => [4, 1],
             Self::Q6K => [4, 2],
             _ => [0, 0],
         }
@@ -132,10 +140,11 @@ impl Form {
         low + high
     }
 
-    /// In a block of 256, what is taken off a code.
+    /// What is taken off a code that is cut in two.
     pub const fn offset(self) -> i32 {
         match self {
             Self::Q3K => 4,
+            Self::Five => 16,
             Self::Q6K => 32,
             _ => 0,
         }
@@ -146,8 +155,9 @@ impl Form {
         match self {
             Self::Nibble => "q4_0",
             Self::NibbleMin => "q4_1",
+            Self::Five => "q5_0",
+            Self::FiveMin => "q5_1",
             Self::Byte => "q8_0",
-            Self::ByteMin => "q5_1",
             Self::Q2K => "q2_k",
             Self::Q3K => "q3_k",
             Self::Q4K => "q4_k",
@@ -177,7 +187,7 @@ macro_rules! layouts {
     )* };
 }
 
-layouts!(Nibble, NibbleMin, Byte, ByteMin, Q2K, Q3K, Q4K, Q5K, Q6K, F16, Bf16, F32);
+layouts!(Nibble, NibbleMin, Five, FiveMin, Byte, Q2K, Q3K, Q4K, Q5K, Q6K, F16, Bf16, F32);
 
 /// Copies one row of a block into another of the same form.
 pub fn copy_row(form: Form, from: &[u8], from_row: usize, to: &mut [u8], to_row: usize) {

@@ -54,14 +54,25 @@ fn write_values(form: Form, block: &mut [u8], row: usize, values: &[f32; BLOCK])
 fn write_codes(form: Form, block: &mut [u8], row: usize, codes: &[u8; BLOCK]) {
     for (i, &code) in codes.iter().enumerate() {
         let (at, shift) = code_at(form, row, i);
-        block[at] |= code << shift;
+        block[at] |= (code & mask(form)) << shift;
+        if form.has_fives() {
+            block[FIFTHS + row * 4 + i % 4] |= code >> 4 << (i / 4);
+        }
     }
+}
+
+/// Where the fifth bits of codes begin: those of k, k + 4, k + 8, … share a byte.
+const FIFTHS: usize = 4 * 4 * LANES;
+
+/// Bits of a code that lie together.
+fn mask(form: Form) -> u8 {
+    if form == Form::Byte { 255 } else { 15 }
 }
 
 /// Byte and shift of code `i` of a row: nibbles of k and k + 4 share a byte.
 fn code_at(form: Form, row: usize, i: usize) -> (usize, u32) {
     let group = 4 * LANES;
-    if form.has_nibbles() {
+    if mask(form) == 15 {
         (i / 8 * group + row * 4 + i % 4, if i % 8 < 4 { 0 } else { 4 })
     } else {
         (i / 4 * group + row * 4 + i % 4, 0)
@@ -79,10 +90,15 @@ fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
     }
     let scale = |index: usize| read_number(Form::F16, &block[form.codes_bytes()..], index);
     let (scale, min) = (scale(row), if form.has_min() { scale(LANES + row) } else { 0.0 });
-    let (mask, offset) = if form.has_nibbles() { (15, if form == Form::Nibble { 8 } else { 0 }) } else { (255, 128) };
+    let offset = match form {
+        Form::Nibble => 8,
+        Form::Byte => 128,
+        _ => form.offset() as i16,
+    };
     std::array::from_fn(|i| {
         let (at, shift) = code_at(form, row, i);
-        let code = i16::from((block[at] >> shift) & mask) - offset;
+        let fifth = if form.has_fives() { block[FIFTHS + row * 4 + i % 4] >> (i / 4) & 1 } else { 0 };
+        let code = i16::from((block[at] >> shift) & mask(form) | fifth << 4) - offset;
         scale * f32::from(code) + min
     })
 }

@@ -98,7 +98,7 @@ fn add_halves<S: Lanes, L: Layout, const M: usize>(
 
 /// Four words from `first` on.
 #[inline(always)]
-fn add_words<S: Lanes, L: Layout, const M: usize>(
+pub(crate) fn add_words<S: Lanes, L: Layout, const M: usize>(
     s: S,
     codes: &[u8],
     acts: &[Block; M],
