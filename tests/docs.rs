@@ -52,6 +52,7 @@ const TEXTS: [&str; 17] = [
     "assets/lessons/7-losing.toml",
     "assets/lessons/8-quiz.toml",
     "benches/peers/README.md",
+    "benches/shapes/README.md",
     "fuzz/README.md",
     "src/export/page/page.js",
     "tests/fixtures/checkpoints/README.md",

@@ -10,13 +10,13 @@ use crate::simd::{LANES, Lanes, lanes, proven};
 
 /// Proof of NEON with the dot product extension.
 #[derive(Clone, Copy, Debug)]
-pub struct Neon(());
+pub(crate) struct Neon(());
 
 impl Neon {
     /// # Safety
     /// The processor must have NEON and dotprod, in little-endian mode.
     #[inline(always)]
-    pub unsafe fn new() -> Self {
+    pub(crate) unsafe fn new() -> Self {
         Self(())
     }
 }
