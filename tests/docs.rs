@@ -38,7 +38,7 @@ const RETIRED: [&str; 10] = [
 ];
 
 /// Texts besides README and book in which retired words are looked for.
-const TEXTS: [&str; 17] = [
+const TEXTS: [&str; 18] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "assets/config.toml",
