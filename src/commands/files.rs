@@ -11,7 +11,8 @@ use draftscope::export::{self, ExportOptions, Format};
 use draftscope::protocol::Event;
 use draftscope::session::Session;
 use draftscope::trace::Recording;
-use draftscope::tui::{Exporter, Saver};
+use draftscope::tui::{Exporter, Pictures, Saver};
+use ratatui::buffer::Buffer;
 
 /// Saves the session as a trace in the current folder.
 pub(crate) fn saver() -> Saver {
@@ -35,6 +36,17 @@ pub(crate) fn exporter() -> Exporter {
 fn exported(index: usize, events: &mut dyn Iterator<Item = &Event>) -> Result<String, String> {
     let path = write(index, events).map_err(|error| format!("the session was not exported: {error:#}"))?;
     Ok(format!("exported to {}", path.display()))
+}
+
+/// Writes the screen as pictures into the current folder.
+pub(crate) fn pictures() -> Pictures {
+    Pictures(Rc::new(pictured))
+}
+
+fn pictured(screen: &Buffer) -> Result<String, String> {
+    let written = export::write_pictures(screen, &Path::new(".").join(fresh_name()));
+    let [svg, png] = written.map_err(|error| format!("no picture was written: {error}"))?;
+    Ok(format!("pictures written: {} and {}", svg.display(), png.display()))
 }
 
 /// A new name without its ending, from the seconds since 1970.

@@ -36,6 +36,7 @@ pub(crate) fn look(args: &LookArgs, files: &UserFiles) -> TuiOptions {
         marks: args.marks,
         no_mouse: args.no_mouse,
         warnings: files.warnings.clone(),
+        pictures: Some(files::pictures()),
         ..options
     }
 }

@@ -6,12 +6,14 @@
 
 mod atomic_file;
 mod cast;
+mod colors;
 mod csv;
 mod frames;
 mod html;
 mod jsonl;
 mod markdown;
 mod perfetto;
+mod png;
 mod screen;
 #[cfg(feature = "specspecs")]
 mod specspecs;
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use ratatui::buffer::Buffer;
 
 use crate::protocol::{Event, EventKind, Header, Lane, Settings};
 use crate::session::{Session, header_diff, text};
@@ -220,6 +223,18 @@ pub fn export_to(
 /// When it exists (unless `force` replaces it) or cannot be written.
 pub fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<(), ExportError> {
     atomic_file::file(path, force, |out| Ok(out.write_all(bytes)?)).map_err(|error| error.at(path))
+}
+
+/// Writes a screen as two pictures, STEM.svg and STEM.png, each whole or not at all; their names.
+///
+/// # Errors
+/// When a file of that name exists or cannot be written.
+pub fn write_pictures(screen: &Buffer, stem: &Path) -> Result<[PathBuf; 2], ExportError> {
+    let [svg, png] = ["svg", "png"].map(|ending| stem.with_extension(ending));
+    let drawn = png::picture(screen).map_err(|source| ExportError::Write { path: png.clone(), source })?;
+    write_file(&svg, false, svg::with_font(&svg::svg(screen)).as_bytes())?;
+    write_file(&png, false, &drawn)?;
+    Ok([svg, png])
 }
 
 /// Checks that [`write_file`] could write there now: for callers that measure for long before they write.

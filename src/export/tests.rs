@@ -498,3 +498,16 @@ fn exporting_a_recording_without_answers_is_an_error() {
         fixture.export(format);
     }
 }
+
+#[test]
+fn a_screen_becomes_two_pictures_and_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let screen = ratatui::buffer::Buffer::with_lines(["The sky is blue.", "─ ✓ ▄"]);
+    let stem = folder.path().join("draftscope-1");
+    let [svg, png] = write_pictures(&screen, &stem).unwrap();
+    assert_eq!(svg, folder.path().join("draftscope-1.svg"));
+    assert!(std::fs::read_to_string(svg).unwrap().contains(">The\u{a0}sky\u{a0}is\u{a0}blue.<"));
+    assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG"));
+    assert!(matches!(write_pictures(&screen, &stem), Err(ExportError::Exists(_))));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 2, "no temporary file is left");
+}

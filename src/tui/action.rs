@@ -101,6 +101,7 @@ actions! {
     Copy = "Copy the answer to the terminal's clipboard (OSC 52)",
     Save = "Save the session as a trace",
     Export = "Export the session: a page, a table, a picture and more",
+    Picture = "Write the screen as pictures: SVG and PNG, in the current folder",
     DivergencePrevious = "In a diff: go to the difference before",
     DivergenceNext = "In a diff: go to the difference after",
     TurnPrevious = "Go to the start of the turn, then to the turn before",

@@ -82,6 +82,8 @@ pub(super) enum Ask {
     SaveAndQuit,
     /// In the format of this index.
     Export(usize),
+    /// The screen as pictures.
+    Picture,
 }
 
 /// Where the user looks.

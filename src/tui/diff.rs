@@ -127,6 +127,7 @@ impl Compared {
             Action::NextTheme => self.app.turn_theme(true),
             Action::Quit | Action::StopOrQuit => self.app.quits = true,
             Action::Suspend => self.app.asks.push(Ask::Suspend),
+            Action::Picture => self.app.asks.push(Ask::Picture),
             Action::Leave | Action::FocusNext | Action::FocusPrevious => {}
             _ => self.app.toast = Some("two recordings are compared here: there is nothing to do that to".to_owned()),
         }
@@ -160,7 +161,7 @@ impl Compared {
         let (page, last) = (self.app.hit_map.page.max(2) - 1, self.app.hit_map.help_max);
         let top = match action {
             Action::Help | Action::Leave => return,
-            Action::Quit | Action::StopOrQuit | Action::Suspend => return self.go(action),
+            Action::Quit | Action::StopOrQuit | Action::Suspend | Action::Picture => return self.go(action),
             Action::Up => top.saturating_sub(1),
             Action::Down => (top + 1).min(last),
             Action::PageUp => top.saturating_sub(page),
@@ -176,7 +177,7 @@ impl Compared {
         let found = entry.actions();
         match action {
             Action::Leave | Action::Palette => return,
-            Action::StopOrQuit | Action::Suspend => return self.go(action),
+            Action::StopOrQuit | Action::Suspend | Action::Picture => return self.go(action),
             Action::Confirm => return found.get(entry.choice).into_iter().for_each(|chosen| self.go(*chosen)),
             Action::Up => entry.choice = entry.choice.saturating_sub(1),
             Action::Down => entry.choice = (entry.choice + 1).min(found.len().saturating_sub(1)),

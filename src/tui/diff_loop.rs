@@ -30,8 +30,15 @@ impl Compared {
                 },
                 _ => {}
             }
-            if self.app.asks.drain(..).any(|ask| ask == Ask::Suspend) {
-                guard.suspend()?;
+            for ask in std::mem::take(&mut self.app.asks) {
+                match ask {
+                    Ask::Suspend => guard.suspend()?,
+                    Ask::Picture => {
+                        let drawn = guard.terminal.draw(|frame| drop(view::diff(&self, frame)))?;
+                        self.app.toast = Some(self.app.options.write_picture(drawn.buffer));
+                    }
+                    _ => {}
+                }
             }
         }
         Ok(())

@@ -60,7 +60,7 @@ pub use event_loop::{Ended, run};
 pub use hit_map::HitMap;
 pub use keymap::{Binding, Chord, Context, Keymap};
 pub use offscreen::Offscreen;
-pub use options::{Exporter, FirstStart, Read, Recordings, Saver, TuiOptions, Write, WriteAs};
+pub use options::{Exporter, FirstStart, Pictures, Read, Recordings, Saver, TuiOptions, Write, WriteAs, WriteScreen};
 pub use pace::Pace;
 pub use page::Page;
 pub use playback::Playback;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::rc::Rc;
 
+use ratatui::buffer::Buffer;
+
 use crate::protocol::Event;
 
 use super::color_depth::ColorDepth;
@@ -39,6 +41,19 @@ pub struct Exporter {
 impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exporter").field("formats", &self.formats).finish_non_exhaustive()
+    }
+}
+
+/// Writes what is on the screen; the answer is a sentence for the screen, good or bad.
+pub type WriteScreen = dyn Fn(&Buffer) -> Result<String, String>;
+
+/// How a picture of the screen is written: given by the caller, as [`Saver`] is.
+#[derive(Clone)]
+pub struct Pictures(pub Rc<WriteScreen>);
+
+impl fmt::Debug for Pictures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pictures")
     }
 }
 
@@ -110,6 +125,8 @@ pub struct TuiOptions {
     pub save: Option<Saver>,
     /// Exports the session.
     pub export: Option<Exporter>,
+    /// Writes pictures of the screen.
+    pub pictures: Option<Pictures>,
     /// Plays lessons without an engine.
     pub recordings: Option<Recordings>,
 }
@@ -123,6 +140,14 @@ impl TuiOptions {
             no_color: set("NO_COLOR").is_some(),
             depth: ColorDepth::of(set("COLORTERM").as_deref(), set("TERM").as_deref()),
             ..Self::default()
+        }
+    }
+
+    /// Has the caller write pictures of the screen; where they are, or why they could not be written.
+    pub(super) fn write_picture(&self, screen: &Buffer) -> String {
+        match &self.pictures {
+            Some(pictures) => (pictures.0)(screen).unwrap_or_else(|error| error),
+            None => "pictures cannot be written from here".to_owned(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What keys ask of the terminal and of the caller: to suspend, to copy, to save, to export.
+//! What keys ask of the terminal and of the caller: to suspend, to copy, to save, to export, to draw a picture.
 
 use std::io;
 use std::time::Duration;
@@ -31,6 +31,7 @@ impl EventLoop {
                 Ask::Save => self.app.toast = Some(self.save().unwrap_or_else(|error| error)),
                 Ask::SaveAndQuit => self.save_and_quit(),
                 Ask::Export(format) => self.app.toast = Some(self.export(format)),
+                Ask::Picture => self.app.toast = Some(self.picture(stage)?),
             }
         }
         Ok(())
@@ -92,5 +93,12 @@ impl EventLoop {
             Some(exporter) => (exporter.write)(format, &mut self.own().events()).unwrap_or_else(|error| error),
             None => "this session cannot be exported from here".to_owned(),
         }
+    }
+
+    /// Draws the screen anew, so that the picture shows what the terminal does.
+    fn picture(&self, stage: &mut impl Stage) -> io::Result<String> {
+        let (time, app, view) = (&self.time, &self.app, &self.view);
+        let drawn = stage.terminal().draw(|frame| drop(view.draw(time, app, app.theme(), frame)))?;
+        Ok(app.options.write_picture(drawn.buffer))
     }
 }

@@ -468,11 +468,22 @@ fn the_quiz_is_about_rounds_that_happened() {
 }
 
 #[test]
+fn a_picture_can_be_taken_from_everywhere() {
+    for keys in ["", "i", "<F5>", "6", "?", ":", "o", "/", "T", "a", "<Space>"] {
+        let mut stage = browse(&first_turn());
+        stage.press(keys);
+        let overlay = stage.app.overlay.clone();
+        stage.press("<F12>");
+        assert_eq!((stage.app.asks.last(), &stage.app.overlay), (Some(&Ask::Picture), &overlay), "after {keys}");
+    }
+}
+
+#[test]
 fn copy_save_and_suspend_are_asked_of_the_terminal() {
-    let stage = browse(&first_turn()).pressed("ys<C-z>");
+    let stage = browse(&first_turn()).pressed("ys<C-z><F12>");
     let Some(Ask::Copy(text)) = stage.app.asks.first() else { panic!("a copy") };
     assert!(text.starts_with("The sky is blue"));
-    assert_eq!(stage.app.asks[1..], [Ask::Save, Ask::Suspend]);
+    assert_eq!(stage.app.asks[1..], [Ask::Save, Ask::Suspend, Ask::Picture]);
 }
 
 #[test]

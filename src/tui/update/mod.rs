@@ -143,6 +143,7 @@ fn settles(action: Action) -> bool {
             | Action::Present
             | Action::Follow
             | Action::Suspend
+            | Action::Picture
             | Action::Bookmark
             | Action::Note
             | Action::Tour

@@ -44,6 +44,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
         }
         Action::Suspend => app.asks.push(Ask::Suspend),
         Action::Save => app.asks.push(Ask::Save),
+        Action::Picture => app.asks.push(Ask::Picture),
         Action::Copy => match super::copied(app, session) {
             Some(text) => app.asks.push(Ask::Copy(text)),
             None => app.toast = Some("there is no answer to copy".to_owned()),

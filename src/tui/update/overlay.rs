@@ -101,7 +101,12 @@ fn below(app: &mut App, overlay: Overlay, action: Action) -> Done {
     }
     let stays = matches!(
         action,
-        Action::StopOrQuit | Action::Suspend | Action::PauseResume | Action::DraftLenUp | Action::DraftLenDown
+        Action::StopOrQuit
+            | Action::Suspend
+            | Action::Picture
+            | Action::PauseResume
+            | Action::DraftLenUp
+            | Action::DraftLenDown
     );
     if !stays {
         return keep(app, overlay);
