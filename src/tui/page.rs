@@ -52,6 +52,16 @@ pub(super) enum Pane {
 }
 
 impl Page {
+    /// On a screen on which not all names fit.
+    #[must_use]
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            Self::Inspect => "Insp.",
+            Self::Compare => "Comp.",
+            _ => self.name(),
+        }
+    }
+
     /// The action that shows it.
     #[must_use]
     pub const fn action(self) -> Action {

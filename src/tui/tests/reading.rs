@@ -107,6 +107,18 @@ fn the_strip_has_a_cell_for_each_token_and_finds_it() {
 }
 
 #[test]
+fn the_split_view_has_the_strip_too() {
+    for (width, height) in [(80, 24), (100, 30), (140, 42)] {
+        let mut stage = browse(&first_turn(), TuiOptions::default());
+        let tokens = stage.time.live().turns()[0].answer(Lane::Speculative).tokens.len();
+        stage.press("c");
+        let screen = stage.screen(width, height);
+        let line = screen.lines().find(|line| line.contains("1 ▄")).expect(&screen);
+        assert_eq!(line.matches('▄').count(), tokens, "{screen}");
+    }
+}
+
+#[test]
 fn the_strip_keeps_the_drafts_of_the_round_under_way_until_the_next() {
     let script = first_turn();
     let cells = |events: usize| {

@@ -55,6 +55,21 @@ fn at(page: Page, options: TuiOptions) -> Stage {
 }
 
 #[test]
+fn every_view_has_a_tab_on_the_narrowest_screen() {
+    for keys in ["", "i", "5"] {
+        let mut stage = at(Page::Chat, TuiOptions::default());
+        stage.press(keys);
+        for width in 60..70 {
+            stage.draw(width, 24);
+            let found = stage.app.hit_map.hits.iter().filter(|hit| matches!(hit.target, hit_map::Target::Page(_)));
+            assert_eq!(found.count(), Page::ALL.len(), "{width} columns after {keys:?}");
+        }
+        assert!(stage.screen(60, 24).contains("Insp."));
+        assert!(stage.screen(63, 24).contains("Inspect"));
+    }
+}
+
+#[test]
 fn every_view_in_colour() {
     for page in Page::ALL {
         for (width, height) in SIZES {

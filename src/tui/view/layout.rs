@@ -3,13 +3,15 @@
 //! Invariant: a zoomed pane has the whole page; the pane with the focus has its frame lit. What is in
 //! a pane is its own file.
 
+use ratatui::layout::Margin;
+
 use crate::tui::page::Pane;
 use crate::tui::tour::stop;
 
 use super::prelude::*;
 use super::{
     aligned, costs, distributions, ladder, lesson, memory, numbers, per_round, positions, presenter, prompt, round,
-    speed, speed_summary, speedup, table, times, transcript, tree, welcome,
+    speed, speed_summary, speedup, strip, table, times, transcript, tree, welcome,
 };
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -170,7 +172,10 @@ fn answers(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) 
     if screen.app.is_welcome(screen.time.live()) {
         welcome::render(screen, area, frame, hit_map);
     } else if screen.app.split {
-        aligned::render(screen, area, frame, hit_map);
+        let strip = strip::height(screen, area.inner(Margin::new(1, 0)));
+        let [lanes, below] = Layout::vertical([Constraint::Min(0), Constraint::Length(strip)]).areas(area);
+        aligned::render(screen, lanes, frame, hit_map);
+        strip::render(screen, below.inner(Margin::new(1, 0)), frame, hit_map);
     } else {
         transcript::render(screen, area, frame, hit_map);
     }

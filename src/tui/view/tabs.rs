@@ -36,12 +36,17 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mu
         spans.push(Span::styled(format!(" {}", fit(prefix, shared.len())), style));
         x += shared.len() as u16 + 1;
     }
-    for ((page, key), other) in Page::ALL.iter().zip(own).zip(typing.iter().zip(&browsing)) {
-        let bare = |key: &str| key.strip_prefix(shared).unwrap_or(key).to_owned();
-        let width = Span::raw(bare(other.0)).width().max(Span::raw(bare(other.1)).width());
+    let bare = |key: &str| key.strip_prefix(shared).unwrap_or(key).to_owned();
+    let widths = typing.iter().zip(&browsing).map(|(a, b)| Span::raw(bare(a)).width().max(Span::raw(bare(b)).width()));
+    let widths: Vec<usize> = widths.collect();
+    // a space and the key, then the name between brackets or spaces
+    let needed: usize = Page::ALL.iter().zip(&widths).map(|(page, width)| width + page.name().len() + 3).sum();
+    let is_narrow = usize::from(x) + needed > usize::from(area.right());
+    for ((page, key), width) in Page::ALL.iter().zip(own).zip(widths) {
         let key = fit(&bare(key), width);
         let is_on = screen.app.page == *page;
-        let name = if is_on { format!("[{}]", page.name()) } else { format!(" {} ", page.name()) };
+        let name = if is_narrow { page.short_name() } else { page.name() };
+        let name = if is_on { format!("[{name}]") } else { format!(" {name} ") };
         let width = (width + Span::raw(&name).width() + 1) as u16;
         if x + width > area.right() {
             break;
