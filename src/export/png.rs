@@ -5,9 +5,12 @@
 
 use std::io;
 
-use ab_glyph::{Font, FontRef, PxScale, point};
+use ab_glyph_rasterizer::{Point, Rasterizer, point};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
+use skrifa::instance::{LocationRef, Size};
+use skrifa::outline::{DrawSettings, OutlinePen};
+use skrifa::{FontRef, GlyphId, MetadataProvider};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::colors::{self, DARK, Rgb};
@@ -18,10 +21,17 @@ pub(super) const FONT: &[u8] = include_bytes!("../../assets/font/marks.ttf");
 /// Width and height of a cell in pixels.
 pub(super) const CELL: (u32, u32) = (16, 40);
 
+/// Pixels per unit of the font, whose line is 1250 units high. Outlines are scaled here, because a fixed-point size
+/// would leave gaps of a fraction of a pixel between cells.
+const SCALE: f32 = CELL.1 as f32 / 1250.0;
+
+/// Pixels around a cell into which an outline may reach.
+const MARGIN: u32 = 16;
+
 /// Share of a dim character's colour; the rest is background.
 const DIM: f32 = 0.65;
 
-/// Columns that slanted text leans to the right per row of pixels.
+/// How far slanted text leans to the right per pixel of height.
 const SLANT: f32 = 0.18;
 
 /// Draws the screen.
@@ -29,7 +39,7 @@ const SLANT: f32 = 0.18;
 /// # Errors
 /// When the picture cannot be encoded.
 pub(super) fn picture(buffer: &Buffer) -> io::Result<Vec<u8>> {
-    let font = FontRef::try_from_slice(FONT).map_err(io::Error::other)?;
+    let font = FontRef::new(FONT).map_err(io::Error::other)?;
     let (width, height) = (u32::from(buffer.area.width) * CELL.0, u32::from(buffer.area.height) * CELL.1);
     let mut canvas = Canvas { width, height, pixels: DARK.paper.repeat((width * height) as usize) };
     for row in 0..buffer.area.height {
@@ -85,21 +95,27 @@ impl Canvas {
         modifier: Modifier,
         (ink, share): (Rgb, f32),
     ) {
-        let scale = PxScale::from(CELL.1 as f32);
-        let ascent = font.ascent_unscaled() / font.height_unscaled() * scale.y;
-        let baseline = top as f32 + ascent;
-        let is_slanted = modifier.contains(Modifier::ITALIC);
+        let glyph = font.charmap().map(c).unwrap_or(GlyphId::NOTDEF);
+        let Some(outline) = font.outline_glyphs().get(glyph) else {
+            return;
+        };
+        let ascent = font.metrics(Size::unscaled(), LocationRef::default()).ascent * SCALE;
         let strokes = if modifier.contains(Modifier::BOLD) { 2 } else { 1 };
         for stroke in 0..strokes {
-            let place = point(left as f32 + stroke as f32, baseline);
-            let Some(outline) = font.outline_glyph(font.glyph_id(c).with_scale_and_position(scale, place)) else {
-                return;
+            let mut pen = Pen {
+                rasterizer: Rasterizer::new((2 * (CELL.0 + MARGIN)) as usize, (CELL.1 + 2 * MARGIN) as usize),
+                origin: point(MARGIN as f32 + stroke as f32, MARGIN as f32 + ascent),
+                slant: if modifier.contains(Modifier::ITALIC) { SLANT } else { 0.0 },
+                start: point(0.0, 0.0),
+                last: point(0.0, 0.0),
             };
-            let bounds = outline.px_bounds();
-            outline.draw(|x, y, coverage| {
-                let y = bounds.min.y + y as f32;
-                let lean = if is_slanted { ((baseline - y) * SLANT).round() } else { 0.0 };
-                self.blend(bounds.min.x + x as f32 + lean, y, ink, coverage * share);
+            let size = Size::unscaled();
+            if outline.draw(DrawSettings::unhinted(size, LocationRef::default()), &mut pen).is_err() {
+                return; // a test draws every glyph of the bundled font
+            }
+            let corner = (left as f32 - MARGIN as f32, top as f32 - MARGIN as f32);
+            pen.rasterizer.for_each_pixel_2d(|x, y, coverage| {
+                self.blend(corner.0 + x as f32, corner.1 + y as f32, ink, coverage * share);
             });
         }
     }
@@ -123,6 +139,50 @@ impl Canvas {
         for (old, new) in self.pixels[at..at + 3].iter_mut().zip(color) {
             *old = (f32::from(*old) * (1.0 - share) + f32::from(new) * share).round() as u8;
         }
+    }
+}
+
+/// Passes an outline, which has y upwards, to the rasterizer.
+struct Pen {
+    rasterizer: Rasterizer,
+    origin: Point,
+    slant: f32,
+    start: Point,
+    last: Point,
+}
+
+impl Pen {
+    fn place(&self, x: f32, y: f32) -> Point {
+        point(self.origin.x + (x + y * self.slant) * SCALE, self.origin.y - y * SCALE)
+    }
+}
+
+impl OutlinePen for Pen {
+    fn move_to(&mut self, x: f32, y: f32) {
+        (self.start, self.last) = (self.place(x, y), self.place(x, y));
+    }
+
+    fn line_to(&mut self, x: f32, y: f32) {
+        let to = self.place(x, y);
+        self.rasterizer.draw_line(self.last, to);
+        self.last = to;
+    }
+
+    fn quad_to(&mut self, cx: f32, cy: f32, x: f32, y: f32) {
+        let to = self.place(x, y);
+        self.rasterizer.draw_quad(self.last, self.place(cx, cy), to);
+        self.last = to;
+    }
+
+    fn curve_to(&mut self, ax: f32, ay: f32, bx: f32, by: f32, x: f32, y: f32) {
+        let to = self.place(x, y);
+        self.rasterizer.draw_cubic(self.last, self.place(ax, ay), self.place(bx, by), to);
+        self.last = to;
+    }
+
+    fn close(&mut self) {
+        self.rasterizer.draw_line(self.last, self.start);
+        self.last = self.start;
     }
 }
 
@@ -159,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_font_has_every_mark_that_the_program_draws() {
-        let font = FontRef::try_from_slice(FONT).unwrap();
+        let font = FontRef::new(FONT).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut found = BTreeSet::new();
         ["src/tui", "src/session", "assets"].iter().for_each(|folder| marks(&root.join(folder), &mut found));
@@ -168,11 +228,16 @@ mod tests {
         // scripts of model output, which no small font has; a character of width 0 is not drawn
         let is_wide = |c: &char| c.width() == Some(2);
         let is_flag = |c: &char| matches!(c, '\u{1f1e6}'..='\u{1f1ff}');
-        let cell = font.h_advance_unscaled(font.glyph_id('M'));
+        let (charmap, outlines) = (font.charmap(), font.outline_glyphs());
+        let metrics = font.glyph_metrics(Size::unscaled(), LocationRef::default());
+        let fills_a_cell = |c: char| {
+            let glyph = charmap.map(c).filter(|glyph| outlines.get(*glyph).is_some());
+            glyph.and_then(|glyph| metrics.advance_width(glyph)) == Some(500.0)
+        };
         let missing: String = found
             .into_iter()
             .filter(|c| c.width().unwrap_or(0) > 0 && !is_wide(c) && !is_flag(c))
-            .filter(|c| font.glyph_id(*c).0 == 0 || font.h_advance_unscaled(font.glyph_id(*c)) != cell)
+            .filter(|c| !fills_a_cell(*c))
             .collect();
         assert_eq!(missing, "", "add the blocks of these characters to assets/font/subset.py");
         assert!(FONT.len() + super::super::svg::FONT.len() <= 150_000);
