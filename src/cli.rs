@@ -248,6 +248,9 @@ pub struct ChatArgs {
     /// First prompt, sent at once
     #[arg(long, value_name = "TEXT", help_heading = "Screen")]
     pub prompt: Option<String>,
+    /// Answer each line of standard input as a prompt, as text with its number, instead of all of it as one prompt
+    #[arg(long, help_heading = "Screen")]
+    pub per_line: bool,
     /// Pace of answers: ramp, full, slow, or rounds a second
     #[arg(long, value_name = "PACE", default_value_t = Pace::Ramp, help_heading = "Screen")]
     pub pace: Pace,

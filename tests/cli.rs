@@ -260,9 +260,59 @@ fn prompts_come_from_arguments_files_and_standard_input() {
     assert_eq!(from_stdin.get_output().stdout, want);
     let bare = files.command("run").arg("the thin inn").args(tail).assert().success();
     assert_eq!(bare.get_output().stdout, want);
-    let mut chat = files.command("chat");
-    let lines = chat.args(tail).write_stdin("the thin inn\n\nagain\n").assert().success();
-    assert!(lines.get_output().stdout.starts_with(&want), "without a terminal, chat answers line by line");
+    for command in [vec!["chat"], vec!["run", "-"], vec!["run", "--prompt-file", "-"]] {
+        let (action, rest) = command.split_first().unwrap();
+        let piped = files.command(action).args(rest).args(tail).write_stdin("the thin inn\n").assert().success();
+        assert_eq!(piped.get_output().stdout, want, "{command:?}: the line ending of echo is no part of a prompt");
+    }
+}
+
+/// Prompts of a recording, in order, as they were sent with `--raw`.
+fn raw_prompts(trace: &Path) -> Vec<String> {
+    let text = fs::read_to_string(trace).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    events.filter_map(|event| event["prompt"]["raw"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn piped_text_is_one_prompt_or_one_a_line() {
+    let files = Files::new();
+    let text = "the thin inn\n\nagain, \u{1b}[2Jthe inn\n";
+    let chat = |args: &[&str], name: &str| {
+        let mut chat = files.command("chat");
+        let trace = files.path(name);
+        chat.args(["--raw", "--max-tokens", "8", "--trace"]).arg(&trace).args(args);
+        let out = chat.write_stdin(text).assert().success().get_output().stdout.clone();
+        (String::from_utf8(out).unwrap(), raw_prompts(&trace))
+    };
+    let (answer, prompts) = chat(&[], "whole.jsonl");
+    assert_eq!(prompts, [text.trim_end()]);
+    assert!(!answer.starts_with("[1]"), "{answer}");
+
+    let (answers, prompts) = chat(&["--per-line"], "lines.jsonl");
+    let mut lines = text.lines().filter(|line| !line.is_empty());
+    assert!(prompts.iter().map(String::as_str).eq(lines.by_ref()), "{prompts:?}");
+    let labels: Vec<&str> = answers.lines().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(labels, ["[1] the thin inn", "[2] again, ␛[2Jthe inn"], "{answers}");
+
+    let (_, prompts) = chat(&["--prompt", "first"], "first.jsonl");
+    assert_eq!(prompts, ["first", text.trim_end()], "--prompt comes before standard input");
+}
+
+#[test]
+fn an_input_without_text_is_refused_before_a_model_is_loaded() {
+    for (blank, path) in [("", "/no/such/model.gguf"), (" \n\n", "/no/such/model.gguf")] {
+        for command in [vec!["chat"], vec!["chat", "--per-line"], vec!["run", "-"], vec!["compare", "-"]] {
+            let (action, rest) = command.split_first().unwrap();
+            let mut started = draftscope();
+            started.args([action, "--model", path]).args(rest).write_stdin(blank);
+            refuses(&mut started, "there is no prompt: standard input has no text; ");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("blank.txt");
+    fs::write(&file, "\n").unwrap();
+    refuses(draftscope().args(["run", "--prompt-file"]).arg(&file), "blank.txt has no text; ");
 }
 
 #[test]
@@ -281,7 +331,6 @@ fn the_same_seed_gives_the_same_text() {
 fn bad_requests_get_one_line() {
     let files = Files::new();
     refuses(files.command("run").args(["--prompt", "  "]), "the prompt is empty");
-    refuses(files.command("run").arg("-").write_stdin(""), "the prompt is empty");
     refuses(files.command("run").args(["--prompt-file", "/no/such/file"]), "cannot open /no/such/file");
     refuses(files.run().args(["--temperature", "nan"]), "temperature");
     refuses(files.run().args(["--top-p", "1.5"]), "top-p is 1.5; it must lie between 0 and 1");

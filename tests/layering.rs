@@ -119,6 +119,7 @@ const COMMANDS: &[Layer] = &[
             "lessons",
             "output",
             "progress",
+            "prompts",
             "recipe",
             "run_args",
             "signals",

@@ -18,6 +18,7 @@ mod lessons;
 pub(crate) mod models;
 pub(crate) mod output;
 mod progress;
+mod prompts;
 mod recipe;
 pub(crate) mod replay;
 pub(crate) mod run;

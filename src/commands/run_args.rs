@@ -2,16 +2,13 @@
 //!
 //! Invariant: returned settings are valid in themselves; the engine checks them against the model.
 
-use std::io::Read;
-
 use anyhow::{Context, Result, bail};
 use draftscope::cli::{DecodeArgs, DraftLenArg, LabArgs, ModelArgs, PromptArgs};
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
 };
 
-/// Largest prompt that is read from a file, in bytes: far more than any context holds.
-const MAX_PROMPT_BYTES: u64 = 16 << 20;
+use super::prompts::{STDIN, no_prompt, read_text};
 
 pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baseline) -> Result<Settings> {
     let (draft_len, draft_len_mode) = match decode.k {
@@ -91,33 +88,37 @@ pub(crate) fn nobody_to_ask(args: &ModelArgs) -> Result<()> {
 
 /// The requested prompt, in the form that the engine takes.
 pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
-    let text = match (args.prompt.as_ref().or(args.text.as_ref().filter(|text| *text != "-")), &args.prompt_file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(path)) if path.as_os_str() != "-" => {
-            let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            read_text(file).with_context(|| format!("cannot read the prompt from {}", path.display()))?
+    let text = prompt_text(args)?;
+    report_idle_system(decode);
+    Ok(if decode.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(decode, text)) })
+}
+
+fn prompt_text(args: &PromptArgs) -> Result<String> {
+    let given = args.prompt.as_ref().or(args.text.as_ref().filter(|text| *text != "-"));
+    if let Some(text) = given {
+        if text.trim().is_empty() {
+            bail!("the prompt is empty; give some text with --prompt");
         }
-        _ => read_text(std::io::stdin()).context("cannot read the prompt from standard input")?,
-    };
-    if text.trim().is_empty() {
-        bail!("the prompt is empty; give some text with --prompt");
+        return Ok(text.clone());
     }
+    let (text, source) = match args.prompt_file.as_ref().filter(|path| path.as_os_str() != "-") {
+        Some(path) => {
+            let (source, file) = (path.display().to_string(), std::fs::File::open(path));
+            (read_text(file.with_context(|| format!("cannot open {source}"))?, &source)?, source)
+        }
+        None => (read_text(std::io::stdin(), STDIN)?, STDIN.to_owned()),
+    };
+    if text.trim().is_empty() { Err(no_prompt(source)) } else { Ok(text) }
+}
+
+/// Warns that instructions need the chat template.
+pub(crate) fn report_idle_system(decode: &DecodeArgs) {
     if decode.raw && decode.system.is_some() {
         super::output::say("--system does nothing here: --raw sends the prompt without the model's chat template");
     }
-    Ok(if decode.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(decode, text)) })
 }
 
 pub(crate) fn conversation(decode: &DecodeArgs, text: String) -> Vec<Message> {
     let system = decode.system.iter().map(|content| Message { role: Speaker::System, content: content.clone() });
     system.chain([Message { role: Speaker::User, content: text }]).collect()
-}
-
-fn read_text(reader: impl Read) -> Result<String> {
-    let mut bytes = Vec::new();
-    reader.take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_PROMPT_BYTES {
-        bail!("it is larger than {} MiB", MAX_PROMPT_BYTES >> 20);
-    }
-    String::from_utf8(bytes).context("it is not UTF-8 text")
 }
