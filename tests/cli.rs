@@ -267,11 +267,12 @@ fn prompts_come_from_arguments_files_and_standard_input() {
     }
 }
 
-/// Prompts of a recording, in order, as they were sent with `--raw`.
-fn raw_prompts(trace: &Path) -> Vec<String> {
+/// Prompts of a recording, in order.
+fn prompts_of(trace: &Path) -> Vec<String> {
     let text = fs::read_to_string(trace).unwrap();
     let events = text.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
-    events.filter_map(|event| event["prompt"]["raw"].as_str().map(str::to_owned)).collect()
+    let prompts = events.filter(|event| event["type"] == "prompted");
+    prompts.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -283,7 +284,7 @@ fn piped_text_is_one_prompt_or_one_a_line() {
         let trace = files.path(name);
         chat.args(["--raw", "--max-tokens", "8", "--trace"]).arg(&trace).args(args);
         let out = chat.write_stdin(text).assert().success().get_output().stdout.clone();
-        (String::from_utf8(out).unwrap(), raw_prompts(&trace))
+        (String::from_utf8(out).unwrap(), prompts_of(&trace))
     };
     let (answer, prompts) = chat(&[], "whole.jsonl");
     assert_eq!(prompts, [text.trim_end()]);
