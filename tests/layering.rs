@@ -103,7 +103,11 @@ const TUI: &[Layer] = &[
     ),
     ("view", &["view"], &["vocabulary", "state"]),
     ("update", &["update"], &["vocabulary", "state"]),
-    ("loops", &["diff_loop", "event_loop", "offscreen", "terminal"], &["vocabulary", "state", "view", "update"]),
+    (
+        "loops",
+        &["diff_loop", "event_loop", "offscreen", "terminal", "terminal_input"],
+        &["vocabulary", "state", "view", "update"],
+    ),
     ("exports", &["mod"], &["vocabulary", "state", "view", "update", "loops"]),
 ];
 

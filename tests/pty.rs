@@ -38,9 +38,15 @@ impl Terminal {
     }
 
     fn start_in(folder: &std::path::Path, args: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_with(folder, args, environment, true)
+    }
+
+    /// Without `controls`, the terminal's end sends the program no SIGHUP.
+    fn start_with(folder: &std::path::Path, args: &[&str], environment: &[(&str, &str)], controls: bool) -> Self {
         let pair = native_pty_system().openpty(SIZE).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_draftscope"));
         command.args(args);
+        command.set_controlling_tty(controls);
         command.cwd(std::fs::canonicalize(folder).unwrap());
         command.env("TERM", "xterm-256color");
         command.env("COLORTERM", "truecolor");
@@ -258,6 +264,41 @@ fn a_signal_restores_the_terminal_and_completes_the_recording() {
         assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         assert_ne!(terminal.ends(), 0, "the exit status reports the signal");
         assert!(!terminal.screen.screen().alternate_screen(), "{args:?}");
+    }
+    let kept = std::fs::read_to_string(folder.path().join("kept.jsonl")).unwrap();
+    assert!(kept.lines().last().unwrap().contains("\"ended\""), "{kept:.200}");
+}
+
+/// Closes the terminal, and waits for the end of a program that hears of it through the terminal alone.
+#[cfg(unix)]
+fn ends_without_a_terminal(terminal: Terminal) -> u32 {
+    let Terminal { master, mut keys, output, mut child, .. } = terminal;
+    drop(output);
+    keys.write_all(b"?").unwrap(); // the next output ends the thread that reads the screen, which has the master too
+    drop((master, keys));
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.exit_code();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    panic!("the program runs on without a terminal");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_terminal_that_is_gone_ends_the_program_and_completes_the_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = bundled("chat");
+    for (args, shown) in [
+        (vec!["replay", &recording, "--trace", "kept.jsonl"], "Smollm2"),
+        (vec!["diff", &recording, &recording, "--tui"], "chat"),
+    ] {
+        let mut terminal = Terminal::start_with(folder.path(), &args, &[], false);
+        terminal.wait(shown, |screen| screen.alternate_screen() && screen.contents().contains(shown));
+        assert_ne!(ends_without_a_terminal(terminal), 0, "{args:?}: as after SIGHUP");
     }
     let kept = std::fs::read_to_string(folder.path().join("kept.jsonl")).unwrap();
     assert!(kept.lines().last().unwrap().contains("\"ended\""), "{kept:.200}");

@@ -11,7 +11,7 @@ mod requests;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crossterm::event::{Event as Input, EventStream, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{Event as Input, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use futures::{Stream, StreamExt};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -26,7 +26,8 @@ use super::action::Action;
 use super::app::App;
 use super::conversation;
 use super::options::TuiOptions;
-use super::terminal::{Guard, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
+use super::terminal::{Guard, HANGUP, Stage, TuiError, asked_to_end, die_of, end_at_once, take_panic};
+use super::terminal_input::{inputs, is_gone};
 use super::update;
 use super::view::View;
 
@@ -309,11 +310,10 @@ impl EventLoop {
             self.apply(end);
         }
         self.dropped.extend(self.consumers.finish());
-        if let Some(saved) = &self.farewell {
-            eprintln!("draftscope: {}", printable(saved));
-        }
-        if let Some(panic) = take_panic() {
-            eprintln!("draftscope: a thread {}", printable(&panic));
+        let panic = take_panic().map(|panic| format!("a thread {panic}"));
+        for line in self.farewell.iter().chain(&panic) {
+            // the terminal may be gone
+            let _ = writeln!(io::stderr(), "draftscope: {}", printable(line));
         }
     }
 }
@@ -330,9 +330,11 @@ pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<End
         let end = asked_to_end()?;
         let mut guard = Guard::enter(event_loop.wants_mouse())?;
         let shown = tokio::select! {
-            shown = event_loop.show(&mut guard, EventStream::new(), |_| false) => shown.map(|()| None),
+            shown = event_loop.show(&mut guard, inputs()?, |_| false) => shown.map(|()| None),
             signal = end => Ok(Some(signal)),
         };
+        // drawing may fail before the news comes
+        let shown = if shown.is_err() && is_gone() { Ok(Some(HANGUP)) } else { shown };
         drop(guard);
         end_at_once()?; // a consumer may wait for a disk or a reader for ever
         event_loop.leave().await;

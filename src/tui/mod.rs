@@ -41,6 +41,7 @@ mod selection;
 mod setting_row;
 mod starters;
 mod terminal;
+mod terminal_input;
 mod theme;
 mod theme_set;
 mod tour;

@@ -19,6 +19,9 @@ use ratatui::backend::CrosstermBackend;
 
 use crate::fatal;
 
+#[cfg(unix)]
+use super::terminal_input::on_hangup;
+
 /// Why the front end could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum TuiError {
@@ -156,7 +159,14 @@ pub(super) fn take_panic() -> Option<String> {
 #[cfg(unix)]
 const ENDING: [i32; 3] = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT];
 
-/// The first signal that asks the process to end.
+/// The signal for a terminal that is gone.
+#[cfg(unix)]
+pub(super) const HANGUP: i32 = signal_hook::consts::SIGHUP;
+
+#[cfg(not(unix))]
+pub(super) const HANGUP: i32 = 1;
+
+/// The first signal that asks the process to end; a terminal that is gone counts as [`HANGUP`].
 #[cfg(unix)]
 pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -164,13 +174,20 @@ pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
     for number in ENDING {
         signals.push((number, signal(SignalKind::from_raw(number))?));
     }
+    let (sender, gone) = tokio::sync::oneshot::channel();
+    on_hangup(|| {
+        let _ = sender.send(()); // fails if the front end has ended
+    })?;
+    let signal = std::future::poll_fn(move |context| {
+        let mut each = signals.iter_mut();
+        let come = each.find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+        come.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+    });
     Ok(async move {
-        std::future::poll_fn(|context| {
-            let mut each = signals.iter_mut();
-            let come = each.find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
-            come.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
-        })
-        .await
+        tokio::select! {
+            number = signal => number,
+            Ok(()) = gone => HANGUP,
+        }
     })
 }
 
@@ -193,7 +210,7 @@ pub(super) fn end_at_once() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process as the signal would have, so that whoever sent it sees that it was obeyed.
+/// Ends the process as the signal would have, so that its sender sees that it was obeyed.
 #[cfg(unix)]
 pub(super) fn die_of(signal: i32) -> io::Result<()> {
     signal_hook::low_level::emulate_default_handler(signal)
@@ -204,18 +221,19 @@ pub(super) fn die_of(_: i32) -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(unix)]
+fn restore_and_die(signal: i32) {
+    restore();
+    // an error could be reported to nobody
+    let _ = die_of(signal);
+}
+
 /// For a screen without a loop of its own: puts the terminal back and ends when a signal asks for it.
 #[cfg(unix)]
 pub(super) fn end_on_signals() -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new(ENDING)?;
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            restore();
-            // there is nobody left to tell of an error
-            let _ = die_of(signal);
-        }
-    });
-    Ok(())
+    thread::spawn(move || signals.forever().next().map(restore_and_die));
+    on_hangup(|| restore_and_die(HANGUP))
 }
 
 #[cfg(not(unix))]
