@@ -6,7 +6,7 @@
 #   scripts/package.sh build      only build
 #   scripts/package.sh check      only try what dist/ holds
 #
-# Needs Rust, a C compiler and Python 3.8 or later with venv and pip. If `qemu-x86_64` is installed (package
+# Needs Rust, a C compiler, `strings` and Python 3.8 or later with venv and pip. If `qemu-x86_64` is installed (package
 # qemu-user), the program also runs on emulated processors without AVX-512 and without any AVX.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,13 +26,28 @@ same() {
     exit 1
 }
 
+# Panic messages and C assertions hold paths of source files; those of this machine are replaced by general ones. Of
+# several prefixes that fit, rustc takes the last one.
+CARGO_DIR=${CARGO_HOME:-$HOME/.cargo}
+PREFIXES=("$HOME=/home" "$CARGO_DIR=/cargo" "$CARGO_DIR/registry/src=/crates" "$PWD=/draftscope")
+
+# Cargo's own variable for flags that may contain spaces: they are separated by the character 0x1f.
+rust_flags() { printf -- '--remap-path-prefix=%s\x1f' "${PREFIXES[@]}" | sed 's/\x1f$//'; }
+
 build_wheel() {
     python3 -m venv --clear "$WORK/maturin"
     "$WORK/maturin/bin/pip" install --quiet "maturin==$MATURIN"
     mkdir -p dist
     rm -f dist/draftscope-"$VERSION"-*.whl
     # maturin reads the pyproject.toml of the current folder, which names Cargo.toml; strip and locked are set there.
-    (cd scripts && "../$WORK/maturin/bin/maturin" build --release --out ../dist --target-dir ../target)
+    # A target folder of its own, because other flags build everything anew.
+    (
+        CARGO_ENCODED_RUSTFLAGS=$(rust_flags)
+        CFLAGS="${CFLAGS:-}$(printf -- ' -ffile-prefix-map=%s' "${PREFIXES[@]}")"
+        export CARGO_ENCODED_RUSTFLAGS CFLAGS
+        cd scripts
+        "../$WORK/maturin/bin/maturin" build --release --out ../dist --target-dir "../$WORK/build"
+    )
 }
 
 # The wheel and the tarball hold the same file, so that one check covers both.
@@ -58,6 +73,15 @@ run_tiny() {
 answer = json.load(sys.stdin)
 print(answer["header"]["device"], file=sys.stderr)
 print(*answer["output_token_ids"])'
+}
+
+# Stops if a program holds a path of this machine.
+check_paths() {
+    local texts found
+    texts=$(strings -n 8 "$1") || exit 1
+    found=$(grep -m 3 -F -e "$HOME/" -e "$CARGO_DIR/" -e "$PWD/" <<< "$texts") || return 0
+    printf '%s holds paths of the machine that built it, such as:\n%s\n' "$1" "$found" >&2
+    exit 1
 }
 
 # Neither a model nor a network is needed: the recording and the model of 1 MB are in the repository.
@@ -86,6 +110,7 @@ check() {
     mkdir -p "$WORK/unpacked"
     tar -C "$WORK/unpacked" -xzf "dist/$NAME.tar.gz"
     same "the tarball's program" "draftscope $VERSION" "$("$WORK/unpacked/$NAME/draftscope" --version)"
+    check_paths "$WORK/unpacked/$NAME/draftscope"
     ls -R "$WORK/unpacked/$NAME"
     ls -l dist
 }
