@@ -43,9 +43,10 @@ pub(super) struct WorkNote {
 }
 
 impl WorkNote {
-    pub(super) fn of(args: &TrainArgs, source: &Source, model: &Path) -> Result<Self> {
-        let model_bytes = model.metadata().with_context(|| format!("cannot read {}", model.display()))?.len();
-        Ok(Self { model: source.name(), model_bytes, conversations: args.conversations, tokens: args.tokens })
+    pub(super) fn of(args: &TrainArgs, source: &Source, file: &Path) -> Result<Self> {
+        let model_bytes = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
+        let model = source.own_name().map_or_else(|| source.name(), str::to_owned);
+        Ok(Self { model, model_bytes, conversations: args.conversations, tokens: args.tokens })
     }
 
     /// Writes the note; one that is there already must agree. The tokens to train on may change until training begins.

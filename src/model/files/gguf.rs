@@ -12,7 +12,7 @@ use candle_core::quantized::gguf_file::{Content, TensorInfo, Value};
 
 use crate::model::ModelError;
 use crate::model::catch_panic::catch_panic;
-use crate::model::files::{Mapped, Stored};
+use crate::model::files::{Mapped, Stored, display_name, file_type};
 
 /// Longest header, in bytes: vocabularies of 256,000 tokens take some 20 MB.
 const MAX_HEADER: usize = 128 << 20;
@@ -148,11 +148,26 @@ impl GgufFile {
         self.content.tensor_infos.get(name).map(|info| info.ggml_dtype)
     }
 
-    /// Type of most of the weights, in lower case, as GGUF names it.
+    /// The name of its mixture of types, such as `Q4_K_M`, or the dtype of most of the matrices of its blocks, such as
+    /// `q4_1`.
     #[must_use]
     pub fn main_dtype(&self) -> String {
-        let dtype = self.tensor_dtype("blk.0.ffn_down.weight").or_else(|| self.tensor_dtype("token_embd.weight"));
-        dtype.map_or_else(|| "unknown".to_owned(), |dtype| format!("{dtype:?}").to_lowercase().replace('k', "_k"))
+        let matrices = |prefix: &str| -> Vec<(GgmlDType, u64)> {
+            let tensors = self.content.tensor_infos.iter();
+            tensors
+                .filter(|(name, info)| name.starts_with(prefix) && info.shape.rank() > 1)
+                .filter_map(|(_, info)| Some((info.ggml_dtype, tensor_bytes(info)?)))
+                .collect()
+        };
+        let blocks = matrices("blk.");
+        let matrices = if blocks.is_empty() { matrices("") } else { blocks };
+        file_type::name(self.number("general.file_type"), &matrices)
+    }
+
+    /// The name of the model, as people write it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        display_name::of_gguf(self)
     }
 
     /// Bytes of a tensor; `None` if there is no such tensor.

@@ -3,6 +3,8 @@
 //! Nothing here knows what a tensor is for.
 
 pub mod config_json;
+mod display_name;
+mod file_type;
 mod folder;
 pub(in crate::model) mod fp8;
 mod gguf;

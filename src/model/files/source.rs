@@ -58,12 +58,21 @@ impl Source {
         }
     }
 
-    /// Name of the model.
+    /// Name of the model, as people write it: [`GgufFile::name`], [`Folder::name`].
     #[must_use]
     pub fn name(&self) -> String {
         match self {
-            Self::Gguf(gguf) => gguf.text("general.name").unwrap_or("unnamed").to_owned(),
+            Self::Gguf(gguf) => gguf.name(),
             Self::Folder(folder) => folder.name(),
+        }
+    }
+
+    /// The name that a GGUF file gives itself, `general.name`; none for a folder.
+    #[must_use]
+    pub fn own_name(&self) -> Option<&str> {
+        match self {
+            Self::Gguf(gguf) => gguf.text("general.name"),
+            Self::Folder(_) => None,
         }
     }
 
@@ -86,7 +95,7 @@ impl Source {
         }
     }
 
-    /// Dtype of most of the weights, in lower case: `q4_1`, `bf16`, `f8_e4m3`.
+    /// How the weights are stored: `q4_1`, `bf16`, `f8_e4m3`, or the name of a mixture, `Q4_K_M`.
     #[must_use]
     pub fn stored_dtype(&self) -> String {
         match self {

@@ -14,14 +14,18 @@ use crate::model::ModelError;
 use crate::model::error::clean;
 use crate::model::interfaces::{Description, OwnModules};
 use crate::model::load::OpenModel;
+use crate::model::load::gguf_summary::also_called;
 use crate::model::nn::{RopeScaling, TransformerConfig};
 use crate::model::options::DEFAULT_CTX;
 
 /// A model in figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Card {
-    /// As it calls itself.
+    /// The model's name, as people write it.
     pub title: String,
+    /// As the file calls itself (`general.name`), if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_name: Option<String>,
     /// The family.
     pub architecture: String,
     /// Weights of all matrices.
@@ -109,6 +113,7 @@ impl Card {
         let lines = family.describe();
         Ok(Self {
             title: source.name(),
+            own_name: source.own_name().map(clean),
             architecture: config.conventions.name.to_owned(),
             parameters: family.matrix_weights(),
             rope_scaling: scaling(config),
@@ -166,7 +171,9 @@ impl Card {
 impl Display for Card {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |text: &str| clean(text);
-        writeln!(f, "model    {} ({}), {} weights", text(&self.title), self.architecture, HumanCount(self.parameters))?;
+        let own = also_called(&self.title, self.own_name.as_deref());
+        let (title, weights) = (text(&self.title), HumanCount(self.parameters));
+        writeln!(f, "model    {title} ({}), {weights} weights{own}", self.architecture)?;
         writeln!(
             f,
             "shape    {} layers of width {}, {} query heads over {} of {}, feed-forward {}",

@@ -14,8 +14,11 @@ use crate::model::files::GgufFile;
 /// A model in the few figures that every GGUF file has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GgufSummary {
-    /// As it calls itself.
+    /// The model's name, as people write it.
     pub title: String,
+    /// As the file calls itself (`general.name`), if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_name: Option<String>,
     /// The family, as the file names it.
     pub architecture: String,
     /// Transformer blocks, those of draft modules among them.
@@ -45,7 +48,8 @@ impl GgufSummary {
         let architecture = gguf.text("general.architecture")?.to_owned();
         let number = |name: &str| gguf.number(&format!("{architecture}.{name}")).filter(|number| *number > 0);
         Some(Self {
-            title: clean(gguf.text("general.name").unwrap_or("unnamed")),
+            title: gguf.name(),
+            own_name: gguf.text("general.name").map(clean),
             layers: number("block_count"),
             d_model: number("embedding_length"),
             experts: number("expert_count"),
@@ -58,9 +62,15 @@ impl GgufSummary {
     }
 }
 
+/// The file's own name as a clause, if it is another one.
+pub(super) fn also_called(title: &str, own_name: Option<&str>) -> String {
+    own_name.filter(|own| *own != title).map_or_else(String::new, |own| format!(", in the file '{own}'"))
+}
+
 impl Display for GgufSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "model    {} ({})", self.title, self.architecture)?;
+        let own = also_called(&self.title, self.own_name.as_deref());
+        writeln!(f, "model    {} ({}){own}", self.title, self.architecture)?;
         let shape = [
             self.layers.map(|layers| format!("{layers} layers")),
             self.d_model.map(|d| format!("of width {d}")),
