@@ -13,13 +13,13 @@ pub type HeaderDifference = (String, String, String);
 /// What is no part of what a run was made of, or follows from other fields.
 const LEFT_OUT: [&str; 5] = ["version", "started_unix_ms", "capabilities", "drafters", "lossless"];
 
-/// What tells a model from another; the rest of its card follows.
+/// Fields that identify a model, listed before the rest of its card.
 const OF_MODELS: [&str; 6] = ["name", "file", "sha256", "dtype", "draft_vocab", "context_vocab"];
 
 /// Objects whose fields are named without them.
 const GROUPS: [&str; 3] = ["settings", "sampling", "drafting"];
 
-/// What is told first, in this order; the rest follows by name.
+/// Fields listed first, in this order; the rest follows by name.
 const FIRST: [&str; 11] =
     ["program", "target", "target file", "dtype", "device", "backend", "drafter", "k", "rule", "temperature", "seed"];
 

@@ -83,7 +83,7 @@ impl Session {
         let newest = self.turns.last().map(|turn| Place { turn: turn.number, round: 0 });
         match about {
             (None | Some(0), Some(turn)) => Some(Place { turn, round: 0 }),
-            (Some(0), None) => newest, // older writers counted it so, and told no turn
+            (Some(0), None) => newest, // older writers counted it so and named no turn
             (Some(number), _) => {
                 let turn = rounds.find(|round| round.round <= number).map(|round| round.turn);
                 turn.or(newest.map(|place| place.turn)).map(|turn| Place { turn, round: number })

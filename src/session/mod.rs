@@ -278,7 +278,7 @@ impl Session {
         self.asked
     }
 
-    /// What passes cost, once the engine has told it.
+    /// What passes cost, once the engine has sent it.
     #[must_use]
     pub fn costs(&self) -> Option<&Costs> {
         self.costs.as_ref()
@@ -302,7 +302,7 @@ impl Session {
         self.lanes[lane.index()].phase
     }
 
-    /// Whether any lane works on an answer (also while it is held).
+    /// Whether any lane works on an answer (also while it is paused).
     #[must_use]
     pub fn is_generating(&self) -> bool {
         self.lanes.iter().any(|lane| lane.phase != Phase::Idle)

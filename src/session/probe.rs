@@ -1,6 +1,6 @@
 //! A probe run as a basis for simulations: what every k, p-min and policy would have done.
 //!
-//! A probe run holds the plain answer and, at each of its positions, the chain that the drafter would
+//! A probe run contains the plain answer and, at each of its positions, the chain that the drafter would
 //! have proposed there. Under greedy decoding a lossless rule commits the plain answer whatever is
 //! drafted, so a round that begins at a position drafts exactly the recorded chain and accepts exactly
 //! the part that agrees with the answer. Of a recorded tree that is the path that agrees with it; a tree
@@ -14,7 +14,7 @@ use crate::speculate::policy::{DraftProgress, DraftStopRule, Observation, Policy
 
 use super::Answer;
 
-/// Ranks that are told apart: 1 to 4.
+/// Ranks that are counted separately: 1 to 4.
 pub const RANKS: usize = 4;
 
 /// The plain answer and a chain per position.
@@ -41,7 +41,7 @@ pub struct Asked {
 pub struct Played {
     /// k asked.
     pub asked: usize,
-    /// Drafts that the chain held, up to k and p-min.
+    /// Drafts of the chain, up to k and p-min.
     pub drafted: usize,
     /// Drafts that were made and left out because of p-min: 0 or 1.
     pub dropped: usize,
@@ -134,7 +134,7 @@ impl Recording {
         self.chains.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Plays the answer with what `choose` asks of each round, told what the last one did.
+    /// Plays the answer with what `choose` asks of each round, given the result of the round before.
     pub fn play(&self, choose: &mut dyn FnMut(Option<Played>) -> Asked) -> Simulated {
         let mut sum = Simulated::default();
         let (mut at, mut last, mut waiting) = (0, None, 0);
@@ -183,7 +183,7 @@ impl Recording {
         Played { asked, drafted: nodes.len(), accepted, committed, ..Played::default() }
     }
 
-    /// How often the drafter's candidates held the target's choice, by depth.
+    /// How often the drafter's candidates included the target's choice, by depth.
     #[must_use]
     pub fn ranks(&self) -> Vec<RankTally> {
         let mut tallies = vec![RankTally::default(); self.depth()];

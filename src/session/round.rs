@@ -1,7 +1,7 @@
 //! One round of a lane, filled in as its events arrive.
 //!
-//! Invariant: a round may be incomplete at any point (live, or a torn trace); every field that has
-//! not been told is empty or `None`, and nothing here guesses it. In a chain `rows[i]` judges
+//! Invariant: a round may be incomplete at any point (live, or a torn trace); a field for which no
+//! event has come is empty or `None`, and nothing here guesses it. In a chain `rows[i]` judges
 //! `drafts[i]` and row `drafts.len()` yields the bonus; in a tree [`Round::row_of`] knows.
 
 use crate::protocol::{
@@ -210,7 +210,7 @@ impl Round {
         departures.iter().find(|departure| usize::from(departure.index) == index).map(|departure| departure.instead)
     }
 
-    /// The same with its text, where the events told it.
+    /// The same with its text, if an event had it.
     #[must_use]
     pub fn own_piece(&self, index: usize) -> Option<Piece> {
         let id = self.departure(index)?;
@@ -244,7 +244,7 @@ impl Round {
         self.verdict.as_ref().map(|v| v.next_kind)
     }
 
-    /// The token that the target added, with its text where the events told it.
+    /// The token that the target added, with its text if an event had it.
     #[must_use]
     pub fn next_piece(&self) -> Option<Piece> {
         let verdict = self.verdict.as_ref()?;
@@ -286,7 +286,7 @@ impl Round {
         self.drafts.iter().fold(stopped, |sum, draft| sum.saturating_add(draft.took_us))
     }
 
-    /// Columns of the round's table: every draft (announced or told) and the one after them.
+    /// Columns of the round's table: every draft (announced or received) and the one after them.
     #[must_use]
     pub fn columns(&self) -> usize {
         let told = self.drafts.len().max(self.rows.len().saturating_sub(1));

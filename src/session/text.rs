@@ -126,8 +126,8 @@ pub fn quoted(piece: &Piece) -> String {
     format!("'{}'", one_line(&legible(&piece.bytes)))
 }
 
-/// Text in which bytes that are no whole character stand as hex, `<F0 9F>`: tokens that each hold a part of
-/// one can be told apart.
+/// Text in which bytes that are no whole character stand as hex, `<F0 9F>`, so that tokens with different
+/// parts of one character look different.
 fn legible(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);

@@ -386,7 +386,7 @@ mod tests {
         timeline
     }
 
-    /// Everything a screen can tell of a session.
+    /// Everything that a screen can show of a session.
     fn shown_facts(session: &Session) -> String {
         format!("{session:?}")
     }

@@ -282,7 +282,7 @@ impl Answer {
         Some(Phase::Between)
     }
 
-    /// The moment on show lies within the last commit: its numbers are not told yet.
+    /// The moment on show lies within the last commit: no event has its numbers yet.
     pub(super) fn hold(&mut self, stats: LaneStats) {
         self.stats = stats;
         if let Some(round) = self.rounds.last_mut() {

@@ -243,7 +243,7 @@ impl Case<'_> {
         match self.rule {
             _ if !self.sampling.is_greedy() => is_whole && self.rule != VerifyRule::Block && !self.is_digest(),
             VerifyRule::Exact | VerifyRule::Rejection | VerifyRule::Block => true,
-            // the target's own token is the most probable one, whoever judges drafts
+            // the target's own token is the most probable one, whichever rule judges drafts
             _ if draft.is_none() => true,
             VerifyRule::TopK => row.top.len() >= self.round.leniency.top_k.into(),
             VerifyRule::Threshold | VerifyRule::Confidence => same_temperature && is_listed,

@@ -67,7 +67,7 @@ impl Editor {
         if stops.get(behind).is_none_or(|end| end - column == 1) {
             return self.area.render(space, buffer);
         }
-        self.area.render(space, &mut Buffer::empty(space)); // tells where its cursor stands
+        self.area.render(space, &mut Buffer::empty(space)); // computes where its cursor stands
         // the area's own cursor covers one code point and so takes a character of several apart: it is drawn
         // elsewhere and unseen, and the whole character marked
         let (at, (top, left)) = (self.area.screen_cursor(), self.area.scroll_offset());

@@ -6,7 +6,7 @@ use crate::session::{Answer, Round, Session};
 
 use super::selection::{RoundAt, round_at};
 
-/// Classes that can be told from a round: whether code is open takes the whole text.
+/// Classes that one round is enough to decide: whether code is open takes the whole text.
 const CLASSES: &[TokenClass] = &[
     TokenClass::WordStart,
     TokenClass::Continuation,

@@ -94,7 +94,7 @@ impl Chord {
             *modifiers -= KeyModifiers::SHIFT;
             match (modifiers.contains(KeyModifiers::CONTROL), is_shifted) {
                 (true, false) => Some(c.to_ascii_lowercase()),
-                (true, true) => None, // no terminal tells it from Ctrl alone
+                (true, true) => None, // terminals send the same as for Ctrl alone
                 (false, true) if c.is_alphabetic() => c.to_uppercase().next(),
                 (false, true) => None, // which character that is depends on the keyboard
                 (false, false) => Some(c),

@@ -1,6 +1,6 @@
 //! How a recording plays, as far as the front end knows it.
 //!
-//! Invariant: the source paces; this is what it was told, for the keys and the screen.
+//! Invariant: the source paces; this is what it was asked for, for the keys and the screen.
 
 use std::time::Duration;
 

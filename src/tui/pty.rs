@@ -1,4 +1,4 @@
-//! The loop in a real pseudo-terminal: start, type, resize, quit; and what a panic leaves behind.
+//! The loop in a real pseudo-terminal: start, type, resize, quit; and the terminal after a panic.
 //!
 //! The test binary runs itself in the terminal: `child` is the program under test, with a source
 //! that plays the fixture when prompted. What the screen says is read back through a terminal

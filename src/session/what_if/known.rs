@@ -1,4 +1,4 @@
-//! What a record tells beyond its rows: verdicts that hang on one number, tokens that are the target's own
+//! What follows from a record beyond its rows: verdicts that hang on one number, tokens that are the target's own
 //! under any rule, and ids that no draw goes by.
 //!
 //! Invariant: as in the whole module, nothing is guessed.
@@ -36,7 +36,7 @@ impl Case<'_> {
         (!self.sampling.is_greedy() && self.is_digest()).then(|| says.to_owned())
     }
 
-    /// The verdict of a rule that asks for one number of the draft, which its judgement told: the target's p,
+    /// The verdict of a rule that asks for one number of the draft, which its judgement holds: the target's p,
     /// or the drafter's q. The row need not list the draft.
     pub(super) fn by_number(&self, index: usize, draft: &Piece, row: &Prediction) -> Option<Verification> {
         let same = self.sampling.is_greedy() && self.sampling.temperature == self.round.sampling.temperature;

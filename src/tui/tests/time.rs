@@ -413,7 +413,7 @@ fn a_lesson_gives_back_what_it_set() {
 
 #[test]
 fn a_lesson_lets_go_of_the_engine_that_it_held() {
-    // lesson 3 runs its prompt held
+    // lesson 3 runs its prompt paused
     let held = || {
         let mut stage = Stage::new(&first_turn(), TuiOptions { page: Page::Learn, ..TuiOptions::default() });
         stage.press("<Down><Down><Enter>");

@@ -118,7 +118,7 @@ fn leave(app: &mut App, time: &mut Timeline, choice: usize) -> Vec<Command> {
     commands
 }
 
-/// Lets an engine go on that a lesson held.
+/// Resumes an engine that a lesson paused.
 fn release(app: &mut App, time: &Timeline) -> Vec<Command> {
     let live = time.live();
     if time.is_past() && app.pending.is_held(live) {

@@ -1,4 +1,4 @@
-//! Bookmarks and notes: made here, told by the source, found again.
+//! Bookmarks and notes: made here, reported by the source, found again.
 //!
 //! Invariant: a mark is an event of the run like any other: what is typed leaves as a command, and only
 //! what comes back is on the screen.

@@ -218,7 +218,7 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     watch(app, session);
     app.await_answer(session, text.clone());
     let generate = Command::Generate { prompt: conversation::prompt(app, session, text) };
-    // what a lesson held is the lesson's
+    // a pause that a lesson made belongs to the lesson
     let lesson_holds = std::mem::take(&mut app.lesson.holds);
     match lesson_holds {
         // a pace steps through the answer from its first phase on

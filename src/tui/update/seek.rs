@@ -1,6 +1,6 @@
 //! Going to a place of the run: by round, by time, by share, to the next rejection.
 //!
-//! Invariant: what has been told is looked at in the past that is kept; only a recording can be asked
+//! Invariant: what has happened is looked at in the past that is kept; only a recording can be asked
 //! for what has not played yet, or for what is not kept any more.
 
 use crate::protocol::{Command, Landmark};

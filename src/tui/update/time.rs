@@ -121,7 +121,7 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     }
 }
 
-/// Back to the present; an engine that was held for the past goes on, at its pace.
+/// Back to the present; an engine that was paused to look at the past goes on, at its pace.
 pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let was_past = time.is_past();
     time.follow();
@@ -305,7 +305,7 @@ fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Comm
 
 /// Sends a branch, unless nothing can be sent.
 pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: crate::protocol::Prompt) -> Vec<Command> {
-    // an answer that is held can be left: it stops where it is
+    // a paused answer can be left: it stops where it is
     let live = time.live();
     let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
     if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {

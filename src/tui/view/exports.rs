@@ -1,6 +1,6 @@
 //! The formats in which a session can be exported.
 //!
-//! Invariant: the list is the caller's; what is written, and where, is said by whoever writes it.
+//! Invariant: the list is the caller's; the writer of a file says what it wrote, and where.
 
 use super::prelude::*;
 use super::screens;

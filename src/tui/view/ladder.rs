@@ -233,7 +233,7 @@ fn draft(screen: Screen, round: &Round, column: usize, width: usize) -> (String,
     }
     match round.drafts.get(column) {
         Some(cell) if round.is_tree() => {
-            // its place in the tree matters more here than q, which the round's own panel tells
+            // its place in the tree matters more here than q, which the round's own panel shows
             let (role, mark) = draft_sign(round, column);
             let parent = round.parent(column).map_or(String::new(), |parent| format!("↳{}", parent + 1));
             (format!("{mark}{}{parent} {}", column + 1, text::inline(&cell.piece)), screen.theme[role])

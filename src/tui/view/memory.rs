@@ -1,6 +1,6 @@
 //! What target, drafter and caches take in memory.
 //!
-//! Invariant: sizes are those the header tells; a cache's is its positions now × bytes a position.
+//! Invariant: sizes are those of the header; a cache's is its positions now × bytes a position.
 
 use super::prelude::*;
 use crate::protocol::{Header, ModelInfo};

@@ -1,7 +1,7 @@
 //! One position in numbers, and the reason for its verdict in one sentence.
 //!
 //! Invariant: each number is recorded or follows from recorded ones by the definition in
-//! `session::position`; one that cannot be told is a dash.
+//! `session::position`; one that is unknown is a dash.
 
 use crate::session::{explain, facts};
 

@@ -1,7 +1,7 @@
 //! One round: drafts with q above the target's own tokens with p, at every position.
 //!
-//! Invariant: the target's row is shown in full, also after a mismatch; a cell that no event has
-//! told yet is empty. The sentence below explains one column, the selected one or the deciding one
+//! Invariant: the target's row is shown in full, also after a mismatch; a cell for which no event
+//! has come is empty. The sentence below explains one column, the selected one or the deciding one
 //! (the rejection, else the bonus).
 
 use crate::protocol::{NextKind, Outcome, Piece};
@@ -154,7 +154,7 @@ fn table(screen: Screen, round: &Round, inner: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// Where the round's time went, as far as told: each draft step where there is room, else their sum, and
+/// Where the round's time went, as far as events have it: each draft step where there is room, else their sum, and
 /// the smallest parts only where they fit.
 fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     let style = screen.theme[Role::TextDim];

@@ -1,7 +1,7 @@
 //! Whole-screen states: too small, loading, the engine has stopped.
 //!
-//! Invariant: a failure is always readable and says how to leave; the conversation stays on the
-//! screen behind it.
+//! Invariant: a failure is always readable and says how to leave; the conversation stays
+//! visible around it.
 
 use ratatui::layout::Flex;
 use ratatui::widgets::{Clear, Gauge};

@@ -26,7 +26,7 @@ use crate::tui::view::prelude::*;
 /// Names of the two sides, here and in the text report.
 const NAMES: [&str; 2] = ["first", "second"];
 
-/// Draws one frame; tells what it measured.
+/// Draws one frame; returns what it measured.
 pub(in crate::tui) fn render(compared: &Compared, frame: &mut Frame) -> ((usize, usize, u16), HitMap) {
     let (app, lines) = (&compared.app, TranscriptCache::default()); // there is no transcript
     let screen =
