@@ -183,8 +183,11 @@ pub(super) fn table(rows: &[Row]) -> String {
     out
 }
 
-/// The columns of the table, and the cell of a row in each.
-const COLUMNS: [(&str, fn(&Row) -> String); 16] = [
+/// The cell of a row in a column.
+type Cell = fn(&Row) -> String;
+
+/// The columns of the table.
+const COLUMNS: [(&str, Cell); 16] = [
     ("drafter", |row| row.case.drafter.clone()),
     ("rule", |row| row.case.rule.clone()),
     ("k", |row| row.case.k.clone()),

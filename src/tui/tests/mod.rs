@@ -128,8 +128,7 @@ impl Stage {
 }
 
 fn typed_twice() -> Stage {
-    let stage = Stage::of(&first_turn()).pressed("hi<Enter>");
-    stage
+    Stage::of(&first_turn()).pressed("hi<Enter>")
 }
 
 #[test]
@@ -379,7 +378,7 @@ fn the_first_line_says_who_chooses_k() {
 fn from_the_engines_k_one_goes_to_a_usual_one() {
     let chosen = |keys: &str| {
         let script = Script::started_with(|head| {
-            (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8)
+            (head.settings.draft_len_mode, head.settings.draft_len) = (DraftLenMode::Auto, 8);
         });
         let mut stage = Stage::of(&script);
         stage.shows((120, 40), &["│ k≤8 auto │"]);

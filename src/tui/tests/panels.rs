@@ -32,19 +32,10 @@ const SCENES: [&str; 4] = ["versus", "export", "race", "tree"];
 fn scene(name: &str, options: &TuiOptions) -> Stage {
     let on = |page: Page| TuiOptions { page, export: Some(exporter()), ..options.clone() };
     match name {
-        "versus" => {
-            let stage = Stage::new(&first_turn(), on(Page::Compare)).pressed("v<Right><Down><Right>");
-            stage
-        }
-        "export" => {
-            let stage = Stage::new(&first_turn(), on(Page::Rounds)).pressed("e<Down>");
-            stage
-        }
+        "versus" => Stage::new(&first_turn(), on(Page::Compare)).pressed("v<Right><Down><Right>"),
+        "export" => Stage::new(&first_turn(), on(Page::Rounds)).pressed("e<Down>"),
         "race" => Stage::new(&race::race(), on(Page::Compare)),
-        _ => {
-            let stage = Stage::new(&trees(), on(Page::Rounds)).pressed("<Left>");
-            stage
-        }
+        _ => Stage::new(&trees(), on(Page::Rounds)).pressed("<Left>"),
     }
 }
 

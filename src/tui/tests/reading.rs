@@ -16,8 +16,7 @@ fn markdown() -> Script {
 }
 
 fn browse(script: &Script, options: TuiOptions) -> Stage {
-    let stage = Stage::new(script, options).pressed("<Tab>");
-    stage
+    Stage::new(script, options).pressed("<Tab>")
 }
 
 /// The lines of the answer's panel at 80 × 24, without what stands beside it.
