@@ -5,6 +5,7 @@
 //! is drawn and what keys mean is elsewhere.
 
 use std::io::{self, Stdout, Write, stdout};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::thread::{self, ThreadId};
@@ -55,7 +56,9 @@ static HOOK: Once = Once::new();
 
 /// The terminal in raw mode on its alternate screen; put back when dropped.
 pub(super) struct Guard {
-    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Never dropped: ratatui would show the cursor, as [`restore`] does, and print an error to a terminal that is gone,
+    /// which panics.
+    pub(super) terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     mouse: bool,
 }
 
@@ -64,7 +67,7 @@ impl Guard {
         hook_panics(thread::current().id());
         let entered = take_over(mouse).and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         match entered {
-            Ok(terminal) => Ok(Self { terminal, mouse }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), mouse }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -107,7 +110,7 @@ impl Stage for Guard {
         signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGTSTP)?;
         take_over(self.mouse)?;
         // a new one knows nothing of the screen and draws all of it
-        self.terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        self.terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(stdout()))?);
         Ok(())
     }
 
