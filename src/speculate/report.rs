@@ -9,7 +9,7 @@ use super::verify::Draft;
 use crate::protocol::{Candidate, EventKind, Piece, Prediction, TokenId};
 
 /// Candidates per position in an event; the total probability of all others is its tail.
-pub const TOP_N: usize = 8;
+pub const TOP_N: usize = 32;
 
 /// Measures a round in laps, without pauses.
 pub(super) struct Stopwatch {

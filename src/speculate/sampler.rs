@@ -11,8 +11,8 @@ use super::distribution::{Distribution, sum};
 use crate::model::{Forward, ModelError, RowStats, STRETCH};
 use crate::protocol::{Sampling, TokenId};
 
-/// Number of best candidates that a greedy distribution lists.
-pub const LISTED: usize = 10;
+/// Number of best candidates that a greedy distribution lists, as many as an event holds.
+pub const LISTED: usize = super::report::TOP_N;
 
 /// A row of logits.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,11 @@ use crate::model::ModelError;
 use crate::protocol::{DraftPick, TokenId};
 use crate::speculate::distribution::Distribution;
 use crate::speculate::random::Purpose;
-use crate::speculate::sampler::{LISTED, LogitRow};
+use crate::speculate::sampler::LogitRow;
 use crate::speculate::verify::Draft;
+
+/// Alternatives that a node is continued by, at most.
+const MOST_CHILDREN: usize = 10;
 
 /// A node, in the tree or not yet.
 struct Node {
@@ -58,7 +61,7 @@ impl Tree {
         if q.prob(q.argmax()) < ctx.drafting.p_min {
             return Ok(());
         }
-        let count = self.budget.min(LISTED);
+        let count = self.budget.min(MOST_CHILDREN);
         let drafts = if ctx.round.greedy || ctx.drafting.pick == DraftPick::Argmax {
             best(&q, count, ctx.round.greedy)
         } else {

@@ -73,9 +73,12 @@ fn targets(screen: Screen, round: &Round, column: usize, area: Rect, frame: &mut
     if let Some(piece) = round.next_piece().filter(|_| round.next_index() == Some(column)) {
         named.insert(0, (piece.id, "taken", sign(next_fate(round)).0));
     }
-    let mut lines = bars(screen, row, &named, REST, inner);
-    let left = usize::from(inner.height).saturating_sub(lines.len());
-    if let Some(residual) = residual(round, column).filter(|_| left >= 4) {
+    let residual = residual(round, column).filter(|_| inner.height >= 8);
+    // what a rejected draft is replaced from has half of the height
+    let upper = Rect { height: inner.height / if residual.is_some() { 2 } else { 1 }, ..inner };
+    let mut lines = bars(screen, row, &named, REST, upper);
+    if let Some(residual) = residual {
+        let left = usize::from(inner.height).saturating_sub(lines.len());
         lines.push(Line::default());
         let room = Rect { height: (left - 1) as u16, ..inner };
         lines.extend(redraw(screen, round, column, &residual, room));
