@@ -13,7 +13,7 @@ use draftscope::model::options::{Backend, DeviceChoice, Dtype, LoadOptions, Roll
 use draftscope::protocol::{
     Baseline, Command, Costs, DraftLenMode, DrafterKind, Drafting, Event, EventKind, Lane, Prompt, Settings,
 };
-use draftscope::session::probe::{Recording, Simulated};
+use draftscope::session::probe::{ProbeRun, Simulated};
 use draftscope::session::{Answer, Round};
 use draftscope::stream::Consumer;
 
@@ -66,7 +66,7 @@ fn assert_simulated_equals_run(
     let probe = Settings { probe_depth: 8, draft_len: 0, ..base };
     let mut probing = driver(recipe.clone(), probe);
     let recordings: Vec<_> =
-        prompts.iter().map(|p| Recording::of(&answer(&mut probing, p)).expect("a whole probe run")).collect();
+        prompts.iter().map(|p| ProbeRun::of(&answer(&mut probing, p)).expect("a whole probe run")).collect();
     let mut all = Simulated::default();
     for (draft_len, p_min) in [(1, 0.0), (2, 0.0), (3, 0.0), (4, 0.0), (6, 0.0), (8, 0.0), (4, 0.3), (8, 0.6)] {
         let drafting = Drafting { p_min, ..base.drafting };
@@ -90,7 +90,7 @@ fn assert_trees_equal_runs(recipe: &LoadOptions, prompts: &[&str], max_tokens: u
         let mut probing = driver(recipe.clone(), Settings { probe_depth: depth, draft_len: 0, drafting, ..base });
         let mut running = driver(recipe.clone(), Settings { draft_len: depth, drafting, ..base });
         for prompt in prompts {
-            let simulated = Recording::of(&answer(&mut probing, prompt)).expect("a whole run").fixed(depth.into(), 0.0);
+            let simulated = ProbeRun::of(&answer(&mut probing, prompt)).expect("a whole run").fixed(depth.into(), 0.0);
             let run = counted(&answer(&mut running, prompt));
             assert_eq!(simulated, run, "{nodes} nodes, {depth} deep: {prompt}");
             all.merge(&run);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use candle_core::Device;
 use serde_json::{Map, Value};
 
-use crate::model::files::{ConfigJson, Folder, GgufFile, Source, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::memory::MemoryNeed;
 use crate::model::native::{NativeCpu, NativeLlama};
 use crate::model::nn::{MatmulBackend, SharedTarget, Tensors, Transformer, TransformerConfig, TransformerModel};
@@ -97,7 +97,7 @@ pub trait FamilyConfig: Any {
     }
 
     /// Bytes that those tables take.
-    fn looked_up_bytes(&self, _source: &Source) -> u64 {
+    fn looked_up_bytes(&self, _source: &ModelFiles) -> u64 {
         0
     }
 
@@ -122,7 +122,7 @@ pub trait FamilyConfig: Any {
     }
 
     /// Draft modules in the same files.
-    fn own_modules(&self, _source: &Source) -> OwnModules {
+    fn own_modules(&self, _source: &ModelFiles) -> OwnModules {
         OwnModules::default()
     }
 
@@ -246,7 +246,7 @@ pub struct LoadContext<'a> {
     /// What to load, and how.
     pub options: &'a LoadOptions,
     /// The files.
-    pub source: &'a Source,
+    pub source: &'a ModelFiles,
     /// The sizes.
     pub config: &'a dyn FamilyConfig,
     /// Positions of the context.
@@ -301,7 +301,7 @@ impl LoadContext<'_> {
 
 /// Dtype of matrices that are loaded as stored: FP8 becomes bf16.
 #[must_use]
-pub fn loaded_dtype(source: &Source) -> String {
+pub fn loaded_dtype(source: &ModelFiles) -> String {
     let stored = source.stored_dtype();
     if stored == "f8_e4m3" { "bf16".to_owned() } else { stored }
 }

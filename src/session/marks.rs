@@ -19,7 +19,7 @@ pub struct Mark {
     /// When, as events count it.
     pub at_us: u64,
     /// What it is about; none before the first prompt was read.
-    pub place: Option<Place>,
+    pub place: Option<PassId>,
     /// Whether it is a place to come back to (else a note).
     pub is_bookmark: bool,
     /// What it says; may be empty for a bookmark. Not for a terminal as it stands.
@@ -28,14 +28,14 @@ pub struct Mark {
 
 /// A place of the speculative lane, in the order of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct PassId {
     /// Number of the turn.
     pub turn: u32,
     /// Number of the round; 0 is the pass over the turn's prompt.
     pub round: u32,
 }
 
-impl Place {
+impl PassId {
     /// Where a round stands.
     #[must_use]
     pub const fn of(round: &Round) -> Self {
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PassId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.round {
             0 => write!(f, "the prompt of turn {}", self.turn),
@@ -78,17 +78,17 @@ impl Session {
     }
 
     /// The place that an event names by its round or turn; none of both is the newest round.
-    fn place(&self, about: (Option<u32>, Option<u32>)) -> Option<Place> {
+    fn place(&self, about: (Option<u32>, Option<u32>)) -> Option<PassId> {
         let mut rounds = self.turns.iter().rev().flat_map(|turn| turn.answer(Lane::Speculative).rounds.iter().rev());
-        let newest = self.turns.last().map(|turn| Place { turn: turn.number, round: 0 });
+        let newest = self.turns.last().map(|turn| PassId { turn: turn.number, round: 0 });
         match about {
-            (None | Some(0), Some(turn)) => Some(Place { turn, round: 0 }),
+            (None | Some(0), Some(turn)) => Some(PassId { turn, round: 0 }),
             (Some(0), None) => newest, // older writers counted it so and named no turn
             (Some(number), _) => {
                 let turn = rounds.find(|round| round.round <= number).map(|round| round.turn);
-                turn.or(newest.map(|place| place.turn)).map(|turn| Place { turn, round: number })
+                turn.or(newest.map(|place| place.turn)).map(|turn| PassId { turn, round: number })
             }
-            (None, None) => rounds.next().map(|round| Place::of(round)),
+            (None, None) => rounds.next().map(|round| PassId::of(round)),
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
         script.push(Lane::Speculative, EventKind::Bookmarked { round: None, turn: None, label: String::new() });
         let mut session = fold(&script.events);
         let marks: Vec<_> = session.marks().iter().map(|m| (m.place.unwrap(), m.is_bookmark)).collect();
-        let place = |turn, round| Place { turn, round };
+        let place = |turn, round| PassId { turn, round };
         assert_eq!(
             marks,
             [

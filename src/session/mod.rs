@@ -46,7 +46,7 @@ pub use compare::{Agreement, Divergence, Race};
 pub use diff::{Diff, FirstDifference, Side, TurnDiff};
 pub use findings::{Finding, NEAR_TIE, explain};
 pub use header_diff::{HeaderDifference, header_diff};
-pub use marks::{MAX_MARKS, Mark, Place};
+pub use marks::{MAX_MARKS, Mark, PassId};
 pub use moment::{Moment, Stop};
 pub use pass_costs::{PassCost, PassCosts};
 pub use phase::Phase;

@@ -19,7 +19,7 @@ pub const RANKS: usize = 4;
 
 /// The plain answer and a chain per position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recording {
+pub struct ProbeRun {
     tokens: Vec<TokenId>,
     /// `chains[i]` was drafted when `tokens[i]` was the anchor.
     chains: Vec<Vec<ProbedDraft>>,
@@ -103,7 +103,7 @@ impl Asked {
     }
 }
 
-impl Recording {
+impl ProbeRun {
     /// From an answer of a probe run; none when it is another kind of run or was cut short.
     #[must_use]
     pub fn of(answer: &Answer) -> Option<Self> {
@@ -270,7 +270,7 @@ impl Simulated {
 
 /// Plays recordings one after the other with a k that the policy chooses, as one run would.
 #[must_use]
-pub fn automatic(recordings: &[Recording], costs: &Costs) -> Simulated {
+pub fn automatic(recordings: &[ProbeRun], costs: &Costs) -> Simulated {
     let mut policy = Policy::new(costs.clone(), 0);
     let mut sum = Simulated::default();
     for recording in recordings {
@@ -315,7 +315,7 @@ mod tests {
 
     /// An answer 0, 1, 2, … in which the chain at each position is right for so many tokens; the wrong
     /// one after them has the right token as second best.
-    fn recording(right: &[usize], depth: usize) -> Recording {
+    fn recording(right: &[usize], depth: usize) -> ProbeRun {
         let tokens: Vec<TokenId> = (0..=right.len() as u32).map(TokenId).collect();
         let draft = |at: usize, i: usize, good: bool| {
             let truth = TokenId((at + 1 + i) as u32);
@@ -326,7 +326,7 @@ mod tests {
             ProbedDraft { token: Piece::new(token, ""), q, top: Prediction { top, tail: 0.2 }, row: None }
         };
         let chain = |(at, right): (usize, &usize)| (0..depth).map(|i| draft(at, i, i < *right)).collect();
-        Recording::new(tokens, right.iter().enumerate().map(chain).collect())
+        ProbeRun::new(tokens, right.iter().enumerate().map(chain).collect())
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         };
         let first = vec![node(9, 0), node(1, 0), node(8, 2), node(2, 2), node(3, 4)];
         let chains = vec![first, Vec::new(), Vec::new(), Vec::new(), vec![node(7, 0)]];
-        let recording = Recording::new((0..6).map(TokenId).collect(), chains);
+        let recording = ProbeRun::new((0..6).map(TokenId).collect(), chains);
         let played = recording.fixed(3, 0.0);
         assert_eq!((played.rounds, played.drafted, played.accepted, played.committed), (2, 6, 3, 5));
         assert_eq!(played.rounds_by_rows, [0, 1, 0, 0, 0, 1]);

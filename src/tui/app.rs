@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::protocol::{Command, Settings};
-use crate::session::{Place, Round, Session, Timeline};
+use crate::session::{PassId, Round, Session, Timeline};
 
 use super::action::Action;
 use super::display::DisplayMode;
@@ -56,7 +56,7 @@ pub(super) enum Overlay {
     Palette(LineInput),
     Search(LineInput),
     /// A note being written about a place, else about this moment.
-    Note(LineInput, Option<Place>),
+    Note(LineInput, Option<PassId>),
     /// A moment being named.
     GoTo(LineInput),
     /// The settings, with the chosen row.

@@ -1,14 +1,14 @@
 //! Bookmarks and notes in words.
 
-use crate::session::{Mark, Place, text};
+use crate::session::{Mark, PassId, text};
 
 /// Where a mark stands, in words.
-pub(super) fn place_name(place: Option<Place>) -> String {
+pub(super) fn place_name(place: Option<PassId>) -> String {
     place.map_or_else(|| "this moment".to_owned(), |place| place.to_string())
 }
 
 /// What the marks of a place say.
-pub(super) fn mark_text(marks: &[Mark], place: Place) -> String {
+pub(super) fn mark_text(marks: &[Mark], place: PassId) -> String {
     let own = marks.iter().filter(|mark| mark.place == Some(place)).take(8);
     let said = own.map(|mark| format!("{} {}", mark_sign(mark), text::one_line(&mark.text)).trim_end().to_owned());
     format!("{place}: {}", said.collect::<Vec<_>>().join(" · "))

@@ -9,16 +9,16 @@ use crate::session::{Answer, Provenance, Session, Token};
 use super::selection::RoundAt;
 
 /// Where something is, as the selection has it.
-pub(super) type Place = (RoundAt, Option<usize>);
+pub(super) type SearchHit = (RoundAt, Option<usize>);
 
 /// A place that can be reached, and the text of its answer from there on.
 struct Spot {
-    place: Place,
+    place: SearchHit,
     offset: usize,
 }
 
 /// The next place after (or before) `from` where the text stands, round the end.
-pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: bool) -> Option<Place> {
+pub(super) fn find(session: &Session, text: &str, from: Option<SearchHit>, forward: bool) -> Option<SearchHit> {
     let found = places(session, text);
     let Some(from) = from else {
         return if forward { found.first().copied() } else { found.last().copied() };
@@ -31,19 +31,19 @@ pub(super) fn find(session: &Session, text: &str, from: Option<Place>, forward: 
 }
 
 /// How many places hold the text, and which of them, from 1, this is.
-pub(super) fn standing(session: &Session, text: &str, at: Option<Place>) -> (Option<usize>, usize) {
+pub(super) fn standing(session: &Session, text: &str, at: Option<SearchHit>) -> (Option<usize>, usize) {
     let found = places(session, text);
     let number = at.and_then(|at| found.iter().position(|place| key(place) == key(&at)));
     (number.map(|index| index + 1), found.len())
 }
 
 /// What orders places.
-fn key(place: &Place) -> (RoundAt, usize) {
+fn key(place: &SearchHit) -> (RoundAt, usize) {
     (place.0, place.1.unwrap_or(0))
 }
 
 /// Every place that holds the text, in order.
-fn places(session: &Session, text: &str) -> Vec<Place> {
+fn places(session: &Session, text: &str) -> Vec<SearchHit> {
     let wanted = text.to_lowercase();
     if wanted.is_empty() {
         return Vec::new();
@@ -53,7 +53,7 @@ fn places(session: &Session, text: &str) -> Vec<Place> {
 }
 
 /// Every place of an answer at which the text begins.
-fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<Place> {
+fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<SearchHit> {
     let mut text = String::new();
     let mut spots = Vec::new();
     for (index, token) in answer.tokens.iter().enumerate() {
@@ -62,7 +62,7 @@ fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<Place> {
         }
         text.push_str(&String::from_utf8_lossy(token.piece.text_bytes()).to_lowercase());
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<SearchHit> = Vec::new();
     for (at, _) in text.match_indices(wanted) {
         let behind = spots.partition_point(|spot| spot.offset <= at);
         let spot = behind.checked_sub(1).map(|i| &spots[i]);
@@ -72,7 +72,7 @@ fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<Place> {
 }
 
 /// The round and column of an output token; one that a branch took over has none.
-fn place(answer: &Answer, turn: usize, index: usize, token: &Token) -> Option<Place> {
+fn place(answer: &Answer, turn: usize, index: usize, token: &Token) -> Option<SearchHit> {
     if token.provenance == Provenance::Prefill {
         return Some((RoundAt { turn, round: None }, Some(0)));
     }

@@ -377,8 +377,8 @@ mod tests {
 
         /// Outputs `[heads][head_dim]` of row `row` of `m`, which sees `len` positions and runs with
         /// the rows `first..first + rows`, all of the same query.
-        fn run(&self, isa: Isa, query: &[f32], place: Place, len: usize) -> Vec<f32> {
-            let Place { m, first, rows, row } = place;
+        fn run(&self, isa: Isa, query: &[f32], place: RowSpan, len: usize) -> Vec<f32> {
+            let RowSpan { m, first, rows, row } = place;
             let tiles: Vec<_> = query.as_chunks().0.iter().flat_map(|tile| vec![*tile; m]).collect();
             let partial = self.heads * (self.head_dim + PARTIAL_EXTRA);
             let segments = len.div_ceil(SEGMENT);
@@ -427,14 +427,14 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug)]
-    struct Place {
+    struct RowSpan {
         m: usize,
         first: usize,
         rows: usize,
         row: usize,
     }
 
-    impl Place {
+    impl RowSpan {
         const ALONE: Self = Self { m: 1, first: 0, rows: 1, row: 0 };
 
         /// Every row of passes of several sizes, with as many others as run at once.
@@ -454,9 +454,9 @@ mod tests {
             case.values[4000 * head_dim / LANES].fill(f16::INFINITY.to_bits()); // seen by later rows only
             let query = Noise(9).numbers(heads * head_dim);
             for len in lens {
-                let alone = case.run(Isa::PORTABLE, &query, Place::ALONE, len);
+                let alone = case.run(Isa::PORTABLE, &query, RowSpan::ALONE, len);
                 for isa in Isa::available() {
-                    for place in Place::all(rows_at_once(isa, heads)) {
+                    for place in RowSpan::all(rows_at_once(isa, heads)) {
                         let got = case.run(isa, &query, place, len);
                         assert!(got == alone, "{}, {head_dim} × {heads}, {len} positions, {place:?}", isa.name());
                     }

@@ -25,7 +25,7 @@ use draftscope::protocol::{
 };
 use draftscope::session::account::{Account, Worth, acceptance};
 use draftscope::session::classes::{ClassTally, by_class};
-use draftscope::session::probe::{RankTally, Recording, Simulated, automatic};
+use draftscope::session::probe::{ProbeRun, RankTally, Simulated, automatic};
 use draftscope::session::{LaneStats, Turn};
 use serde::Serialize;
 
@@ -218,19 +218,19 @@ fn costs(cost: &CostCurve, probed: &[(String, Turn)]) -> Costs {
     }
 }
 
-fn recordings<'a>(turns: impl Iterator<Item = &'a Turn>) -> Result<Vec<Recording>> {
-    let recordings = turns.map(|turn| Recording::of(turn.answer(Lane::Speculative)));
+fn recordings<'a>(turns: impl Iterator<Item = &'a Turn>) -> Result<Vec<ProbeRun>> {
+    let recordings = turns.map(|turn| ProbeRun::of(turn.answer(Lane::Speculative)));
     recordings.collect::<Option<_>>().context("the probe run was cut short; please report this")
 }
 
-fn all(recordings: &[Recording], play: impl Fn(&Recording) -> Simulated) -> Simulated {
+fn all(recordings: &[ProbeRun], play: impl Fn(&ProbeRun) -> Simulated) -> Simulated {
     let mut sum = Simulated::default();
     recordings.iter().for_each(|recording| sum.merge(&play(recording)));
     sum
 }
 
 /// Every k from 0 on, with these costs.
-fn curve(recordings: &[Recording], costs: &Costs) -> Vec<Point> {
+fn curve(recordings: &[ProbeRun], costs: &Costs) -> Vec<Point> {
     let plain = all(recordings, |r| r.fixed(0, 0.0)).tokens_per_second(costs);
     let counts = (0..=usize::from(LONGEST)).map(|k| (Some(k), all(recordings, |r| r.fixed(k, 0.0))));
     counts.map(|(k, counts)| point(k, counts, costs, plain)).collect()
@@ -288,7 +288,7 @@ fn reached(counts: &Simulated) -> Vec<f64> {
     counts.accepted_per_pos.iter().map(|accepted| *accepted as f64 / counts.rounds.max(1) as f64).collect()
 }
 
-fn ranks(recordings: &[Recording]) -> Vec<RankTally> {
+fn ranks(recordings: &[ProbeRun]) -> Vec<RankTally> {
     let mut sum = vec![RankTally::default(); LONGEST.into()];
     for recording in recordings {
         for (sum, part) in sum.iter_mut().zip(recording.ranks()) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::files::Source;
+use draftscope::model::files::ModelFiles;
 use draftscope::model::load::OpenModel;
 use draftscope::store::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<ExitCode> {
 /// Opens the model, if the recipe supports it.
 fn trainable(model: &Path) -> Result<OpenModel> {
     let opened = OpenModel::open(model)?;
-    let Source::Gguf(file) = &opened.source else {
+    let ModelFiles::Gguf(file) = &opened.source else {
         bail!("{} is a folder, and the recipe reads only GGUF files", model.display());
     };
     let family = opened.transformer().conventions.name;

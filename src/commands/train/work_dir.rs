@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use draftscope::cli::TrainArgs;
-use draftscope::model::files::Source;
+use draftscope::model::files::ModelFiles;
 use serde::{Deserialize, Serialize};
 
 /// Name of the note.
@@ -43,7 +43,7 @@ pub(super) struct WorkNote {
 }
 
 impl WorkNote {
-    pub(super) fn of(args: &TrainArgs, source: &Source, file: &Path) -> Result<Self> {
+    pub(super) fn of(args: &TrainArgs, source: &ModelFiles, file: &Path) -> Result<Self> {
         let model_bytes = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
         let model = source.own_name().map_or_else(|| source.name(), str::to_owned);
         Ok(Self { model, model_bytes, conversations: args.conversations, tokens: args.tokens })

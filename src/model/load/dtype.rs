@@ -3,12 +3,12 @@
 use candle_core::Device;
 
 use crate::model::ModelError;
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::interfaces::loaded_dtype;
 use crate::model::options::{Dtype, WeightType};
 
 /// Checks that a file of `q4_1` weights is one, whatever backend runs it.
-pub(super) fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelError> {
+pub(super) fn check_dtype(dtype: Dtype, source: &ModelFiles) -> Result<(), ModelError> {
     let stored = source.stored_dtype();
     if dtype == Dtype::Q4_1 && stored != "q4_1" {
         return Err(ModelError::Unsupported(format!(
@@ -21,7 +21,7 @@ pub(super) fn check_dtype(dtype: Dtype, source: &Source) -> Result<(), ModelErro
 /// Type of the matrices on candle, and what the header calls it.
 ///
 /// `auto` on a CPU widens to f32: candle decodes Q4_1 without SIMD there, several times slower.
-pub(super) fn weight_type(dtype: Dtype, source: &Source, device: &Device) -> (WeightType, String) {
+pub(super) fn weight_type(dtype: Dtype, source: &ModelFiles, device: &Device) -> (WeightType, String) {
     match dtype {
         Dtype::Auto if device.is_cpu() => (WeightType::F32, "f32".to_owned()),
         Dtype::Auto | Dtype::Stored | Dtype::Q4_1 => (WeightType::Stored, loaded_dtype(source)),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 use crate::model::error::clean;
-use crate::model::files::{ConfigJson, Folder, GgufFile, SideFiles, Source};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, SideFiles};
 use crate::model::interfaces::{Family, FamilyConfig};
 use crate::model::load::named_module;
 use crate::model::nn::TransformerConfig;
@@ -14,7 +14,7 @@ use crate::model::{ModelError, families};
 /// An open model. Weights stay on disk.
 pub struct OpenModel {
     /// Its files.
-    pub source: Source,
+    pub source: ModelFiles,
     /// Its sizes.
     pub config: Box<dyn FamilyConfig>,
     family: &'static dyn Family,
@@ -32,7 +32,7 @@ impl OpenModel {
     fn open_gguf(gguf: GgufFile) -> Result<Self, ModelError> {
         let family = families::of_gguf(gguf.text("general.architecture").unwrap_or("(none)"))?;
         let config = family.read_gguf(&gguf)?;
-        Ok(Self { source: Source::Gguf(gguf), config, family })
+        Ok(Self { source: ModelFiles::Gguf(gguf), config, family })
     }
 
     fn open_folder(path: &Path) -> Result<Self, ModelError> {
@@ -50,7 +50,7 @@ impl OpenModel {
         family.read_json(&json, None)?; // a wrong key is reported before a missing shard
         let folder = Folder::open(path, json, family.tensor_names())?;
         let config = family.read_json(folder.config(), Some(&folder))?;
-        Ok(Self { source: Source::Folder(Box::new(folder)), config, family })
+        Ok(Self { source: ModelFiles::Folder(Box::new(folder)), config, family })
     }
 
     /// The sizes that every transformer has.
@@ -61,7 +61,7 @@ impl OpenModel {
 
     /// What a whole target on the native kernels is loaded from.
     #[must_use]
-    pub fn parts(&self) -> (&Source, &TransformerConfig) {
+    pub fn parts(&self) -> (&ModelFiles, &TransformerConfig) {
         (&self.source, self.transformer())
     }
 
@@ -71,8 +71,8 @@ impl OpenModel {
     /// When there is no tokenizer, or one of a kind that is not supported.
     pub fn codec(&self) -> Result<TextCodec, ModelError> {
         match &self.source {
-            Source::Gguf(gguf) => TextCodec::from_gguf(gguf),
-            Source::Folder(folder) => TextCodec::from_folder(folder.side_files(), self.family.always_begins()),
+            ModelFiles::Gguf(gguf) => TextCodec::from_gguf(gguf),
+            ModelFiles::Folder(folder) => TextCodec::from_folder(folder.side_files(), self.family.always_begins()),
         }
     }
 
@@ -80,8 +80,8 @@ impl OpenModel {
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match &self.source {
-            Source::Gguf(gguf) => TextCodec::guess(gguf),
-            Source::Folder(folder) => folder.warning(),
+            ModelFiles::Gguf(gguf) => TextCodec::guess(gguf),
+            ModelFiles::Folder(folder) => folder.warning(),
         }
     }
 
@@ -97,8 +97,8 @@ impl OpenModel {
     #[must_use]
     pub fn compile_template(&self, codec: &TextCodec) -> CompilingTemplate {
         let source = match &self.source {
-            Source::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
-            Source::Folder(folder) => folder.side_files().chat_template(),
+            ModelFiles::Gguf(gguf) => Ok(gguf.text("tokenizer.chat_template").map(str::to_owned)),
+            ModelFiles::Folder(folder) => folder.side_files().chat_template(),
         };
         let (bos, eos) = (codec.bos_name(), codec.eos_name());
         let compile = |source: String| thread::spawn(move || ChatTemplate::new(&source, bos, eos));

@@ -12,7 +12,7 @@ use super::{
     threads,
 };
 use crate::model::ModelError;
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::nn::{Kernels, MatMul};
 use draftscope_kernels::{Acts, Isa, LANES, MAX_ROWS, Onto, Pool};
 
@@ -35,7 +35,7 @@ impl NativeCpu {
 }
 
 impl Kernels for NativeCpu {
-    fn load(&self, source: &Source, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
+    fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError> {
         Ok(Arc::new(NativeLinear::load(source, name, shape, self)?))
     }
 
@@ -65,7 +65,7 @@ impl NativeLinear {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
-    pub fn load(source: &Source, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
+    pub fn load(source: &ModelFiles, name: &str, [rows, k]: [usize; 2], cpu: &NativeCpu) -> Result<Self, ModelError> {
         if !k.is_multiple_of(draftscope_kernels::BLOCK) {
             return Err(ModelError::Unsupported(format!(
                 "the native backend needs rows of whole blocks of 32, and those of '{name}' are {k} wide"

@@ -12,7 +12,7 @@ use super::layer::{BlockShape, Layer, Next, NormWeight, Pass, Scratch};
 use super::matrix::{Cpu, Matrix};
 use super::tree::Tree;
 use super::{head, load, threads};
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::native::hidden_tap::States;
 use crate::model::nn::TransformerConfig;
 use crate::model::{
@@ -108,7 +108,7 @@ impl NativeLlama {
     /// # Errors
     /// When the file cannot be read, is damaged, or holds a model that this backend does not run.
     pub fn load(
-        from: (&Source, &TransformerConfig),
+        from: (&ModelFiles, &TransformerConfig),
         ctx_len: usize,
         threads: Option<usize>,
     ) -> Result<Self, ModelError> {
@@ -120,7 +120,7 @@ impl NativeLlama {
     /// # Errors
     /// As [`NativeLlama::load`].
     pub fn load_reporting(
-        (from, ctx_len): ((&Source, &TransformerConfig), usize),
+        (from, ctx_len): ((&ModelFiles, &TransformerConfig), usize),
         threads: Option<usize>,
         on_layer: &mut dyn FnMut(usize, usize),
     ) -> Result<Self, ModelError> {
@@ -142,7 +142,7 @@ impl NativeLlama {
     /// # Errors
     /// As [`NativeLlama::load`].
     pub fn load_with(
-        from: (&Source, &TransformerConfig),
+        from: (&ModelFiles, &TransformerConfig),
         ctx_len: usize,
         pool: Pool,
         isa: Isa,

@@ -13,14 +13,14 @@ use super::matrix::{Cpu, Matrix, Part, RowOrder};
 use super::mtp::MtpWeights;
 use super::pack::lanes;
 use super::tensors::{RawTensor, Tensors};
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::nn::{PairOrder, TransformerConfig};
 use crate::model::{ModelError, ModelSpec};
 use draftscope_kernels::{BLOCK, Encoding, MAX_HEAD_DIM};
 
 /// Reads the model in `source`.
 pub(in crate::model) fn llama(
-    (source, config): (&Source, &TransformerConfig),
+    (source, config): (&ModelFiles, &TransformerConfig),
     (ctx_len, cpu): (usize, Cpu),
     on_layer: &mut dyn FnMut(usize, usize),
 ) -> Result<NativeLlama, ModelError> {
@@ -37,7 +37,7 @@ pub(in crate::model) fn llama(
 
 /// Reads the draft module of this index that comes with the model in `source`.
 pub(in crate::model) fn module(
-    source: &Source,
+    source: &ModelFiles,
     config: &TransformerConfig,
     (cpu, index): (&Cpu, usize),
 ) -> Result<MtpWeights, ModelError> {
@@ -176,7 +176,7 @@ impl Loader<'_> {
     }
 }
 
-fn spec(source: &Source, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
+fn spec(source: &ModelFiles, config: &TransformerConfig, weights: &Weights, kv: KvShape) -> ModelSpec {
     let mut info = config.describe(source.name(), source.file_name());
     info.weight_bytes = weights.bytes() as u64;
     info.kv_bytes_per_token = kv.bytes_per_position();

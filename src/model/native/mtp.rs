@@ -14,7 +14,7 @@ use super::llama::NativeLlama;
 use super::matrix::{Bits, Cpu, Matrix, Part, RowOrder};
 use crate::model::ModelError;
 use crate::model::draft_tokens::DraftTokens;
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::module_core::{ModuleCore, ModuleFacts, NormWeights, Reads, Slots};
 use crate::model::native::{
     module::{KernelModule, ModuleMemory, OnKernels},
@@ -103,7 +103,7 @@ impl NativeMtp {
     /// # Errors
     /// When a tensor is missing, misshapen or damaged.
     pub(in crate::model) fn own(
-        source: &Source,
+        source: &ModelFiles,
         (config, spec): (&TransformerConfig, MtpSpec),
         target: &NativeLlama,
         index: usize,

@@ -7,12 +7,12 @@ use candle_core::quantized::GgmlDType;
 
 use super::matrix::{Part, RowOrder};
 use crate::model::ModelError;
-use crate::model::files::{Source, Stored};
+use crate::model::files::{ModelFiles, Stored};
 use draftscope_kernels::Encoding;
 
 /// A model as this backend sees it.
 #[derive(Clone, Copy)]
-pub(in crate::model) struct Tensors<'a>(pub(in crate::model) &'a Source);
+pub(in crate::model) struct Tensors<'a>(pub(in crate::model) &'a ModelFiles);
 
 /// A tensor as stored, `[rows, k]`.
 #[derive(Debug)]

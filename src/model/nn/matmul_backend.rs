@@ -8,7 +8,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::nn::{Activation, Gated, Linear, MatMul, RmsNorm, TransformerConfig};
 use crate::model::options::WeightType;
 
@@ -18,7 +18,7 @@ pub trait Kernels: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`ModelError::Unsupported`] for encodings and widths that the kernels do not run.
-    fn load(&self, source: &Source, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
+    fn load(&self, source: &ModelFiles, name: &str, shape: [usize; 2]) -> Result<Arc<dyn MatMul>, ModelError>;
 
     /// What the header calls it, e.g. `native`.
     fn backend(&self) -> &'static str;
@@ -52,7 +52,7 @@ impl MatmulBackend {
 
 /// Tensors by name.
 pub(in crate::model) struct Tensors<'a> {
-    pub(in crate::model) source: &'a Source,
+    pub(in crate::model) source: &'a ModelFiles,
     pub(in crate::model) backend: MatmulBackend,
     pub(in crate::model) device: &'a Device,
     /// Sizes.
@@ -63,7 +63,7 @@ pub(in crate::model) struct Tensors<'a> {
 
 impl<'a> Tensors<'a> {
     pub(in crate::model) fn new(
-        source: &'a Source,
+        source: &'a ModelFiles,
         (backend, device): (MatmulBackend, &'a Device),
         config: &'a TransformerConfig,
     ) -> Self {

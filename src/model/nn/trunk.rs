@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 
 use crate::model::ModelError;
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::nn::{Embedding, Linear, MatmulBackend, RmsNorm, SharedTarget, Tensors, TransformerConfig, ids};
 use crate::protocol::TokenId;
 
@@ -60,7 +60,7 @@ impl<L: LayerWeights> Trunk<L> {
     }
 
     /// Reads more of the target's files for the same backend.
-    pub(in crate::model) fn tensors<'a>(&'a self, source: &'a Source) -> Tensors<'a> {
+    pub(in crate::model) fn tensors<'a>(&'a self, source: &'a ModelFiles) -> Tensors<'a> {
         Tensors::new(source, (self.backend.clone(), &self.device), &self.config)
     }
 

@@ -4,7 +4,7 @@
 //! what comes back is on the screen.
 
 use crate::protocol::{Command, Landmark};
-use crate::session::{Place, Session, Timeline};
+use crate::session::{PassId, Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Overlay};
 use crate::tui::line_input::LineInput;
@@ -21,7 +21,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
         Action::Bookmark => {
             let place = about(app, time);
             app.toast = Some(format!("bookmark at {}", place_name(place)));
-            let (round, turn) = place.map_or((None, None), Place::parts);
+            let (round, turn) = place.map_or((None, None), PassId::parts);
             vec![Command::Bookmark { round, turn, label: String::new() }]
         }
         _ => {
@@ -36,18 +36,18 @@ fn takes_marks(app: &App, live: &Session) -> bool {
 }
 
 /// What a mark is about: the round on show, or the prompt's pass.
-fn about(app: &App, time: &Timeline) -> Option<Place> {
-    app.round(time.shown()).map(Place::of)
+fn about(app: &App, time: &Timeline) -> Option<PassId> {
+    app.round(time.shown()).map(PassId::of)
 }
 
 /// What was typed becomes a note; nothing typed, none.
-pub(super) fn note(app: &mut App, words: &str, place: Option<Place>) -> Vec<Command> {
+pub(super) fn note(app: &mut App, words: &str, place: Option<PassId>) -> Vec<Command> {
     let words = words.trim();
     if words.is_empty() {
         return Vec::new();
     }
     app.toast = Some(format!("note on {}", place_name(place)));
-    let (round, turn) = place.map_or((None, None), Place::parts);
+    let (round, turn) = place.map_or((None, None), PassId::parts);
     vec![Command::Note { text: words.to_owned(), round, turn }]
 }
 
@@ -65,7 +65,7 @@ fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     };
     let words = mark_text(time.live().marks(), place);
     let shown = time.shown();
-    let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| Place::of(round) == place));
+    let at = places(shown).find(|at| round_at(shown, *at).is_some_and(|round| PassId::of(round) == place));
     let commands = match at {
         Some(at) => {
             navigation::choose(app, at, None);

@@ -18,7 +18,7 @@ const PARTS: u64 = 20;
 
 /// A place as a person names it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum SeekTarget {
     Round(u32),
     /// Microseconds of the turn on show.
     Time(u64),
@@ -26,7 +26,7 @@ enum Place {
     Share(f64),
 }
 
-impl Place {
+impl SeekTarget {
     /// `12`, `#12` and `r12` are rounds; `3.5s`, `250ms`, `1:05` and `3.5` times; `40%` a share.
     fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -82,13 +82,13 @@ fn forward(app: &mut App, time: &mut Timeline, part: u64) -> Vec<Command> {
 
 /// Goes to the place that was typed; none when it names none.
 pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Vec<Command>> {
-    Some(match Place::parse(text)? {
-        Place::Round(round) => to_round(app, time, round),
-        Place::Time(after_us) => {
+    Some(match SeekTarget::parse(text)? {
+        SeekTarget::Round(round) => to_round(app, time, round),
+        SeekTarget::Time(after_us) => {
             let start_us = time.turn_span().map_or(time.origin_us(), |span| span.time_us.start);
             to_time(app, time, start_us.saturating_add(after_us))
         }
-        Place::Share(share) => {
+        SeekTarget::Share(share) => {
             let after_us = (length_us(app, time) as f64 * share) as u64;
             let at_us = time.origin_us().saturating_add(after_us);
             to_time(app, time, at_us)
@@ -211,16 +211,16 @@ mod tests {
 
     #[test]
     fn places_are_named_by_round_time_and_share() {
-        let parse = Place::parse;
-        assert_eq!(parse("12"), Some(Place::Round(12)));
-        assert_eq!(parse(" #7 "), Some(Place::Round(7)));
-        assert_eq!(parse("r3"), Some(Place::Round(3)));
-        assert_eq!(parse("3.5s"), Some(Place::Time(3_500_000)));
-        assert_eq!(parse("3.5"), Some(Place::Time(3_500_000)));
-        assert_eq!(parse("250ms"), Some(Place::Time(250_000)));
-        assert_eq!(parse("1:05"), Some(Place::Time(65_000_000)));
-        assert_eq!(parse("40%"), Some(Place::Share(0.4)));
-        assert_eq!(parse("400 %"), Some(Place::Share(1.0)));
+        let parse = SeekTarget::parse;
+        assert_eq!(parse("12"), Some(SeekTarget::Round(12)));
+        assert_eq!(parse(" #7 "), Some(SeekTarget::Round(7)));
+        assert_eq!(parse("r3"), Some(SeekTarget::Round(3)));
+        assert_eq!(parse("3.5s"), Some(SeekTarget::Time(3_500_000)));
+        assert_eq!(parse("3.5"), Some(SeekTarget::Time(3_500_000)));
+        assert_eq!(parse("250ms"), Some(SeekTarget::Time(250_000)));
+        assert_eq!(parse("1:05"), Some(SeekTarget::Time(65_000_000)));
+        assert_eq!(parse("40%"), Some(SeekTarget::Share(0.4)));
+        assert_eq!(parse("400 %"), Some(SeekTarget::Share(1.0)));
         for bad in ["", "x", "-1", "1:", "NaN", "inf", "1e99", "%"] {
             assert_eq!(parse(bad), None, "{bad}");
         }

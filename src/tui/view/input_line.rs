@@ -7,11 +7,11 @@ use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthChar;
 
 use super::prelude::*;
-use crate::session::Place;
+use crate::session::PassId;
 use crate::tui::line_input::LineInput;
 use crate::tui::marks::place_name;
 
-pub(super) fn note(screen: Screen, entry: &LineInput, about: Option<Place>, area: Rect, frame: &mut Frame) {
+pub(super) fn note(screen: Screen, entry: &LineInput, about: Option<PassId>, area: Rect, frame: &mut Frame) {
     let about = format!(" note on {}: ", place_name(about));
     let hint = format!("  {}", screen.keys(Context::Entry, &[(&[Action::Confirm], "keeps it"), (LEAVE, "drops it")]));
     line(screen, (&about, &hint), entry, area, frame);

@@ -5,7 +5,7 @@
 use crate::session::text::Joiner;
 use crate::session::{Answer, TranscriptToken};
 use crate::tui::widgets::flow::Tagged;
-use crate::tui::widgets::markdown::{self, Source};
+use crate::tui::widgets::markdown::{self, TaggedText};
 
 use super::prelude::*;
 use super::token_text::round_of;
@@ -27,7 +27,7 @@ pub(super) fn lay_out(screen: Screen, answer: &Answer, chosen: Option<u32>, widt
         dim: theme[Role::TextDim],
         chosen: chosen.map(|round| (round, theme[Role::Selected])),
     };
-    let (mut joiner, mut source, mut end) = (Joiner::default(), Source::default(), None);
+    let (mut joiner, mut source, mut end) = (Joiner::default(), TaggedText::default(), None);
     for token in answer.transcript().filter(|token| matches!(token.fate, Fate::Committed(_))) {
         source.push(&joiner.push(token.piece.text_bytes()), owner(&token));
         end = token.piece.special.then(|| owner(&token));

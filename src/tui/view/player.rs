@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::prelude::*;
 use crate::protocol::EventKind;
 use crate::session::text::one_line;
-use crate::session::{Mark, Place, TurnSpan};
+use crate::session::{Mark, PassId, TurnSpan};
 use crate::tui::marks::mark_sign;
 
 pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame, hit_map: &mut HitMap) {
@@ -77,7 +77,7 @@ pub(super) fn moments(screen: Screen) -> Vec<(u64, char)> {
             _ => None,
         }));
     }
-    let key = |place: Place| if place.round > 0 { (0, place.round) } else { (place.turn, 0) };
+    let key = |place: PassId| if place.round > 0 { (0, place.round) } else { (place.turn, 0) };
     let at = |mark: &Mark| mark.place.and_then(|place| ends.get(&key(place))).copied().unwrap_or(mark.at_us);
     marks.iter().map(|mark| (at(mark), mark_sign(mark))).collect()
 }

@@ -5,7 +5,7 @@
 //! (the rejection, else the bonus).
 
 use crate::protocol::{NextKind, Outcome, Piece};
-use crate::session::{Place, explain};
+use crate::session::{PassId, explain};
 use crate::tui::marks::mark_text;
 
 use super::prelude::*;
@@ -90,7 +90,7 @@ pub(super) fn title(screen: Screen, round: &Round) -> Line<'static> {
         count => text.push_str(&format!(" · {count} tokens committed")),
     }
     if !marked(screen, round).is_empty() {
-        let words = mark_text(screen.time.live().marks(), Place::of(round));
+        let words = mark_text(screen.time.live().marks(), PassId::of(round));
         text.push_str(&format!(" · {}", cut(words.split_once(": ").map_or("", |said| said.1), 60)));
     }
     text.push(' ');

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear};
 
 use crate::protocol::Lane;
-use crate::session::{Place, Round, Session, Timeline, Turn};
+use crate::session::{PassId, Round, Session, Timeline, Turn};
 use crate::tui::action::Action;
 use crate::tui::app::App;
 use crate::tui::display::{DisplayMode, Marks};
@@ -122,7 +122,7 @@ pub(super) fn keys_of_choices(screen: Screen) -> Line<'static> {
 /// Signs of the marks of a round or a prompt's pass, each once.
 pub(super) fn marked(screen: Screen, round: &Round) -> String {
     let marks = screen.time.live().marks();
-    let place = Some(Place::of(round));
+    let place = Some(PassId::of(round));
     let has = |is_bookmark| marks.iter().any(|m| m.place == place && m.is_bookmark == is_bookmark);
     [(true, '★'), (false, '✎')].into_iter().filter(|(kind, _)| has(*kind)).map(|(_, sign)| sign).collect()
 }

@@ -24,13 +24,13 @@ pub(in crate::tui) type Owner = (u32, u16);
 
 /// A text and who wrote which part of it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tui) struct Source {
+pub(in crate::tui) struct TaggedText {
     text: String,
     /// Where in the text each part begins.
     parts: Vec<(usize, Owner)>,
 }
 
-impl Source {
+impl TaggedText {
     /// Adds a part. A tab is as wide as four spaces.
     pub(in crate::tui) fn push(&mut self, text: &str, owner: Owner) {
         self.parts.push((self.text.len(), owner));
@@ -61,7 +61,7 @@ pub(in crate::tui) struct Look {
 pub(in crate::tui) type Lines = (Vec<Line<'static>>, Vec<Vec<Tagged>>);
 
 /// The lines of a text; an open one is to go on.
-pub(in crate::tui) fn lines(source: &Source, is_open: bool, look: Look, width: u16) -> Lines {
+pub(in crate::tui) fn lines(source: &TaggedText, is_open: bool, look: Look, width: u16) -> Lines {
     let text = if is_open { closed(&source.text) } else { (&source.text).into() };
     let mut page = Page::new(source, &text, look, width);
     for (event, range) in Parser::new_ext(&text, Options::empty()).into_offset_iter() {
@@ -80,7 +80,7 @@ struct Margin {
 
 /// A text being laid out.
 struct Page<'a> {
-    source: &'a Source,
+    source: &'a TaggedText,
     text: &'a str,
     look: Look,
     width: u16,
@@ -99,7 +99,7 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn new(source: &'a Source, text: &'a str, look: Look, width: u16) -> Self {
+    fn new(source: &'a TaggedText, text: &'a str, look: Look, width: u16) -> Self {
         Self {
             source,
             text,
@@ -322,8 +322,8 @@ mod tests {
         Look { text: style, heading: style.bold(), code: style.italic(), dim: style.dim(), chosen: None }
     }
 
-    fn source(text: &str) -> Source {
-        let mut source = Source::default();
+    fn source(text: &str) -> TaggedText {
+        let mut source = TaggedText::default();
         for (i, part) in text.split_inclusive(' ').enumerate() {
             source.push(part, (1, i as u16));
         }

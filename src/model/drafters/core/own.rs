@@ -3,7 +3,7 @@
 
 use crate::model::ModelError;
 use crate::model::drafters::core::{MtpBlock, MtpParts};
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::nn::{Tensors, TransformerConfig};
 
 /// Most modules.
@@ -12,7 +12,7 @@ pub(in crate::model) const MAX_MODULES: usize = 8;
 /// The modules in the files of a target of these sizes.
 #[derive(Clone, Copy)]
 pub(in crate::model) struct OwnTensors<'a> {
-    pub(in crate::model) source: &'a Source,
+    pub(in crate::model) source: &'a ModelFiles,
     pub(in crate::model) config: &'a TransformerConfig,
 }
 

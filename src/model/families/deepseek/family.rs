@@ -12,7 +12,7 @@ use crate::model::families::deepseek::{
     config::{DeepSeekConfig, LatentKeys},
     load, names,
 };
-use crate::model::files::{ConfigJson, Folder, Layout, Source, TensorNames, block_part};
+use crate::model::files::{ConfigJson, Folder, Layout, ModelFiles, TensorNames, block_part};
 use crate::model::interfaces::{
     Backend, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
@@ -101,7 +101,7 @@ impl FamilyConfig for DeepSeekConfig {
         true
     }
 
-    fn own_modules(&self, source: &Source) -> OwnModules {
+    fn own_modules(&self, source: &ModelFiles) -> OwnModules {
         OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.latent.modules }
     }
 

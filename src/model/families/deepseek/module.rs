@@ -10,7 +10,7 @@ use crate::model::ModelError;
 use crate::model::draft_tokens::CONTEXT_VOCAB;
 use crate::model::drafters::core::{CandleMtp, MAX_MODULES, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
 use crate::model::families::deepseek::{DeepSeekWeights, config::Latent, reader::Reader};
-use crate::model::files::Source;
+use crate::model::files::ModelFiles;
 use crate::model::interfaces::LoadContext;
 use crate::model::nn::{Embedding, Linear, OwnEmbedding, TransformerConfig, trimmed};
 use crate::protocol::{MtpSpec, TokenId};
@@ -20,7 +20,7 @@ use crate::protocol::{MtpSpec, TokenId};
 /// # Errors
 /// A sentence that says how many are not.
 pub(super) fn check_modules(
-    source: &Source,
+    source: &ModelFiles,
     (config, latent): (&TransformerConfig, &Latent),
 ) -> Result<usize, ModelError> {
     let own = OwnTensors { source, config };
@@ -35,7 +35,7 @@ pub(super) fn check_modules(
 }
 
 /// Embeddings and heads that a file brings for a module: 0 to 2, copies of the target's counted.
-pub(super) fn own_tables(source: &Source, config: &TransformerConfig, index: usize) -> u64 {
+pub(super) fn own_tables(source: &ModelFiles, config: &TransformerConfig, index: usize) -> u64 {
     ["embed_tokens", "shared_head_head"].iter().filter(|part| OwnTensors { source, config }.has(index, part)).count()
         as u64
 }
@@ -127,7 +127,7 @@ fn load(
 }
 
 /// Whether a file brings this tensor and it is no copy of the other.
-fn differs(source: &Source, (name, other): (&str, &str), shape: [usize; 2]) -> Result<bool, ModelError> {
+fn differs(source: &ModelFiles, (name, other): (&str, &str), shape: [usize; 2]) -> Result<bool, ModelError> {
     if !source.has(name) {
         return Ok(false);
     }

@@ -12,7 +12,7 @@ use crate::model::families::gemma4::{
     keys::{GemmaKeys, Sizes},
     names,
 };
-use crate::model::files::{ConfigJson, Folder, Source, TensorNames};
+use crate::model::files::{ConfigJson, Folder, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, CandleFamily, CandleTarget, Description, Family, FamilyConfig, LoadContext, LoadResult, Modules, Names,
     NoSharing, Progress, SharedWeights,
@@ -71,7 +71,7 @@ impl FamilyConfig for Gemma4Config {
     }
 
     /// As it is stored; FP8 is widened to two bytes.
-    fn looked_up_bytes(&self, source: &Source) -> u64 {
+    fn looked_up_bytes(&self, source: &ModelFiles) -> u64 {
         match self.looked_up_weights() {
             0 => 0,
             weights => source.bytes_of(names::TABLE).unwrap_or(0).max(2 * weights),

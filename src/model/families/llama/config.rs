@@ -3,7 +3,7 @@
 use crate::model::ModelError;
 use crate::model::drafters::core::OwnTensors;
 use crate::model::families::llama::{load, mimo};
-use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, Source, TensorNames, block_part, llama_part};
+use crate::model::files::{ConfigJson, Folder, GgufFile, Layout, ModelFiles, TensorNames, block_part, llama_part};
 use crate::model::interfaces::{Backend, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress};
 use crate::model::nn::{Conventions, Ends, Extras, GgufKeys, HfKeys, LLAMA_LAYOUT, TransformerConfig, refuse_biases};
 
@@ -83,7 +83,7 @@ impl FamilyConfig for LlamaConfig {
         true
     }
 
-    fn own_modules(&self, source: &Source) -> OwnModules {
+    fn own_modules(&self, source: &ModelFiles) -> OwnModules {
         OwnModules { found: OwnTensors { source, config: &self.transformer }.found(), announced: self.announced }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::model::drafters::core::{self, CandleMtp, MtpOnCandle, MtpShape, MtpShared, OwnTensors};
 use crate::model::families::llama::{LlamaWeights, block};
-use crate::model::files::{Source, renamed};
+use crate::model::files::{ModelFiles, renamed};
 use crate::model::interfaces::{CandleTarget, LoadContext, Modules};
 use crate::model::native::{NativeLlama, NativeMtp};
 use crate::model::nn::{Embedding, PairOrder, Rope};
@@ -73,6 +73,6 @@ pub(super) fn native(context: &LoadContext<'_>, count: usize, target: &NativeLla
     Ok(core::modules(modules, name(source), &target.spec().dtype))
 }
 
-fn name(source: &Source) -> String {
+fn name(source: &ModelFiles) -> String {
     format!("{} (its own module)", source.name())
 }

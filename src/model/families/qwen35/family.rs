@@ -8,7 +8,7 @@ use crate::model::families::qwen35::{
     config::{Hybrid, HybridKeys, Qwen35Config},
     load, names,
 };
-use crate::model::files::{ConfigJson, Folder, GgufFile, Source, TensorNames};
+use crate::model::files::{ConfigJson, Folder, GgufFile, ModelFiles, TensorNames};
 use crate::model::interfaces::{
     Backend, Description, Family, FamilyConfig, LoadContext, LoadResult, Names, OwnModules, Progress,
 };
@@ -71,7 +71,7 @@ impl FamilyConfig for Qwen35Config {
         self.hybrid.state_bytes()
     }
 
-    fn own_modules(&self, source: &Source) -> OwnModules {
+    fn own_modules(&self, source: &ModelFiles) -> OwnModules {
         // its one module has no number
         let found = OwnTensors { source, config: &self.transformer }.has(0, "eh_proj");
         OwnModules { found: usize::from(found), announced: usize::from(self.hybrid.announces_mtp) }

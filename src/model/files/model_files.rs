@@ -8,14 +8,14 @@ use crate::model::ModelError;
 use crate::model::files::{Folder, GgufFile, Stored};
 
 /// A model on disk.
-pub enum Source {
+pub enum ModelFiles {
     /// One GGUF file.
     Gguf(GgufFile),
     /// A folder with `config.json` and safetensors.
     Folder(Box<Folder>),
 }
 
-impl Source {
+impl ModelFiles {
     /// Whether there is a tensor of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
@@ -45,7 +45,7 @@ impl Source {
     /// A vector of plain numbers.
     ///
     /// # Errors
-    /// As [`Source::stored`].
+    /// As [`ModelFiles::stored`].
     pub fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
         self.stored(name, &[len])?.to_f32(&[len])
     }
