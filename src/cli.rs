@@ -3,6 +3,7 @@
 //!
 //! Flattened groups come last in a command's options: each sets the heading of everything after it.
 
+mod attach;
 mod generate;
 pub mod help;
 mod identity;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+pub use attach::{AttachArgs, ConnectArgs};
 pub use generate::GenerateArgs;
 pub use identity::IdentityArgs;
 pub use lab::LabArgs;
@@ -39,6 +41,9 @@ const EXPLAIN_NOTE: &str = "Answers are greedy, under the rule exact, and at mos
 const BENCH_NOTE: &str = "Answers are at most 128 tokens long, even if --max-tokens is larger. The exit status is 1 if \
     greedy answers under a lossless rule differ from plain ones, or if a case is slower than in the baseline by more \
     than both spreads and both runs are alike.";
+
+const ATTACH_NOTE: &str = "An API key is read from DRAFTSCOPE_API_KEY and sent as a bearer token. What the server decides, such as k \
+    and the drafter, cannot be changed from here.";
 
 /// See speculative decoding happen, live in the terminal.
 #[derive(Debug, Parser)]
@@ -69,6 +74,9 @@ pub enum CliCommand {
     Chat(ChatArgs),
     /// Answer one prompt without a screen, as text or JSON
     Run(RunArgs),
+    /// Watch a llama-server that is already running: its drafts, rounds and speed
+    #[command(after_help = ATTACH_NOTE)]
+    Attach(AttachArgs),
     /// Decode one prompt with and without drafts, interleaved on one device, and compare
     #[command(after_help = "The exit status is 1 if greedy outputs differ under a lossless rule.")]
     Compare(CompareArgs),
@@ -176,6 +184,18 @@ pub struct DecodeArgs {
     /// How drafts are judged; exact, rejection and block are lossless, the others change the text
     #[arg(long, value_name = "RULE", default_value = "exact", value_parser = lab::rules(), help_heading = "Drafting", display_order = 1)]
     pub verify: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub sample: SampleArgs,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub lab: LabArgs,
+}
+
+/// How to pick tokens, and how prompts are sent.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SampleArgs {
     /// 0 always picks the most probable token
     #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
     pub temperature: f32,
@@ -201,9 +221,6 @@ pub struct DecodeArgs {
     /// Send prompts as they are, without the model's chat template
     #[arg(long, help_heading = "Model")]
     pub raw: bool,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub lab: LabArgs,
 }
 
 /// Settings that race beside those of the run.
@@ -286,6 +303,12 @@ pub struct RunArgs {
     /// What to write: the answer, one JSON summary, or every event
     #[arg(long, short, value_enum, default_value_t = OutputArg::Text)]
     pub output: OutputArg,
+    /// Ask this llama-server in place of an engine of our own, such as http://127.0.0.1:8080
+    #[arg(long, value_name = "URL", conflicts_with_all = ["k", "verify", "drafter", "draft_model", "rival"])]
+    pub attach: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub connect: ConnectArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub model: ModelArgs,
@@ -426,6 +449,6 @@ mod tests {
         }
         let error = parse(&["draftscope", "export", "a", "--to", "svg", "--at", "-1"]).unwrap_err();
         assert!(error.contains("0 or more"), "{error}");
-        assert_eq!(parse(&["draftscope", "--temperature", "-1"]).unwrap().chat.decode.temperature, -1.0);
+        assert_eq!(parse(&["draftscope", "--temperature", "-1"]).unwrap().chat.decode.sample.temperature, -1.0);
     }
 }

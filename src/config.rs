@@ -239,14 +239,14 @@ mod tests {
     fn an_option_wins_over_the_file_and_the_file_over_the_default() {
         let files = read("temperature = 0.7\nmax-tokens = 64\nascii = true\ntheme = \"nord\"\n");
         let cli = parse(&files.entries, &["draftscope"]);
-        assert_eq!((cli.chat.decode.temperature, cli.chat.decode.max_tokens), (0.7, 64));
+        assert_eq!((cli.chat.decode.sample.temperature, cli.chat.decode.sample.max_tokens), (0.7, 64));
         assert!(cli.chat.screen.look.ascii);
         assert_eq!(cli.chat.screen.look.theme.as_deref(), Some("nord"));
         let cli = parse(&files.entries, &["draftscope", "--temperature", "0.2"]);
-        assert_eq!(cli.chat.decode.temperature, 0.2);
+        assert_eq!(cli.chat.decode.sample.temperature, 0.2);
         let run = parse(&files.entries, &["draftscope", "run", "--prompt", "hi"]);
         let Some(crate::cli::CliCommand::Run(args)) = run.command else { panic!("run") };
-        assert_eq!(args.decode.temperature, 0.7, "the file applies to subcommands, too");
+        assert_eq!(args.decode.sample.temperature, 0.7, "the file applies to subcommands, too");
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((args.temperature, args.top_k, args.model.ctx), (0.0, 0, Some(16384)));
         let account = parse(&files.entries, &["draftscope", "explain"]);
         let Some(crate::cli::CliCommand::Explain(args)) = account.command else { panic!("explain") };
-        assert_eq!(args.decode.temperature, 0.0);
+        assert_eq!(args.decode.sample.temperature, 0.0);
         let train = parse(&files.entries, &["draftscope", "train", "--out", "a", "--work", "b"]);
         let Some(crate::cli::CliCommand::Train(args)) = train.command else { panic!("train") };
         assert_eq!((args.threads, args.device.as_str()), (2, "cpu"));
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with("config: verify: "), "{warnings:?}");
         let cli = Cli::from_arg_matches(&command.try_get_matches_from(["draftscope"]).unwrap()).unwrap();
-        assert_eq!(cli.chat.decode.top_k, 5);
+        assert_eq!(cli.chat.decode.sample.top_k, 5);
         assert!(read("= broken").warnings[0].contains("the whole file is ignored"));
     }
 

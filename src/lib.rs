@@ -24,6 +24,7 @@
 //! lossless one would not have), *tree* (drafts with alternatives: each continues the anchor or another
 //! draft), *row* of the target's pass (row 0 follows the anchor, row i + 1 follows draft i).
 
+pub mod attach;
 pub mod cli;
 pub mod config;
 pub mod engine;
@@ -31,6 +32,7 @@ pub mod export;
 pub mod fatal;
 pub mod generate;
 pub mod headless;
+pub mod http;
 pub mod identity;
 pub mod model;
 pub mod protocol;

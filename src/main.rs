@@ -43,6 +43,7 @@ fn run(parsed: &Parsed) -> anyhow::Result<ExitCode> {
         None => commands::chat::run(&parsed.cli.chat, files),
         Some(CliCommand::Chat(args)) => commands::chat::run(args, files),
         Some(CliCommand::Run(args)) => commands::run::run(args),
+        Some(CliCommand::Attach(args)) => commands::attach::run(args, files),
         Some(CliCommand::Compare(args)) => commands::compare::run(args),
         Some(CliCommand::Explain(args)) => commands::explain::run(args),
         Some(CliCommand::VerifyIdentity(args)) => commands::identity::run(args),

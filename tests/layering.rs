@@ -20,6 +20,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("fatal", &[]),
     ("stream", &["protocol"]),
+    ("http", &[]),
+    ("attach", &["protocol", "stream", "http"]),
     ("store", &[]),
     ("model", &["protocol", "fatal"]),
     ("speculate", &["model", "protocol"]),
@@ -49,6 +51,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("session", &["candle_core", "ratatui", "std::time", "std::fs", "Instant"]),
     ("tui", &["candle_core", "tokenizers"]),
     ("headless", &["ratatui", "candle_core"]),
+    ("attach", &["ratatui", "candle_core", "std::fs"]),
     ("trace", &["ratatui", "candle_core"]),
     ("export", &["candle_core", "tokenizers"]),
 ];
@@ -136,8 +139,8 @@ const COMMANDS: &[Layer] = &[
     (
         "subcommands",
         &[
-            "bench", "chat", "compare", "config", "demo", "diff", "explain", "export", "generate", "identity",
-            "models", "replay", "run", "train",
+            "attach", "bench", "chat", "compare", "config", "demo", "diff", "explain", "export", "generate",
+            "identity", "models", "replay", "run", "train",
         ],
         &["shared"],
     ),

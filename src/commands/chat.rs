@@ -1,15 +1,16 @@
 //! `draftscope chat`: the live view, or plain text when there is no terminal to draw on.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, StdinLock, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use draftscope::cli::{ChatArgs, DecodeArgs};
+use draftscope::cli::{ChatArgs, SampleArgs};
 use draftscope::config::UserFiles;
 use draftscope::headless::{Driver, Outcome, Summary, Text};
 use draftscope::protocol::{Baseline, Lane, Message, Prompt, Speaker};
-use draftscope::stream::FanOut;
-use draftscope::tui::{self, Ended, TuiOptions};
+use draftscope::stream::Source;
+use draftscope::trace::Recorder;
+use draftscope::tui::TuiOptions;
 
 use super::prompts::{Division, Prompts, label};
 use super::terminal;
@@ -19,15 +20,12 @@ pub(crate) fn run(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
 }
 
 fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
-    let mut consumers = FanOut::default();
-    if let Some(recorder) = super::trace::recorder(&args.trace)? {
-        consumers.add(Box::new(recorder));
-    }
+    let recorder = super::trace::recorder(&args.trace)?;
     let baseline = if args.screen.split { Baseline::Race } else { Baseline::PROBE };
     let source = super::engine::start_against(&args.rival, &args.model, &args.decode, baseline)?;
     let options = TuiOptions {
-        system: args.decode.system.clone(),
-        raw: args.decode.raw,
+        system: args.decode.sample.system.clone(),
+        raw: args.decode.sample.raw,
         initial_prompt: args.prompt.clone(),
         pace: args.pace,
         autosave: args.autosave,
@@ -35,22 +33,33 @@ fn live(args: &ChatArgs, files: &UserFiles) -> Result<ExitCode> {
         tour: super::first_start::first_start(),
         ..terminal::screen(&args.screen, files)
     };
-    match tui::run(source, options, consumers)? {
-        Ended::Quit => Ok(ExitCode::SUCCESS),
-        Ended::Failed(message) => bail!(message),
-        Ended::Incomplete(dropped) => super::output::complete(vec![dropped]).map(|()| ExitCode::SUCCESS),
-    }
+    terminal::show(source, options, recorder)
 }
 
-/// Answers `--prompt` and standard input as text, without escape codes. What is typed at a terminal is a prompt a line.
+/// Answers `--prompt` and standard input as text, without escape codes.
 fn plain(args: &ChatArgs) -> Result<ExitCode> {
     super::run_args::nobody_to_ask(&args.model)?;
-    let is_typed = io::stdin().is_terminal();
-    let division = if args.per_line || is_typed { Division::Lines } else { Division::Whole };
-    let mut prompts = Prompts::start(args.prompt.as_deref(), io::stdin().lock(), division)?;
-    super::run_args::report_idle_system(&args.decode);
+    let prompts = prompts(args.prompt.as_deref(), args.per_line)?;
+    super::run_args::report_idle_system(&args.decode.sample);
     let recorder = super::trace::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
+    let source = super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?;
+    answer_all(source, &args.decode.sample, (prompts, args.per_line), recorder)
+}
+
+/// The prompts of `--prompt` and standard input. What is typed at a terminal is a prompt a line. The first one is read now.
+pub(super) fn prompts(option: Option<&str>, per_line: bool) -> Result<Prompts<StdinLock<'static>>> {
+    let division = if per_line || io::stdin().is_terminal() { Division::Lines } else { Division::Whole };
+    Prompts::start(option, io::stdin().lock(), division)
+}
+
+/// Answers these prompts as text, without escape codes; with `per_line`, each after its number.
+pub(super) fn answer_all(
+    source: Source,
+    sample: &SampleArgs,
+    (mut prompts, per_line): (Prompts<StdinLock<'static>>, bool),
+    recorder: Option<Recorder>,
+) -> Result<ExitCode> {
+    let mut driver = Driver::new(source);
     if let Some(recorder) = recorder {
         driver.add(Box::new(recorder));
     }
@@ -58,14 +67,14 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
     let (mut messages, mut reported, mut number) = (Vec::new(), 0, 0);
     while let Some(text) = prompts.next()? {
         number += 1;
-        if args.per_line {
+        if per_line {
             let gap = if number > 1 { "\n" } else { "" };
             super::output::print(format!("{gap}{}", label(number, &text)))?;
         }
-        let outcome = driver.answer(next_prompt(&args.decode, &mut messages, text));
+        let outcome = driver.answer(next_prompt(sample, &mut messages, text));
         super::output::report_new_notices(&driver, &mut reported);
         match outcome {
-            Outcome::Failed(message) if args.per_line => bail!("prompt {number}: {message}"),
+            Outcome::Failed(message) if per_line => bail!("prompt {number}: {message}"),
             Outcome::Failed(message) => bail!(message),
             _ => {}
         }
@@ -81,12 +90,12 @@ fn plain(args: &ChatArgs) -> Result<ExitCode> {
 }
 
 /// A prompt that continues the conversation; with `--raw`, one by itself.
-fn next_prompt(decode: &DecodeArgs, messages: &mut Vec<Message>, text: String) -> Prompt {
-    if decode.raw {
+fn next_prompt(sample: &SampleArgs, messages: &mut Vec<Message>, text: String) -> Prompt {
+    if sample.raw {
         return Prompt::Raw(text);
     }
     match messages.is_empty() {
-        true => *messages = super::run_args::conversation(decode, text),
+        true => *messages = super::run_args::conversation(sample, text),
         false => messages.push(Message { role: Speaker::User, content: text }),
     }
     Prompt::Chat(messages.clone())

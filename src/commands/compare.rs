@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
         bail!(stop.stopped());
     }
     let Some(summary) = summary else { bail!("nothing was measured; please report this") };
-    let must_agree = args.decode.temperature <= 0.0 && summary.figures.speculative.lossless;
+    let must_agree = args.decode.sample.temperature <= 0.0 && summary.figures.speculative.lossless;
     Ok(if must_agree && !summary.figures.identical { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }
 

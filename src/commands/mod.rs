@@ -1,5 +1,6 @@
 //! One file per subcommand, and files that they share: from arguments to an engine and its output.
 
+pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod compare;

@@ -21,10 +21,16 @@ struct Raced {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    super::run_args::nobody_to_ask(&args.model)?;
+    if args.attach.is_none() {
+        super::run_args::nobody_to_ask(&args.model)?;
+    }
     let prompt = super::run_args::prompt(&args.prompt, &args.decode)?;
     let recorder = super::trace::recorder(&args.trace)?;
-    let mut driver = Driver::new(super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?);
+    let source = match &args.attach {
+        Some(url) => super::attach::start(url, &args.connect, &args.decode.sample)?,
+        None => super::engine::start_against(&args.rival, &args.model, &args.decode, Baseline::Off)?,
+    };
+    let mut driver = Driver::new(source);
     let stop = StopSignal::listen()?;
     stop.watch(&mut driver);
     if let Some(recorder) = recorder {

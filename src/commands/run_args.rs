@@ -3,7 +3,7 @@
 //! Invariant: returned settings are valid in themselves; the engine checks them against the model.
 
 use anyhow::{Context, Result, bail};
-use draftscope::cli::{DecodeArgs, DraftLenArg, LabArgs, ModelArgs, PromptArgs};
+use draftscope::cli::{DecodeArgs, DraftLenArg, LabArgs, ModelArgs, PromptArgs, SampleArgs};
 use draftscope::protocol::{
     Baseline, DraftLenMode, DrafterKind, Drafting, Leniency, Message, Prompt, Sampling, Settings, Speaker,
 };
@@ -23,14 +23,8 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
         drafting: drafting(&decode.lab)?,
         rule: decode.verify.parse()?,
         leniency: leniency(&decode.lab),
-        sampling: Sampling {
-            temperature: decode.temperature,
-            top_k: decode.top_k,
-            top_p: decode.top_p,
-            min_p: decode.min_p,
-            seed: decode.seed,
-        },
-        max_tokens: decode.max_tokens,
+        sampling: sampling(&decode.sample),
+        max_tokens: decode.sample.max_tokens,
         baseline,
         rival: None,
     };
@@ -38,12 +32,16 @@ pub(crate) fn settings(model: &ModelArgs, decode: &DecodeArgs, baseline: Baselin
     Ok(settings)
 }
 
+pub(crate) const fn sampling(args: &SampleArgs) -> Sampling {
+    Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, min_p: args.min_p, seed: args.seed }
+}
+
 /// Longest answer to a prompt of a suite, in tokens.
 pub(crate) const ANSWER_TOKENS: u32 = 128;
 
 /// Warns that answers to a suite are shorter than requested.
 pub(crate) fn report_short_answers(decode: &DecodeArgs) {
-    let asked = decode.max_tokens;
+    let asked = decode.sample.max_tokens;
     if asked > ANSWER_TOKENS && asked != Settings::default().max_tokens {
         super::output::say(&format!("answers are at most {ANSWER_TOKENS} tokens long here, not {asked}"));
     }
@@ -89,8 +87,8 @@ pub(crate) fn nobody_to_ask(args: &ModelArgs) -> Result<()> {
 /// The requested prompt, in the form that the engine takes.
 pub(crate) fn prompt(args: &PromptArgs, decode: &DecodeArgs) -> Result<Prompt> {
     let text = prompt_text(args)?;
-    report_idle_system(decode);
-    Ok(if decode.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(decode, text)) })
+    report_idle_system(&decode.sample);
+    Ok(if decode.sample.raw { Prompt::Raw(text) } else { Prompt::Chat(conversation(&decode.sample, text)) })
 }
 
 fn prompt_text(args: &PromptArgs) -> Result<String> {
@@ -112,13 +110,13 @@ fn prompt_text(args: &PromptArgs) -> Result<String> {
 }
 
 /// Warns that instructions need the chat template.
-pub(crate) fn report_idle_system(decode: &DecodeArgs) {
-    if decode.raw && decode.system.is_some() {
+pub(crate) fn report_idle_system(sample: &SampleArgs) {
+    if sample.raw && sample.system.is_some() {
         super::output::say("--system does nothing here: --raw sends the prompt without the model's chat template");
     }
 }
 
-pub(crate) fn conversation(decode: &DecodeArgs, text: String) -> Vec<Message> {
-    let system = decode.system.iter().map(|content| Message { role: Speaker::System, content: content.clone() });
+pub(crate) fn conversation(sample: &SampleArgs, text: String) -> Vec<Message> {
+    let system = sample.system.iter().map(|content| Message { role: Speaker::System, content: content.clone() });
     system.chain([Message { role: Speaker::User, content: text }]).collect()
 }

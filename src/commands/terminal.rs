@@ -10,9 +10,9 @@ use draftscope::config::UserFiles;
 use draftscope::headless::Text;
 use draftscope::protocol::EventKind;
 use draftscope::session::text::one_line;
-use draftscope::stream::FanOut;
-use draftscope::trace::Recording;
+use draftscope::stream::{FanOut, Source};
 use draftscope::trace::replay::{self, ReplayOptions};
+use draftscope::trace::{Recorder, Recording};
 use draftscope::tui::{self, Ended, Playback, TuiOptions};
 
 use super::output::complete;
@@ -53,6 +53,23 @@ pub(crate) fn screen(args: &ScreenArgs, files: &UserFiles) -> TuiOptions {
     }
 }
 
+/// Shows a live source on the terminal, and records it if asked to.
+pub(crate) fn show(source: Source, options: TuiOptions, recorder: Option<Recorder>) -> Result<ExitCode> {
+    let mut consumers = FanOut::default();
+    if let Some(recorder) = recorder {
+        consumers.add(Box::new(recorder));
+    }
+    end(tui::run(source, options, consumers)?)
+}
+
+fn end(ended: Ended) -> Result<ExitCode> {
+    match ended {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        Ended::Failed(message) => bail!("{}", one_line(&message)),
+        Ended::Incomplete(dropped) => complete(vec![dropped]).map(|()| ExitCode::SUCCESS),
+    }
+}
+
 /// Shows recordings on the terminal, at `speed` unless an option sets another; without a
 /// terminal, writes their answers as text.
 pub(crate) fn play(
@@ -75,11 +92,7 @@ pub(crate) fn play(
         let playback =
             Playback { speed: options.speed.unwrap_or(1.0), idle_limit: options.idle_limit, loops: options.loops };
         let options = TuiOptions { playback: Some(playback), ..screen(&args.screen, files) };
-        return match tui::run(source, options, consumers)? {
-            Ended::Quit => Ok(ExitCode::SUCCESS),
-            Ended::Failed(message) => bail!("{}", one_line(&message)),
-            Ended::Incomplete(dropped) => complete(vec![dropped]).map(|()| ExitCode::SUCCESS),
-        };
+        return end(tui::run(source, options, consumers)?);
     }
     let mut consumers = consumers;
     consumers.add(Box::new(Text::new(io::stdout(), !io::stdout().is_terminal())));

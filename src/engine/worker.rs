@@ -218,5 +218,6 @@ fn header(spec: &ModelSpec, drafters: &Drafters, config: &EngineConfig, started_
         threads: spec.threads as u32,
         started_unix_ms,
         capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
+        engine: None,
     }
 }

@@ -89,7 +89,7 @@ fn row((turn, lane): (&Turn, Lane), round: &Round, index: usize) -> [String; COL
         draft.piece.id.to_string(),
         text(&draft.piece),
         number(draft.q),
-        number(judgement.map(|j| j.p)),
+        number(judgement.and_then(|j| j.p)),
         number(judgement.and_then(|j| j.u)),
         outcome.to_owned(),
         best.map_or(String::new(), |b| b.piece.id.to_string()),

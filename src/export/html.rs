@@ -222,7 +222,7 @@ fn round(round: &Round) -> Value {
             Outcome::NotReached => "not_reached",
         });
         json!({
-            "text": text::inline(&draft.piece), "id": draft.piece.id, "q": draft.q, "p": judgement.map(|j| j.p),
+            "text": text::inline(&draft.piece), "id": draft.piece.id, "q": draft.q, "p": judgement.and_then(|j| j.p),
             "u": judgement.and_then(|j| j.u), "outcome": outcome, "top": row(&draft.top), "us": draft.took_us,
         })
     });

@@ -73,8 +73,8 @@ fn numbers(session: &Session, out: Out<'_>) -> io::Result<()> {
         ("mean acceptance length (vLLM: 1 + accepted ÷ rounds that drafted)", &|s| {
             number(s.mean_acceptance_length, 2)
         }),
-        ("drafter's share of the time", &|s| percent(share(s.draft_seconds, s))),
-        ("target's share of the time", &|s| percent(share(s.verify_seconds, s))),
+        ("drafter's share of the time", &|s| percent(s.draft_seconds.and_then(|seconds| share(seconds, s)))),
+        ("target's share of the time", &|s| percent(s.verify_seconds.and_then(|seconds| share(seconds, s)))),
     ];
     for (name, value) in rows {
         let values = runs.iter().map(|run| format!(" {} |", value(run))).collect::<String>();

@@ -23,7 +23,7 @@ fn reason(finished: Option<StopReason>) -> Option<&'static str> {
     match finished? {
         StopReason::Eos => Some("stop"),
         StopReason::MaxTokens | StopReason::ContextFull => Some("length"),
-        StopReason::Stopped | StopReason::Measured | StopReason::Refused => None,
+        StopReason::Stopped | StopReason::Measured | StopReason::Refused | StopReason::BrokenOff => None,
     }
 }
 

@@ -98,7 +98,7 @@ impl Driver {
             }
             match event.kind {
                 EventKind::Failed { message } => return Outcome::Failed(message),
-                EventKind::Finished { reason: StopReason::Refused } => {
+                EventKind::Finished { reason: StopReason::Refused | StopReason::BrokenOff } => {
                     let notice = self.session.notices().next_back();
                     return Outcome::Failed(notice.unwrap_or("the prompt was refused").to_owned());
                 }

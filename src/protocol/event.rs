@@ -53,6 +53,8 @@ pub enum StopReason {
     Measured,
     /// The prompt cannot be answered; the notice before says why.
     Refused,
+    /// An attached engine broke off; the notice before says why.
+    BrokenOff,
 }
 
 /// One draft of a probe run: recorded, and not verified.
@@ -395,7 +397,13 @@ mod tests {
     #[test]
     fn a_verdict_is_flat_json() {
         let verdict = Verification {
-            judgements: vec![Judgement { p: 0.5, q: 0.25, u: Some(0.1), limit: None, outcome: Outcome::Accepted }],
+            judgements: vec![Judgement {
+                p: Some(0.5),
+                q: Some(0.25),
+                u: Some(0.1),
+                limit: None,
+                outcome: Outcome::Accepted,
+            }],
             ..Verification::new(Vec::new(), TokenId(7), NextKind::Bonus, None)
         };
         let json = round_trip(&Event {

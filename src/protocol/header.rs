@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DrafterKind, Settings, TurnTimes};
+use super::{Ability, DrafterKind, EngineInfo, Settings, TurnTimes};
 
 /// Version of the trace format that this program writes. It rises when an older reader would misread a newer file. From
-/// version 2 on a run that ended normally has an `ended` line.
-pub const TRACE_VERSION: u32 = 3;
+/// version 2 on a run that ended normally has an `ended` line; from version 4 on an id may be null, and `p` and `q` of a
+/// judgement may be absent.
+pub const TRACE_VERSION: u32 = 4;
 
 /// Everything that is fixed for a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,10 +45,21 @@ pub struct Header {
     pub started_unix_ms: u64,
     /// Capabilities of this source.
     pub capabilities: Capabilities,
+    /// The engine of somebody else that ran the models; none for draftscope's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineInfo>,
 }
 
 const fn yes() -> bool {
     true
+}
+
+impl Header {
+    /// Whether the engine can do this. draftscope's own engine can do everything.
+    #[must_use]
+    pub fn can(&self, ability: Ability) -> bool {
+        self.engine.as_ref().is_none_or(|engine| engine.abilities.contains(&ability))
+    }
 }
 
 /// The target model.

@@ -7,6 +7,7 @@
 mod command;
 mod costs;
 mod drafting;
+mod engine;
 mod event;
 mod header;
 mod lane;
@@ -25,6 +26,7 @@ pub(crate) use named_enum::named_enum;
 pub use command::{Again, Command, Continuation, Landmark, Message, PlainAnswer, Prompt, Speaker};
 pub use costs::Costs;
 pub use drafting::{DraftPick, DrafterKind, Drafting};
+pub use engine::{Ability, EngineInfo};
 pub(crate) use event::Private;
 pub use event::{Branch, Event, EventKind, ProbedDraft, StopReason};
 pub use header::{Capabilities, DrafterInfo, Header, Listed, ModelInfo, TRACE_VERSION};

@@ -44,13 +44,13 @@ pub struct RunSummary {
     /// Tokens committed in rounds ÷ `decode_seconds`. The first token of an answer comes from the prefill and does not
     /// count.
     pub tokens_per_second: Option<f64>,
-    /// Part of `decode_seconds` that the drafter took.
+    /// Part of `decode_seconds` that the drafter took; none if the engine reports whole rounds only, as are the next two.
     #[cfg_attr(test, schemars(range(min = 0)))]
-    pub draft_seconds: f64,
+    pub draft_seconds: Option<f64>,
     /// Part of `decode_seconds` that the target's passes took.
     #[cfg_attr(test, schemars(range(min = 0)))]
-    pub verify_seconds: f64,
+    pub verify_seconds: Option<f64>,
     /// The rest: sampling, verdicts, rollback, events.
     #[cfg_attr(test, schemars(range(min = 0)))]
-    pub other_seconds: f64,
+    pub other_seconds: Option<f64>,
 }

@@ -13,13 +13,37 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FIRST_DIGESTED: TokenId = TokenId(1_000_000);
 
 /// Index of a token in the target's vocabulary.
+///
+/// In JSON it is a number, or null for [`TokenId::UNKNOWN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(extend("maximum" = u32::MAX)))]
-#[serde(transparent)]
+#[cfg_attr(test, schemars(extend("maximum" = u32::MAX, "type" = ["integer", "null"])))]
+#[serde(from = "Option<u32>", into = "Option<u32>")]
 pub struct TokenId(pub u32);
 
+impl From<Option<u32>> for TokenId {
+    fn from(id: Option<u32>) -> Self {
+        id.map_or(Self::UNKNOWN, Self)
+    }
+}
+
+impl From<TokenId> for Option<u32> {
+    fn from(id: TokenId) -> Self {
+        (!id.is_unknown()).then_some(id.0)
+    }
+}
+
 impl TokenId {
+    /// A token of which the engine reports no id, such as a rejected draft of an attached engine. No vocabulary is so
+    /// large that it is an id.
+    pub const UNKNOWN: Self = Self(u32::MAX);
+
+    /// Whether the engine did not report the id.
+    #[must_use]
+    pub const fn is_unknown(self) -> bool {
+        self.0 == Self::UNKNOWN.0
+    }
+
     /// The id as an index into a vocabulary-wide row.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -29,7 +53,7 @@ impl TokenId {
 
 impl fmt::Display for TokenId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        if self.is_unknown() { f.pad("?") } else { self.0.fmt(f) }
     }
 }
 
@@ -144,6 +168,12 @@ impl Piece {
         Self { id, bytes: bytes.into(), special: false }
     }
 
+    /// A token that the engine did not report.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self::new(TokenId::UNKNOWN, "")
+    }
+
     /// A control token and its name.
     #[must_use]
     pub fn special(id: TokenId, name: &str) -> Self {
@@ -191,7 +221,7 @@ struct Read {
 }
 
 /// A finite number; none for one that is too large for an `f32`, since JSON could not store it again.
-fn finite<'de, D: Deserializer<'de>>(json: D) -> Result<Option<f32>, D::Error> {
+pub(super) fn finite<'de, D: Deserializer<'de>>(json: D) -> Result<Option<f32>, D::Error> {
     Ok(Option::<f32>::deserialize(json)?.filter(|number| number.is_finite()))
 }
 

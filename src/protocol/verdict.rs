@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::token::written;
+use super::token::finite;
 use super::{Departure, TokenId};
 
 /// Result of judging one draft token.
@@ -33,14 +33,14 @@ pub enum NextKind {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Judgement {
-    /// Target's probability of the draft token, 0 to 1.
-    #[serde(deserialize_with = "written")]
+    /// Target's probability of the draft token, 0 to 1; none if the engine does not report it.
+    #[serde(default, deserialize_with = "finite", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::probability))]
-    pub p: f32,
-    /// Drafter's probability of it, 0 to 1; 1 when the drafter is certain.
-    #[serde(deserialize_with = "written")]
+    pub p: Option<f32>,
+    /// Drafter's probability of it, 0 to 1; 1 when the drafter is certain; none if the engine does not report it.
+    #[serde(default, deserialize_with = "finite", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::probability))]
-    pub q: f32,
+    pub q: Option<f32>,
     /// The uniform draw, 0 to 1, that was compared with p/q; none when nothing was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(transform = super::schema::draw))]

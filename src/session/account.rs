@@ -273,7 +273,8 @@ mod tests {
         let cell = DraftCell { piece, q: Some(0.5), top: Prediction::default(), row: None, took_us: 1 };
         let round = |draft_len: u8, kept: usize| {
             let outcome = |index| if index < kept { Outcome::Accepted } else { Outcome::Rejected };
-            let judgement = |index| Judgement { p: 0.5, q: 0.5, u: None, limit: None, outcome: outcome(index) };
+            let judgement =
+                |index| Judgement { p: Some(0.5), q: Some(0.5), u: None, limit: None, outcome: outcome(index) };
             let judgements = (0..usize::from(draft_len)).map(judgement).collect();
             Round {
                 draft_len,

@@ -51,7 +51,10 @@ fn margin(row: &Prediction) -> Option<f32> {
 
 fn draft_text(round: &Round, index: usize) -> Option<String> {
     let draft = round.drafts.get(index)?;
-    let name = quoted(&draft.piece);
+    let name = match draft.piece.id.is_unknown() {
+        true => format!("draft {} (id not reported)", index + 1),
+        false => quoted(&draft.piece),
+    };
     let Some(judgement) = round.judgement(index) else {
         let sure = draft.q.map_or(String::new(), |q| format!(" with q {q:.2}"));
         return Some(format!("the drafter proposes {name}{sure}; not judged yet"));
@@ -64,7 +67,9 @@ fn draft_text(round: &Round, index: usize) -> Option<String> {
 }
 
 fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
-    let Judgement { p, q, u, .. } = *judgement;
+    let (Some(p), Some(q), u) = (judgement.p, judgement.q, judgement.u) else {
+        return format!("draft {name} accepted; the engine does not report its probabilities");
+    };
     if round.departure(index).is_some() {
         return departed(round, index, name, p);
     }
@@ -108,9 +113,11 @@ fn instead(round: &Round, index: usize) -> Option<String> {
 }
 
 fn rejected(round: &Round, index: usize, name: &str, judgement: &Judgement) -> String {
-    let Judgement { p, q, u, .. } = *judgement;
     let next = round.next_piece().unwrap_or_default();
     let chosen = quoted(&next);
+    let (Some(p), Some(q), u) = (judgement.p, judgement.q, judgement.u) else {
+        return format!("{name} rejected, {chosen} committed; the engine reports no more of rejected drafts");
+    };
     if round.is_tree() {
         return format!("draft {name} {p:.2} rejected; {} continues the text", instead(round, index).unwrap_or(chosen));
     }

@@ -39,6 +39,7 @@ pub(crate) fn header() -> Header {
         threads: 2,
         started_unix_ms: 1_790_000_000_000,
         capabilities: Capabilities { can_generate: true, ..Capabilities::default() },
+        engine: None,
     }
 }
 
@@ -161,8 +162,8 @@ impl Script {
             .collect();
         let accepted = drafts.iter().zip(target).take_while(|(d, t)| d.0 == t.0).count();
         let judgements = drafts.iter().enumerate().map(|(index, draft)| Judgement {
-            p: rows[index].find(piece(draft.0).id).map_or(0.0, |(_, p)| p),
-            q: draft.1,
+            p: Some(rows[index].find(piece(draft.0).id).map_or(0.0, |(_, p)| p)),
+            q: Some(draft.1),
             u: None,
             limit: None,
             outcome: match index {

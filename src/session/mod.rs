@@ -36,7 +36,7 @@ mod what_if;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::protocol::{Costs, DrafterKind, Event, EventKind, Header, Lane, Settings};
+use crate::protocol::{Ability, Costs, DrafterKind, Event, EventKind, Header, Lane, Settings};
 
 use memo::Memo;
 
@@ -149,7 +149,8 @@ impl Session {
             EventKind::DraftAsked { draft_len } => self.asked = Some(*draft_len),
             EventKind::Paused => {
                 self.paused = true;
-                self.lanes.iter_mut().for_each(|lane| lane.is_cold = true);
+                let is_cold = self.waits();
+                self.lanes.iter_mut().for_each(|lane| lane.is_cold |= is_cold);
             }
             EventKind::Resumed => self.paused = false,
             EventKind::Notice { message } => self.note(message.clone()),
@@ -183,7 +184,8 @@ impl Session {
                 self.turns[index].answers[lane.index()] = Arc::new(answer);
                 self.turns[index].measured = Memo::default();
                 self.turns[index].has_ceiling = self.header.as_ref().is_some_and(|header| header.backend == NATIVE);
-                self.lanes[lane.index()] = LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.paused };
+                self.lanes[lane.index()] =
+                    LaneState { phase: Phase::Between, turn: Some(index), is_cold: self.waits() };
             }
             EventKind::LaneContinued { turn } => self.go_on(lane, *turn),
             EventKind::Finished { reason } => {
@@ -199,6 +201,7 @@ impl Session {
     fn apply_to_answer(&mut self, lane: Lane, kind: &EventKind) {
         let (settings, seq) = (self.settings.of_lane(lane), self.events);
         let is_cold = self.lanes[lane.index()].is_cold;
+        let waits = self.waits();
         let Some(answer) = self.working_answer(lane) else {
             return;
         };
@@ -213,8 +216,13 @@ impl Session {
             let lane = &mut self.lanes[lane.index()];
             lane.phase = phase;
             // the next round finds the caches as this one left them
-            lane.is_cold &= self.paused || phase != Phase::Between;
+            lane.is_cold &= waits || phase != Phase::Between;
         }
+    }
+
+    /// Whether the engine waits. One that cannot pause continues, and only the display waits.
+    fn waits(&self) -> bool {
+        self.paused && self.header.as_ref().is_none_or(|header| header.can(Ability::Pause))
     }
 
     fn working_answer(&mut self, lane: Lane) -> Option<&mut Answer> {

@@ -39,11 +39,11 @@ pub fn facts(round: &Round, index: usize) -> Facts {
     let added = round.next_piece().filter(|_| round.next_index() == Some(index));
     let of_added = added.as_ref().and_then(|piece| Some(row?.find(piece.id)?.1));
     let p = match draft {
-        Some(cell) => judgement.map(|j| j.p).or_else(|| Some(row?.find(cell.piece.id)?.1)),
+        Some(cell) => judgement.and_then(|j| j.p).or_else(|| Some(row?.find(cell.piece.id)?.1)),
         None => of_added,
     };
     // what the rule looked at: 1 for a draft that was picked, not drawn, whatever its probability
-    let judged_q = judgement.map(|j| j.q);
+    let judged_q = judgement.and_then(|j| j.q);
     let q = draft.and_then(|cell| cell.q);
     // where a rule accepted a draft against the target, its choice is what it would have picked
     let choice = added.map(|piece| piece.id).or(round.departure(index)).or_else(|| match round.outcome(index) {
@@ -114,7 +114,7 @@ pub fn residual(round: &Round, index: usize) -> Option<Residual> {
     }
     let (row, draft) = (round.prediction(index)?, round.drafts.get(index)?);
     // a draft that was picked, not drawn, is certain to the rule, whatever its probability was
-    let was_drawn = draft.q.is_some() && round.judgement(index).is_none_or(|judged| draft.q == Some(judged.q));
+    let was_drawn = draft.q.is_some() && round.judgement(index).is_none_or(|judged| draft.q == judged.q);
     let q = |candidate: &Candidate| {
         if was_drawn {
             return draft.top.find(candidate.piece.id).map_or(0.0, |(_, q)| q);

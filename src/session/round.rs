@@ -76,6 +76,8 @@ pub struct Round {
     pub rollback_us: u64,
     /// The lane's clock in this turn after the round.
     pub clock_us: u64,
+    /// The lane's clock before the round.
+    pub clock_before_us: u64,
     /// Events of the run before the one that ended it: puts the rounds of all lanes in order of time.
     pub ended_after: u64,
     /// What the drafter would have proposed, in a probe run.
@@ -284,6 +286,18 @@ impl Round {
     pub fn draft_us(&self) -> u64 {
         let stopped = self.stopped.as_ref().map_or(0, |stopped| stopped.took_us);
         self.drafts.iter().fold(stopped, |sum, draft| sum.saturating_add(draft.took_us))
+    }
+
+    /// Time of the whole round on the lane's clock; 0 until it is committed.
+    #[must_use]
+    pub fn took_us(&self) -> u64 {
+        self.clock_us.saturating_sub(self.clock_before_us)
+    }
+
+    /// Whether the engine reported only the whole of it, as an attached engine may.
+    #[must_use]
+    pub fn lacks_phases(&self) -> bool {
+        self.is_complete && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us == 0
     }
 
     /// Columns of the round's table: every draft (announced or received) and the one after them.

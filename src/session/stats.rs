@@ -280,6 +280,12 @@ impl LaneStats {
         self.decode_us.saturating_sub(self.draft_us).saturating_sub(self.verify_us)
     }
 
+    /// Whether the engine reports the parts of a round: an attached engine may report whole rounds only.
+    #[must_use]
+    pub fn has_phases(&self) -> bool {
+        self.decode_us == 0 || self.draft_us > 0 || self.verify_us > 0
+    }
+
     /// All of it, with vLLM's names where vLLM has one.
     #[must_use]
     pub fn summary(&self) -> RunSummary {
@@ -304,9 +310,9 @@ impl LaneStats {
             prefill_seconds: seconds(self.prefill_us),
             decode_seconds: seconds(self.decode_us),
             tokens_per_second: self.tokens_per_second(),
-            draft_seconds: seconds(self.draft_us),
-            verify_seconds: seconds(self.verify_us),
-            other_seconds: seconds(self.other_us()),
+            draft_seconds: self.has_phases().then(|| seconds(self.draft_us)),
+            verify_seconds: self.has_phases().then(|| seconds(self.verify_us)),
+            other_seconds: self.has_phases().then(|| seconds(self.other_us())),
         }
     }
 

@@ -184,7 +184,7 @@ pub(crate) fn tree_round(script: &mut Script) {
     let rows = [" the", " b", " moon", " x", " is"].map(row).into();
     script.push(Lane::Speculative, EventKind::Scored { round, rows, verify_us: 9, sample_us: 1 });
     let outcomes = [Outcome::Rejected, Outcome::Accepted, Outcome::Rejected, Outcome::Accepted];
-    let judgement = |outcome| Judgement { p: 0.2, q: 0.4, u: None, limit: None, outcome };
+    let judgement = |outcome| Judgement { p: Some(0.2), q: Some(0.4), u: None, limit: None, outcome };
     let verdict = Verification {
         lossless: false,
         departures: vec![Departure { index: 3, instead: piece(" moon").id }],
@@ -305,7 +305,13 @@ fn the_rejection_rule_is_explained_with_p_q_and_u() {
         rule: VerifyRule::Rejection,
         drafts: vec![DraftCell { piece: piece(" a"), q: Some(0.8), top: Prediction::default(), row: None, took_us: 1 }],
         verdict: Some(Verification {
-            judgements: vec![Judgement { p: 0.2, q: 0.8, u: Some(0.5), limit: None, outcome: Outcome::Rejected }],
+            judgements: vec![Judgement {
+                p: Some(0.2),
+                q: Some(0.8),
+                u: Some(0.5),
+                limit: None,
+                outcome: Outcome::Rejected,
+            }],
             ..Verification::new(Vec::new(), piece(" the").id, NextKind::Recovered, Some(0.1))
         }),
         committed: vec![piece(" the")],
@@ -371,7 +377,10 @@ fn verdict() -> impl Strategy<Value = Verification> {
     (proptest::collection::vec(judgement, 0..6), any::<bool>()).prop_map(|(list, bonus)| Verification {
         lossless: bonus,
         departures: vec![Departure { index: list.len() as u8 / 2, instead: TokenId(4) }],
-        judgements: list.into_iter().map(|(p, q, u, outcome)| Judgement { p, q, u, limit: u, outcome }).collect(),
+        judgements: list
+            .into_iter()
+            .map(|(p, q, u, outcome)| Judgement { p: Some(p), q: Some(q), u, limit: u, outcome })
+            .collect(),
         ..Verification::new(Vec::new(), TokenId(3), if bonus { NextKind::Bonus } else { NextKind::Recovered }, None)
     })
 }

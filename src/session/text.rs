@@ -107,7 +107,7 @@ fn pictured(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
 #[must_use]
 pub fn inline(piece: &Piece) -> String {
     if piece.bytes.is_empty() {
-        return format!("#{}", piece.id);
+        return if piece.id.is_unknown() { "?".to_owned() } else { format!("#{}", piece.id) };
     }
     let text = legible(&piece.bytes);
     let text = one_line(&text);
@@ -121,7 +121,11 @@ pub fn inline(piece: &Piece) -> String {
 #[must_use]
 pub fn quoted(piece: &Piece) -> String {
     if piece.bytes.is_empty() {
-        return format!("token {}", piece.id);
+        return if piece.id.is_unknown() {
+            "a token (id not reported)".to_owned()
+        } else {
+            format!("token {}", piece.id)
+        };
     }
     format!("'{}'", one_line(&legible(&piece.bytes)))
 }

@@ -262,12 +262,13 @@ impl Answer {
             return None;
         };
         let first_token = self.tokens.len();
+        let clock_before_us = self.rounds.len().checked_sub(2).map_or(0, |before| self.rounds[before].clock_us);
         let tokens = &tokens[..tokens.len().min(MOST_ROWS)];
         let round = self.round_mut(*number)?;
         round.committed = tokens.to_vec();
         round.first_token = first_token;
         round.rollback_us = *rollback_us;
-        round.clock_us = *clock_us;
+        (round.clock_before_us, round.clock_us) = (clock_before_us, *clock_us);
         round.ended_after = seq;
         round.is_complete = true;
         let path: Vec<usize> = round.path().collect();

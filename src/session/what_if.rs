@@ -176,7 +176,7 @@ impl Case<'_> {
         let spaced = format!(" {text}");
         let same = |wanted: &str| candidates.iter().find(|c| *c.piece.bytes == *wanted.as_bytes());
         let found = same(text).or_else(|| same(&spaced));
-        found.map_or_else(|| Piece::new(TokenId(u32::MAX), text), |candidate| candidate.piece.clone())
+        found.map_or_else(|| Piece::new(TokenId::UNKNOWN, text), |candidate| candidate.piece.clone())
     }
 
     fn ruling(&self, index: usize, draft: &Piece) -> Result<Ruling, String> {
@@ -262,8 +262,7 @@ impl Case<'_> {
     /// A draft with the distribution that it was drawn from, if it was.
     fn drawn(&self, index: usize, draft: &Piece) -> Draft {
         let cell = self.round.drafts.get(index).filter(|cell| cell.piece.id == draft.id && !cell.top.top.is_empty());
-        let was_drawn =
-            self.round.judgement(index).is_none_or(|judgement| cell.is_some_and(|c| c.q == Some(judgement.q)));
+        let was_drawn = self.round.judgement(index).is_none_or(|judgement| cell.is_some_and(|c| c.q == judgement.q));
         match cell {
             Some(cell) => Draft { drawn: was_drawn, ..Draft::drawn(draft.id, distribution(&cell.top)) },
             None => Draft::certain(draft.id),
@@ -289,11 +288,11 @@ impl Case<'_> {
         let same = self.sampling == self.round.sampling && self.rule == VerifyRule::Rejection;
         let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;
         let judgement = self.round.judgement(index)?;
-        let drafts = [match cell.q.filter(|q| *q == judgement.q) {
+        let drafts = [match cell.q.filter(|q| Some(*q) == judgement.q) {
             Some(q) => Draft::drawn(draft.id, lone(draft.id, q)),
             None => Draft::certain(draft.id),
         }];
-        let verdict = self.judge_by(index, &drafts, &lone(draft.id, judgement.p));
+        let verdict = self.judge_by(index, &drafts, &lone(draft.id, judgement.p?));
         Some(match verdict.judgements.first()?.outcome {
             Outcome::Accepted => Ruling::Accept,
             _ => Ruling::Reject(None),
@@ -443,10 +442,16 @@ mod tests {
         round.sampling.temperature = 1.0;
         round.rule = VerifyRule::Rejection;
         let q = round.drafts[1].q.unwrap();
-        let certain = crate::protocol::Judgement { p: q + 0.01, q, u: None, limit: None, outcome: Outcome::NotReached };
+        let certain = crate::protocol::Judgement {
+            p: Some(q + 0.01),
+            q: Some(q),
+            u: None,
+            limit: None,
+            outcome: Outcome::NotReached,
+        };
         if let Some(verdict) = &mut round.verdict {
             verdict.judgements[1] = certain;
-            verdict.judgements[2] = crate::protocol::Judgement { p: 0.0, q: round.drafts[2].q.unwrap(), ..certain };
+            verdict.judgements[2] = crate::protocol::Judgement { p: Some(0.0), q: round.drafts[2].q, ..certain };
         }
         let reply = what_if(&round, &WhatIf { overrule: Some(0), ..WhatIf::default() }).unwrap();
         assert_eq!(reply.committed, [piece(" color"), piece(" of")]);

@@ -70,6 +70,9 @@ impl Digester {
     }
 
     fn number(&mut self, id: TokenId) -> TokenId {
+        if id.is_unknown() {
+            return id;
+        }
         let next = TokenId(FIRST_DIGESTED.0 + self.numbers.len() as u32);
         *self.numbers.entry(id).or_insert(next)
     }

@@ -3,7 +3,9 @@
 //! Invariant: turning one changes that setting only, stays within the limits the protocol checks, and
 //! yields the command that asks for it; what is in force comes back as an event.
 
-use crate::protocol::{Baseline, Command, Convention, DraftLenMode, DrafterKind, MAX_DRAFT_LEN, Settings, VerifyRule};
+use crate::protocol::{
+    Ability, Baseline, Command, Convention, DraftLenMode, DrafterKind, MAX_DRAFT_LEN, Settings, VerifyRule,
+};
 
 /// Highest temperature the keys reach.
 const MAX_TEMPERATURE: f32 = 2.0;
@@ -61,6 +63,18 @@ impl SettingRow {
 
     /// Those that a rival has of its own.
     pub(super) const RIVAL: &'static [Self] = &[Self::DraftLen, Self::Rule, Self::Drafter, Self::Temperature];
+
+    /// What an engine must be able to do for it.
+    pub(super) const fn needs(self) -> Ability {
+        match self {
+            Self::DraftLen | Self::Mode => Ability::SetDraftLen,
+            Self::Drafter | Self::Tree | Self::PMin | Self::Rule | Self::Mtp(_) => Ability::SetDrafter,
+            Self::Temperature | Self::TopK | Self::TopP | Self::MinP | Self::Seed | Self::MaxTokens => {
+                Ability::SetSampling
+            }
+            Self::Baseline => Ability::Compare,
+        }
+    }
 
     pub(super) const fn name(self) -> &'static str {
         self.texts().0

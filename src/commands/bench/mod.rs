@@ -62,8 +62,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         suite_sha256: digest(&suite),
         prompts: suite.len(),
         repeats: args.repeat,
-        max_tokens: args.decode.max_tokens.min(ANSWER_TOKENS),
-        temperature: args.decode.temperature,
+        max_tokens: args.decode.sample.max_tokens.min(ANSWER_TOKENS),
+        temperature: args.decode.sample.temperature,
         header,
         rows: rows(samples),
     };
@@ -204,10 +204,10 @@ fn no_drafter(drafter: DrafterKind) -> String {
 }
 
 fn answer(driver: &mut Driver, (args, stop): (&BenchArgs, &StopSignal), prompt: &str) -> Result<()> {
-    let prompt = if args.decode.raw {
+    let prompt = if args.decode.sample.raw {
         Prompt::Raw(prompt.to_owned())
     } else {
-        Prompt::Chat(super::run_args::conversation(&args.decode, prompt.to_owned()))
+        Prompt::Chat(super::run_args::conversation(&args.decode.sample, prompt.to_owned()))
     };
     match driver.answer(prompt) {
         Outcome::Answered => Ok(()),

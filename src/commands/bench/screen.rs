@@ -74,7 +74,8 @@ pub(super) fn run(args: &BenchArgs, suite: &[(String, String)]) -> Result<ExitCo
     let base = super::super::run_args::settings(&args.model, &args.decode, Baseline::Off)?;
     let settings = Settings { max_tokens: base.max_tokens.min(ANSWER_TOKENS), ..base };
     let source = super::super::engine::spawn(super::super::recipe::recipe(&args.model)?, settings)?;
-    let options = TuiOptions { raw: args.decode.raw, system: args.decode.system.clone(), ..TuiOptions::default() };
+    let options =
+        TuiOptions { raw: args.decode.sample.raw, system: args.decode.sample.system.clone(), ..TuiOptions::default() };
     let watch = Watch::default();
     let mut consumers = FanOut::default();
     consumers.add(Box::new(watch.clone()));

@@ -99,7 +99,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     if args.model.drafter == DrafterKind::None.name() {
         bail!("there is nothing to explain without a drafter; leave out --drafter none");
     }
-    if args.decode.temperature > 0.0 {
+    if args.decode.sample.temperature > 0.0 {
         bail!("explain needs greedy decoding; leave out --temperature");
     }
     let suite = suite(args.suite.as_deref())?;
@@ -169,10 +169,10 @@ fn settings(args: &ExplainArgs) -> Result<Settings> {
 }
 
 fn prompt(args: &ExplainArgs, text: &str) -> Prompt {
-    if args.decode.raw {
+    if args.decode.sample.raw {
         Prompt::Raw(text.to_owned())
     } else {
-        Prompt::Chat(super::run_args::conversation(&args.decode, text.to_owned()))
+        Prompt::Chat(super::run_args::conversation(&args.decode.sample, text.to_owned()))
     }
 }
 

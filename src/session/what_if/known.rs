@@ -41,7 +41,7 @@ impl Case<'_> {
     pub(super) fn by_number(&self, index: usize, draft: &Piece, row: &Prediction) -> Option<Verification> {
         let same = self.sampling.is_greedy() && self.sampling.temperature == self.round.sampling.temperature;
         let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;
-        let p = self.round.judgement(index).map(|judgement| judgement.p);
+        let p = self.round.judgement(index).and_then(|judgement| judgement.p);
         let p = match self.rule {
             VerifyRule::Threshold => p?,
             VerifyRule::Confidence => p.unwrap_or(0.0),
@@ -90,7 +90,7 @@ mod tests {
         ] {
             round.rows[0].top.retain(|c| c.piece.id != round.drafts[0].piece.id);
             round.drafts[0].q = Some(q);
-            round.verdict.as_mut().unwrap().judgements[0].p = p;
+            round.verdict.as_mut().unwrap().judgements[0].p = Some(p);
             let reply = what_if(&round, &WhatIf { rule: Some(rule), ..WhatIf::default() }).unwrap();
             let outcome = if accepted { Outcome::Accepted } else { Outcome::Rejected };
             assert_eq!(reply.judged.first().map(|judged| judged.1), Some(outcome), "{rule} {p} {q}: {reply:?}");

@@ -121,7 +121,7 @@ fn judge(case: &Case, root: usize) -> Verification {
 }
 
 fn judgement() -> crate::protocol::Judgement {
-    crate::protocol::Judgement { p: 0.0, q: 0.0, u: None, limit: None, outcome: Outcome::NotReached }
+    crate::protocol::Judgement { p: None, q: None, u: None, limit: None, outcome: Outcome::NotReached }
 }
 
 /// Turns one verdict round; false where the text does not lead to that draft.
@@ -139,7 +139,7 @@ fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification
             whole.judgements[at].outcome = Outcome::NotReached;
         }
         whole.judgements[index].outcome = Outcome::Rejected;
-        whole.next = other.unwrap_or(TokenId(u32::MAX));
+        whole.next = other.unwrap_or(TokenId::UNKNOWN);
         return (whole, true);
     }
     let mut below = judge(case, index + 1);
@@ -163,7 +163,7 @@ fn add_judged(case: &Case, verdict: &Verification, reply: &mut Reply) {
             rows.push(index + 1);
         }
     }
-    if verdict.next == TokenId(u32::MAX) {
+    if verdict.next.is_unknown() {
         reply.open = Some("the token in its place is drawn from more than was recorded".to_owned());
         return;
     }

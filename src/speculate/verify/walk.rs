@@ -96,8 +96,8 @@ fn step(rule: &impl Rule, ctx: &RoundCtx<'_>, branch: &Branch<'_>, verdict: &mut
 /// One judgement per draft, all of them not reached.
 pub(super) fn unjudged(drafts: &[Draft], target: &[Distribution]) -> Vec<Judgement> {
     let judgement = |(index, draft): (usize, &Draft)| Judgement {
-        p: target.get(draft.row_at(index)).map_or(0.0, |p| p.prob(draft.token)),
-        q: draft.q_prob(),
+        p: Some(target.get(draft.row_at(index)).map_or(0.0, |p| p.prob(draft.token))),
+        q: Some(draft.q_prob()),
         u: None,
         limit: None,
         outcome: Outcome::NotReached,

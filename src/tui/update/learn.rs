@@ -1,8 +1,8 @@
 //! Keys in the lessons.
 
 use crate::protocol::{
-    Baseline, Capabilities, Command, DraftLenMode, DrafterKind, EventKind, MAX_DRAFT_LEN, Message, Outcome, Prompt,
-    Rival, Sampling, Settings, Speaker,
+    Ability, Baseline, Capabilities, Command, DraftLenMode, DrafterKind, EventKind, MAX_DRAFT_LEN, Message, Outcome,
+    Prompt, Rival, Sampling, Settings, Speaker,
 };
 use crate::session::{Round, Session, Timeline};
 use crate::tui::action::Action;
@@ -241,7 +241,7 @@ fn settings_of(run: &Run, before: &Settings) -> Settings {
 
 /// Sends the prompt of a step, with its settings; where nothing can be sent, plays its recording.
 fn start(app: &mut App, time: &mut Timeline, run: &Run) -> Vec<Command> {
-    let has_engine = app.aside.is_none() && super::can_generate(time.live()) && app.lost.is_none();
+    let has_engine = app.aside.is_none() && super::can(time.live(), Ability::Lessons) && app.lost.is_none();
     if !has_engine && (app.aside.is_some() || time.live().header().is_some()) {
         replay(app, time, run);
         return Vec::new();

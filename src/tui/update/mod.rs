@@ -18,7 +18,8 @@ mod tour;
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Baseline, Command};
+use crate::protocol::{Ability, Baseline, Command};
+use crate::session::text::one_line;
 use crate::session::{Session, Timeline};
 
 use super::action::Action;
@@ -69,6 +70,10 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
             overlay::Done::Run(action) => return update(app, time, action),
             overlay::Done::No => {}
         }
+    }
+    if let Some(why) = needed(action).and_then(|ability| unable(time.live(), ability)) {
+        app.toast = Some(why);
+        return Vec::new();
     }
     if app.page == Page::Learn
         && let Some(commands) = learn::update(app, time, action)
@@ -152,6 +157,30 @@ fn settles(action: Action) -> bool {
 
 fn can_generate(session: &Session) -> bool {
     session.header().is_some_and(|header| header.capabilities.can_generate)
+}
+
+/// Whether a live engine can do this.
+fn can(session: &Session, ability: Ability) -> bool {
+    can_generate(session) && unable(session, ability).is_none()
+}
+
+/// Why the engine cannot do something: one sentence.
+fn unable(session: &Session, ability: Ability) -> Option<String> {
+    let header = session.header()?;
+    let engine = header.engine.as_ref().filter(|_| !header.can(ability))?;
+    Some(format!("{} cannot {}", one_line(&engine.name), ability.describe()))
+}
+
+/// What an action asks of the engine besides prompts and pauses.
+fn needed(action: Action) -> Option<Ability> {
+    Some(match action {
+        Action::DraftLenUp | Action::DraftLenDown => Ability::SetDraftLen,
+        Action::NextRule => Ability::SetDrafter,
+        Action::TemperatureUp | Action::TemperatureDown => Ability::SetSampling,
+        Action::NextBaseline | Action::ToggleLossless | Action::ToggleSplit => Ability::Compare,
+        Action::ContinueHere => Ability::Branch,
+        _ => return None,
+    })
 }
 
 /// Why a source does not take settings or prompts (yet).

@@ -2,7 +2,7 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::{Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId};
+use crate::protocol::{Ability, Again, Command, DraftLenMode, Lane, MAX_DRAFT_LEN, Piece, Prompt, Settings, TokenId};
 use crate::session::{Round, Session, Timeline, WhatIf, what_if};
 use crate::tui::action::Action;
 use crate::tui::app::{App, Ask, Overlay};
@@ -14,7 +14,7 @@ use crate::tui::selection::{RoundAt, round_at};
 use crate::tui::setting_row::SettingRow;
 use crate::tui::what_if_form::{Row, WhatIfForm};
 
-use super::{can_generate, marks, navigation, quit, seek, settings, time};
+use super::{marks, navigation, quit, seek, settings, time};
 
 /// What became of an action.
 pub(super) enum Done {
@@ -242,9 +242,11 @@ fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, 
         Action::Down => form.row = (form.row + 1).min(Row::ALL.len() - 1),
         Action::Left => form.turn(round, false),
         Action::Right => form.turn(round, true),
-        Action::Confirm if can_generate(time.live()) => return Done::Yes(ask_engine(app, time, &form)),
+        Action::Confirm if super::can(time.live(), Ability::WhatIf) => return Done::Yes(ask_engine(app, time, &form)),
         Action::Confirm => {
-            app.toast = Some("this is a recording: it is judged again here, it cannot be asked".to_owned());
+            let unable = super::unable(time.live(), Ability::WhatIf);
+            app.toast =
+                Some(unable.unwrap_or("this is a recording: it is judged again here, it cannot be asked".to_owned()));
         }
         _ => return below(app, Overlay::WhatIf(form), action),
     }
@@ -314,7 +316,7 @@ fn prompt_of(session: &Session, form: &WhatIfForm) -> Option<Prompt> {
         let again = Some(again(round, &form.change()));
         return Some(conversation::branch(&Point { kept: round.first_token, again, ..Point::of(turn) }));
     }
-    let known = |piece: &&Piece| piece.id.0 != u32::MAX;
+    let known = |piece: &&Piece| !piece.id.is_unknown();
     let mut added: Vec<_> = reply.committed.iter().take_while(known).cloned().collect();
     let kept = round.first_token.min(turn.answer(Lane::Speculative).tokens.len());
     if added.last().is_some_and(|piece| piece.special) {

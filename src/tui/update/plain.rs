@@ -1,11 +1,9 @@
 //! Plain decoding of the turn on show is finished while both answers are on show.
 
-use crate::protocol::{Command, Lane};
+use crate::protocol::{Ability, Command, Lane};
 use crate::session::{Phase, Session, Timeline, Turn};
 use crate::tui::app::App;
 use crate::tui::page::Page;
-
-use super::can_generate;
 
 /// What lets plain decoding go on with the turn on show, where the screen shows both answers, the engine has nothing
 /// else to do, and it was not asked yet.
@@ -13,7 +11,13 @@ pub(in crate::tui) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Comman
     let live = time.live();
     let is_shown = app.page == Page::Compare || (app.page == Page::Chat && app.split);
     let is_free = !live.is_generating() && !live.is_paused() && live.failure().is_none() && app.lost.is_none();
-    if !is_shown || !is_free || time.is_past() || app.aside.is_some() || app.awaiting.is_some() || !can_generate(live) {
+    if !is_shown
+        || !is_free
+        || time.is_past()
+        || app.aside.is_some()
+        || app.awaiting.is_some()
+        || !super::can(live, Ability::Compare)
+    {
         return Vec::new();
     }
     let turn = app.selected.and_then(|at| live.turns().get(at.turn)).or_else(|| live.turn());

@@ -1,6 +1,6 @@
 //! Settings: by a key of their own, and in the panel.
 
-use crate::protocol::{Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
+use crate::protocol::{Ability, Baseline, Command, DraftLenMode, DrafterKind, Lane, Rival, Settings};
 use crate::session::{Session, Timeline};
 use crate::tui::action::Action;
 use crate::tui::app::App;
@@ -89,6 +89,10 @@ pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bo
     if let Some(refusal) = super::refusal(session) {
         return app.say(refusal);
     }
+    if let Some(why) = super::unable(session, setting.needs()) {
+        app.toast = Some(why);
+        return Vec::new();
+    }
     let mut settings = app.settings(session);
     let command = setting.turn(&mut settings, up, &drafters(session));
     want(app, session, settings);
@@ -99,6 +103,10 @@ pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bo
 pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
         return app.say(refusal);
+    }
+    if let Some(why) = super::unable(session, Ability::Compare) {
+        app.toast = Some(why);
+        return Vec::new();
     }
     let mut settings = app.settings(session);
     let setting = row.checked_sub(1).and_then(|row| SettingRow::RIVAL.get(row));

@@ -277,6 +277,6 @@ fn times(screen: Screen, round: &Round, width: usize) -> Span<'static> {
 
 fn took(round: &Round) -> String {
     let parts = [round.draft_us(), round.verify_us, round.sample_us, round.rollback_us];
-    let us = parts.into_iter().fold(0, u64::saturating_add);
+    let us = if round.lacks_phases() { round.took_us() } else { parts.into_iter().fold(0, u64::saturating_add) };
     if us == 0 { String::new() } else { format!("{:.1} ms", us as f64 / 1e3) }
 }

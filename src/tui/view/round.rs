@@ -161,6 +161,10 @@ fn times(screen: Screen, round: &Round, width: u16) -> Line<'static> {
     if round.round == 0 {
         return Line::styled(format!(" time: the prompt's pass {} ", duration(round.verify_us)), style);
     }
+    if round.lacks_phases() {
+        let text = format!(" time: {}, draft and verify (not reported apart) ", duration(round.took_us()));
+        return Line::styled(cut(&text, width.into()), style);
+    }
     let steps: Vec<_> = round.drafts.iter().map(|d| format!("{:.1}", d.took_us as f64 / 1e3)).collect();
     let mut tail = Vec::new();
     if !round.rows.is_empty() {
@@ -270,7 +274,7 @@ pub(super) fn own(round: &Round, index: usize) -> Option<Own> {
         return plain(&own, row.and_then(|row| row.find(own.id)).map(|found| found.1));
     }
     if let (Some(Outcome::Accepted), Some(draft)) = (round.outcome(index), round.drafts.get(index)) {
-        return plain(&draft.piece, round.judgement(index).map(|judgement| judgement.p));
+        return plain(&draft.piece, round.judgement(index).and_then(|judgement| judgement.p));
     }
     row.and_then(|row| row.best()).and_then(|best| plain(&best.piece, Some(best.prob)))
 }

@@ -295,6 +295,7 @@ fn summary(answer: &Answer, turn: &Turn, lane: Lane, reason: StopReason) -> Stri
         StopReason::ContextFull => " · context full",
         StopReason::Stopped => " · stopped",
         StopReason::Refused => " · refused",
+        StopReason::BrokenOff => " · the engine broke off",
         StopReason::Measured => " · measured enough",
     };
     text.push_str(why);

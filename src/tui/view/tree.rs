@@ -86,7 +86,7 @@ fn children(
 fn node(screen: Screen, round: &Round, index: usize, branch: (&str, usize)) -> Line<'static> {
     let cell = &round.drafts[index];
     let (role, mark) = draft_sign(round, index);
-    let p = round.judgement(index).map(|judgement| judgement.p);
+    let p = round.judgement(index).and_then(|judgement| judgement.p);
     let numbers = format!("q {} p {}", shown(cell.q), shown(p));
     let name = format!("{mark} {} {}", index + 1, text::inline(&cell.piece));
     line(screen, (branch, &name, role), [&numbers, ""], screen.app.cell == Some(index))

@@ -3,7 +3,7 @@
 //! Invariant: the reply is computed from the record when it is drawn; it says whether the record was
 //! enough and whether the text would still be the target's own.
 
-use crate::protocol::{Outcome, Piece};
+use crate::protocol::{Ability, Outcome, Piece};
 use crate::session::{Reply, what_if};
 use crate::tui::selection::round_at;
 use crate::tui::what_if_form::{Row, WhatIfForm};
@@ -22,7 +22,11 @@ pub(super) fn render(screen: Screen, form: &WhatIfForm, area: Rect, frame: &mut 
     let area = screens::centre(area, area.width.min(90), 18.min(area.height));
     let block = screen.panel(format!(" What if: round {} ", round.round));
     // a recording can be judged again, not asked
-    let asks = screen.time.live().header().is_some_and(|header| header.capabilities.can_generate);
+    let asks = screen
+        .time
+        .live()
+        .header()
+        .is_some_and(|header| header.capabilities.can_generate && header.can(Ability::WhatIf));
     let goes: (&[Action], _) = (&[Action::Confirm], "goes on from there");
     let keys = match asks {
         true => screen.keys(Context::Panel, &[(CHOOSE, "choose"), (CHANGE, "change"), goes, (LEAVE, "closes")]),

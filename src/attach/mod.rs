@@ -1,0 +1,48 @@
+//! A source that is somebody else's engine: an HTTP server in place of our own decoder.
+//!
+//! One thread owns the run. It asks the server, obeys commands and sends the same events as our engine; another thread
+//! reads each answer, so that a stop is obeyed at once. Invariant: the thread never ends without an event, text of the
+//! server reaches events only as text, and no header that may hold a key is written to an event.
+
+pub mod llama;
+mod outbox;
+mod read;
+mod run;
+pub mod step;
+
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::http::Patience;
+use crate::protocol::Settings;
+use crate::stream::Source;
+
+/// A server to attach to.
+#[derive(Clone)]
+pub struct AttachConfig {
+    /// Its address.
+    pub url: String,
+    /// Headers of every request, such as an API key; they stay out of events and messages.
+    pub headers: Vec<(String, String)>,
+    /// Settings at the start; those of drafting are the server's own.
+    pub settings: Settings,
+    /// How long to wait.
+    pub patience: Patience,
+}
+
+/// How long to wait for a server that may have a long prompt to process.
+pub const PATIENCE: Patience =
+    Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(600), silence: Duration::from_secs(120) };
+
+/// Attaches to a server. It is asked on a thread of its own; failures are events.
+///
+/// # Errors
+/// When the system cannot start a thread.
+pub fn spawn(config: AttachConfig) -> io::Result<Source> {
+    let (commands, inbox) = mpsc::channel();
+    let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+    thread::Builder::new().name("attach".into()).spawn(move || run::run(&config, inbox, sender))?;
+    Ok(Source { commands, events: events.into() })
+}

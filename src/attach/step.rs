@@ -1,0 +1,73 @@
+//! What an engine's stream amounts to, whatever the engine: the first token, steps, and an end.
+
+use crate::protocol::{EventKind, Judgement, NextKind, Outcome, Piece, Prediction, StopReason, TokenId, Verification};
+
+/// Most drafts of a step, and most tokens that it commits: events number drafts in a byte.
+pub const MAX_DRAFTS: usize = 255;
+
+/// A part of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// The prompt is processed, and the first token is known.
+    First {
+        /// The token.
+        token: Piece,
+        /// Tokens of the prompt that were still in the cache.
+        cached: u32,
+        /// Time of the prompt in microseconds.
+        took_us: u64,
+    },
+    /// A verification step.
+    Step(Step),
+    /// The answer ended.
+    End(StopReason),
+    /// Something about this answer that the user should know: one sentence.
+    Notice(String),
+}
+
+/// A verification step: k drafts, the accepted prefix, and one token of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Number of drafted tokens, at most [`MAX_DRAFTS`].
+    pub drafted: usize,
+    /// Number of accepted ones, at most `drafted`.
+    pub accepted: usize,
+    /// Committed tokens: accepted drafts, then the target's own; fewer where the answer ends.
+    pub tokens: Vec<Piece>,
+    /// Time since the first token in microseconds.
+    pub clock_us: u64,
+}
+
+impl Step {
+    /// The events of this step as round `round`, with `base_len` positions in the cache before it. Unreported ids are
+    /// [`TokenId::UNKNOWN`], and the prediction of an unreported row leaves all probability outside its list.
+    #[must_use]
+    pub fn events(self, round: u32, base_len: u32) -> Vec<EventKind> {
+        let drafted = self.drafted.min(MAX_DRAFTS);
+        let accepted = self.accepted.min(drafted);
+        let mut events = vec![EventKind::RoundStarted { round, base_len, draft_len: drafted as u8 }];
+        events.extend((0..drafted).map(|index| {
+            let known = self.tokens.get(index).filter(|_| index < accepted).cloned();
+            let token = known.unwrap_or_else(Piece::unknown);
+            let top = Prediction { top: Vec::new(), tail: 1.0 };
+            EventKind::Drafted { round, index: index as u8, token, q: None, top, row: None, took_us: 0 }
+        }));
+        let judgement = |index: usize| Judgement {
+            p: None,
+            q: None,
+            u: None,
+            limit: None,
+            outcome: match index {
+                _ if index < accepted => Outcome::Accepted,
+                _ if index == accepted => Outcome::Rejected,
+                _ => Outcome::NotReached,
+            },
+        };
+        let next = self.tokens.get(accepted).map_or(TokenId::UNKNOWN, |piece| piece.id);
+        let next_kind = if accepted == drafted { NextKind::Bonus } else { NextKind::Recovered };
+        let verdict = Verification::new((0..drafted).map(judgement).collect(), next, next_kind, None);
+        events.push(EventKind::Verified { round, verdict });
+        events.push(EventKind::Committed { round, tokens: self.tokens, rollback_us: 0, clock_us: self.clock_us });
+        events
+    }
+}

@@ -1,0 +1,83 @@
+//! `draftscope attach`: the live view of a server that somebody else runs.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use draftscope::attach::{self, AttachConfig, PATIENCE};
+use draftscope::cli::{AttachArgs, ConnectArgs, SampleArgs};
+use draftscope::config::UserFiles;
+use draftscope::protocol::{Baseline, Settings};
+use draftscope::stream::Source;
+use draftscope::tui::TuiOptions;
+
+use super::{chat, run_args, terminal};
+
+/// The variable with the API key.
+const API_KEY: &str = "DRAFTSCOPE_API_KEY";
+
+pub(crate) fn run(args: &AttachArgs, files: &UserFiles) -> Result<ExitCode> {
+    let is_live = terminal::can_draw() && !args.per_line;
+    let prompts = if is_live { None } else { Some(chat::prompts(args.prompt.as_deref(), args.per_line)?) };
+    let recorder = super::trace::recorder(&args.trace)?;
+    let source = start(&args.url, &args.connect, &args.sample)?;
+    if let Some(prompts) = prompts {
+        run_args::report_idle_system(&args.sample);
+        return chat::answer_all(source, &args.sample, (prompts, args.per_line), recorder);
+    }
+    let options = TuiOptions {
+        system: args.sample.system.clone(),
+        raw: args.sample.raw,
+        initial_prompt: args.prompt.clone(),
+        pace: args.pace,
+        autosave: args.autosave,
+        is_recorded: args.trace.trace.is_some(),
+        ..terminal::screen(&args.screen, files)
+    };
+    terminal::show(source, options, recorder)
+}
+
+/// Attaches to a server.
+pub(crate) fn start(url: &str, connect: &ConnectArgs, sample: &SampleArgs) -> Result<Source> {
+    let settings = Settings {
+        draft_len: 0,
+        sampling: run_args::sampling(sample),
+        max_tokens: sample.max_tokens,
+        baseline: Baseline::Off,
+        ..Settings::default()
+    };
+    settings.validate()?;
+    let config = AttachConfig { url: url.to_owned(), headers: headers(connect)?, settings, patience: PATIENCE };
+    attach::spawn(config).context("cannot start a thread for the server")
+}
+
+/// The headers of every request: those asked for, and the API key.
+fn headers(connect: &ConnectArgs) -> Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
+    for header in &connect.headers {
+        let Some((name, variable)) =
+            header.split_once('=').filter(|(name, variable)| is_name(name) && is_name(variable))
+        else {
+            bail!("--header is '{header}'; it must be NAME=ENVVAR, such as X-Api-Key=MY_KEY");
+        };
+        let value = std::env::var(variable)
+            .ok()
+            .with_context(|| format!("--header {name}: the environment variable {variable} is not set"))?;
+        headers.push((name.to_owned(), checked(name, value)?));
+    }
+    if let Some(key) = std::env::var(API_KEY).ok().filter(|key| !key.is_empty()) {
+        headers.push(("Authorization".to_owned(), checked(API_KEY, format!("Bearer {key}"))?));
+    }
+    Ok(headers)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
+/// A value that can stand in a header. The error does not repeat it.
+fn checked(name: &str, value: String) -> Result<String> {
+    if value.is_empty() || !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        bail!("the value for {name} is empty or holds characters that no header may hold");
+    }
+    Ok(value)
+}

@@ -1,0 +1,272 @@
+//! A bounded HTTP client: every wait, line and body has a limit.
+//!
+//! Invariant: a request goes to the host that the caller named and to no other. A redirect to another host is an error,
+//! so that credentials and prompts cannot be sent elsewhere. Errors name the host, never a header's value.
+
+use std::io::{BufRead, BufReader, Read};
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::http::{Response, Uri};
+use ureq::{Agent, Body, BodyReader};
+
+/// Longest answer that is read as a whole, in bytes.
+const MAX_BODY: u64 = 8 << 20;
+
+/// Longest line of a stream, in bytes.
+pub const MAX_LINE: usize = 1 << 20;
+
+/// Most redirects within a host that are followed.
+const MAX_REDIRECTS: usize = 3;
+
+/// The longest wait at each stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// From name lookup to an open connection.
+    pub connect: Duration,
+    /// From a sent request to the head of the answer.
+    pub answer: Duration,
+    /// Between two pieces of the answer.
+    pub silence: Duration,
+}
+
+/// Why a request failed: one sentence without a final stop.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The address cannot be used.
+    #[error("'{0}' is no http or https address")]
+    Address(String),
+    /// The address carries a name or password.
+    #[error("the address must not contain a password; use --header NAME=ENVVAR or DRAFTSCOPE_API_KEY")]
+    Credentials,
+    /// No answer, or an answer that is no HTTP.
+    #[error("no answer from {host}: {why}")]
+    Failed {
+        /// Host and port.
+        host: String,
+        /// What the connection reported.
+        why: String,
+    },
+    /// The answer is an error.
+    #[error("{host} answers {path} with status {status}: {message}")]
+    Status {
+        /// Host and port.
+        host: String,
+        /// The path that was requested.
+        path: String,
+        /// The HTTP status.
+        status: u16,
+        /// The error that the server names.
+        message: String,
+    },
+    /// The server redirects to another host.
+    #[error("{host} redirects to another host ({to}), which is not followed; give that address instead")]
+    Redirect {
+        /// Host and port.
+        host: String,
+        /// Where it redirects to.
+        to: String,
+    },
+    /// A line or a body is too long.
+    #[error("{host} sends more than {limit} bytes in one piece")]
+    TooLong {
+        /// Host and port.
+        host: String,
+        /// The limit.
+        limit: u64,
+    },
+    /// The answer is no JSON.
+    #[error("{host} answers {path} with something that is not JSON")]
+    NotJson {
+        /// Host and port.
+        host: String,
+        /// The path that was requested.
+        path: String,
+    },
+}
+
+/// A client of one server.
+#[derive(Clone)]
+pub struct Client {
+    agent: Agent,
+    base: Uri,
+    host: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Client {
+    /// A client of the server at `url`, which sends these headers with every request.
+    ///
+    /// # Errors
+    /// When `url` is no http or https address, or contains credentials.
+    pub fn new(url: &str, headers: Vec<(String, String)>, patience: Patience) -> Result<Self, HttpError> {
+        let address = || HttpError::Address(url.chars().take(200).collect());
+        let base: Uri = url.trim_end_matches('/').parse().map_err(|_| address())?;
+        let authority = base.authority().ok_or_else(address)?;
+        if authority.as_str().contains('@') {
+            return Err(HttpError::Credentials);
+        }
+        if !matches!(base.scheme_str(), Some("http" | "https")) || base.query().is_some() {
+            return Err(address());
+        }
+        let host = authority.to_string();
+        let is_local = matches!(authority.host(), "localhost" | "[::1]") || authority.host().starts_with("127.");
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .accept_encoding("identity")
+            .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
+            .timeout_connect(Some(patience.connect))
+            .timeout_recv_response(Some(patience.answer))
+            .timeout_per_read(Some(patience.silence));
+        // a proxy cannot reach this machine
+        let config = if is_local { config.proxy(None) } else { config };
+        Ok(Self { agent: Agent::new_with_config(config.build()), base, host, headers })
+    }
+
+    /// Host and port, for sentences.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Requests a path as text.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn get(&self, path: &str) -> Result<String, HttpError> {
+        let response = self.request(path, None)?;
+        self.text(response)
+    }
+
+    /// Requests a path as JSON.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn get_json(&self, path: &str) -> Result<Value, HttpError> {
+        self.json(path, &self.get(path)?)
+    }
+
+    /// Posts JSON and reads the answer as JSON.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn post_json(&self, path: &str, body: &Value) -> Result<Value, HttpError> {
+        let response = self.request(path, Some(body))?;
+        let text = self.text(response)?;
+        self.json(path, &text)
+    }
+
+    /// Posts JSON and reads the answer line by line.
+    ///
+    /// # Errors
+    /// See [`HttpError`].
+    pub fn post_lines(&self, path: &str, body: &Value) -> Result<Lines, HttpError> {
+        let response = self.request(path, Some(body))?;
+        let reader = BufReader::new(response.into_body().into_reader());
+        Ok(Lines { reader, host: self.host.clone() })
+    }
+
+    fn json(&self, path: &str, text: &str) -> Result<Value, HttpError> {
+        let not_json = |_| HttpError::NotJson { host: self.host.clone(), path: path.to_owned() };
+        serde_json::from_str(text).map_err(not_json)
+    }
+
+    fn request(&self, path: &str, body: Option<&Value>) -> Result<Response<Body>, HttpError> {
+        let mut url = format!("{}{path}", self.base.to_string().trim_end_matches('/'));
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.send(&url, body)?;
+            let status = response.status();
+            if status.is_redirection() {
+                url = self.redirected(&response)?;
+                continue;
+            }
+            if status.is_success() {
+                return Ok(response);
+            }
+            let message = self.text(response).map_or_else(|error| error.to_string(), |text| named_error(&text));
+            return Err(HttpError::Status {
+                host: self.host.clone(),
+                path: path.to_owned(),
+                status: status.as_u16(),
+                message,
+            });
+        }
+        Err(self.failed("it redirects in a circle"))
+    }
+
+    fn send(&self, url: &str, body: Option<&Value>) -> Result<Response<Body>, HttpError> {
+        let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let sent = match body {
+            None => headers.fold(self.agent.get(url), |request, (name, value)| request.header(name, value)).call(),
+            Some(body) => {
+                let request = self.agent.post(url).header("content-type", "application/json");
+                headers.fold(request, |request, (name, value)| request.header(name, value)).send(body.to_string())
+            }
+        };
+        sent.map_err(|error| self.failed(&error.to_string()))
+    }
+
+    /// Where a redirect leads, if it stays on this host.
+    fn redirected(&self, response: &Response<Body>) -> Result<String, HttpError> {
+        let to = response.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or_default();
+        let (scheme, authority) = (self.base.scheme_str().unwrap_or("http"), &self.host);
+        let uri: Option<Uri> = to.parse().ok();
+        match uri {
+            Some(uri) if uri.authority().is_none() && to.starts_with('/') => Ok(format!("{scheme}://{authority}{to}")),
+            Some(uri)
+                if uri.authority().is_some_and(|other| other == self.host.as_str())
+                    && uri.scheme_str() == Some(scheme) =>
+            {
+                Ok(to.to_owned())
+            }
+            _ => Err(HttpError::Redirect { host: self.host.clone(), to: to.chars().take(200).collect() }),
+        }
+    }
+
+    fn text(&self, response: Response<Body>) -> Result<String, HttpError> {
+        let mut bytes = Vec::new();
+        let read = response.into_body().into_reader().take(MAX_BODY + 1).read_to_end(&mut bytes);
+        read.map_err(|error| self.failed(&error.to_string()))?;
+        if bytes.len() as u64 > MAX_BODY {
+            return Err(HttpError::TooLong { host: self.host.clone(), limit: MAX_BODY });
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn failed(&self, why: &str) -> HttpError {
+        HttpError::Failed { host: self.host.clone(), why: why.to_owned() }
+    }
+}
+
+/// The message of an error in JSON, as OpenAI-compatible servers send it, else the beginning of the text.
+fn named_error(text: &str) -> String {
+    let json: Option<Value> = serde_json::from_str(text).ok();
+    let named =
+        json.as_ref().and_then(|json| json.pointer("/error/message").or(json.get("error")).or(json.get("message")));
+    named.and_then(Value::as_str).unwrap_or(text).chars().take(300).collect()
+}
+
+/// The lines of an answer as they arrive. Dropping it closes the connection.
+pub struct Lines {
+    reader: BufReader<BodyReader<'static>>,
+    host: String,
+}
+
+impl Lines {
+    /// The next line without its end; none at the end of the answer. Bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    /// When the connection breaks, is silent for too long, or sends a line of more than [`MAX_LINE`] bytes.
+    pub fn next_line(&mut self) -> Result<Option<String>, HttpError> {
+        let mut line = Vec::new();
+        let read = (&mut self.reader).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        read.map_err(|error| HttpError::Failed { host: self.host.clone(), why: error.to_string() })?;
+        if line.len() > MAX_LINE {
+            return Err(HttpError::TooLong { host: self.host.clone(), limit: MAX_LINE as u64 });
+        }
+        let end = line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+        Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line[..end]).into_owned()))
+    }
+}
