@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::protocol::{Header, Lane, RunSummary, StopReason};
+use crate::protocol::{Header, Lane, RunSummary, StopReason, TokenId};
 use crate::session::{Divergence, Figure, LaneStats, Speedup, Turn};
 
 /// Figures, and what they were measured with.
@@ -28,8 +28,8 @@ pub struct Summary {
     pub finish_reason: Option<StopReason>,
     /// Tokens of the answer, the one from the prompt's pass included.
     pub output_tokens: u64,
-    /// Their ids.
-    pub output_token_ids: Vec<u32>,
+    /// Their ids; null where an attached engine reports none.
+    pub output_token_ids: Vec<TokenId>,
     /// Their text, control tokens left out.
     pub text: String,
     /// Rounds, drafts and times.
@@ -55,7 +55,7 @@ impl Summary {
             cached_tokens: answer.cached,
             finish_reason: answer.finished,
             output_tokens: answer.stats().output_tokens(),
-            output_token_ids: answer.tokens.iter().map(|t| t.piece.id.0).collect(),
+            output_token_ids: answer.tokens.iter().map(|t| t.piece.id).collect(),
             text: answer.text(),
             run: answer.stats().summary(),
             tokens_per_round: answer.stats().mean_tokens_per_round(),
@@ -166,7 +166,7 @@ fn median_run(mut runs: Vec<Summary>) -> Option<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Event, EventKind, Piece, Prediction, StopReason, TokenId};
+    use crate::protocol::{Event, EventKind, Piece, Prediction};
     use crate::session::Session;
 
     #[test]

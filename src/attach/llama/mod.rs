@@ -54,23 +54,18 @@ impl Llama {
         let meta = models.pointer("/data/0/meta").cloned().unwrap_or_default();
         let model = self.model(&meta);
         let speculates = slots.pointer("/0/speculative").and_then(Value::as_bool);
-        let types = slots.pointer("/0/params/speculative.types").and_then(Value::as_str);
-        let kind = match (speculates, types) {
-            (Some(false), _) => DrafterKind::None,
-            (_, Some(types)) => kind(types),
-            _ => DrafterKind::DraftModel,
-        };
+        let named = slots.pointer("/0/params/speculative.types").and_then(Value::as_str).map(str::to_owned);
+        // a server names its drafter with its first request; until then there is no cache that one could disturb
+        let types = named.or_else(|| (speculates == Some(true)).then(|| self.ask_drafter()).flatten());
+        let kind = if speculates == Some(false) { DrafterKind::None } else { kind(types.as_deref().unwrap_or("none")) };
         let mut notices = Vec::new();
-        if speculates == Some(true) && types.is_none() {
-            notices.push("llama-server names its drafter only after its first request".to_owned());
-        }
         if speculates.is_none() {
             notices.push(
                 "the server does not show its slots (--no-slots), so whether it drafts is seen in answers".to_owned(),
             );
         }
         let drafter = (kind != DrafterKind::None).then(|| DrafterInfo {
-            name: types.unwrap_or("not reported yet").chars().take(80).collect(),
+            name: types.unwrap_or_default().chars().take(80).collect(),
             dtype: "not reported".to_owned(),
             ..DrafterInfo::weightless(kind, model.vocab)
         });
@@ -97,6 +92,12 @@ impl Llama {
             model,
         };
         (header, notices)
+    }
+
+    /// The drafter, from a request for one token.
+    fn ask_drafter(&self) -> Option<String> {
+        let answer = self.client.post_json(COMPLETION, &json!({ "prompt": " ", "n_predict": 1 })).ok()?;
+        Some(answer.pointer("/generation_settings/speculative.types")?.as_str()?.to_owned())
     }
 
     fn model(&self, meta: &Value) -> ModelInfo {

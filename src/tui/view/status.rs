@@ -3,7 +3,7 @@
 //! Invariant: settings asked for and not yet in force carry a `→`. Parts are dropped from the
 //! least telling one when the line is short; the state never is.
 
-use crate::protocol::{Baseline, DraftLenMode, Settings, VerifyRule};
+use crate::protocol::{Ability, Baseline, DraftLenMode, Settings, VerifyRule};
 use crate::session::Phase;
 use crate::tui::pacing::round_number;
 
@@ -64,7 +64,9 @@ fn parts(screen: Screen) -> Vec<(u8, String)> {
         parts.push((2, "draftscope".to_owned()));
     }
     let of_k = |settings: &Settings| (settings.draft_len, settings.draft_len_mode);
-    parts.push((0, format!("{}{}", arrow(of_k(&settings) != of_k(&now)), k(&settings))));
+    let is_ours = screen.session.header().is_none_or(|header| header.can(Ability::SetDraftLen));
+    let k = if is_ours { k(&settings) } else { "k set by the server".to_owned() };
+    parts.push((0, format!("{}{k}", arrow(of_k(&settings) != of_k(&now)))));
     let (wanted, is) = (&settings.drafting, &now.drafting);
     if let Some(tree) = tree(wanted.tree, is.tree) {
         parts.push((2, format!("{}{tree}", arrow(wanted.tree != is.tree))));

@@ -1,0 +1,168 @@
+//! Attaching to a server that misbehaves: a scripted one on a socket of this machine.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use draftscope::attach::{AttachConfig, spawn};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::http::{MAX_LINE, Patience};
+use draftscope::protocol::{Lane, Prompt, Settings, StopReason};
+
+const RECORDED: &str = include_str!("fixtures/attach/llama-draft-simple.sse.txt");
+
+/// Answers `/completion` with this head and body, and everything else as llama-server does.
+fn serve(status: &'static str, body: Vec<u8>, stalls: bool) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (body, log) = (body.clone(), Arc::clone(&log));
+            std::thread::spawn(move || answer(stream.unwrap(), status, &body, stalls, &log));
+        }
+    });
+    (url, seen)
+}
+
+fn answer(mut stream: TcpStream, status: &str, body: &[u8], stalls: bool, log: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut sent = vec![0; length];
+    reader.read_exact(&mut sent).unwrap();
+    log.lock().unwrap().push(head.clone());
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let (status, body): (&str, Vec<u8>) = match path {
+        "/props" => ("200 OK", br#"{"default_generation_settings":{"n_ctx":64},"model_path":"a/b.gguf"}"#.to_vec()),
+        "/slots" => ("200 OK", br#"[{"speculative":true,"params":{"speculative.types":"draft-simple"}}]"#.to_vec()),
+        "/v1/models" => ("200 OK", b"{}".to_vec()),
+        "/tokenize" => ("200 OK", br#"{"tokens":[{"id":2,"piece":"<|im_end|>"}]}"#.to_vec()),
+        _ => (status, body.to_vec()),
+    };
+    let _ = write!(stream, "HTTP/1.1 {status}\r\nConnection: close\r\n\r\n");
+    let _ = stream.write_all(&body);
+    if stalls && path == "/completion" {
+        std::thread::sleep(Duration::from_secs(20));
+    }
+}
+
+fn driver(url: &str) -> Driver {
+    let second = Duration::from_secs(1);
+    let patience = Patience { connect: second, answer: 3 * second, silence: 2 * second };
+    let headers = vec![("Authorization".to_owned(), "Bearer s3cret".to_owned())];
+    let config = AttachConfig { url: url.to_owned(), headers, settings: Settings::default(), patience };
+    Driver::new(spawn(config).unwrap())
+}
+
+fn ask(status: &'static str, body: impl Into<Vec<u8>>, stalls: bool) -> (Outcome, Driver) {
+    let (url, _) = serve(status, body.into(), stalls);
+    let mut driver = driver(&url);
+    let outcome = driver.answer(Prompt::Raw("a".to_owned()));
+    (outcome, driver)
+}
+
+fn why(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Failed(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_recorded_stream_gives_rounds_and_text() {
+    let (outcome, driver) = ask("200 OK", RECORDED, false);
+    assert_eq!(outcome, Outcome::Answered);
+    let answer = driver.session().turn().unwrap().answer(Lane::Speculative);
+    assert_eq!(answer.text(), "The cat sat on the mat.");
+    let stats = answer.stats();
+    assert_eq!((stats.rounds(), stats.drafted(), stats.accepted(), stats.tested()), (2, 8, 5, 6));
+    assert_eq!(stats.summary().verify_seconds, None, "whole rounds only");
+    assert_eq!(answer.tokens.last().unwrap().piece.lossy(), "<|im_end|>");
+    assert!(answer.rounds[1].drafts[2].piece.id.is_unknown(), "rejected drafts are not reported");
+}
+
+#[test]
+fn garbage_between_chunks_is_passed_over_and_garbage_alone_ends_the_answer() {
+    let garbage = b"\x00\xff\x1b[2Jdata\ndata: {\"tokens\":\"x\"}\n";
+    let mixed = [garbage.as_slice(), RECORDED.as_bytes()].concat();
+    let (outcome, driver) = ask("200 OK", mixed, false);
+    assert_eq!(outcome, Outcome::Answered);
+    assert_eq!(driver.session().turn().unwrap().answer(Lane::Speculative).text(), "The cat sat on the mat.");
+    let (outcome, _) = ask("200 OK", garbage.repeat(40), false);
+    assert!(why(outcome).contains("sends no chunks"));
+}
+
+#[test]
+fn a_huge_line_ends_the_answer_and_keeps_what_came_before() {
+    let first = RECORDED.split_inclusive("\n\n").take(3).collect::<String>();
+    let body = [first.as_bytes(), &vec![b'x'; 2 * MAX_LINE]].concat();
+    let (outcome, driver) = ask("200 OK", body, false);
+    assert!(why(outcome).contains("in one piece"));
+    let answer = driver.session().turn().unwrap().answer(Lane::Speculative);
+    assert_eq!((answer.text().as_str(), answer.finished), ("The cat sat", Some(StopReason::BrokenOff)));
+}
+
+#[test]
+fn a_closed_or_silent_connection_breaks_the_answer_off() {
+    let first = RECORDED.split_inclusive("\n\n").take(3).collect::<String>();
+    for stalls in [false, true] {
+        let (outcome, driver) = ask("200 OK", first.clone(), stalls);
+        assert!(why(outcome).starts_with("the answer broke off: "), "stalls: {stalls}");
+        assert_eq!(driver.session().turn().unwrap().answer(Lane::Speculative).text(), "The cat sat");
+    }
+}
+
+#[test]
+fn a_redirect_to_another_host_is_refused_and_gets_no_key() {
+    let (other, seen) = serve("200 OK", RECORDED.into(), false);
+    let status: &'static str = format!("307 Moved\r\nLocation: {other}/completion").leak();
+    let (outcome, _) = ask(status, "", false);
+    assert!(why(outcome).contains("redirects to another host"));
+    assert!(seen.lock().unwrap().is_empty(), "the other host was not asked");
+}
+
+#[test]
+fn an_error_of_the_server_is_one_sentence_without_the_key() {
+    let body = r#"{"error":{"code":400,"message":"request (99 tokens) exceeds the available context size"}}"#;
+    let (outcome, driver) = ask("400 Bad Request", body, false);
+    assert_eq!(why(outcome), "llama-server refuses the prompt: request (99 tokens) exceeds the available context size");
+    let header = serde_json::to_string(driver.session().header().unwrap()).unwrap();
+    assert!(!header.contains("s3cret"));
+}
+
+#[test]
+fn every_request_carries_the_key() {
+    let (url, seen) = serve("200 OK", RECORDED.into(), false);
+    driver(&url).answer(Prompt::Raw("a".to_owned()));
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() >= 5 && seen.iter().all(|head| head.contains("Bearer s3cret")), "{seen:?}");
+}
+
+#[test]
+fn an_address_that_cannot_be_used_is_an_error_in_one_sentence() {
+    for (url, says) in [
+        ("ftp://x", "is no http or https address"),
+        ("http://name:secret@x", "must not contain a password"),
+        ("http://127.0.0.1:1", "no answer from 127.0.0.1:1"),
+    ] {
+        let why = why(driver(url).answer(Prompt::Raw("a".to_owned())));
+        assert!(why.contains(says) && !why.contains("secret@"), "{why}");
+    }
+}

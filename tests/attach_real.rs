@@ -1,0 +1,156 @@
+//! Attaching to a real llama-server: that of the Python wheel `xllamacpp`, pinned with its checksum, in a virtual
+//! environment that stays in the target folder.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on should stop
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use draftscope::attach::{AttachConfig, PATIENCE, spawn};
+use draftscope::headless::{Driver, Outcome};
+use draftscope::protocol::{Baseline, Lane, Prompt, Settings, StopReason};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attach")
+}
+
+/// The Python that has the wheel; none with a sentence where it cannot be installed.
+fn python() -> Option<PathBuf> {
+    if std::env::var_os("DRAFTSCOPE_OFFLINE").is_some() {
+        eprintln!("left out: DRAFTSCOPE_OFFLINE is set");
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("xllamacpp-2026.10.11549");
+    let python = folder.join("bin/python");
+    let has_wheel = |python: &Path| {
+        let tried = Command::new(python).args(["-c", "import xllamacpp"]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    if !has_wheel(&python) {
+        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
+        let wanted = fixtures().join("requirements.txt");
+        let arguments = ["-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r"];
+        let installed = made.and_then(|_| Command::new(&python).args(arguments).arg(wanted).status());
+        if !installed.is_ok_and(|status| status.success()) || !has_wheel(&python) {
+            eprintln!(
+                "left out: the wheel xllamacpp could not be installed (no package registry, or another platform)"
+            );
+            return None;
+        }
+    }
+    Some(python)
+}
+
+struct Server {
+    child: Child,
+    url: String,
+    address: String,
+}
+
+impl Server {
+    fn start(python: &Path, drafter: &str, port: u16) -> Self {
+        let model = draftscope::store::resolve(None).unwrap();
+        let script = fixtures().join("llama_server.py");
+        let mut command = Command::new(python);
+        command.arg(script).arg(model).args([drafter, &port.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listening = lines.map(Result::unwrap).find_map(|line| line.strip_prefix("LISTENING ").map(str::to_owned));
+        let url = listening.expect("the server starts");
+        Self { child, address: url.trim_start_matches("http://").to_owned(), url }
+    }
+
+    /// A counter of `/metrics`.
+    fn counter(&self, name: &str) -> u64 {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(&format!("llamacpp:{name} ")));
+        value.unwrap().trim().parse::<f64>().unwrap() as u64
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn driver(url: &str, max_tokens: u32) -> Driver {
+    let settings = Settings { max_tokens, baseline: Baseline::Off, ..Settings::default() };
+    let config = AttachConfig { url: url.to_owned(), headers: Vec::new(), settings, patience: PATIENCE };
+    Driver::new(spawn(config).unwrap())
+}
+
+const WORDS: [&str; 13] =
+    ["red", "stone", "river", "seven", "apple", "north", "quiet", "lamp", "seed", "cloud", "iron", "mint", "zero"];
+
+/// A text that repeats itself, so that an n-gram drafter finds something.
+fn prompt(number: usize) -> Prompt {
+    let words: Vec<_> = (0..13).map(|index| WORDS[(index * (number % 12 + 1) + number) % 13]).collect();
+    Prompt::Raw(format!("{0}. {0}. {0}. {0}.", words.join(" ")))
+}
+
+#[test]
+fn rounds_equal_the_server_s_own_totals_on_fifty_answers() {
+    let Some(python) = python() else { return };
+    for drafter in ["ngram-simple", "draft-simple"] {
+        let server = Server::start(&python, drafter, free_port());
+        let names = [
+            "spec_decode_num_draft_tokens_total",
+            "spec_decode_num_accepted_tokens_total",
+            "spec_decode_num_drafts_total",
+        ];
+        let mut driver = driver(&server.url, 20);
+        for number in 0..25 {
+            assert_eq!(driver.answer(prompt(number)), Outcome::Answered, "{drafter} {number}");
+        }
+        let totals = names.map(|name| server.counter(name));
+        let stats = driver.session().stats(Lane::Speculative);
+        assert_eq!([stats.drafted(), stats.accepted(), stats.rounds_with_drafts()], totals, "{drafter}");
+        assert!(totals[0] > 20, "{drafter} drafted {totals:?}");
+        let header = driver.session().header().unwrap();
+        assert_eq!(header.drafter.as_ref().unwrap().name, drafter);
+        let notices: Vec<_> = driver.session().notices().map(str::to_owned).collect();
+        assert!(notices.is_empty(), "{notices:?}");
+        eprintln!("{drafter}: drafted, accepted, steps = {totals:?} on 25 answers");
+        driver.finish();
+    }
+}
+
+#[test]
+fn a_killed_server_breaks_the_answer_off_and_the_next_prompt_connects_anew() {
+    let Some(python) = python() else { return };
+    let port = free_port();
+    let mut server = Server::start(&python, "ngram-simple", port);
+    let mut driver = driver(&server.url, 1500);
+    let pid = server.child.id();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    });
+    let Outcome::Failed(why) = driver.answer(Prompt::Raw("Once upon a time".to_owned())) else {
+        panic!("the server was killed in mid-answer");
+    };
+    killer.join().unwrap();
+    server.kill();
+    assert!(why.starts_with("the answer broke off: ") && !why.contains('\n'), "{why}");
+    let answer = driver.session().turn().unwrap().answer(Lane::Speculative).clone();
+    assert_eq!(answer.finished, Some(StopReason::BrokenOff));
+    assert!(answer.tokens.len() > 1, "what had come stays");
+    let _server = Server::start(&python, "ngram-simple", port);
+    let again = driver.answer(Prompt::Raw("one two three".to_owned()));
+    assert_eq!(again, Outcome::Answered, "it connects anew");
+}
