@@ -117,6 +117,8 @@ impl Client {
             .max_redirects_will_error(false)
             .accept_encoding("identity")
             .user_agent(concat!("draftscope/", env!("CARGO_PKG_VERSION")))
+            // a server may close an idle connection at any time, and a POST must not be sent twice
+            .max_idle_connections(0)
             .timeout_connect(Some(patience.connect))
             .timeout_recv_response(Some(patience.answer))
             .timeout_per_read(Some(patience.silence));

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use draftscope::attach::{AttachConfig, PATIENCE, spawn};
 use draftscope::headless::{Driver, Outcome};
@@ -18,6 +19,11 @@ fn fixtures() -> PathBuf {
 
 /// The Python that has the wheel; none with a sentence where it cannot be installed.
 fn python() -> Option<PathBuf> {
+    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PYTHON.get_or_init(install).clone()
+}
+
+fn install() -> Option<PathBuf> {
     if std::env::var_os("DRAFTSCOPE_OFFLINE").is_some() {
         eprintln!("left out: DRAFTSCOPE_OFFLINE is set");
         return None;

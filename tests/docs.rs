@@ -63,8 +63,20 @@ const TEXTS: [&str; 18] = [
 const CODE: [(&str, usize); 2] = [("src", 30), ("crates/kernels/src", 20)];
 
 /// Long options in the documents that belong to other programs.
-const FOREIGN: [&str; 9] =
-    ["--check", "--features", "--help", "--locked", "--merge", "--open", "--path", "--release", "--test"];
+const FOREIGN: [&str; 12] = [
+    "--check",
+    "--features",
+    "--help",
+    "--locked",
+    "--merge",
+    "--metrics",
+    "--model-draft",
+    "--open",
+    "--path",
+    "--release",
+    "--spec-type",
+    "--test",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

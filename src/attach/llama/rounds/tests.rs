@@ -1,3 +1,5 @@
+//! Steps from recorded, contradictory and arbitrary chunks.
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
