@@ -279,7 +279,7 @@ fn columns_of_the_transcript_point_into_their_round() {
 fn played(cast: &str) -> String {
     let mut lines = cast.lines();
     let header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!(header["version"], 4);
+    assert_eq!(header["version"], 3);
     let side = |name: &str| u16::try_from(header["term"][name].as_u64().unwrap()).unwrap().try_into().unwrap();
     let mut terminal = vt100::Parser::new(side("rows"), side("cols"), 0);
     for line in lines {
