@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use draftscope::attach::{AttachConfig, PATIENCE, spawn};
 use draftscope::headless::{Driver, Outcome};
-use draftscope::protocol::{Baseline, Lane, Prompt, Settings, StopReason};
+use draftscope::protocol::{Baseline, Lane, Prompt, Sampling, Settings, StopReason};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/attach")
@@ -94,8 +94,10 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn driver(url: &str, max_tokens: u32) -> Driver {
-    let settings = Settings { max_tokens, baseline: Baseline::Off, ..Settings::default() };
+/// Above temperature 0 a drafter with the target's weights has rejected drafts, too.
+fn driver(url: &str, max_tokens: u32, temperature: f32) -> Driver {
+    let sampling = Sampling { temperature, seed: 7, ..Sampling::default() };
+    let settings = Settings { max_tokens, sampling, baseline: Baseline::Off, ..Settings::default() };
     let config = AttachConfig { url: url.to_owned(), headers: Vec::new(), settings, patience: PATIENCE };
     Driver::new(spawn(config).unwrap())
 }
@@ -112,21 +114,24 @@ fn prompt(number: usize) -> Prompt {
 #[test]
 fn rounds_equal_the_server_s_own_totals_on_fifty_answers() {
     let Some(python) = python() else { return };
-    for drafter in ["ngram-simple", "draft-simple"] {
+    for (drafter, temperature) in [("ngram-simple", 0.0), ("draft-simple", 1.0)] {
         let server = Server::start(&python, drafter, free_port());
         let names = [
             "spec_decode_num_draft_tokens_total",
             "spec_decode_num_accepted_tokens_total",
             "spec_decode_num_drafts_total",
         ];
-        let mut driver = driver(&server.url, 20);
+        let mut driver = driver(&server.url, 20, temperature);
         for number in 0..25 {
             assert_eq!(driver.answer(prompt(number)), Outcome::Answered, "{drafter} {number}");
         }
         let totals = names.map(|name| server.counter(name));
         let stats = driver.session().stats(Lane::Speculative);
         assert_eq!([stats.drafted(), stats.accepted(), stats.rounds_with_drafts()], totals, "{drafter}");
-        assert!(totals[0] > 20, "{drafter} drafted {totals:?}");
+        assert!(
+            totals[0] > 20 && (temperature == 0.0 || totals[1] < totals[0]),
+            "{drafter} drafted and rejected: {totals:?}"
+        );
         let header = driver.session().header().unwrap();
         assert_eq!(header.drafter.as_ref().unwrap().name, drafter);
         let notices: Vec<_> = driver.session().notices().map(str::to_owned).collect();
@@ -141,7 +146,7 @@ fn a_killed_server_breaks_the_answer_off_and_the_next_prompt_connects_anew() {
     let Some(python) = python() else { return };
     let port = free_port();
     let mut server = Server::start(&python, "ngram-simple", port);
-    let mut driver = driver(&server.url, 1500);
+    let mut driver = driver(&server.url, 1500, 0.0);
     let pid = server.child.id();
     let killer = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_secs(3));
