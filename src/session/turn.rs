@@ -240,7 +240,9 @@ impl Answer {
             Arc::make_mut(&mut self.rounds[old]).shrink();
         }
         let phase = if round.draft_len == 0 { Phase::Verifying } else { Phase::Drafting };
-        self.rounds.push(Arc::new(Round { turn: self.turn, first_token: self.tokens.len(), ..round }));
+        let clock_before_us = self.rounds.last().map_or(0, |before| before.clock_us);
+        let (turn, first_token) = (self.turn, self.tokens.len());
+        self.rounds.push(Arc::new(Round { turn, first_token, clock_before_us, ..round }));
         phase
     }
 
@@ -262,13 +264,12 @@ impl Answer {
             return None;
         };
         let first_token = self.tokens.len();
-        let clock_before_us = self.rounds.len().checked_sub(2).map_or(0, |before| self.rounds[before].clock_us);
         let tokens = &tokens[..tokens.len().min(MOST_ROWS)];
         let round = self.round_mut(*number)?;
         round.committed = tokens.to_vec();
         round.first_token = first_token;
         round.rollback_us = *rollback_us;
-        (round.clock_before_us, round.clock_us) = (clock_before_us, *clock_us);
+        round.clock_us = *clock_us;
         round.ended_after = seq;
         round.is_complete = true;
         let path: Vec<usize> = round.path().collect();
@@ -303,8 +304,7 @@ impl Answer {
         self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
     }
 
-    /// Indices of the tokens that a lossless rule would not have committed after the same tokens; the
-    /// first is where the text left the lossless path. Empty under a lossless rule.
+    /// Indices of the tokens that a lossless rule would not have committed after the same tokens; empty under such a rule.
     pub fn departures(&self) -> impl Iterator<Item = usize> {
         self.tokens.iter().enumerate().filter(|(_, token)| token.instead.is_some()).map(|(index, _)| index)
     }
@@ -332,8 +332,7 @@ impl Answer {
         out
     }
 
-    /// Every token in the order in which it stood: discarded drafts before the token that took
-    /// their place, unjudged ones at the end.
+    /// Every token in the order in which it stood: discarded drafts before their replacement, unjudged ones at the end.
     pub fn transcript(&self) -> impl Iterator<Item = TranscriptToken<'_>> {
         self.transcript_between(0..self.rounds.len())
     }

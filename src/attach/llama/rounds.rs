@@ -20,6 +20,8 @@ pub struct Rounds {
     has_first: bool,
     has_ended: bool,
     doubts: bool,
+    /// Whether steps may have been counted together, since a token had no chunk.
+    merges: bool,
     open: Option<Open>,
     drafted: u64,
     accepted: u64,
@@ -105,6 +107,12 @@ impl Rounds {
             parts.extend(self.close());
         }
         if self.open.is_none() {
+            // its chunk is missing, so its step has no counts of its own
+            if piece == Piece::unknown() && !std::mem::replace(&mut self.merges, true) {
+                parts.push(Part::Notice(
+                    "the server does not report a part of a character: rounds there may be counted together".to_owned(),
+                ));
+            }
             let step = self.next_step(timings, parts);
             self.open = Some(Open { key, step });
         }
