@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use draftscope::protocol::{Drafting, EventKind, MtpOverride, Prediction, Settings};
+use draftscope::protocol::{Candidate, Drafting, EventKind, MtpOverride, Prediction, Settings};
 use draftscope::speculate::decoder::Decoder;
 pub use draftscope::speculate::drafter::{
     Drafter, EarlyExitDrafter, ModelDrafter, MtpDrafter as ModuleDrafter, NgramDrafter, NoDrafter, RandomDrafter,
@@ -93,13 +93,18 @@ pub fn round(decoder: &mut Decoder) -> Vec<Prediction> {
     drafts
 }
 
-/// Largest difference between probabilities of the same token.
+/// Largest difference between probabilities of the same token. One that is not listed has at most the least listed
+/// probability, and counts with that or its own, whichever is smaller.
 pub fn apart(a: &[Prediction], b: &[Prediction]) -> f32 {
-    let of = |p: &Prediction, id| p.find(id).map_or(0.0, |(_, prob)| prob);
-    let pair = |(a, b): (&Prediction, &Prediction)| {
-        let ids = a.top.iter().chain(&b.top).map(|candidate| candidate.piece.id);
-        ids.map(|id| (of(a, id) - of(b, id)).abs()).fold(0.0, f32::max)
+    let least = |p: &Prediction| p.top.last().map_or(0.0, |candidate| candidate.prob);
+    let beyond = |p: &Prediction, other: &Prediction| {
+        let off = |c: &Candidate| match other.find(c.piece.id) {
+            Some((_, prob)) => (c.prob - prob).abs(),
+            None => (c.prob - least(other)).max(0.0),
+        };
+        p.top.iter().map(off).fold(0.0, f32::max)
     };
+    let pair = |(a, b): (&Prediction, &Prediction)| beyond(a, b).max(beyond(b, a));
     a.iter().zip(b).map(pair).fold(0.0, f32::max)
 }
 
