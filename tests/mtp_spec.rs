@@ -12,7 +12,7 @@ use candle_core::{Device, Tensor};
 use common::checkpoint::{Golden, path, recipe};
 use draftscope::model::load::load;
 use draftscope::model::options::{Backend, LoadOptions, ModuleFile};
-use draftscope::protocol::{Convention, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
+use draftscope::protocol::{Candidate, Convention, Drafting, EventKind, MtpOverride, Prediction, Settings, TokenId};
 use draftscope::speculate::decoder::Decoder;
 use draftscope::speculate::drafter::{Drafter, MtpDrafter, NoDrafter};
 use rand_chacha::ChaCha8Rng;
@@ -112,12 +112,17 @@ fn drafts(decoder: &mut Decoder) -> Vec<Prediction> {
     said
 }
 
-/// Largest difference between probabilities of the same token; a token that one side does not list counts as 0.
+/// Largest difference between probabilities of the same token. One that a side does not list has there at most the least
+/// listed probability, and counts with that or its own, whichever is smaller.
 fn apart(a: &Prediction, b: &Prediction) -> f32 {
     let of = |p: &Prediction| p.top.iter().map(|c| (c.piece.id, c.prob)).collect::<HashMap<_, _>>();
-    let (a, b) = (of(a), of(b));
-    let all = a.keys().chain(b.keys());
-    all.map(|id| (a.get(id).unwrap_or(&0.0) - b.get(id).unwrap_or(&0.0)).abs()).fold(0.0, f32::max)
+    let beyond = |p: &Prediction, other: &Prediction| {
+        let (least, listed) = (other.top.last().map_or(0.0, |c| c.prob), of(other));
+        let off =
+            |c: &Candidate| listed.get(&c.piece.id).map_or((c.prob - least).max(0.0), |prob| (c.prob - prob).abs());
+        p.top.iter().map(off).fold(0.0, f32::max)
+    };
+    beyond(a, b).max(beyond(b, a))
 }
 
 /// One override for each value of each convention.

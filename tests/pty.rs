@@ -360,7 +360,7 @@ fn a_recording_is_scrubbed_and_marked() {
     terminal.press("\x1b[1;5A");
     terminal.wait_for("round 2: ★ · ✎ why here?");
     terminal.press("%20\r");
-    terminal.wait_for("Round 20 (then)");
+    terminal.wait_for("Round 20 (earlier)");
     terminal.press("\x1b[F");
     terminal.wait_for("■ the end");
     terminal.press("[[[[ "); // slow enough for the test to see it
@@ -444,7 +444,7 @@ fn a_live_engine_is_paused_stepped_rewound_asked_what_if_and_resumed() {
     terminal.wait_for("paused"); // after the reply
     terminal.press("u");
     terminal.wait_for("turn 1 is back and goes on where it was ended");
-    terminal.wait_for("cut at max-tokens"); // it is answered to its end
+    terminal.wait_for("at max-tokens"); // it is answered to its end
     terminal.wait_for("ready");
     terminal.press("ts");
     terminal.wait_for("saved as draftscope-");
