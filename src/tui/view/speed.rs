@@ -24,7 +24,7 @@ pub(super) fn render(screen: Screen, area: Rect, frame: &mut Frame) {
         return;
     }
     let Some(turn) = screen.turn() else {
-        let text = "Tokens per second, with drafts and without, once an answer runs.";
+        let text = "Speed: drafts against plain";
         frame.render_widget(Line::styled(text, screen.theme[Role::TextDim]), inner);
         return;
     };
