@@ -91,7 +91,7 @@ fn verdict(screen: Screen, turn: &Turn) -> (String, Role) {
     };
     let typed = screen.session.settings().drafter == DrafterKind::Human;
     let typed = if typed { " (without your time)" } else { "" };
-    let cost = cost(&speedup);
+    let cost = cost(turn, &speedup);
     if speedup.is_disturbed() {
         return (format!("{speedup} — disturbed by other work{typed}: {cost}"), Role::TextDim);
     }
@@ -109,8 +109,8 @@ fn unmeasured(screen: Screen) -> String {
 }
 
 /// What a round costs in plain tokens, and what it writes: the quotient of both is the speedup.
-fn cost(speedup: &Speedup) -> String {
-    let yields = speedup.tokens_per_round;
+fn cost(turn: &Turn, speedup: &Speedup) -> String {
+    let yields = turn.answer(Lane::Speculative).stats().mean_tokens_per_round().unwrap_or(speedup.tokens_per_round);
     format!("a round takes as long as {:.2} plain tokens and writes {yields:.2}", yields / speedup.value)
 }
 
