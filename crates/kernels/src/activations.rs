@@ -1,9 +1,9 @@
-//! Activations as matrices meet them: 8-bit blocks of 32 with a scale, or plain `f32` blocks.
+//! Activations in the two forms that matrices read: 8-bit blocks of 32 with a scale, or plain `f32` blocks.
 //!
-//! Layout `[k / 32][m]`: one step along k finds the blocks of all rows side by side. The first
-//! matrix to read them says which of the two kinds it needs; a kind nobody needs stays empty.
-//! What a row as a whole is to be multiplied by, which a norm knows last, may stand beside it: [`multiply`](super::multiply)
-//! multiplies what comes out. Invariant: a block depends on its own 32 values only, so rows never touch each other.
+//! Layout `[k / 32][m]`: the blocks of all rows for one step along k are adjacent. The first matrix that reads the
+//! activations says which form it needs; a form that no matrix needs stays empty. A row may carry a factor that its
+//! norm yields only at the end; [`multiply`](super::multiply) then multiplies the outputs by it.
+//! Invariant: a block depends only on its own 32 values, so rows do not affect each other.
 
 use crate::{
     MAX_ROWS,
@@ -18,15 +18,15 @@ pub struct Block {
     /// Four codes of −127…127 in each, lowest k in the lowest byte.
     pub words: [i32; BLOCK / 4],
     pub scale: f32,
-    /// Sum of all codes, for minima.
+    /// Sum of all codes, for the minima of weights.
     pub total: f32,
-    /// The same times −8, for codes with an offset.
+    /// The sum times −8, for codes with an offset.
     pub total_down: i32,
     /// Sums of the first and of the last 16 codes.
     pub halves: [i16; 2],
 }
 
-/// Which kinds of activations some matrices read.
+/// Which forms of activations some matrices read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operand {
     /// Blocks of 8-bit codes with their scale.
@@ -36,7 +36,7 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// Both needs together.
+    /// Both forms.
     pub const fn and(self, other: Self) -> Self {
         Self { blocks: self.blocks || other.blocks, values: self.values || other.values }
     }
@@ -52,7 +52,7 @@ pub struct Acts {
 }
 
 impl Acts {
-    /// Makes room for `m` rows of `k` values that are to be multiplied by nothing; the content is to be overwritten.
+    /// Makes room for `m` rows of `k` values without factors; the caller overwrites the content.
     pub fn shape(&mut self, m: usize, k: usize, operand: Operand) {
         (self.m, self.factors) = (m, None);
         let len = k / BLOCK * m;
@@ -65,27 +65,27 @@ impl Acts {
         self.m
     }
 
-    /// Quantised blocks `[k / 32][m]`; empty if not asked for.
+    /// Quantised blocks `[k / 32][m]`; empty if not requested.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// Values `[k / 32][m][32]`; empty if not asked for.
+    /// Values `[k / 32][m][32]`; empty if not requested.
     pub fn values(&self) -> &[[f32; BLOCK]] {
         &self.values
     }
 
-    /// What each row is to be multiplied by; none where that is nothing.
+    /// Factor of each row; empty if there are none.
     pub fn factors(&self) -> &[f32] {
         self.factors.as_ref().map_or(&[], |factors| &factors[..self.m])
     }
 
-    /// From now on each row stands for itself times its factor.
+    /// Sets a factor for each row.
     pub fn set_factors(&mut self, factors: [f32; MAX_ROWS]) {
         self.factors = Some(factors);
     }
 
-    /// One step along k, all rows, ready to be written.
+    /// One step along k of all rows, to be written.
     pub fn columns(&mut self) -> impl Iterator<Item = Column<'_>> {
         let count = self.blocks.len().max(self.values.len()) / self.m.max(1);
         let (mut blocks, mut values) = (self.blocks.chunks_mut(self.m), self.values.chunks_mut(self.m));
@@ -104,7 +104,7 @@ pub struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// Takes its first rows off.
+    /// Splits off the first rows.
     pub fn split_off_rows(&mut self, rows: usize) -> Self {
         fn split<'a, T>(all: &mut &'a mut [T], rows: usize) -> &'a mut [T] {
             let (first, rest) = std::mem::take(all).split_at_mut_checked(rows).unwrap_or_default();
@@ -114,7 +114,7 @@ impl Column<'_> {
         Self { blocks: split(&mut self.blocks, rows), values: split(&mut self.values, rows) }
     }
 
-    /// Puts the values of one row.
+    /// Writes the values of one row.
     #[inline(always)]
     pub fn put<S: Lanes>(&mut self, s: S, row: usize, x: [S::F; 2]) {
         if let Some(block) = self.blocks.get_mut(row) {
@@ -128,7 +128,7 @@ impl Column<'_> {
     }
 }
 
-/// Nearest of 255 steps, symmetric around zero. Values that are no numbers make the scale no number.
+/// Rounds to 255 steps, symmetric around zero. A value that is not finite makes the scale not finite.
 #[inline(always)]
 pub(crate) fn quantise<S: Lanes>(s: S, x: [S::F; 2]) -> Block {
     let largest = s.reduce_max(s.max_i(s.magnitude_bits(x[0]), s.magnitude_bits(x[1])));

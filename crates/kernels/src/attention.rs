@@ -20,48 +20,48 @@ pub const SEGMENT: usize = 256;
 /// Positions whose keys, or values, of one head lie together in a cache: whole segments.
 pub const SLAB: usize = 4 * SEGMENT;
 
-/// Widest head.
+/// Largest head dimension.
 pub const MAX_HEAD_DIM: usize = 256;
 
 /// Query heads that share a pass over keys and values.
 const HEADS: usize = 4;
 
-/// Most rows that do, and most queries, rows times heads, that registers hold.
+/// Most rows that share one, and most queries (rows × heads) whose sums fit into registers.
 const ROWS: usize = 4;
 const QUERIES: usize = 12;
 
-/// Bytes between the keys that are used and those that are asked for.
+/// How many bytes ahead of their use keys are prefetched.
 const AHEAD: usize = 4096;
 
-/// Bytes that are asked for at once.
+/// Bytes of one prefetch.
 const LINE: usize = 64;
 
 /// Numbers that a head's partial takes beside its `head_dim` sums: the maximum and the total weight.
 pub const PARTIAL_EXTRA: usize = LANES;
 
-/// A stretch of the cache of one KV head, from the start of a segment on.
+/// A part of one KV head's cache that begins at a segment border.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch<'a> {
     /// `[positions / 16][head_dim][16]`, f16 bits.
     pub keys: &'a [[u16; LANES]],
     /// `[positions][head_dim / 16][16]`, f16 bits.
     pub values: &'a [[u16; LANES]],
-    /// Positions from the start on that the last of the rows sees, at least 1; the row before it
-    /// sees one less. What lies after the segment is left to other calls.
+    /// Positions from the start that the last row sees, at least 1; each row before it sees one less. Positions after
+    /// the segment belong to other calls.
     pub seen: usize,
-    /// Numbers in a head, at most [`MAX_HEAD_DIM`].
+    /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
 }
 
 impl Stretch<'_> {
-    /// Positions of the segment that the row sees which has `after` rows after it.
+    /// Positions of the segment that a row sees, `after` being the number of rows that follow it.
     fn len(&self, after: usize) -> usize {
         self.seen.saturating_sub(after).min(SEGMENT)
     }
 }
 
-/// The query heads that share a KV head, rotated and scaled, `[heads][head_dim / 16][m]`; of the m
-/// rows, `rows` from `first` on are meant.
+/// The query heads that share a KV head, rotated and scaled, `[heads][head_dim / 16][m]`; the call covers `rows` of the
+/// m rows, starting at `first`.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
     /// `[heads][head_dim / 16][m][16]`.
@@ -97,7 +97,7 @@ pub fn attend(isa: Isa, queries: Queries<'_>, stretch: Stretch<'_>, out: &mut [f
     }
 }
 
-/// Where the partials of some heads lie; query `g` is head `g % heads` of row `g / heads`.
+/// Where the partials of a group of heads lie; query `g` is head `g % heads` of row `g / heads`.
 struct Partials<'a> {
     out: &'a mut [f32], // [rows][of_row]
     start: usize,
@@ -143,8 +143,8 @@ impl<const G: usize> Kernel for Attend<'_, G> {
     }
 }
 
-/// Gathers the rows' queries from their tiles. They are written where they stay: given back by value they were copied,
-/// twelve at a time a third of attention's time.
+/// Gathers the rows' queries from their tiles, in place: returning them by value copied them, which took a third of the
+/// time of attention with twelve queries.
 #[inline(always)]
 fn gather<const G: usize>(
     queries: Queries<'_>,
@@ -161,7 +161,7 @@ fn gather<const G: usize>(
     }
 }
 
-/// `scores[g][p] = q_g · k_p`, in two partial sums of even and odd dimensions.
+/// `scores[g][p] = q_g · k_p`, as two partial sums over even and odd dimensions.
 #[inline(always)]
 fn score<S: Lanes, const G: usize>(
     s: S,
@@ -188,7 +188,7 @@ fn score<S: Lanes, const G: usize>(
     }
 }
 
-/// Scores become `e^(score − max)`; gives back max and total.
+/// Replaces scores by `e^(score − max)`; returns max and total.
 #[inline(always)]
 fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
     let (blocks, rest) = (len.div_ceil(LANES), len % LANES);
@@ -215,7 +215,7 @@ fn weigh<S: Lanes>(s: S, scores: &mut Scores, len: usize) -> [f32; 2] {
     [max, simd::sum(s, total)]
 }
 
-/// `out[g] = Σ_p weight[g][p] · v_p`, as many lanes' widths of the head at a time as registers hold.
+/// `out[g] = Σ_p weight[g][p] · v_p`, for as many groups of 16 dimensions at a time as fit into registers.
 #[inline(always)]
 fn mix<S: Lanes, const G: usize>(
     s: S,
@@ -266,7 +266,7 @@ impl<const G: usize> Mix<'_, G> {
                 s.store(*sum, to);
             }
         }
-        // The few positions that later rows alone see: others must not touch them, 0 · ∞ is no 0.
+        // Positions that only later rows see must not enter the sums of the others: 0 · ∞ is NaN.
         for (p, row) in rows.enumerate().take(self.stretch.len(0)).skip(shared) {
             for g in (0..G).filter(|&g| p < self.lens[g]) {
                 let weight = s.splat(self.weights[g].as_flattened()[p]);
@@ -279,16 +279,16 @@ impl<const G: usize> Mix<'_, G> {
     }
 }
 
-/// Joins the partials of one row and head, in order, and puts the outcome into columns of `out`,
-/// one for each 32 dimensions of the head.
+/// Joins the partials of one row and head in order, and writes the result into columns of `out`, one for each 32
+/// dimensions of the head.
 pub struct Join<'a, 'b> {
     /// Partials `[segments]`, `stride` numbers apart.
     pub partials: &'a [f32],
-    /// Numbers from one segment to the next.
+    /// Distance between two segments' partials, in numbers.
     pub stride: usize,
     /// Segments to join.
     pub segments: usize,
-    /// Numbers in a head, at most [`MAX_HEAD_DIM`].
+    /// Head dimension, at most [`MAX_HEAD_DIM`].
     pub head_dim: usize,
     /// Columns of the head, 32 numbers each.
     pub out: &'a mut [Column<'b>],
@@ -334,7 +334,7 @@ impl Kernel for Join<'_, '_> {
 }
 
 impl Join<'_, '_> {
-    /// Of one segment, whose weight is e⁰: the same bits with less to do.
+    /// For a single segment, whose weight is e⁰: the same bits with less work.
     #[inline(always)]
     fn alone<S: Lanes>(self, s: S) {
         let total = s.splat(self.partials[self.head_dim + 1]);
@@ -407,7 +407,7 @@ mod tests {
             out.values().as_flattened().to_vec()
         }
 
-        /// The same in `f64`, by the book.
+        /// The same in `f64`, by the definition.
         fn reference(&self, query: &[f32], len: usize) -> Vec<f64> {
             let d = self.head_dim;
             let number = |bits: u16| f16::from_bits(bits).to_f64();
@@ -437,7 +437,7 @@ mod tests {
     impl RowSpan {
         const ALONE: Self = Self { m: 1, first: 0, rows: 1, row: 0 };
 
-        /// Every row of passes of several sizes, with as many others as run at once.
+        /// Every row of passes of several sizes, together with as many others as run in one pass.
         fn all(most: usize) -> impl Iterator<Item = Self> {
             [(1, 0), (5, 2), (16, 12)].into_iter().flat_map(move |(m, first)| {
                 let together = (1..=most.min(m - first)).map(move |rows| (m, first, rows));

@@ -48,7 +48,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
     type F = [__m256; 2];
     type I = [__m256i; 2];
     type Codes = [__m256i; 2];
-    /// Codes as stored with VNNI; without, code − 128.
+    /// Codes as stored with VNNI; code − 128 without.
     type Bytes = [__m256i; 2];
 
     lanes! {
@@ -228,7 +228,7 @@ impl<const VNNI: bool> Lanes for Avx2<VNNI> {
         proven!([_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))])
     }
 
-    /// There are no shifts of bytes: those of pairs of them bring in bits of the other one, which the mask hides.
+    /// There are no byte shifts: shifts of 16 bits bring in bits of the other byte, which the mask hides.
     #[inline(always)]
     fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes {
         let (by, mask) = proven!(([_mm_cvtsi32_si128(down.abs()); 2], [_mm256_set1_epi8(mask.cast_signed()); 2]));

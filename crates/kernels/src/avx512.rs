@@ -106,7 +106,7 @@ impl Lanes for Avx512 {
         proven!(_mm512_and_si512(_mm512_srl_epi32(x, _mm_cvtsi32_si128(down)), _mm512_set1_epi32(mask)))
     }
 
-    /// There are no shifts of bytes: those of pairs of them bring in bits of the other one, which the mask hides.
+    /// There are no byte shifts: shifts of 16 bits bring in bits of the other byte, which the mask hides.
     #[inline(always)]
     fn cut(self, raw: __m512i, down: i32, mask: u8) -> __m512i {
         proven!({

@@ -1,9 +1,9 @@
 //! The product of one tile of weights with 1…16 rows of activations.
 //!
-//! A tile is read once for as many rows as registers can hold sums for (a dense tile, which keeps four
-//! sums a row, for half as many); the next rows find it in the first-level cache.
-//! Invariant: for each row the operations and their order are fixed by the tile's form alone, so a
-//! row's result does not depend on the rows beside it, nor on the instruction set.
+//! A tile is read once for as many rows as fit into registers (a dense tile needs four sums a row, so half as many);
+//! the next rows find it in the first-level cache.
+//! Invariant: the tile's form alone fixes the operations and their order for each row, so a row's result depends
+//! neither on the rows beside it nor on the instruction set.
 
 use crate::{
     activations::{Acts, Block},
@@ -14,7 +14,7 @@ use crate::{
     super_dot::{add_super, add_words},
 };
 
-/// Bytes between what is used and what is asked for, of the first-level cache and of the second.
+/// How many bytes ahead weights are prefetched into the first-level and the second-level cache.
 const AHEAD: usize = 2048;
 const FAR_AHEAD: usize = 16_384;
 
@@ -25,20 +25,20 @@ pub struct Tile<'a> {
     pub form: Form,
     /// Blocks along k.
     pub bytes: &'a [u8],
-    /// No other thread reads weights meanwhile.
+    /// No other thread reads weights at the same time.
     pub alone: bool,
 }
 
-/// What becomes of the outputs that are there already.
+/// What happens to values that the output holds already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onto {
     /// They are overwritten.
     Nothing,
-    /// They are added to: a residual.
+    /// The product is added to them: a residual.
     Present,
 }
 
-/// Multiplies all rows of `acts`, factors included, with a tile; `out[row]` are the tile's 16 outputs.
+/// Multiplies all rows of `acts`, with their factors, by a tile; `out[row]` gets the tile's 16 outputs.
 pub fn multiply(isa: Isa, tile: Tile<'_>, acts: &Acts, onto: Onto, out: &mut [[f32; LANES]]) {
     let work = (isa, tile, acts, onto, out);
     match tile.form {
@@ -91,9 +91,9 @@ fn dense_rows<L: Layout>((isa, tile, acts, onto, out): Work<'_>) {
     }
 }
 
-/// Asks for what a pass will read some blocks later: arithmetic on several rows leaves the processor no room to look
-/// that far ahead by itself, and neither do threads that compete for memory. One row on one thread is read faster
-/// without being asked for.
+/// Prefetches what a pass reads some blocks later. With several rows the arithmetic leaves the processor too little
+/// room to look that far ahead by itself; threads that compete for memory do the same. One row on one thread is faster
+/// without it.
 #[inline(always)]
 pub(crate) fn prefetch<S: Lanes, const M: usize>(s: S, block: &[u8], lines: usize, alone: bool) {
     if M == 1 && alone {
@@ -105,7 +105,7 @@ pub(crate) fn prefetch<S: Lanes, const M: usize>(s: S, block: &[u8], lines: usiz
     }
 }
 
-/// `N` bytes of a block. The compiler knows both lengths, so nothing is checked at run time.
+/// `N` bytes of a block. The compiler knows both lengths, so no bounds are checked at run time.
 #[inline(always)]
 pub(crate) fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
     block[at..].first_chunk().expect("inside a block")
@@ -156,7 +156,7 @@ impl<L: Layout, const M: usize> Kernel for IntPass<'_, L, M> {
     }
 }
 
-/// `total += scale · Σ code · act · act_scale`, with the minimum's share where there is one.
+/// `total += scale · Σ code · act · act_scale`, plus the minimum's share if the form has one.
 #[inline(always)]
 fn add_block<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M], totals: &mut [S::F; M]) {
     let sums = if const { L::FORM.has_nibbles() } {
@@ -199,7 +199,7 @@ fn nibble_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[
     sums
 }
 
-/// Of codes that are cut in two.
+/// For codes split into low and high bits.
 #[inline(always)]
 fn code_sums<S: Lanes, L: Layout, const M: usize>(s: S, block: &[u8], acts: &[Block; M]) -> [S::I; M] {
     let mut sums = [s.splat_i(0); M];
@@ -248,7 +248,7 @@ struct DensePass<'a, L, const M: usize> {
 impl<L: Layout, const M: usize> Kernel for DensePass<'_, L, M> {
     type Output = ();
 
-    /// Four partial sums a row, of k mod 4, so that additions overlap.
+    /// Four partial sums a row, over k mod 4, so that additions overlap.
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let mut totals = [[s.splat(0.0); 4]; M];

@@ -1,13 +1,13 @@
 //! The weight encodings of GGUF files, decoded to what tiles hold: codes and `f32` scales.
 //!
-//! Layouts are those of ggml (`ggml-common.h`, `ggml-quants.c`); all numbers are little-endian. A
-//! caller hands in whole blocks of one row; lengths are checked once, where tensors are read.
+//! Layouts are those of ggml (`ggml-common.h`, `ggml-quants.c`); all numbers are little-endian. Callers pass whole
+//! blocks of one row; lengths are checked once, where tensors are read.
 
 use half::{bf16, f16};
 
 use crate::form::{BLOCK, Form};
 
-/// How a tensor is stored in a file.
+/// How a file stores a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// 32-bit floats.
@@ -38,10 +38,10 @@ pub enum Encoding {
     Q6K,
 }
 
-/// Thirty-two consecutive weights of one row, of an encoding whose blocks are no longer.
+/// Thirty-two consecutive weights of one row, for encodings with blocks of 32.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Unit {
-    /// `scale · (code − offset) + min`, the offset being the form's.
+    /// `scale · (code − offset) + min`; the form defines the offset.
     Codes {
         /// One byte a weight.
         codes: [u8; BLOCK],
@@ -53,17 +53,17 @@ pub(crate) enum Unit {
     Values([f32; BLOCK]),
 }
 
-/// Spreads that [`Encoding::to_q4_1`] tries.
+/// Ranges of codes that [`Encoding::to_q4_1`] tries.
 const SPREADS: usize = 12;
 
-/// One number for each spread, so that the processor works them out side by side.
+/// One number for each range, computed side by side.
 type Each = [f32; SPREADS];
 
 fn each(of: impl Fn(usize) -> f32) -> Each {
     std::array::from_fn(of)
 }
 
-/// For each spread `value ≈ scale · code + min`, both rounded as a block keeps them.
+/// For each range `value ≈ scale · code + min`, both rounded as a block stores them.
 struct Lines {
     codes: [Each; BLOCK],
     scales: Each,
@@ -71,7 +71,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Codes are `(value − low) · inverse`, rounded; the line through them is that of least squares.
+    /// Codes are `(value − low) · inverse`, rounded; the line through them is fitted by least squares.
     fn fit(values: &[f32; BLOCK], low: f32, inverses: &Each) -> Self {
         let n = BLOCK as f32;
         let codes = values.map(|x| each(|s| nearest_code((x - low) * inverses[s])));
@@ -90,7 +90,7 @@ impl Lines {
         Self { codes, scales: slopes.map(half), mins: each(|s| half(value - slopes[s] * code[s])) }
     }
 
-    /// Sums of squares.
+    /// Sums of squared errors.
     fn errors(&self, values: &[f32; BLOCK]) -> Each {
         let mut errors = [0.0; SPREADS];
         for (codes, x) in self.codes.iter().zip(values) {
@@ -103,7 +103,7 @@ impl Lines {
     }
 }
 
-/// The nearest of 0…15, halves up: `round` is a call where processors are not known to have it.
+/// Nearest of 0…15, halves up. `round` would be a function call on processors without the instruction.
 #[inline]
 fn nearest_code(x: f32) -> f32 {
     let x = x.clamp(0.0, 15.0);
@@ -129,7 +129,7 @@ impl Encoding {
         Self::Q6K,
     ];
 
-    /// The tile form that holds it exactly.
+    /// The tile form that stores it exactly.
     pub const fn form(self) -> Form {
         match self {
             Self::F32 => Form::F32,
@@ -166,13 +166,13 @@ impl Encoding {
         }
     }
 
-    /// Bytes of a row of `k` weights; none when `k` is no whole number of blocks.
+    /// Bytes of a row of `k` weights; `None` if `k` is not a multiple of the block.
     pub const fn row_bytes(self, k: usize) -> Option<usize> {
         let (weights, bytes) = self.block();
         if k.is_multiple_of(weights) { Some(k / weights * bytes) } else { None }
     }
 
-    /// Weights `32 · index…` of a row, where blocks have no more.
+    /// Weights `32 · index…` of a row, for encodings with blocks of 32.
     pub(crate) fn unit(self, row: &[u8], index: usize) -> Unit {
         let (weights, bytes) = self.block();
         let bytes = if weights == 1 { BLOCK * bytes } else { bytes };
@@ -193,8 +193,8 @@ impl Encoding {
         block
     }
 
-    /// The nearest `Q4_1` block: of several spreads of the sixteen codes, the one whose best straight
-    /// line through `(code, value)` has the least square error.
+    /// The nearest `Q4_1` block: of several ranges of the sixteen codes, the one whose least-squares line through
+    /// `(code, value)` has the smallest squared error.
     pub fn to_q4_1(values: &[f32; BLOCK]) -> [u8; 20] {
         let [low, high] =
             values.iter().fold([f32::INFINITY, f32::NEG_INFINITY], |[low, high], &x| [low.min(x), high.max(x)]);
@@ -219,7 +219,7 @@ impl Encoding {
         })
     }
 
-    /// The encodings with one block to a unit.
+    /// The encodings with blocks of 32.
     fn simple(self, block: &[u8]) -> Unit {
         let scale = half_at(block, 0);
         let with_min = matches!(self, Self::Q4_1 | Self::Q5_1);

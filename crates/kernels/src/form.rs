@@ -1,13 +1,13 @@
-//! How weights lie in memory: tiles of 16 output rows, cut along k into blocks of 32 weights, or of 256.
+//! How weights lie in memory: tiles of 16 output rows, cut along k into blocks of 32 or 256 weights.
 //!
-//! A block is a few *strips*; a strip has one element of equal width for each of the 16 rows, so
-//! that one vector load meets all rows. In blocks of 32, codes come first (four a row in a strip, lowest k
-//! first), then scales, then minima; blocks of 256 are described in [`super_block`](crate::super_block). A form is exact
-//! for the encodings that map to it: no rounding happens on the way in. Tiles follow each other; missing rows are zero.
+//! A block consists of *strips*; a strip has one element of equal width for each of the 16 rows, so one vector load
+//! covers all rows. In blocks of 32, codes come first (four of a row in a strip, lowest k first), then scales, then
+//! minima; blocks of 256 are described in [`super_block`](crate::super_block). A form stores its encodings exactly:
+//! packing does not round. Tiles follow each other; missing rows are zero.
 
 use crate::{simd::LANES, super_block};
 
-/// Weights along k that activations have a scale for, and weights in most blocks.
+/// Weights along k that share an activation scale, and weights in most blocks.
 pub const BLOCK: usize = 32;
 
 /// Layout and meaning of a block.
@@ -17,9 +17,9 @@ pub enum Form {
     Nibble,
     /// `scale · nibble + min`: Q4_1.
     NibbleMin,
-    /// `scale · (code − 16)`, four bits of a code here and one there: Q5_0.
+    /// `scale · (code − 16)`, low four bits and fifth bit of a code stored apart: Q5_0.
     Five,
-    /// `scale · code + min` with such codes: Q5_1.
+    /// `scale · code + min`, codes stored like that: Q5_1.
     FiveMin,
     /// `scale · (byte − 128)`: Q8_0.
     Byte,
@@ -57,7 +57,7 @@ impl Strips {
 }
 
 impl Form {
-    /// What a block is made of, in its order. Blocks of 32 begin with their codes (or plain values).
+    /// The strips of a block, in order. Blocks of 32 begin with their codes (or plain values).
     pub const fn strips(self) -> [Strips; 4] {
         const fn of(count: usize, width: usize) -> Strips {
             Strips { count, width }
@@ -97,7 +97,7 @@ impl Form {
         k / self.weights() * self.block_bytes()
     }
 
-    /// Whether activations meet it as `f32` rather than as 8-bit integers.
+    /// Whether it multiplies activations in `f32` rather than in 8-bit integers.
     pub const fn is_dense(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32)
     }
@@ -107,12 +107,12 @@ impl Form {
         matches!(self, Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K)
     }
 
-    /// Codes of five bits in a block of 32.
+    /// Blocks of 32 with codes of five bits.
     pub const fn has_fives(self) -> bool {
         matches!(self, Self::Five | Self::FiveMin)
     }
 
-    /// Two codes share a byte, and nothing else belongs to them.
+    /// Two codes share a byte, and the byte holds nothing else.
     pub const fn has_nibbles(self) -> bool {
         matches!(self, Self::Nibble | Self::NibbleMin)
     }
@@ -122,7 +122,7 @@ impl Form {
         matches!(self, Self::NibbleMin | Self::FiveMin | Self::Q2K | Self::Q4K | Self::Q5K)
     }
 
-    /// Of codes that are cut in two: the low bits, which lie together, and those above them, which follow.
+    /// For split codes: the number of low bits, stored together, and of high bits, stored after them.
     pub const fn planes(self) -> [usize; 2] {
         match self {
             Self::Q2K => [2, 0],
@@ -140,7 +140,7 @@ impl Form {
         low + high
     }
 
-    /// What is taken off a code that is cut in two.
+    /// The offset of a split code.
     pub const fn offset(self) -> i32 {
         match self {
             Self::Q3K => 4,
@@ -172,7 +172,7 @@ impl Form {
 
 /// A form known at compile time.
 pub(crate) trait Layout {
-    /// Which.
+    /// Its value at run time.
     const FORM: Form;
 }
 

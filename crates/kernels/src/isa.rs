@@ -1,7 +1,7 @@
-//! Which instruction set runs the kernels, found once at start; tests choose.
+//! Which instruction set runs the kernels: found once at start, chosen in tests.
 //!
-//! [`Isa::run`] is the one door between ordinary code and vector code: it enters a function compiled
-//! for the instruction set, into which the generic kernel is inlined whole.
+//! [`Isa::run`] is the only way from ordinary code into vector code: it enters a function compiled for the instruction
+//! set, and the generic kernel is inlined into it.
 
 #[cfg(target_arch = "aarch64")]
 use crate::neon::Neon;
@@ -12,7 +12,7 @@ use crate::{avx2::Avx2, avx512::Avx512};
 
 /// A computation written over [`Lanes`]; `run` must be `#[inline(always)]`.
 pub trait Kernel {
-    /// What it gives back.
+    /// Its result.
     type Output;
 
     fn run<S: Lanes>(self, s: S) -> Self::Output;
@@ -35,7 +35,7 @@ enum Set {
     Neon,
 }
 
-/// Gives kernels a method that this crate compiles for every instruction set, so that callers contain none of it.
+/// Gives kernels a method that this crate compiles for every instruction set, so that callers compile none of it.
 macro_rules! kernels {
     ($($kernel:ty => $output:ty),* $(,)?) => {
         $(impl $kernel {
@@ -53,19 +53,19 @@ impl Isa {
     /// Plain code for any processor.
     pub const PORTABLE: Self = Self(Set::Portable);
 
-    /// The fastest that this processor has.
+    /// The fastest one of this processor.
     #[must_use]
     pub fn detect() -> Self {
         Self::available().next_back().unwrap_or(Self::PORTABLE)
     }
 
-    /// All that this processor has, slowest first.
+    /// All of this processor, slowest first.
     #[must_use]
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         ALL.iter().copied().filter(|set| set.is_supported()).map(Self)
     }
 
-    /// As people write it, e.g. `avx512-vnni`.
+    /// Its usual name, e.g. `avx512-vnni`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -95,7 +95,7 @@ impl Isa {
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Set::Portable => kernel.run(Portable),
-            // SAFETY (all four): an `Isa` is only made by `available`, after asking the processor.
+            // SAFETY (all four): only `available` makes an `Isa`, after asking the processor.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { run_avx2(kernel) },
             #[cfg(target_arch = "x86_64")]

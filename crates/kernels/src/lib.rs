@@ -6,8 +6,8 @@
 //! depend on how many rows run with it. The first lets one machine reproduce another's trace; the second makes greedy
 //! speculation equal plain decoding.
 //!
-//! `unsafe` are: intrinsics (used only with a proof that the processor has them), entering a function that is compiled
-//! for an instruction set, and lending pieces of a slice to threads.
+//! `unsafe` is used for intrinsics (with a proof that the processor has them), for entering a function compiled for an
+//! instruction set, and for handing parts of a slice to threads.
 //!
 //! It is a crate of its own so that its many instantiations (instruction sets × tile forms × rows) are compiled once,
 //! not at each change of the program. Models are built outside. Kernels are public structs; `run_on(isa)` runs one.

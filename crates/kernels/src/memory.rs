@@ -1,8 +1,8 @@
-//! Memory for weights: on cache lines, close together, and in huge pages where the system has them. Memory for caches,
-//! which takes room only as it fills.
+//! Memory for weights: aligned to cache lines, contiguous, in huge pages where the system has them. Memory for caches,
+//! which takes physical pages only as it fills.
 //!
 //! With pages of 4 KiB a pass over the weights spends a tenth of its time on address translation.
-//! Pieces are cut from chunks large enough for huge pages; a chunk is freed with its last piece.
+//! Allocations are cut from chunks large enough for huge pages; a chunk is freed with its last allocation.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -14,17 +14,17 @@ use std::{
 use crate::OutOfMemory;
 use crate::simd::LANES;
 
-/// Size and alignment of a huge page, and bytes in a chunk unless a piece is larger.
+/// Size and alignment of a huge page; also the size of a chunk, unless an allocation is larger.
 const HUGE_PAGE: usize = 2 << 20;
 const CHUNK: usize = 32 << 20;
 
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-/// Where pieces come from.
+/// Cuts allocations from chunks.
 #[derive(Debug, Default)]
 pub struct Arena {
-    /// The chunk being cut up, and how much of it is given away.
+    /// The chunk in use, and how much of it is taken.
     current: Mutex<Option<(Arc<Chunk>, usize)>>,
 }
 
@@ -35,12 +35,12 @@ struct Chunk {
     layout: Layout,
 }
 
-/// A piece of a chunk, owned alone.
+/// Part of a chunk, with a single owner.
 #[derive(Debug)]
 pub struct Bytes {
     start: NonNull<u8>,
     len: usize,
-    /// Keeps the memory.
+    /// Keeps the chunk alive.
     _chunk: Arc<Chunk>,
 }
 
@@ -53,7 +53,7 @@ unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
 
-/// Zeros that take memory when they are first written, in huge pages from the first one on.
+/// Zeros that take physical memory when first written, in huge pages from the first one on.
 #[derive(Debug)]
 pub struct LazyZeros {
     memory: Vec<[u16; LANES]>, // the system gives large zeros as pages that it has not filled yet
@@ -62,7 +62,7 @@ pub struct LazyZeros {
 }
 
 impl LazyZeros {
-    /// So many times [`LANES`] halves.
+    /// A number of groups of [`LANES`] halves.
     pub fn new(len: usize) -> Self {
         const SIZE: usize = size_of::<[u16; LANES]>();
         OutOfMemory::unless_there_are((len * SIZE).saturating_add(2 * HUGE_PAGE));
@@ -104,7 +104,7 @@ impl Arena {
             _ => (Arc::new(Chunk::new(room)), 0),
         };
         *current = Some((Arc::clone(&chunk), used + room));
-        // SAFETY: `used + len` bytes lie inside the chunk, and these were given to nobody before.
+        // SAFETY: `used + len` bytes lie inside the chunk, and no other allocation has them.
         let start = unsafe {
             let start = chunk.start.add(used);
             start.write_bytes(0, len);
@@ -134,7 +134,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Asks the system to back fresh memory with huge pages; a wish, whatever the answer.
+/// Asks the system for huge pages. It may ignore the request.
 #[cfg(target_os = "linux")]
 fn advise_huge_pages(start: NonNull<u8>, len: usize) {
     unsafe extern "C" {

@@ -1,8 +1,8 @@
-//! What happens between matrices, row by row: root-mean-square norm and gated SiLU.
+//! Work between matrices, row by row: root-mean-square norm and gated SiLU.
 //!
-//! Rows come as tiles `[d / 16][m]` of 16 lanes, the shape in which matrices leave them, and go out
-//! as [`Acts`](super::activations::Acts) columns. Invariant: every row is computed by the same operations
-//! in the same order whatever `m` is.
+//! Rows come in tiles `[d / 16][m]` of 16 lanes, as matrices produce them, and leave as
+//! [`Acts`](super::activations::Acts) columns. Invariant: every row goes through the same operations in the same order,
+//! whatever `m` is.
 
 use crate::{
     MAX_ROWS,
@@ -13,7 +13,7 @@ use crate::{
 
 /// `x / sqrt(mean(x²) + eps) · weight`. Source: Zhang and Sennrich, arXiv:1910.07467.
 ///
-/// Gives back whether all rows are finite.
+/// Returns whether all rows are finite.
 pub struct Norm<'a> {
     /// Rows `[d / 16][m]`.
     pub x: &'a [[f32; LANES]],
@@ -23,7 +23,7 @@ pub struct Norm<'a> {
     pub eps: f32,
     /// Where the activations go.
     pub out: &'a mut Acts,
-    /// Where to keep the rows as plain numbers too, `[m][d / 16]`; may be empty.
+    /// Where to store the rows as plain numbers too, `[m][d / 16]`; may be empty.
     pub kept: &'a mut [[f32; LANES]],
 }
 
@@ -59,9 +59,9 @@ impl Kernel for Norm<'_> {
     }
 }
 
-/// What of a norm 32 columns of all rows have to say: `x · weight` goes out as activations, and the sum of their squares is
-/// noted. [`divisors`] knows the rest when all columns have been seen. So whoever has just worked out the columns does it,
-/// and no thread has to fetch what the others wrote.
+/// The part of a norm that 32 columns of all rows can do by themselves: it outputs `x · weight` as activations and
+/// stores the sum of their squares. [`divisors`] does the rest once all columns are done. The thread that computed the
+/// columns runs it, so no thread fetches what others wrote.
 pub struct NormPart<'a, 'b> {
     /// Two tiles of the rows, `[2][m]`.
     pub x: &'a [[f32; LANES]],
@@ -88,8 +88,8 @@ impl Kernel for NormPart<'_, '_> {
     }
 }
 
-/// `1 / sqrt(mean(x²) + eps)` of each of `m` rows, from the sums of squares of its parts, `[parts][m]`, of 32 columns each; and
-/// whether all are finite.
+/// `1 / sqrt(mean(x²) + eps)` of each of `m` rows, from the sums of squares of its parts of 32 columns, `[parts][m]`;
+/// also returns whether all are finite.
 pub fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; MAX_ROWS], bool) {
     let mut sums = [0.0; MAX_ROWS];
     for part in squares.chunks_exact(m) {
@@ -100,7 +100,7 @@ pub fn divisors(squares: &[f32], m: usize, eps: f32) -> ([f32; MAX_ROWS], bool) 
     (inverses, inverses[..m].iter().all(|inverse| inverse.is_finite() && *inverse > 0.0))
 }
 
-/// `1 / sqrt(mean(x²) + eps)` of the row whose tiles stand `m` apart.
+/// `1 / sqrt(mean(x²) + eps)` of the row whose tiles are `m` apart.
 #[inline(always)]
 fn inverse_size<S: Lanes>(s: S, x: &[[f32; LANES]], m: usize, eps: f32) -> f32 {
     let mut squares = s.splat(0.0);
@@ -113,7 +113,7 @@ fn inverse_size<S: Lanes>(s: S, x: &[[f32; LANES]], m: usize, eps: f32) -> f32 {
     1.0 / (simd::sum(s, squares) / (tiles * LANES) as f32 + eps).sqrt()
 }
 
-/// The same over rows of one head, in place: what follows is not a matrix.
+/// The same for the rows of one head, in place.
 pub struct NormHead<'a> {
     /// `[head_dim / 16][m]`.
     pub tiles: &'a mut [[f32; LANES]],
@@ -168,7 +168,7 @@ impl Kernel for SiluMul<'_, '_> {
     }
 }
 
-/// Rows of plain numbers as activations.
+/// Copies rows of plain numbers into activations.
 pub struct Load<'a> {
     /// `[m][d / 16]`.
     pub rows: &'a [[f32; LANES]],
@@ -192,9 +192,9 @@ impl Kernel for Load<'_> {
     }
 }
 
-/// Largest of some logits, and `Σ e^(logit − largest)`.
+/// The largest logit and `Σ e^(logit − largest)`.
 pub struct Survey<'a> {
-    /// One row, its length any number.
+    /// One row of any length.
     pub logits: &'a [f32],
 }
 
@@ -235,7 +235,7 @@ mod tests {
         acts
     }
 
-    /// Norm of rows `[d / 16][m]`: activations, rows kept, whether all were finite.
+    /// Norm of rows `[d / 16][m]`: activations, stored rows, whether all were finite.
     fn norm(isa: Isa, x: &[[f32; LANES]], weight: &[[f32; LANES]]) -> (Acts, Vec<[f32; LANES]>, bool) {
         let m = x.len() / weight.len();
         let (mut out, mut kept) = (acts(m, weight.len() * LANES), vec![[0.0; LANES]; x.len()]);
@@ -244,7 +244,7 @@ mod tests {
         (out, kept, finite)
     }
 
-    /// The same norm, worked out part by part: activations with factors, whether all were finite.
+    /// The same norm computed in parts: activations with factors, whether all were finite.
     fn norm_by_parts(isa: Isa, x: &[[f32; LANES]], weight: &[[f32; LANES]]) -> (Acts, bool) {
         let m = x.len() / weight.len();
         let mut out = acts(m, weight.len() * LANES);

@@ -1,6 +1,6 @@
-//! Memory that the system refuses, as a sentence instead of an abort.
+//! An allocation that the system refuses, as a sentence instead of an abort.
 //!
-//! Weights and caches are by far the largest allocations, and functions that make them return no `Result`. They
+//! Weights and caches are by far the largest allocations, and the functions that make them return no `Result`. They
 //! unwind with [`OutOfMemory`]; the engine and `main` catch it and report the sentence.
 
 use std::any::Any;
@@ -13,23 +13,23 @@ use std::panic::resume_unwind;
     .0.div_ceil(1 << 20)
 )]
 pub struct OutOfMemory(
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub usize,
 );
 
 impl OutOfMemory {
-    /// What a panic carried, where it was this.
+    /// The error, if a panic carried it.
     #[must_use]
     pub fn of(panic: &(dyn Any + Send)) -> Option<Self> {
         panic.downcast_ref().copied()
     }
 
-    /// Unwinds up to where somebody takes the error. No panic hook hears of it.
+    /// Unwinds to whoever catches the error. No panic hook runs.
     pub fn unwind(self) -> ! {
         resume_unwind(Box::new(self))
     }
 
-    /// Unwinds if the system refuses so many bytes now.
+    /// Unwinds if the system refuses this many bytes now.
     pub fn unless_there_are(bytes: usize) {
         if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
             Self(bytes).unwind();

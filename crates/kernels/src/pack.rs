@@ -1,7 +1,7 @@
-//! Weights written into tile blocks, and read back.
+//! Packs weights into tile blocks, and reads them.
 //!
-//! Invariant: [`read_block`] of what [`write_block`] wrote is what ggml's dequantisation gives, to the
-//! bit. Nothing here is fast; it runs once at load, and for a row of the embedding per token.
+//! Invariant: [`read_block`] of a block from [`write_block`] equals ggml's dequantisation to the bit. This code need
+//! not be fast: it runs once at load, and once per token for a row of the embedding.
 
 use half::{bf16, f16};
 
@@ -12,7 +12,7 @@ use crate::{
     super_block::SuperUnit,
 };
 
-/// Writes the weights of block `index` of `from`, a row as a file stores it, as row `row` of a zeroed block.
+/// Writes the weights of block `index` of `from`, a row in the file's encoding, as row `row` of a zeroed block.
 pub fn write_block(encoding: Encoding, (from, index): (&[u8], usize), block: &mut [u8], row: usize) {
     let form = encoding.form();
     if form.is_super() {
@@ -32,7 +32,7 @@ pub fn write_block(encoding: Encoding, (from, index): (&[u8], usize), block: &mu
     }
 }
 
-/// Reads row `row` of a block as [`Form::weights`] numbers.
+/// Reads row `row` of a block into [`Form::weights`] numbers.
 pub fn read_block(form: Form, block: &[u8], row: usize, out: &mut [f32]) {
     if form.is_super() {
         return SuperUnit::read(form, block, row).numbers(form, out);
@@ -64,7 +64,7 @@ fn write_codes(form: Form, block: &mut [u8], row: usize, codes: &[u8; BLOCK]) {
 /// Where the fifth bits of codes begin: those of k, k + 4, k + 8, … share a byte.
 const FIFTHS: usize = 4 * 4 * LANES;
 
-/// Bits of a code that lie together.
+/// Bits of a code that are stored together.
 fn mask(form: Form) -> u8 {
     if form == Form::Byte { 255 } else { 15 }
 }
@@ -83,7 +83,7 @@ fn write_scale(rest: &mut [u8], index: usize, scale: f32) {
     rest[2 * index..2 * index + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
 }
 
-/// Of a block of 32.
+/// For a block of 32.
 fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
     if form.is_dense() {
         return std::array::from_fn(|k| read_number(form, block, k * LANES + row));
@@ -103,7 +103,7 @@ fn read_unit(form: Form, block: &[u8], row: usize) -> [f32; BLOCK] {
     })
 }
 
-/// Number `index` of those that a dense form stores.
+/// Number `index` of a dense form.
 fn read_number(form: Form, bytes: &[u8], index: usize) -> f32 {
     if form == Form::F32 {
         let at = 4 * index;

@@ -1,11 +1,10 @@
 //! Threads that share short pieces of work, many thousand times a second.
 //!
-//! One region of work is open at a time. Its caller works too, and takes items until none are left;
-//! a worker joins when it notices, so a worker that a neighbour has pushed off its core is not waited
-//! for unless it is inside an item. Between regions workers ask for the weights that come next ([`Walk`]),
-//! spin for some tenths of a millisecond, then park. Every thread has a [`Span`] of neighbouring items, so that
-//! what it wrote in one region is near it in the next, and then takes half of what another has left. Who does
-//! what is left to chance: results must not show it.
+//! One region of work is open at a time. Its caller works too, and takes items until none are left; a worker joins when
+//! it notices the region, so the caller waits for a preempted worker only if that worker is inside an item. Between
+//! regions workers prefetch the next weights ([`Walk`]), spin for some tenths of a millisecond, then park. Every thread
+//! has a [`Span`] of adjacent items, so that in the next region it works near what it wrote in this one; when its span
+//! is empty it takes half of another's. Which thread does which item is not determined: results must not depend on it.
 
 use std::{
     cell::UnsafeCell,
@@ -22,14 +21,14 @@ use crate::{
     span::{self, Span},
 };
 
-/// Looks at the state before a worker parks: some tenths of a millisecond, so that sampling, and telling what happened,
-/// between two passes or drafts does not put it to sleep. Waking it takes as long as several regions.
+/// Checks of the state before a worker parks: some tenths of a millisecond, so that it stays awake while the caller
+/// samples and sends events between two passes. Waking a worker takes as long as several regions.
 const SPINS_BEFORE_PARKING: u32 = 20_000;
 
-/// Looks at the state before a caller that waits for a worker offers its core.
+/// Checks of the state before a waiting caller yields its core.
 const SPINS_BEFORE_YIELDING: u32 = 2_000;
 
-/// A region is open. Below are the bits that count workers in it, above those that number regions.
+/// A region is open. Lower bits count the workers in it, higher bits number regions.
 const OPEN: u64 = 1 << 31;
 const ACTIVE: u64 = OPEN - 1;
 const REGION: u64 = 1 << 32;
@@ -43,13 +42,13 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct Shared {
-    /// What workers look at while they wait: with the state comes the job.
+    /// What workers watch while they wait: the state, and the job with it.
     region: Line<Region>,
     /// Each thread's items, the caller's first.
     spans: Box<[Line<Span>]>,
-    /// A caller has the pool; another one works alone.
+    /// A caller uses the pool; a second caller works alone.
     taken: AtomicBool,
-    /// What [`Pool::soon`] was told.
+    /// The argument of the last [`Pool::soon`].
     soon: Mutex<Next>,
     parked: Box<[AtomicBool]>,
     stop: AtomicBool,
@@ -58,12 +57,12 @@ struct Shared {
 
 #[derive(Debug)]
 struct Region {
-    /// Number of the region, [`OPEN`], and how many workers are in it.
+    /// Region number, [`OPEN`], and how many workers are in the region.
     state: AtomicU64,
     job: UnsafeCell<LoadContext>,
 }
 
-/// Alone on its cache lines.
+/// Has its cache lines to itself.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -73,12 +72,12 @@ struct LoadContext {
     /// A `&F` of the caller that opened the region.
     work: *const (),
     call: unsafe fn(*const (), usize),
-    /// What the region after this one reads.
+    /// What the next region reads.
     next: Next,
 }
 
-// SAFETY: `job` is written only while no region is open and no worker is active, and read only by
-// workers that have entered an open region; `state` orders the two. What it points to is `Sync`.
+// SAFETY: `job` is written only while no region is open and no worker is active, and read only by workers that have
+// entered an open region; `state` orders the two. It points to a `Sync` value.
 unsafe impl Sync for Shared {}
 // SAFETY: the pointer in `job` is not used outside a region.
 unsafe impl Send for Shared {}
@@ -91,7 +90,7 @@ unsafe fn call<F: Fn(usize)>(work: *const (), item: usize) {
 }
 
 impl Pool {
-    /// A pool in which `threads` compute, the caller among them.
+    /// A pool of `threads` threads, including the caller.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let workers = threads.saturating_sub(1);
@@ -116,12 +115,12 @@ impl Pool {
             let name = format!("kernel-{index}");
             thread::Builder::new().name(name).spawn(move || shared.serve(index))
         };
-        // A thread that cannot be had is done without.
+        // If a thread cannot be started, the pool works without it.
         let workers = (0..workers).map_while(|index| spawn(index).ok()).collect();
         Self { shared, workers }
     }
 
-    /// Threads that compute.
+    /// Threads that compute, including the caller.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
@@ -156,8 +155,8 @@ impl Pool {
         assert!(!panicked, "a kernel thread panicked");
     }
 
-    /// Weights that the region after the next one will read: threads that wait for that region ask for the beginning of
-    /// their share. A hint.
+    /// A hint: the weights that the region after the next one will read. Threads that wait for that region prefetch the
+    /// beginning of their share.
     pub fn soon(&self, weights: &[u8]) {
         *self.shared.soon.lock().unwrap_or_else(PoisonError::into_inner) = Next::new(weights);
     }
@@ -182,12 +181,12 @@ impl Pool {
         });
     }
 
-    /// Calls `work` once for each chunk of `len` items, and `finish` once for each group of neighbouring chunks when they are
-    /// done, on the thread that did the last of them: in one region what would take two. There are as many groups as chunks
-    /// of `each` in `ends`, of which `finish` gets the group's own.
+    /// Calls `work` once for each chunk of `len` items, and `finish` once for each group of adjacent chunks when all of
+    /// them are done, on the thread that did the last one: one region instead of two. There are as many groups as
+    /// chunks of `each` in `ends`; `finish` gets the group's own chunk.
     ///
     /// # Panics
-    /// When items or ends are not so many whole chunks.
+    /// If `items` or `ends` is not a whole number of chunks.
     pub fn chunks_then<T: Send, U: Send>(
         &self,
         (items, len): (&mut [T], usize),
@@ -202,14 +201,14 @@ impl Pool {
         let (items, ends) = (Base(items.as_mut_ptr()), Base(ends.as_mut_ptr()));
         self.run(group * groups, |index| {
             let (items, ends, own) = (&items, &ends, index / group);
-            // SAFETY: `run` hands out each index once, so chunks never overlap; `items` is borrowed for the whole call, and
-            // `T: Send` lets another thread write it.
+            // SAFETY: `run` hands out each index once, so chunks never overlap; `items` is borrowed for the whole call,
+            // and `T: Send` lets another thread write it.
             work(index, unsafe { std::slice::from_raw_parts_mut(items.0.add(index * len), len) });
             if left.get(own).is_some_and(|left| left.fetch_sub(1, Ordering::AcqRel) > 1) {
                 return;
             }
-            // SAFETY: every other chunk of the group was done before it was counted, and its index is not handed out again:
-            // from here on only this thread has the group, and its part of `ends`.
+            // SAFETY: every other chunk of the group was finished before it was counted, and its index is not handed
+            // out again: from here on only this thread uses the group and its part of `ends`.
             let (items, ends) = unsafe {
                 let items = std::slice::from_raw_parts_mut(items.0.add(own * group * len), group * len);
                 (items, std::slice::from_raw_parts_mut(ends.0.add(own * each), each))
@@ -227,14 +226,14 @@ impl Pool {
     }
 }
 
-/// Start of a slice that threads cut up between them.
+/// Start of a slice that threads divide between them.
 struct Base<T>(*mut T);
 
 // SAFETY: see `Pool::chunks` and `Pool::chunks_then`, its only users.
 unsafe impl<T: Send> Sync for Base<T> {}
 
 impl Shared {
-    /// Does the items of the own span, then shares of what the others have left.
+    /// Does the items of the thread's own span, then shares of the others'.
     fn take_items(&self, thread: usize, job: LoadContext) {
         let own = &self.spans[thread].0;
         let others = || self.spans[thread + 1..].iter().chain(&self.spans[..thread]);
@@ -250,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// Lets no more workers in and waits for those inside.
+    /// Closes the region to further workers and waits for those inside.
     fn close(&self) {
         let mut state = self.region.0.state.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0;
@@ -265,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// A worker's life.
+    /// A worker's loop.
     fn serve(&self, index: usize) {
         let mut seen = 0;
         let mut walk = Walk::default();
@@ -310,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps unless something happened since `state` was read.
+    /// Sleeps unless the state has changed since it was read.
     fn park(&self, index: usize, state: u64) {
         self.parked[index].store(true, Ordering::SeqCst);
         if self.region.0.state.load(Ordering::SeqCst) == state && !self.stop.load(Ordering::SeqCst) {
@@ -325,7 +324,7 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
-            // A worker ends by itself only; its panics were told to a caller already.
+            // A worker only ends with the pool; its panics were reported to a caller.
             let _ = worker.join();
         }
     }

@@ -1,10 +1,10 @@
-//! Sixteen lanes as plain arrays: every processor, and the mirror that the others are tested with.
+//! Sixteen lanes as plain arrays: runs on every processor, and the reference for the tests of the others.
 
 use half::{bf16, f16};
 
 use crate::simd::{LANES, Lanes, lanes};
 
-/// Needs nothing of the processor.
+/// Requires no processor features.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 

@@ -1,19 +1,18 @@
-//! What a thread with nothing to do asks of memory: the weights that it will multiply next.
+//! What a waiting thread prefetches: the weights that it will multiply next.
 //!
-//! Between two regions of work the threads wait for the last of them, and for the one that prepares the next region;
-//! memory rests. A waiting thread uses that to have the beginning of its own share of the next weights brought near, a few
-//! cache lines between two looks at whether there is work. Nothing is read: addresses may be anything, and what comes
-//! too late is forgotten.
+//! Between two regions threads wait for the last item and for the preparation of the next region, and memory is idle. A
+//! waiting thread prefetches the beginning of its own share of the next weights, a few cache lines between two checks
+//! for work. It reads nothing: any address is allowed, and a prefetch that comes too late does no harm.
 
-/// Bytes that one thread asks for at most: a fraction of a second-level cache.
+/// Most bytes that one thread prefetches: a fraction of a second-level cache.
 const MOST: usize = 256 << 10;
 
-/// Bytes between two looks.
+/// Bytes between two checks for work.
 const STRIDE: usize = 4 * LINE;
 
 const LINE: usize = 64;
 
-/// Address and length of what comes next.
+/// Address and length of the next weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Next(usize, usize);
 
@@ -23,7 +22,7 @@ impl Next {
     }
 }
 
-/// The share of one thread, and how far it got.
+/// One thread's share, and how far it got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
     from: usize,
@@ -32,12 +31,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// The share that begins where the items of `thread` of `threads` begin.
+    /// The share that begins where the items of thread `thread` of `threads` begin.
     pub(crate) fn new(Next(start, len): Next, thread: usize, threads: usize) -> Self {
         Self { from: start.wrapping_add(len / threads * thread), len: (len / threads).min(MOST), done: 0 }
     }
 
-    /// Asks for a little more; whether it did.
+    /// Prefetches a little more; returns whether there was more.
     pub(crate) fn step(&mut self) -> bool {
         if self.done >= self.len {
             return false;
@@ -48,7 +47,7 @@ impl Walk {
     }
 }
 
-/// Has a cache line brought into the second-level cache, where the processor has a way to ask.
+/// Prefetches a cache line into the second-level cache, where the processor can.
 #[inline]
 fn ask(address: usize) {
     #[cfg(target_arch = "x86_64")]

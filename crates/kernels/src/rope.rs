@@ -1,8 +1,7 @@
-//! What a head's outputs go through on their way to attention: rotary positions, scaling, halves.
+//! From a head's outputs to attention: rotary positions, scaling, rounding to halves.
 //!
-//! Rotation is of the half-split kind (dimension i with i + head_dim / 2; Su et al.,
-//! arXiv:2104.09864). Files with interleaved pairs have their query and key rows reordered when
-//! they are packed, which leaves every product of a query and a key as it was.
+//! Rotation pairs dimension i with i + head_dim / 2 (Su et al., arXiv:2104.09864). For files with interleaved pairs the
+//! query and key rows are reordered when they are packed, which leaves every product of a query and a key unchanged.
 
 use crate::{
     attention::SLAB,
@@ -25,9 +24,9 @@ pub struct Rotate<'a> {
     pub tiles: &'a mut [[f32; LANES]],
     /// Rows.
     pub m: usize,
-    /// Of the m rows.
+    /// One of the m rows.
     pub angles: Angles<'a>,
-    /// Multiplies the result.
+    /// Factor of the result.
     pub scale: f32,
 }
 
@@ -51,16 +50,16 @@ impl Kernel for Rotate<'_> {
     }
 }
 
-/// Writes rows of a head, as halves, at `position…` of neighbouring slabs of keys, [`SLAB`] positions each,
+/// Writes rows of a head, as halves, from position `position` on into adjacent slabs of keys, [`SLAB`] positions each,
 /// `[position / 16][head_dim]`.
 pub struct StoreKeys<'a, 'b> {
     /// `[head_dim / 16][m]`.
     pub tiles: &'a [[f32; LANES]],
     /// Rows.
     pub m: usize,
-    /// Counted from the first slab on.
+    /// Counted from the first slab.
     pub position: usize,
-    /// The cache's slabs from the first one that is written on.
+    /// The cache's slabs, beginning with the first one that is written.
     pub slabs: &'a mut [&'b mut [[u16; LANES]]],
 }
 
@@ -89,9 +88,9 @@ pub struct StoreValues<'a, 'b> {
     pub tiles: &'a [[f32; LANES]],
     /// Rows.
     pub m: usize,
-    /// Counted from the first slab on.
+    /// Counted from the first slab.
     pub position: usize,
-    /// The cache's slabs from the first one that is written on.
+    /// The cache's slabs, beginning with the first one that is written.
     pub slabs: &'a mut [&'b mut [[u16; LANES]]],
 }
 

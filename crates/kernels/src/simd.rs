@@ -1,12 +1,12 @@
-//! Sixteen lanes of numbers: the vocabulary in which every kernel is written once.
+//! Sixteen lanes of numbers: the operations from which every kernel is written, once for all instruction sets.
 //!
-//! Invariant: for finite inputs each operation gives the same bits on every instruction set. Float
-//! operations are the single IEEE ones (`fma` rounds once), integers are exact, and whatever has an
-//! order (reductions of floats) is spelled out by the kernels, not here. A value of an implementing
-//! type is the proof that the processor has its instructions, so the methods are safe to call.
+//! Invariant: for finite inputs each operation gives the same bits on every instruction set. Float operations are the
+//! single IEEE ones (`fma` rounds once), integers are exact, and the kernels spell out everything that has an order
+//! (reductions of floats). A value of an implementing type proves that the processor has its instructions, so the
+//! methods are safe to call.
 //!
-//! Methods must be inlined into a function compiled for the instruction set, which
-//! [`Isa::run`](super::Isa::run) provides; called elsewhere they are right, only slow.
+//! Methods must be inlined into a function compiled for the instruction set, which [`Isa::run`](super::Isa::run)
+//! provides; called elsewhere they are correct but slow.
 
 /// Lanes in a vector.
 pub const LANES: usize = 16;
@@ -25,11 +25,11 @@ pub trait Lanes: Copy {
     fn splat(self, x: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
     fn store(self, x: Self::F, to: &mut [f32; LANES]);
-    /// IEEE halves, widened.
+    /// Converts IEEE halves.
     fn load_f16(self, from: &[u16; LANES]) -> Self::F;
-    /// The same from little-endian bytes.
+    /// Converts IEEE halves from little-endian bytes.
     fn load_f16_le(self, from: &[u8; 2 * LANES]) -> Self::F;
-    /// bfloat16 from little-endian bytes, widened.
+    /// Converts bfloat16 from little-endian bytes.
     fn load_bf16_le(self, from: &[u8; 2 * LANES]) -> Self::F;
     /// `f32` from little-endian bytes.
     fn load_f32_le(self, from: &[u8; 4 * LANES]) -> Self::F;
@@ -50,7 +50,7 @@ pub trait Lanes: Copy {
     fn splat_i(self, x: i32) -> Self::I;
     /// Bytes 0…255, widened.
     fn load_u8(self, from: &[u8; LANES]) -> Self::I;
-    /// The same as −128…127.
+    /// The same for −128…127.
     fn load_i8(self, from: &[u8; LANES]) -> Self::I;
     /// Little-endian.
     fn load_i32_le(self, from: &[u8; 4 * LANES]) -> Self::I;
@@ -75,26 +75,26 @@ pub trait Lanes: Copy {
     fn bytes(self, from: &[u8; 4 * LANES]) -> Self::Bytes;
     /// Adds to each lane the products of its four codes with the four `i8` of `word`.
     fn dot_codes(self, sum: Self::I, codes: Self::Codes, word: i32) -> Self::I;
-    /// Bytes to cut codes from.
+    /// Bytes to extract codes from.
     fn raw(self, from: &[u8; 4 * LANES]) -> Self::Codes;
-    /// Of each byte, the bits that `mask` shows when it is shifted down by `down`, or up where that is negative: a field
-    /// that leaves no byte.
+    /// For each byte, the bits under `mask` after a shift down by `down` (up if negative). The field must not cross the
+    /// byte's border.
     fn cut(self, raw: Self::Codes, down: i32, mask: u8) -> Self::Codes;
-    /// The bits of both.
+    /// Bitwise or.
     fn or(self, a: Self::Codes, b: Self::Codes) -> Self::Codes;
-    /// What [`Lanes::dot_bytes`] starts from, given −8 times the sum of the activations it will see.
+    /// The start value of [`Lanes::dot_bytes`], given −8 times the sum of the activations it will see.
     fn bytes_start(self, total_down: i32) -> Self::I;
-    /// Adds the products of code − 128 with the four `i8` of `word`, up to what
-    /// [`Lanes::bytes_start`] has taken off already.
+    /// Adds the products of code − 128 with the four `i8` of `word`, except for what [`Lanes::bytes_start`] has
+    /// subtracted already.
     fn dot_bytes(self, sum: Self::I, codes: Self::Bytes, word: i32) -> Self::I;
 
-    /// Asks for the cache line `ahead` bytes after the start of `from`; a hint that may be ignored.
+    /// Prefetches the cache line `ahead` bytes after the start of `from`; may be ignored.
     fn prefetch<T>(self, from: &[T], ahead: usize);
-    /// The same for what is needed later: into the second-level cache, which can wait for more lines at once.
+    /// The same for later use: into the second-level cache, which can wait for more lines at once.
     fn prefetch_far<T>(self, from: &[T], ahead: usize);
 }
 
-/// An expression whose instructions are there because the receiver is.
+/// An expression whose instructions exist because the receiver does.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! proven {
     ($body:expr) => {
@@ -116,7 +116,7 @@ macro_rules! lanes {
 }
 pub(crate) use lanes;
 
-/// Lanes as an array, for what has no vector form.
+/// Lanes as an array, for operations without a vector form.
 #[inline(always)]
 pub(crate) fn to_array<S: Lanes>(s: S, x: S::F) -> [f32; LANES] {
     let mut out = [0.0; LANES];

@@ -1,33 +1,33 @@
-//! Items of work that one thread takes one by one, and of which others take half when they have none left.
+//! Items of work that one thread takes one by one; another thread takes half of them when it has none left.
 //!
-//! Halves, because whoever changes a span takes its cache line from its owner, which costs as much as a small item: with
-//! halves that happens a few times a region and not once an item. Invariant: between two calls of [`Span::set`] each
-//! item is handed out once.
+//! Halves, because a thread that changes a span takes its cache line from the owner, which costs as much as a small
+//! item: with halves that happens a few times per region, not once per item. Invariant: between two calls of
+//! [`Span::set`] each item is handed out once.
 
 use std::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The end above, the next item below, 32 bits each.
+/// End in the upper 32 bits, next item in the lower 32.
 #[derive(Debug, Default)]
 pub(crate) struct Span(AtomicU64);
 
-/// Most items that a span can number; its owner's looks beyond the end stay below 2³².
+/// Most items that a span can number, so that its owner's attempts after the end stay below 2³².
 pub(crate) const MAX_ITEMS: usize = 1 << 31;
 
 fn pack(items: &Range<usize>) -> u64 {
     (items.end as u64) << 32 | items.start as u64
 }
 
-/// What has not been handed out; empty where the owner looked beyond the end.
+/// Items not handed out; 0 if the owner has tried to take one after the end.
 fn unpack(packed: u64) -> Range<usize> {
     (packed as u32) as usize..(packed >> 32) as usize
 }
 
 impl Span {
-    /// Holds `items` from now on. Whatever it held must have been handed out; nobody but its owner, or who knows that no
-    /// other is about, may do this.
+    /// Sets the items. All earlier items must have been handed out. Only the owner may call it, or a thread that knows
+    /// that no other thread uses the span.
     pub(crate) fn set(&self, items: &Range<usize>) {
         self.0.store(pack(items), Ordering::Relaxed);
     }
@@ -38,7 +38,7 @@ impl Span {
         (!items.is_empty()).then_some(items.start)
     }
 
-    /// The latter half of what is left, for another thread; the larger one.
+    /// The second half of what is left (the larger one), for another thread.
     pub(crate) fn steal(&self) -> Option<Range<usize>> {
         let mut packed = self.0.load(Ordering::Relaxed);
         loop {

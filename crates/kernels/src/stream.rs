@@ -1,8 +1,8 @@
-//! How fast this machine reads memory: the ceiling that plain decoding is held against.
+//! How fast this machine reads memory: the ceiling that plain decoding is compared with.
 //!
-//! Bytes are read in order, in huge pages, by the threads and with the prefetching that decoding uses,
-//! and with no arithmetic but a sum. How many is the caller's choice: as many as the weights take, so
-//! that caches keep the same part of them, or far more than caches hold.
+//! It reads bytes in order, in huge pages, with the threads and the prefetching that decoding uses, and computes only a
+//! sum. The caller chooses how many: as many as the weights have, so that caches keep the same part of them, or far
+//! more than caches can keep.
 
 use crate::{
     isa::{Isa, Kernel},
@@ -15,10 +15,10 @@ use crate::{
 const VECTOR: usize = 4 * LANES;
 const ITEM: usize = 64 << 10;
 
-/// Distances at which the loop asks for what it reads later; the best is what counts.
+/// Prefetch distances; the best one counts.
 const AHEAD: [usize; 4] = [1 << 10, 4 << 10, 6 << 10, 12 << 10];
 
-/// Memory to be read, and who reads it.
+/// Memory to read, and the threads that read it.
 #[derive(Debug)]
 pub struct Stream {
     pool: Pool,
@@ -33,7 +33,7 @@ impl Stream {
         Self { pool: Pool::new(threads), isa: Isa::detect(), memory: Arena::default().zeroed(bytes.max(ITEM)) }
     }
 
-    /// Seconds that the fastest of several ways to read everything once takes.
+    /// Seconds for reading everything once, by the fastest of several ways.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         AHEAD.iter().map(|&ahead| self.read(ahead)).fold(f64::INFINITY, f64::min)

@@ -1,7 +1,7 @@
-//! Blocks of 256 weights of 16 rows: the K-quants of ggml, as many bits a weight as in the file.
+//! Blocks of 256 weights of 16 rows: the K-quants of ggml, with as many bits a weight as in the file.
 //!
-//! A weight is `d · scale · (code − offset) − dmin · min`, with a scale (and min) of a few bits for each 16 or 32 weights.
-//! A block is a header, then the codes of its eight parts of 32. In order, each for all 16 rows:
+//! A weight is `d · scale · (code − offset) − dmin · min`, with a scale (and min) of a few bits for each 16 or 32
+//! weights. A block is a header, then the codes of its eight parts of 32. In order, each for all 16 rows:
 //!
 //! | what | bytes |
 //! | --- | --- |
@@ -31,18 +31,17 @@ pub(crate) const PARTS: usize = WEIGHTS / BLOCK;
 /// Bytes of a strip of codes.
 pub(crate) const STRIP: usize = 4 * LANES;
 
-/// Where the small numbers begin.
+/// Where the 4-, 6- or 8-bit scales and mins begin.
 pub(crate) const NUMBERS: usize = 2 * 2 * LANES;
 
-/// Where the high bits of 6-bit numbers begin.
+/// Where the high bits of 6-bit scales and mins begin.
 pub(crate) const HIGHS: usize = NUMBERS + PARTS * LANES;
 
-/// A row's share of a block, in integers.
+/// One row's share of a block, as integers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SuperUnit {
     codes: [u8; WEIGHTS],
-    /// Two for each part, as the block stores them: a scale and a min, or two scales (Q3_K: plus 32), or two
-    /// pairs of 4 bits.
+    /// Two for each part, as stored: a scale and a min, or two scales (Q3_K: plus 32), or two pairs of 4 bits.
     numbers: [u8; 2 * PARTS],
     d: [u8; 2],
     dmin: [u8; 2],
@@ -59,7 +58,7 @@ impl Form {
         self.code_bits() * STRIP
     }
 
-    /// The small numbers have 6 bits, not 8.
+    /// Scales and mins have 6 bits, not 8.
     pub(crate) const fn has_sixes(self) -> bool {
         matches!(self, Self::Q3K | Self::Q4K | Self::Q5K)
     }
@@ -135,7 +134,7 @@ impl SuperUnit {
         }
     }
 
-    /// What [`SuperUnit::write`] wrote.
+    /// Reads what [`SuperUnit::write`] wrote.
     pub(crate) fn read(form: Form, block: &[u8], row: usize) -> Self {
         let pair = |at: usize| [block[2 * at], block[2 * at + 1]];
         let number = |i: usize| {
@@ -180,7 +179,7 @@ impl SuperUnit {
     }
 }
 
-/// Where the low and the high bits of code `k` lie: byte, shift in it, how many, and how many of the code are below them.
+/// Where the low and the high bits of code `k` lie: byte, shift, number of bits, and number of lower bits of the code.
 fn code_bits(form: Form, row: usize, k: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
     let [low, high] = form.planes();
     let (part, word, byte) = (k / BLOCK, k % BLOCK / 4, k % 4);

@@ -1,8 +1,8 @@
 //! The product of one block of 256 weights of 16 rows with some rows of activations.
 //!
-//! Codes are put together and scales unpacked in registers, so memory gives no more than the file's bits. The parts of a
-//! block add up one after the other, each with one scale and min or two: `d · scale` is exact, so a part's share has
-//! the bits that it would have with scales in `f32`.
+//! Codes are assembled and scales unpacked in registers, so memory delivers only the file's bits. The parts of a block
+//! add up one after the other, each with one scale and min, or two: `d · scale` is exact, so a part's share has the
+//! bits that it would have with scales in `f32`.
 
 use crate::{
     activations::Block,
@@ -21,11 +21,11 @@ struct Header<'a, S: Lanes> {
     d: S::F,
     /// −`dmin`.
     lift: S::F,
-    /// High bits of 6-bit numbers.
+    /// High bits of 6-bit scales and mins.
     highs: S::I,
 }
 
-/// `total += Σ weight · act` of the rows `first…` of `[8][stride]` blocks of activations.
+/// `total += Σ weight · act` for the rows from `first` on, with activations in `[8][stride]` blocks.
 #[inline(always)]
 pub(crate) fn add_super<S: Lanes, L: Layout, const M: usize>(
     s: S,
@@ -66,7 +66,7 @@ fn add_whole<S: Lanes, L: Layout, const M: usize>(
     }
 }
 
-/// A part with a scale for each half, and perhaps a min.
+/// A part with a scale for each half, and a min if the form has one.
 #[inline(always)]
 fn add_halves<S: Lanes, L: Layout, const M: usize>(
     s: S,
@@ -113,7 +113,7 @@ pub(crate) fn add_words<S: Lanes, L: Layout, const M: usize>(
     }
 }
 
-/// The codes of a word, from their low and their high bits.
+/// The codes of a word, from their low and high bits.
 #[inline(always)]
 fn word_codes<S: Lanes, L: Layout>(s: S, codes: &[u8], word: usize) -> S::Codes {
     let [low, high] = const { L::FORM.planes() };
@@ -139,7 +139,7 @@ impl<'a, S: Lanes> Header<'a, S> {
         }
     }
 
-    /// The two 6-bit numbers of a part.
+    /// The two 6-bit scales or mins of a part.
     #[inline(always)]
     fn sixes(&self, s: S, part: usize) -> [S::F; 2] {
         let lows = s.load_u8(bytes_at(self.bytes, NUMBERS + part * LANES));
@@ -150,7 +150,7 @@ impl<'a, S: Lanes> Header<'a, S> {
         [number(0), number(1)]
     }
 
-    /// Scales of both halves of a part, then what their mins add for each unit of activation.
+    /// Scales of both halves of a part, and what their mins add for each unit of activation.
     #[inline(always)]
     fn halves<L: Layout>(&self, s: S, part: usize) -> [[S::F; 2]; 2] {
         let byte = |half: usize| -> &[u8; LANES] { bytes_at(self.bytes, NUMBERS + (2 * part + half) * LANES) };
