@@ -3,7 +3,7 @@
 //! Invariant: pure arithmetic on measured numbers. The model (Leviathan et al., 2023, section 3.3,
 //! with measured costs in place of constants): a round of k drafts yields
 //! `E(k) = 1 + Σ_{i ≤ k} Π_{j ≤ i} a_j` tokens and takes `T(k + 1) + k · d + o`; plain decoding takes
-//! `T(1) + o` a token. How the numbers were measured is the caller's business.
+//! `T(1) + o` a token. The caller measures the numbers.
 
 use serde::{Serialize, Serializer};
 
@@ -11,7 +11,7 @@ use crate::protocol::{Costs, Lane};
 
 use super::{LaneStats, Turn};
 
-/// What one draft length is worth.
+/// What one draft length yields.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Worth {
     /// k.
@@ -22,16 +22,16 @@ pub struct Worth {
     pub round_cost: f64,
     /// E(k) ÷ round cost.
     pub speedup: f64,
-    /// Acceptance a, the same at every position, at which this k is as fast as plain decoding; none
-    /// when not even a = 1 is enough.
+    /// Acceptance a, the same at every position, at which this k is as fast as plain decoding; `None` if even a = 1 is
+    /// too little.
     pub break_even: Option<f64>,
 }
 
-/// What holds the speed back most.
+/// What limits the speed most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum Factor {
-    /// Drafts that are not accepted at a position.
+    /// Drafts rejected at a position.
     Acceptance {
         /// 1 = the first draft.
         position: usize,
@@ -44,13 +44,13 @@ pub enum Factor {
     Overhead,
 }
 
-/// The factor whose loss, if it were half of what it is, would bring the most.
+/// The factor that brings the most speed if its loss is halved.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limit {
     /// Which.
     #[serde(flatten)]
     pub factor: Factor,
-    /// Speedup over today's plain decoding at the k that would then be best.
+    /// Speedup over today's plain decoding at the k that is then best.
     pub speedup_if_halved: f64,
 }
 
@@ -59,22 +59,22 @@ pub struct Limit {
 pub struct Account {
     /// What passes cost.
     pub costs: Costs,
-    /// `a_j`: the share of drafts accepted at position j when all before it were; 0 also where nothing was tested, which is
-    /// written as none.
+    /// `a_j`: the share of drafts accepted at position j among rounds that accepted all before it; 0 also where nothing
+    /// was tested, which is reported as null.
     #[serde(serialize_with = "write_tested")]
     pub acceptance: Vec<f64>,
-    /// Every k that was both timed and tried, 1 and up.
+    /// Every k, from 1, that was both timed and tried.
     pub worths: Vec<Worth>,
     /// k of the largest speedup; 0 when plain decoding is fastest.
     pub best: usize,
-    /// What holds the speed back; none when nothing was drafted.
+    /// What limits the speed; `None` if nothing was drafted.
     pub limit: Option<Limit>,
-    /// All of this in one sentence.
+    /// The account in one sentence.
     pub sentence: String,
 }
 
-/// `a_j` for j = 1, 2, …: of the rounds that were to draft j tokens and accepted the first j − 1, the share in which draft
-/// j was accepted. A round whose drafter had nothing to offer counts as one whose draft was rejected.
+/// `a_j` for j = 1, 2, …: among rounds that were to draft j tokens and accepted the first j − 1, the share that
+/// accepted draft j. A round whose drafter proposed nothing counts as a rejected draft.
 #[must_use]
 pub fn accepted(stats: &LaneStats) -> Vec<f64> {
     let pairs = stats.accepted_per_pos().iter().zip(stats.reached_per_pos());
@@ -88,7 +88,7 @@ pub fn acceptance(reach: &[f64]) -> Vec<f64> {
     reach.iter().zip(before).map(|(now, before)| if before > 0.0 { (now / before).min(1.0) } else { 0.0 }).collect()
 }
 
-/// `a_j` as it is reported: none after a position at which nothing was accepted, where nothing was tested.
+/// `a_j` as reported: `None` after a position at which nothing was accepted, because nothing was tested there.
 pub fn tested(acceptance: &[f64]) -> impl Iterator<Item = Option<f64>> {
     let last = acceptance.iter().position(|a| *a <= 0.0).unwrap_or(acceptance.len());
     acceptance.iter().enumerate().map(move |(i, a)| (i <= last).then_some(*a))
@@ -99,8 +99,8 @@ fn write_tested<S: Serializer>(acceptance: &[f64], serializer: S) -> Result<S::O
 }
 
 impl Account {
-    /// Draws up the account of measured costs and the shares of drafts accepted at each position when
-    /// all before them were.
+    /// Computes the account from measured costs and the share of drafts accepted at each position among those that
+    /// reached it.
     #[must_use]
     pub fn new(costs: Costs, acceptance: Vec<f64>) -> Self {
         let worths = worths(&costs, &acceptance);
@@ -116,8 +116,8 @@ impl Account {
         }
     }
 
-    /// The same with a best k that is known better than by the formula: from a simulation, say. One that
-    /// does not pay is the k that comes closest.
+    /// The same with a best k that is known better than from the formula, e.g. from a simulation. If it does not pay,
+    /// it is the k that comes closest.
     #[must_use]
     pub fn with_best(mut self, best: Worth) -> Self {
         self.best = if best.speedup > 1.0 { best.draft_len } else { 0 };
@@ -125,8 +125,8 @@ impl Account {
         self
     }
 
-    /// The account of one turn, of its [pass costs](super::PassCosts). None until a pass over one row and a round with
-    /// drafts were measured next to each other.
+    /// The account of one turn, from its [pass costs](super::PassCosts). `None` until a pass over one row and a round
+    /// with drafts were measured next to each other.
     #[must_use]
     pub fn of_turn(turn: &Turn) -> Option<Self> {
         let stats = turn.answer(Lane::Speculative).stats();
@@ -141,7 +141,7 @@ impl Account {
     }
 }
 
-/// The worth of every k that was both timed and tried, 1 and up.
+/// The prediction for every k, from 1, that was both timed and tried.
 #[must_use]
 pub fn worths(costs: &Costs, acceptance: &[f64]) -> Vec<Worth> {
     let Some(plain) = costs.round_us(0).filter(|us| *us > 0.0) else {
@@ -177,7 +177,7 @@ fn break_even(k: usize, cost: f64) -> Option<f64> {
     Some(high)
 }
 
-/// Halves each loss in turn and looks which brings the most.
+/// Halves each loss in turn and returns the one that gains most.
 fn limit(costs: &Costs, acceptance: &[f64]) -> Option<Limit> {
     let plain = costs.round_us(0)?;
     let fastest = |costs: &Costs, acceptance: &[f64]| {
@@ -203,7 +203,7 @@ fn limit(costs: &Costs, acceptance: &[f64]) -> Option<Limit> {
     (!acceptance.is_empty()).then_some(Limit { factor: most.0, speedup_if_halved: most.1 })
 }
 
-/// One sentence that names the best k and what limits the speed.
+/// One sentence with the best k and what limits the speed.
 fn sentence(costs: &Costs, acceptance: &[f64], best: Option<Worth>, limit: Option<Limit>) -> String {
     let (Some(best), Some(first), Some(limit)) = (best, acceptance.first(), limit) else {
         return "nothing was drafted, so there is nothing to explain".to_owned();

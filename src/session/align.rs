@@ -1,22 +1,21 @@
-//! Two answers laid beside each other, token by token, also after their first difference.
+//! Aligns two answers token by token, also after their first difference.
 //!
-//! Invariant: every token of both stands in exactly one pair, in order. Up to the first difference
-//! and there pairs have the same index, so that it shows what both took; after it the texts are aligned by their longest common run of tokens
-//! (Myers, 1986), so that a place where both write the same again is seen as that. What both were
-//! picked from is only comparable up to the first difference, and there it stands alone.
+//! Invariant: every token of both is in exactly one pair, in order. Up to the first difference, and at it, both tokens
+//! of a pair have the same index; after it the texts are aligned by their longest common subsequence (Myers, 1986), so
+//! that text that is the same again is found. The distributions of both are comparable only up to the first difference.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use crate::protocol::TokenId;
 
-/// Tokens after the first difference, of both together, that are aligned; longer ones are paired by
-/// index, because the search takes time as the square of what differs.
+/// Tokens after the first difference, of both answers together, that are aligned; more are paired by index, because the
+/// search takes time quadratic in the number of differences.
 const MAX_ALIGNED: usize = 8_000;
 
-/// Tokens that stand beside each other.
+/// Two tokens in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Index in the first answer; none where only the second has a token.
+    /// Index in the first answer; `None` if only the second has a token here.
     pub a: Option<usize>,
     /// Index in the second.
     pub b: Option<usize>,
@@ -24,7 +23,7 @@ pub struct Pair {
     pub is_same: bool,
 }
 
-/// Lays two answers beside each other.
+/// Aligns two answers.
 #[must_use]
 pub fn align(a: &[TokenId], b: &[TokenId]) -> Vec<Pair> {
     let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
@@ -56,7 +55,7 @@ pub fn align(a: &[TokenId], b: &[TokenId]) -> Vec<Pair> {
     pairs
 }
 
-/// Two runs of tokens, each given by start and length, beside each other.
+/// Aligns two runs of tokens, each given by start and length.
 fn beside(a: (usize, usize), b: (usize, usize), is_same: impl Fn(usize) -> bool) -> Vec<Pair> {
     let at = |(start, len): (usize, usize), i: usize| (i < len).then_some(start + i);
     let pair = |i| {

@@ -1,4 +1,4 @@
-//! The draft length that the engine chose itself, as its events say.
+//! The draft length that the engine chose itself, as its events report it.
 
 use crate::protocol::{DraftLenMode, EventKind};
 
@@ -11,11 +11,11 @@ pub struct ChosenDraftLen {
     pub from: u8,
     /// k now.
     pub draft_len: u8,
-    /// Tokens per second that each k promised, index 0 is plain decoding.
+    /// Predicted tokens per second for each k; index 0 is plain decoding.
     pub expected: Vec<f64>,
-    /// Whether it is a short look at a k that may have become better.
+    /// Whether it is a brief trial of a k that may have become better.
     pub exploring: bool,
-    /// Why, one sentence.
+    /// The reason, in one sentence.
     pub reason: String,
 }
 
@@ -34,7 +34,7 @@ impl Session {
         });
     }
 
-    /// The k that the engine chose last; none when the user sets it.
+    /// The k that the engine chose last; `None` if the user sets k.
     #[must_use]
     pub fn chosen(&self) -> Option<&ChosenDraftLen> {
         self.chosen.as_ref().filter(|_| self.settings.draft_len_mode == DraftLenMode::Auto)

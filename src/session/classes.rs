@@ -1,7 +1,8 @@
-//! Kinds of tokens, because drafts fare differently: a word's second half is easy, its beginning hard.
+//! Classes of tokens, because acceptance differs between them: the second half of a word is easy to draft, its
+//! beginning is hard.
 //!
-//! Invariant: a token's class follows from its text, the character before it and whether a fenced code
-//! block is open; nothing is looked up in a vocabulary.
+//! Invariant: a token's class follows from its text, the character before it and whether a fenced code block is open;
+//! it does not depend on the vocabulary.
 
 use serde::Serialize;
 
@@ -10,13 +11,13 @@ use crate::protocol::{Piece, named_enum};
 use super::Answer;
 
 named_enum! {
-    /// What a token is, as a reader sees it.
+    /// The class of a token.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum TokenClass {
         /// Begins a word: letters after a space or anything that is no letter.
         WordStart = "word start",
-        /// Goes on within a word.
+        /// Continues a word.
         Continuation = "continuation",
         /// Nothing but spaces and line breaks.
         Whitespace = "whitespace",
@@ -35,12 +36,12 @@ named_enum! {
 #[derive(Clone, Debug, Default)]
 pub struct Classifier {
     last: Option<char>,
-    /// The line so far, as far as a fence may stand in it.
+    /// The current line, as far as it may be a fence.
     line: String,
     in_code: bool,
 }
 
-/// What opens and closes a code block at the beginning of a line.
+/// The fence that opens or closes a code block, at the start of a line.
 const FENCE: &str = "```";
 
 impl Classifier {
@@ -76,7 +77,7 @@ fn class_of(text: &str, last: Option<char>) -> TokenClass {
     match word.chars().next() {
         None => TokenClass::Whitespace,
         Some(_) if word.trim_end().chars().all(char::is_numeric) => TokenClass::Digits,
-        // a character that later tokens complete is part of a word in most scripts
+        // a character completed by later tokens is part of a word in most scripts
         Some(char::REPLACEMENT_CHARACTER) => TokenClass::Continuation,
         Some(c) if c.is_alphabetic() && begins_apart => TokenClass::WordStart,
         Some(c) if c.is_alphabetic() => TokenClass::Continuation,
@@ -87,16 +88,16 @@ fn class_of(text: &str, last: Option<char>) -> TokenClass {
 /// Acceptance within one class.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClassTally {
-    /// Which class the target's token is of.
+    /// The class of the target's token.
     pub class: TokenClass,
-    /// Drafts that were compared with such a token.
+    /// Drafts compared with such a token.
     pub tested: u64,
-    /// Drafts among them that were accepted.
+    /// Drafts accepted among them.
     pub accepted: u64,
 }
 
-/// Tested and accepted drafts by the class of the token that the target wrote there. In a probe run the
-/// first draft of every position is tested.
+/// Tested and accepted drafts by the class of the target's token. In a probe run the first draft of every position
+/// counts.
 #[must_use]
 pub fn by_class<'a>(answers: impl Iterator<Item = &'a Answer>) -> Vec<ClassTally> {
     let mut tallies: Vec<_> =
