@@ -1,7 +1,7 @@
-//! Answers of one turn against each other: how long they are the same.
+//! Compares the answers of one turn: how many tokens they share, and who is ahead.
 //!
-//! Invariant: nothing is compared across turns; without a lane beside there is no agreement. Why two answers part is not
-//! explained here.
+//! Invariant: turns are not compared with each other; without a second lane there is no agreement. Why two answers
+//! differ is explained elsewhere.
 
 use serde::Serialize;
 
@@ -9,40 +9,40 @@ use crate::protocol::{Lane, Piece, StopReason};
 
 use super::{Answer, Turn};
 
-/// How far the two answers of a turn are the same.
+/// How far the two answers of a turn agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// Leading tokens that are equal, the first token included.
     pub identical: usize,
     /// The first difference.
     pub divergence: Option<Divergence>,
-    /// Whether both answers are over and the run's own is the same to its last token.
+    /// Whether both answers have ended and the run's own is the same to its last token.
     pub is_final: bool,
 }
 
-/// The first place where two answers differ.
+/// The first difference between two answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// Index in both answers.
     pub index: usize,
-    /// The speculative lane's token; none when that answer had ended.
+    /// The speculative lane's token; `None` if that answer had ended.
     pub speculative: Option<Piece>,
-    /// The token of the lane beside; none when that answer had ended.
+    /// The other lane's token; `None` if that answer had ended.
     #[serde(rename = "plain")]
     pub beside: Option<Piece>,
 }
 
-/// How far lanes have come by the same measured time.
+/// How many tokens each lane had written after the same measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Race {
-    /// That time: the least of their clocks, in microseconds. Where all have ended, the first one ended then.
+    /// That time in microseconds: the smallest of the lanes' clocks; if all have ended, that of the first to end.
     pub at_us: u64,
     /// Tokens that each had written by then, by [`Lane::index`].
     pub written: [usize; Lane::ALL.len()],
 }
 
 impl Turn {
-    /// Lanes against each other, each on its clock stretched to [`Turn::decode_us`]; none while one of them has no round.
+    /// The race of the lanes, each clock scaled to [`Turn::decode_us`]; `None` while a lane has no round.
     #[must_use]
     pub fn race(&self, lanes: &[Lane]) -> Option<Race> {
         let clock = |lane: &Lane| {
@@ -59,8 +59,8 @@ impl Turn {
         Some(Race { at_us, written })
     }
 
-    /// Places at which the own answer and the plain one do not hold the same token: those that both wrote, and
-    /// those after the end of one that ended by itself. None while one of them has written nothing.
+    /// Places at which the run's own answer and the plain one differ: those that both wrote, and those after the end of
+    /// an answer that ended by itself. `None` while one of them is empty.
     #[must_use]
     pub fn differing_tokens(&self) -> Option<usize> {
         self.differing_from(Lane::Plain)
@@ -79,13 +79,13 @@ impl Turn {
         Some(differing + behind)
     }
 
-    /// How far the plain lane wrote the same; none while one of them has written nothing.
+    /// How far the plain lane agrees; `None` while one of the two is empty.
     #[must_use]
     pub fn agreement(&self) -> Option<Agreement> {
         self.agreement_with(Lane::Plain)
     }
 
-    /// The same for any lane beside.
+    /// The same for any other lane.
     #[must_use]
     pub fn agreement_with(&self, lane: Lane) -> Option<Agreement> {
         let (fast, plain) = (self.answer(Lane::Speculative), self.answer(lane));

@@ -1,7 +1,7 @@
-//! Two recorded runs against each other, token by token.
+//! Compares two recorded runs, token by token.
 //!
-//! Invariant: turns are paired by number and answers by index; nothing is aligned by guessing. What
-//! each side says about a token is the row it was picked from, where the recording holds it.
+//! Invariant: turns are paired by number and tokens by index; no alignment is guessed. What a side reports about a
+//! token is the row that it was picked from, if the recording contains it.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::{Answer, NEAR_TIE, Provenance, Session, Turn};
 /// Two runs, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diff {
-    /// What the two were made of, where it differs: name, then both values.
+    /// Header fields that differ: name, then both values.
     pub differs_in: Vec<HeaderDifference>,
     /// Turns that both have, in order.
     pub turns: Vec<TurnDiff>,
@@ -34,25 +34,25 @@ pub struct Diff {
 pub struct TurnDiff {
     /// 1, 2, 3 …
     pub turn: u32,
-    /// Whether both were asked the same tokens.
+    /// Whether both had the same prompt tokens.
     pub same_prompt: bool,
     /// Leading tokens that are equal.
     pub identical: usize,
     /// Length of each answer.
     pub tokens: [usize; 2],
-    /// The first difference; none when one is a beginning of the other, or they are the same.
+    /// The first difference; `None` if one answer begins with the other, or they are the same.
     pub divergence: Option<FirstDifference>,
 }
 
-/// Where two answers part.
+/// The first difference of two answers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FirstDifference {
     /// Index in both answers.
     pub index: usize,
-    /// What each side says.
+    /// What each side reports.
     pub sides: [Side; 2],
-    /// Whether either side's two best candidates were closer than [`NEAR_TIE`], and nothing but such a tie
-    /// can have parted them: same prompt, both greedy, both rules lossless.
+    /// Whether a near tie explains the difference: one side's two best candidates were closer than [`NEAR_TIE`], the
+    /// prompts are the same, both are greedy, both rules lossless.
     pub near_tie: bool,
 }
 
@@ -67,9 +67,9 @@ pub struct Side {
     pub top: Vec<Candidate>,
     /// Best minus second best.
     pub margin: Option<f32>,
-    /// The target's probability of the token it took, where it is among the candidates kept.
+    /// The target's probability of the token it took, if it is among the recorded candidates.
     pub prob: Option<f32>,
-    /// Where it came from.
+    /// Its provenance.
     #[serde(skip)]
     pub provenance: Provenance,
 }
@@ -94,7 +94,7 @@ impl Diff {
         }
     }
 
-    /// Whether every paired answer has the same tokens, and no turn stands alone.
+    /// Whether every paired answer has the same tokens, and every turn has a partner.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.unpaired_turns == 0 && self.turns.iter().all(TurnDiff::is_same)
@@ -134,7 +134,7 @@ impl FirstDifference {
 }
 
 impl Side {
-    /// What an answer says about one of its tokens; none after its end.
+    /// What an answer reports about one of its tokens; `None` after its end.
     #[must_use]
     pub fn at(answer: &Answer, index: usize) -> Option<Self> {
         let token = answer.tokens.get(index)?;
@@ -155,7 +155,7 @@ fn is_greedy(session: &Session, answer: &Answer) -> bool {
     }
 }
 
-/// What a committed token was picked from: the row that judged it as a draft, or the target's own.
+/// The row that a committed token was picked from: the one that judged it as a draft, or the target's own.
 fn row_of(answer: &Answer, index: usize) -> Option<&Prediction> {
     let token = answer.tokens.get(index)?;
     if token.round == 0 {

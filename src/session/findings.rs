@@ -1,7 +1,7 @@
-//! Why a token was accepted, rejected, passed over or added, in one sentence.
+//! Why a token was accepted, rejected, not reached or added, in one sentence.
 //!
-//! Invariant: a sentence uses only numbers that the events carry, in the words of the glossary, and
-//! is safe to print. Its judgement "near tie" has one definition, [`NEAR_TIE`].
+//! Invariant: a sentence uses only numbers from the events and words from the glossary, and is safe to print. A "near
+//! tie" has one definition, [`NEAR_TIE`].
 
 use crate::protocol::{Candidate, Judgement, NextKind, Outcome, Piece, Prediction, VerifyRule};
 
@@ -10,7 +10,7 @@ use super::{Round, text::quoted};
 /// Two best candidates closer than this (in probability) are called a near tie.
 pub const NEAR_TIE: f32 = 0.05;
 
-/// What can be said about one column of a round.
+/// What is known about one column of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// One sentence without a final stop.
@@ -21,7 +21,7 @@ pub struct Finding {
 
 /// Explains column `index` of a round: a draft, or the token after them.
 ///
-/// None for a column the round does not have or of which nothing is known yet.
+/// `None` for a column that the round does not have or about which nothing is known yet.
 #[must_use]
 pub fn explain(round: &Round, index: usize) -> Option<Finding> {
     let row = round.prediction(index);
@@ -99,14 +99,14 @@ fn accepted(round: &Round, index: usize, name: &str, judgement: &Judgement) -> S
     }
 }
 
-/// A lenient rule took what the target would not have.
+/// A lenient rule accepted a token that the target would not have picked.
 fn departed(round: &Round, index: usize, name: &str, p: f32) -> String {
     let best = best(round, index)
         .map_or(String::new(), |best| format!(" (its best was {} {:.2})", quoted(&best.piece), best.prob));
     format!("{} is not lossless: draft {name} {p:.2} accepted, the target's own pick is another{best}", round.rule)
 }
 
-/// The draft beside that was accepted in the place of this one.
+/// The alternative draft that was accepted instead of this one.
 fn instead(round: &Round, index: usize) -> Option<String> {
     let beside = round.path().find(|other| round.row_of(*other) == round.row_of(index))?;
     Some(quoted(&round.drafts.get(beside)?.piece))
@@ -204,7 +204,7 @@ fn prob_of(round: &Round, index: usize, piece: &Piece) -> Option<f32> {
     round.prediction(index)?.find(piece.id).map(|(_, prob)| prob)
 }
 
-/// A probability with two digits, and one so small that they would say nothing with its first digit.
+/// A probability with two digits; one too small for two digits with its first significant digit.
 fn small(p: f32) -> String {
     if p == 0.0 || p >= 0.01 { format!("{p:.2}") } else { format!("{p:.0e}") }
 }

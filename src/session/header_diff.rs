@@ -1,22 +1,22 @@
-//! What two runs were made of, where it differs: models, machine, settings at the start.
+//! Where the headers of two runs differ: models, machine, settings at the start.
 //!
-//! Invariant: fields are compared as they are written, so that none is forgotten, whatever is added; left out are
-//! the moment of the run and what follows from the rest. A digest that one of both lacks says nothing.
+//! Invariant: all fields are compared in their written form, so none is forgotten when fields are added; the time of
+//! the run and fields that follow from others are left out. A digest that one side lacks is not a difference.
 
 use serde_json::Value;
 
 use crate::protocol::{Baseline, Header};
 
-/// Something that two runs do not have alike.
+/// A field that differs between two runs.
 pub type HeaderDifference = (String, String, String);
 
-/// What is no part of what a run was made of, or follows from other fields.
+/// Fields that do not describe what a run was made of, or follow from other fields.
 const LEFT_OUT: [&str; 5] = ["version", "started_unix_ms", "capabilities", "drafters", "lossless"];
 
 /// Fields that identify a model, listed before the rest of its card.
 const OF_MODELS: [&str; 6] = ["name", "file", "sha256", "dtype", "draft_vocab", "context_vocab"];
 
-/// Objects whose fields are named without them.
+/// Objects whose fields are named without the object's name.
 const GROUPS: [&str; 3] = ["settings", "sampling", "drafting"];
 
 /// Fields listed first, in this order; the rest follows by name.
@@ -26,10 +26,10 @@ const FIRST: [&str; 11] =
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
 
-/// Stands where a run has no such thing.
+/// Shown for a field that a run does not have.
 const NONE: &str = "–";
 
-/// Where two headers differ: name, then both values.
+/// The fields in which two headers differ: name, then both values.
 #[must_use]
 pub fn header_diff(a: &Header, b: &Header) -> Vec<HeaderDifference> {
     let (a, b) = (facts(a), facts(b));
@@ -77,7 +77,7 @@ fn baseline(baseline: Baseline) -> String {
     }
 }
 
-/// By way of text, which writes an `f32` with its own digits.
+/// Through text, which writes an `f32` with its own digits.
 fn json(value: &impl serde::Serialize) -> Value {
     serde_json::to_string(value).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
@@ -100,7 +100,7 @@ fn flatten<'a>(value: &'a Value, path: &mut Vec<&'a str>, facts: &mut Vec<(Strin
     }
 }
 
-/// As options, docs and screen call it.
+/// The field's name in options, docs and on screen.
 fn name(path: &[&str]) -> String {
     if path == ["model", "name"] {
         return "target".to_owned();

@@ -1,8 +1,8 @@
-//! What people left in a run's record, and the line that ends it.
+//! Notes and bookmarks that people put into a recording, and the event that ends it.
 //!
-//! Invariant: at most [`MAX_MARKS`] are kept, in the order in which they came, each with the round it
-//! is about; a mark of a moment belongs to the newest round of the speculative lane.
-//! A place of a run is a round, or the pass over a turn's prompt, which comes before its rounds.
+//! Invariant: at most [`MAX_MARKS`] are kept, in the order in which they came, each with the round that it is about; a
+//! mark of a moment belongs to the newest round of the speculative lane. A place in a run is a round, or the pass over
+//! a turn's prompt, which comes before its rounds.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use crate::protocol::{Event, EventKind, Lane};
 
 use super::{LaneStats, Round, Session};
 
-/// Marks kept; later ones are left out.
+/// Marks kept; later ones are dropped.
 pub const MAX_MARKS: usize = 10_000;
 
 /// A note or a bookmark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When, as events count it.
+    /// When, on the events' clock.
     pub at_us: u64,
-    /// What it is about; none before the first prompt was read.
+    /// What it is about; `None` before the first prompt was read.
     pub place: Option<PassId>,
-    /// Whether it is a place to come back to (else a note).
+    /// Whether it is a bookmark (else a note).
     pub is_bookmark: bool,
-    /// What it says; may be empty for a bookmark. Not for a terminal as it stands.
+    /// Its text; may be empty for a bookmark. Not safe to print as it is.
     pub text: String,
 }
 
@@ -36,13 +36,13 @@ pub struct PassId {
 }
 
 impl PassId {
-    /// Where a round stands.
+    /// The place of a round.
     #[must_use]
     pub const fn of(round: &Round) -> Self {
         Self { turn: round.turn, round: round.round }
     }
 
-    /// As an event names it: the round, or the turn where it is a prompt's pass.
+    /// As an event names it: the round, or the turn if it is a prompt's pass.
     #[must_use]
     pub const fn parts(self) -> (Option<u32>, Option<u32>) {
         if self.round > 0 { (Some(self.round), None) } else { (None, Some(self.turn)) }
@@ -77,7 +77,7 @@ impl Session {
         }
     }
 
-    /// The place that an event names by its round or turn; none of both is the newest round.
+    /// The place that an event names by its round or turn; the newest round if it names neither.
     fn place(&self, about: (Option<u32>, Option<u32>)) -> Option<PassId> {
         let mut rounds = self.turns.iter().rev().flat_map(|turn| turn.answer(Lane::Speculative).rounds.iter().rev());
         let newest = self.turns.last().map(|turn| PassId { turn: turn.number, round: 0 });
@@ -92,8 +92,7 @@ impl Session {
         }
     }
 
-    /// The event that ends a run's record; none for a run that has not begun, has failed or has
-    /// said its end already.
+    /// The event that ends a run's recording; `None` for a run that has not begun, has failed or has ended already.
     #[must_use]
     pub fn end(&self) -> Option<Event> {
         if self.header.is_none() || self.failure.is_some() || self.ended {

@@ -1,7 +1,7 @@
-//! A value that follows from what stands beside it, worked out once.
+//! A value computed once from the fields beside it.
 //!
-//! Invariant: two memos are equal and print alike whatever was asked of them, because what they remember follows from
-//! the rest.
+//! Invariant: two memos are equal and print alike whether or not they were computed, because the value follows from the
+//! rest.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

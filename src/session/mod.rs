@@ -60,21 +60,21 @@ pub use timeline::{Timeline, TurnSpan};
 pub use turn::{Answer, Fate, Provenance, Token, TranscriptToken, Turn};
 pub use what_if::{Reply, WhatIf, what_if};
 
-/// Turns of a run that are kept, and bytes of their prompts: far more than people type, and than a suite has.
+/// Turns kept, and bytes of their prompts: far more than people type, and than a suite has.
 const MAX_TURNS: usize = 1 << 16;
 const MAX_TYPED: usize = 64 << 20;
 
-/// Notices kept; older ones are forgotten.
+/// Notices kept; older ones are dropped.
 pub const MAX_NOTICES: usize = 64;
 
 /// Rounds per answer that keep every candidate; older ones keep what the round table shows.
 pub const FULL_ROUNDS: usize = 2048;
 
-/// The backend that computes on the CPU and reads every weight once a pass: no pass over several rows costs less than one
-/// over one row.
+/// The backend that computes on the CPU and reads every weight once a pass: no pass over several rows takes less time
+/// than one over one row.
 const NATIVE: &str = "native";
 
-/// Progress before a run.
+/// Progress of loading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loading {
     /// What is being loaded.
@@ -215,12 +215,12 @@ impl Session {
         if let Some(phase) = phase {
             let lane = &mut self.lanes[lane.index()];
             lane.phase = phase;
-            // the next round finds the caches as this one left them
+            // the next round finds the caches in the state in which this one left them
             lane.is_cold &= waits || phase != Phase::Between;
         }
     }
 
-    /// Whether the engine waits. One that cannot pause continues, and only the display waits.
+    /// Whether the engine waits. An engine that cannot pause goes on, and only the display waits.
     fn waits(&self) -> bool {
         self.paused && self.header.as_ref().is_none_or(|header| header.can(Ability::Pause))
     }
@@ -232,7 +232,7 @@ impl Session {
         Some(Arc::make_mut(&mut turn.answers[lane.index()]))
     }
 
-    /// Index of the turn with this number, opened when it is new and there are not too many.
+    /// Index of the turn with this number; opens it if it is new and there are not too many.
     fn turn_index(&mut self, number: u32) -> Option<usize> {
         if let Some(index) = self.turns.iter().rposition(|turn| turn.number == number) {
             return Some(index);
@@ -258,19 +258,19 @@ impl Session {
         }
     }
 
-    /// What the run is made of, once it has begun.
+    /// The run's header, once it has begun.
     #[must_use]
     pub fn header(&self) -> Option<&Header> {
         self.header.as_deref()
     }
 
-    /// Settings as they are now.
+    /// Current settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The drafter that was asked for, if it is there; none for plain decoding.
+    /// The requested drafter, if it exists; `None` for plain decoding.
     #[must_use]
     pub fn drafter(&self) -> Option<DrafterKind> {
         let asked = self.settings.drafter;
@@ -280,13 +280,13 @@ impl Session {
         there.into_iter().any(|kind| kind == *own || kind == asked).then_some(asked)
     }
 
-    /// Most tokens of the draft that the engine waits for the person to type; none when it does not.
+    /// Most draft tokens that the engine waits for the person to type; `None` if it does not wait.
     #[must_use]
     pub fn draft_asked(&self) -> Option<u8> {
         self.asked
     }
 
-    /// What passes cost, once the engine has sent it.
+    /// Measured pass costs, once the engine has sent them.
     #[must_use]
     pub fn costs(&self) -> Option<&Costs> {
         self.costs.as_ref()
@@ -310,19 +310,19 @@ impl Session {
         self.lanes[lane.index()].phase
     }
 
-    /// Whether any lane works on an answer (also while it is paused).
+    /// Whether a lane works on an answer (also while it is paused).
     #[must_use]
     pub fn is_generating(&self) -> bool {
         self.lanes.iter().any(|lane| lane.phase != Phase::Idle)
     }
 
-    /// Whether the engine holds between two phases.
+    /// Whether the engine is paused between two phases.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Progress before the run; none once it has begun.
+    /// Progress of loading; `None` once the run has begun.
     #[must_use]
     pub fn loading(&self) -> Option<&Loading> {
         self.loading.as_ref()
@@ -339,19 +339,19 @@ impl Session {
         self.notices.iter().map(String::as_str)
     }
 
-    /// How many notices there were in all.
+    /// How many notices there were in total.
     #[must_use]
     pub fn notices_seen(&self) -> u64 {
         self.notices_seen
     }
 
-    /// `at_us` of the newest event: how far the run has come.
+    /// `at_us` of the newest event.
     #[must_use]
     pub fn at_us(&self) -> u64 {
         self.last.1
     }
 
-    /// Whether the run has said its end.
+    /// Whether the run has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended

@@ -1,8 +1,8 @@
-//! Moments of a run: where one can stop, and what the events between two of them weigh.
+//! Moments of a run: where stepping stops, and how much memory the events between two of them take.
 
 use crate::protocol::{Event, EventKind, Lane, Piece};
 
-/// A distance in time that a key moves.
+/// How far a key steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A draft token, a probe's chain, the target's pass, a verdict, a commit.
@@ -12,8 +12,8 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Whether a moment right after this event is one to stop at. Other lanes run beside: what happens
-    /// there is seen at the stops of the run's own.
+    /// Whether stepping stops right after this event. Events of other lanes are no stops: what happens there is seen at
+    /// the stops of the run's own lane.
     pub(crate) fn is_at(self, event: &Event) -> bool {
         if event.lane != Lane::Speculative {
             return false;
@@ -29,16 +29,16 @@ impl Stop {
     }
 }
 
-/// A moment of a run: after so many events and, of a commit that comes next, so many of its tokens.
+/// A moment of a run: after a number of events and, if a commit comes next, a number of its tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// Events, all of them whole.
+    /// Whole events.
     pub events: u64,
     /// Tokens of the event that follows; fewer than it has.
     pub tokens: usize,
 }
 
-/// Output tokens that an event brings in the run's own lane.
+/// Output tokens that an event adds to the run's own lane.
 pub(super) fn tokens_of(event: &Event) -> usize {
     match &event.kind {
         _ if event.lane != Lane::Speculative => 0,
@@ -48,7 +48,7 @@ pub(super) fn tokens_of(event: &Event) -> usize {
     }
 }
 
-/// What keeping an event amounts to: some hundred bytes each.
+/// What it takes to keep an event, in units of some hundred bytes.
 pub(super) fn weight(event: &Event) -> usize {
     let text = match &event.kind {
         EventKind::Prompted { text, .. } | EventKind::Noted { text, .. } => text.len(),

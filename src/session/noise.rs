@@ -1,8 +1,8 @@
-//! The estimator on a machine that does other things: simulated recordings whose truth is known.
+//! The estimator on a busy machine: simulated recordings with a known true speedup.
 //!
-//! Passes have costs drawn per recording, each round and pass a few per cent of jitter and now and then a hiccup. While
-//! other work runs, for 0.1 to 2 s at a time and 10 to 50 % of the time, everything takes three times as long. What lane
-//! runs next follows the engine's rule, [`Baseline::weight`]. Nothing here was fitted to the seeds below.
+//! Passes have costs drawn per recording, each round and pass a few per cent of jitter and an occasional hiccup. While
+//! other work runs, for 0.1 to 2 s at a time and 10 to 50 % of the time, everything takes three times as long. Which
+//! lane runs next follows the engine's rule, [`Baseline::weight`]. Nothing was fitted to the seeds below.
 
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -20,13 +20,13 @@ fn uniform(rng: &mut ChaCha8Rng, from: f64, to: f64) -> f64 {
     from + (to - from) * (rng.next_u32() as f64 / 2f64.powi(32))
 }
 
-/// A machine that is slowed down in stretches of its own time.
+/// A machine that is slowed down in stretches.
 struct Machine {
     rng: ChaCha8Rng,
     /// Share of the time in which it is slow.
     busy: f64,
     is_slow: bool,
-    /// Microseconds until that changes.
+    /// Microseconds until it changes.
     left: f64,
 }
 
@@ -49,7 +49,7 @@ impl Machine {
         }
     }
 
-    /// Time that so much work takes, in microseconds.
+    /// Time for an amount of work, in microseconds.
     fn run(&mut self, work: f64) -> u64 {
         let (mut work, mut took) = (work * self.jitter(), 0.0);
         loop {
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Some 3 % either way, and a hiccup in one of a hundred.
+    /// Some 3 % in either direction, and a hiccup in one of a hundred.
     fn jitter(&mut self) -> f64 {
         let normal: f64 = (0..12).map(|_| uniform(&mut self.rng, 0.0, 1.0)).sum::<f64>() - 6.0;
         let hiccup = uniform(&mut self.rng, 0.0, 1.0) < 0.01;
@@ -72,17 +72,17 @@ impl Machine {
     }
 }
 
-/// What an answer is made of.
+/// Costs and lengths of an answer.
 struct Kind {
     /// A plain round, in microseconds.
     plain_us: f64,
-    /// What a row more adds, and a draft, and the work outside, in plain rounds.
+    /// Cost of another row, of a draft, and of work outside passes, in plain rounds.
     row: f64,
     draft: f64,
     rest: f64,
     draft_len: u8,
     acceptance: f64,
-    /// Whether drafts end anywhere before k.
+    /// Whether drafts may end before k.
     ends_early: bool,
     tokens: u64,
 }
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Verify, draft and the rest of a round of so many drafts, in microseconds.
+    /// Verify, draft and remaining time of a round of so many drafts, in microseconds.
     fn parts(&self, drafts: u8) -> [f64; 3] {
         let k = f64::from(drafts);
         [1.0 + self.row * k, self.draft * k, self.rest].map(|part| part * self.plain_us)
@@ -149,7 +149,7 @@ impl Writer<'_> {
     }
 }
 
-/// Adds a turn; the speedup on a machine that does nothing else. `weight` is how often a plain token counts.
+/// Adds a turn; returns the speedup on an idle machine. `weight` is how often a plain token counts.
 fn turn(session: &mut Session, number: u32, seed: u64, busy: Option<f64>, weight: impl Fn(u64) -> u32) -> f64 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let kind = Kind::draw(&mut rng);
@@ -199,7 +199,7 @@ fn native() -> Session {
     session
 }
 
-/// What was measured until now: the quotient of both lanes' own speeds.
+/// The figure used before: the quotient of both lanes' own speeds.
 fn old(session: &Session) -> f64 {
     let speed = |lane| session.stats(lane).tokens_per_second().unwrap();
     speed(Lane::Speculative) / speed(Lane::Plain)
@@ -310,7 +310,7 @@ fn too_little_data_has_no_number() {
     assert!((speedup.value - 2.0 * 2600.0 / 3000.0).abs() < 1e-9, "{speedup}");
 }
 
-/// Whether a quotient of two shown numbers can be the third, each rounded to so many digits.
+/// Whether a quotient of two shown numbers can equal the third, each rounded to so many digits.
 fn agrees((over, digits): (f64, i32), (under, under_digits): (f64, i32), shown: f64) -> bool {
     let shown = (shown * 100.0).round() / 100.0;
     let half = |digits: i32| 0.5 * 10_f64.powi(-digits) * 1.000_001;

@@ -1,6 +1,6 @@
-//! States between two events: a commit of which some tokens are out, a verdict of which some columns are shown.
+//! States between two events: a commit with some of its tokens written, a verdict with some columns shown.
 //!
-//! Invariant: they are made for showing, from events that are whole; nothing is counted in them that the events have not
+//! Invariant: they are only for display and made from whole events; they count nothing that the events have not
 //! brought.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::protocol::{Event, EventKind, Lane};
 use super::Session;
 
 impl Session {
-    /// Takes the first tokens of a commit only: what was out at a moment within it.
+    /// Applies only the first tokens of a commit: what was written at a moment within it.
     pub(super) fn apply_part(&mut self, event: &Event, count: usize) {
         let mut part = event.clone();
         if let EventKind::Committed { tokens, .. } = &mut part.kind {
@@ -23,7 +23,7 @@ impl Session {
         }
     }
 
-    /// The same moment, with the verdicts of the newest round's first `steps` steps only.
+    /// The same moment with only the verdicts of the newest round's first `steps` steps.
     pub(super) fn veiled(&self, steps: usize) -> Self {
         let mut session = self.clone();
         let answer = session.turns.last_mut().map(|turn| Arc::make_mut(&mut turn.answers[Lane::Speculative.index()]));

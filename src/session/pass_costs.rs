@@ -1,7 +1,7 @@
-//! What passes cost in a turn: T(m), a draft, and the time outside of both.
+//! What passes cost in a turn: T(m), a draft, and the time outside both.
 //!
-//! Invariant: everything is measured against passes over one row of the same [stretch](super::stretches), so that it holds
-//! for one machine: times in microseconds are these ratios × T(1), and nothing is put between two widths.
+//! Invariant: everything is measured against passes over one row of the same [stretch](super::stretches), so all values
+//! hold for the same machine state: times in microseconds are these ratios × T(1). No width is interpolated.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use super::Turn;
 use super::robust::{Interval, mean_ratio, median};
 use super::stretches::{Local, Timed, passes, stretches};
 
-/// T(m): the target's pass over so many rows.
+/// T(m): the cost of the target's pass over m rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassCost {
-    /// m, 1 and up.
+    /// m, from 1.
     pub rows: usize,
-    /// Passes that were compared with passes over one row near them.
+    /// Passes compared with passes over one row near them.
     pub count: usize,
     /// T(m) ÷ T(1): 1 for one row.
     pub ratio: f64,
-    /// Its 95 % interval; none for one row, and for a width that too few stretches had.
+    /// Its 95 % interval; `None` for one row, and for a width that occurred in too few stretches.
     pub low: Option<f64>,
     /// Its upper end.
     pub high: Option<f64>,
@@ -31,14 +31,14 @@ pub struct PassCost {
 }
 
 impl PassCost {
-    /// The larger distance from the ratio to an end of its interval, at least a hundredth.
+    /// The larger distance from the ratio to an end of its interval, at least 0.01.
     #[must_use]
     pub fn margin(&self) -> Option<f64> {
         let (low, high) = self.low.zip(self.high)?;
         Some((high - self.ratio).max(self.ratio - low).max(0.01))
     }
 
-    /// Whether it costs less than one row, by more than the interval.
+    /// Whether it costs less than one row by more than the interval.
     #[must_use]
     pub fn is_below_one_row(&self) -> bool {
         self.high.is_some_and(|high| high < 1.0)
@@ -48,19 +48,19 @@ impl PassCost {
 /// Costs in a turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PassCosts {
-    /// Every width that was measured beside one row, one row first.
+    /// Every width measured next to one row, one row first.
     pub widths: Vec<PassCost>,
-    /// Widths of passes that ran with no pass over one row near them.
+    /// Widths of passes without a pass over one row near them.
     pub unmeasured: Vec<usize>,
-    /// One drafted token, in microseconds; 0 where nothing was drafted.
+    /// One drafted token, in microseconds; 0 if nothing was drafted.
     pub draft_us: f64,
-    /// A round outside of drafts and pass, in microseconds.
+    /// The part of a round outside drafts and pass, in microseconds.
     pub overhead_us: f64,
 }
 
 impl PassCosts {
-    /// Of a turn: passes over one row are those of the plain lane, and rounds of the run's own that drafted nothing. None
-    /// before a round with drafts and such a pass ran next to each other.
+    /// Of a turn: passes over one row are those of the plain lane and rounds of the run's own lane without drafts.
+    /// `None` until such a pass and a round with drafts ran next to each other.
     #[must_use]
     pub fn of(turn: &Turn) -> Option<Self> {
         let own = passes(turn.answer(Lane::Speculative));
@@ -90,7 +90,7 @@ impl PassCosts {
         self.widths.iter().find(|cost| cost.rows == rows)
     }
 
-    /// As the account reckons with them: widths between two measured ones lie on the line between.
+    /// The form in which the account uses them: widths between two measured ones are interpolated linearly.
     #[must_use]
     pub fn costs(&self) -> Costs {
         let widest = self.widths.last().map_or(0, |cost| cost.rows);
@@ -112,7 +112,7 @@ impl PassCosts {
     }
 }
 
-/// T(m) ÷ T(1) of a width in each stretch that had it, and how many passes there were.
+/// T(m) ÷ T(1) of a width in each stretch that had it, and the number of passes.
 type OfWidth = (Vec<f64>, usize);
 
 fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
@@ -133,7 +133,7 @@ fn by_width(local: &Local<usize>) -> BTreeMap<usize, OfWidth> {
     all
 }
 
-/// The mean over stretches; the median, without an interval, while they are few.
+/// The mean over stretches; with few of them, the median without an interval.
 fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassCost> {
     let interval = mean_ratio(ratios);
     let ratio = interval.map(|interval: Interval| interval.value).or_else(|| median(ratios.clone()))?;
@@ -141,7 +141,7 @@ fn of_width(rows: usize, (ratios, count): &OfWidth, one_us: f64) -> Option<PassC
     Some(PassCost { rows, count: *count, ratio, low, high, us: ratio * one_us })
 }
 
-/// A drafted token, and what a round spends outside of drafts and pass, in passes over one row near it: medians.
+/// A drafted token, and the time of a round outside drafts and pass, in passes over one row near it: medians.
 fn outside(turn: &Turn, local: &Local<usize>) -> (f64, f64) {
     let whole = super::stretches::whole_rounds(turn.answer(Lane::Speculative));
     let took = |timed: &Timed| {

@@ -6,7 +6,7 @@ named_enum! {
     /// What a lane is doing.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Phase {
-        /// Nothing under way.
+        /// Idle.
         #[default]
         Idle = "ready",
         /// The prompt's passes run.

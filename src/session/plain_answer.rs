@@ -1,7 +1,7 @@
-//! What there is of a turn's plain answer, for a comparison to the last token.
+//! How much of a turn's plain answer exists, for a comparison to the last token.
 //!
-//! Invariant: an answer that goes on has no more tokens than can be compared: as many as the run's own answer, or where
-//! that ended by itself as many as the turn allowed.
+//! Invariant: a continued answer has no more tokens than can be compared: as many as the run's own answer, or as many
+//! as the turn allowed if that ended by itself.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::protocol::{Lane, PlainAnswer, StopReason};
 use super::{LaneState, Phase, Session, Turn};
 
 impl Session {
-    /// A lane beside goes on with an answer that it has begun; the run's own never does.
+    /// Whether a lane may continue its answer; the run's own never does.
     pub(super) fn go_on(&mut self, lane: Lane, turn: u32) {
         let begun = |turn: &Turn| !turn.answer(lane).tokens.is_empty();
         let index = self.turns.iter().rposition(|known| known.number == turn).filter(|at| begun(&self.turns[*at]));
@@ -23,8 +23,8 @@ impl Session {
 }
 
 impl Turn {
-    /// Whether a lane beside has written all that can be compared: to its own end, or as much as the run's own answer,
-    /// which was cut off.
+    /// Whether a lane has written all that can be compared: to its own end, or as much as the run's own answer, which
+    /// was cut off.
     #[must_use]
     pub fn is_whole(&self, lane: Lane) -> bool {
         let (own, other) = (self.answer(Lane::Speculative), self.answer(lane));
@@ -34,7 +34,7 @@ impl Turn {
         has_ended || (is_cut && other.tokens.len() >= own.tokens.len())
     }
 
-    /// The plain answer of a turn that is over, where there is more of it to compare.
+    /// The plain answer of a finished turn, if there is more of it to compare.
     #[must_use]
     pub fn unfinished_plain(&self) -> Option<PlainAnswer> {
         let (own, plain) = (self.answer(Lane::Speculative), self.answer(Lane::Plain));

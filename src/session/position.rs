@@ -1,32 +1,32 @@
 //! One position of a round in numbers.
 //!
-//! Invariant: every number follows from what the events carry; where a list is cut to its best
-//! candidates, a number that would need the rest is a bound and its definition says so, or is `None`.
+//! Invariant: every number follows from the events; where a recording keeps only the best candidates, a number that
+//! would need the others is a bound and its definition says so, or is `None`.
 
 use crate::protocol::{Candidate, Outcome, Prediction, VerifyRule};
 
 use super::Round;
 
-/// What can be said of a column of a round.
+/// Numbers of one column of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Target's probability of the draft; of the token added where there is no draft.
+    /// Target's probability of the draft; of the added token if there is no draft.
     pub p: Option<f32>,
     /// Drafter's probability of the draft.
     pub q: Option<f32>,
     /// Probability that a draft like this is accepted: min(1, p/q) by `rejection`, p by `exact` when
     /// drawn, 1 or 0 when the most probable token is taken.
     pub acceptance: Option<f32>,
-    /// The draw that decided; none when nothing was drawn.
+    /// The draw that decided; `None` if nothing was drawn.
     pub u: Option<f32>,
-    /// Rank of the target's own choice among the drafter's candidates, 0 = best; none when it is not
-    /// among those recorded.
+    /// Rank of the target's own choice among the drafter's candidates, 0 = best; `None` if it is not among those
+    /// recorded.
     pub rank: Option<usize>,
-    /// Target's best minus its second best.
+    /// Target's best minus its second best probability.
     pub margin: Option<f32>,
-    /// Entropy of p in bits, its tail taken as one token: at least this.
+    /// Entropy of p in bits, with the tail counted as one token: a lower bound.
     pub target_entropy: Option<f32>,
-    /// Entropy of q in bits, its tail taken as one token: at least this.
+    /// Entropy of q in bits, with the tail counted as one token: a lower bound.
     pub drafter_entropy: Option<f32>,
 }
 
@@ -42,10 +42,10 @@ pub fn facts(round: &Round, index: usize) -> Facts {
         Some(cell) => judgement.and_then(|j| j.p).or_else(|| Some(row?.find(cell.piece.id)?.1)),
         None => of_added,
     };
-    // what the rule looked at: 1 for a draft that was picked, not drawn, whatever its probability
+    // what the rule used: 1 for a draft that was picked, not drawn, whatever its probability
     let judged_q = judgement.and_then(|j| j.q);
     let q = draft.and_then(|cell| cell.q);
-    // where a rule accepted a draft against the target, its choice is what it would have picked
+    // if a rule accepted a draft against the target, its choice is what it would have picked
     let choice = added.map(|piece| piece.id).or(round.departure(index)).or_else(|| match round.outcome(index) {
         Some(Outcome::Accepted) => draft.map(|cell| cell.piece.id),
         _ => row.and_then(Prediction::best).map(|best| best.piece.id),
@@ -94,26 +94,26 @@ fn entropy(row: &Prediction) -> f32 {
     probs.filter(|p| *p > 0.0 && p.is_finite()).map(|p| -p * p.log2()).sum()
 }
 
-/// max(0, p − q) where a rejected draft is drawn again, as far as it was recorded; not normalised, because the
-/// whole of it is not known.
+/// max(0, p − q), from which a rejected draft is redrawn, as far as it was recorded; not normalised, because it is not
+/// known completely.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual {
-    /// By token, highest first; the tail is what p gives to all tokens that are not listed.
+    /// By token, highest first; the tail is the probability that p gives to all tokens not listed.
     pub left: Prediction,
-    /// Whether the tail is only the most that can be left: what q takes of it is not known token by token.
+    /// Whether the tail is only an upper bound, because q's share of it is not known token by token.
     pub is_bound: bool,
 }
 
-/// What a rejected draft of column `index` is drawn from, over the target's recorded candidates. A candidate that
-/// the drafter's list lacks counts with q = 0 although it may have had a little. None when nothing is left, or when
-/// the rule draws from no residual.
+/// The residual for a rejected draft of column `index`, over the target's recorded candidates. A candidate missing from
+/// the drafter's list counts with q = 0, although its q may be slightly larger. `None` if nothing is left, or if the
+/// rule draws from no residual.
 #[must_use]
 pub fn residual(round: &Round, index: usize) -> Option<Residual> {
     if round.rule != VerifyRule::Rejection || round.is_tree() || round.sampling.is_greedy() {
         return None;
     }
     let (row, draft) = (round.prediction(index)?, round.drafts.get(index)?);
-    // a draft that was picked, not drawn, is certain to the rule, whatever its probability was
+    // a draft that was picked, not drawn, has q = 1 for the rule, whatever its probability was
     let was_drawn = draft.q.is_some() && round.judgement(index).is_none_or(|judged| draft.q == judged.q);
     let q = |candidate: &Candidate| {
         if was_drawn {

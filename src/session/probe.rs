@@ -1,11 +1,11 @@
-//! A probe run as a basis for simulations: what every k, p-min and policy would have done.
+//! A probe run as the basis of simulations: what every k, p-min and policy would have done.
 //!
-//! A probe run contains the plain answer and, at each of its positions, the chain that the drafter would
-//! have proposed there. Under greedy decoding a lossless rule commits the plain answer whatever is
-//! drafted, so a round that begins at a position drafts exactly the recorded chain and accepts exactly
-//! the part that agrees with the answer. Of a recorded tree that is the path that agrees with it; a tree
-//! is played as it was recorded or not at all, since another k or budget grows another tree. Invariant: counts are those of a real run, not estimates; time
-//! is not simulated but summed up from measured [`Costs`].
+//! A probe run contains the plain answer and, at each of its positions, the chain that the drafter would have proposed
+//! there. Under greedy decoding a lossless rule commits the plain answer whatever is drafted, so a round that begins at
+//! a position drafts exactly the recorded chain and accepts exactly the part that agrees with the answer. Of a recorded
+//! tree that is the path that agrees with it; a tree is simulated only as recorded, since another k or budget grows
+//! another tree. Invariant: counts are those of a real run, not estimates; time is not simulated but summed up from
+//! measured [`Costs`].
 
 use serde::Serialize;
 
@@ -17,39 +17,39 @@ use super::Answer;
 /// Ranks that are counted separately: 1 to 4.
 pub const RANKS: usize = 4;
 
-/// The plain answer and a chain per position.
+/// The plain answer and a chain for each position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRun {
     tokens: Vec<TokenId>,
-    /// `chains[i]` was drafted when `tokens[i]` was the anchor.
+    /// `chains[i]` was drafted with `tokens[i]` as the anchor.
     chains: Vec<Vec<ProbedDraft>>,
 }
 
-/// What a simulated round is asked to draft.
+/// The draft that a simulated round requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// k.
     pub draft_len: usize,
-    /// Probability below which a draft is left out, and ends the chain.
+    /// Probability below which a draft is dropped and ends the chain.
     pub p_min: f32,
-    /// What ends the chain besides, where the engine chooses.
+    /// Another rule that ends the chain, if the engine chooses.
     pub stop_rule: Option<DraftStopRule>,
 }
 
-/// What one simulated round did.
+/// Result of one simulated round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Played {
-    /// k asked.
+    /// Requested k.
     pub asked: usize,
-    /// Drafts of the chain, up to k and p-min.
+    /// Drafts of the chain, limited by k and p-min.
     pub drafted: usize,
-    /// Drafts that were made and left out because of p-min: 0 or 1.
+    /// Drafts made and dropped because of p-min: 0 or 1.
     pub dropped: usize,
     /// Drafts that agree with the answer.
     pub accepted: usize,
     /// Tokens committed.
     pub committed: usize,
-    /// The drafter's probability of each draft, where it has one.
+    /// The drafter's probability of each draft, if it has one.
     pub sure: [Option<f32>; MAX_DRAFT_LEN as usize],
 }
 
@@ -60,7 +60,7 @@ pub struct Simulated {
     pub rounds: u64,
     /// Draft tokens proposed.
     pub drafted: u64,
-    /// Draft tokens made and left out because of p-min; they cost what others do.
+    /// Draft tokens made and dropped because of p-min; they cost as much as others.
     pub dropped: u64,
     /// Draft tokens accepted and output.
     pub accepted: u64,
@@ -72,7 +72,7 @@ pub struct Simulated {
     pub accepted_per_pos: Vec<u64>,
     /// Rounds by rows verified: index 0 is one row.
     pub rounds_by_rows: Vec<u64>,
-    /// Tokens that the drafter had to catch up on because a round before drafted nothing.
+    /// Tokens that the drafter had to process later because a round before drafted nothing.
     pub settled: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct RankTally {
 }
 
 impl Asked {
-    /// Drafts of a chain that are proposed, and whether one more was made and left out.
+    /// How many drafts of a chain are proposed, and whether one more was made and dropped.
     fn end(&self, chain: &[ProbedDraft]) -> (usize, bool) {
         let mut progress = self.stop_rule.clone().map(DraftProgress::new);
         for (made, draft) in chain.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Asked {
 }
 
 impl ProbeRun {
-    /// From an answer of a probe run; none when it is another kind of run or was cut short.
+    /// From an answer of a probe run; `None` if it is another kind of run or was cut short.
     #[must_use]
     pub fn of(answer: &Answer) -> Option<Self> {
         let rounds: Vec<_> = answer.rounds.iter().filter(|round| round.is_complete).collect();
@@ -134,7 +134,7 @@ impl ProbeRun {
         self.chains.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// Plays the answer with what `choose` asks of each round, given the result of the round before.
+    /// Simulates the answer with the draft that `choose` requests for each round, given the result of the round before.
     pub fn play(&self, choose: &mut dyn FnMut(Option<Played>) -> Asked) -> Simulated {
         let mut sum = Simulated::default();
         let (mut at, mut last, mut waiting) = (0, None, 0);
@@ -147,7 +147,7 @@ impl ProbeRun {
         sum
     }
 
-    /// Plays the answer with one k.
+    /// Simulates the answer with one k.
     #[must_use]
     pub fn fixed(&self, draft_len: usize, p_min: f32) -> Simulated {
         self.play(&mut |_| Asked { draft_len, p_min, stop_rule: None })
@@ -254,8 +254,7 @@ impl Simulated {
         (self.rounds > 0).then(|| self.committed as f64 / self.rounds as f64)
     }
 
-    /// Committed tokens ÷ the seconds that these rounds take at measured costs. None when a width was
-    /// not timed.
+    /// Committed tokens ÷ the seconds that these rounds take at measured costs. `None` if a width was not timed.
     #[must_use]
     pub fn tokens_per_second(&self, costs: &Costs) -> Option<f64> {
         let mut us = self.rounds as f64 * costs.overhead_us
@@ -268,7 +267,7 @@ impl Simulated {
     }
 }
 
-/// Plays recordings one after the other with a k that the policy chooses, as one run would.
+/// Simulates recordings one after the other with a k that the policy chooses, as one run would.
 #[must_use]
 pub fn automatic(recordings: &[ProbeRun], costs: &Costs) -> Simulated {
     let mut policy = Policy::new(costs.clone(), 0);
@@ -313,8 +312,8 @@ mod tests {
     use super::*;
     use crate::protocol::{Candidate, Piece, Prediction};
 
-    /// An answer 0, 1, 2, … in which the chain at each position is right for so many tokens; the wrong
-    /// one after them has the right token as second best.
+    /// An answer 0, 1, 2, … in which the chain at each position is right for so many tokens; the wrong token after them
+    /// has the right one as second best.
     fn recording(right: &[usize], depth: usize) -> ProbeRun {
         let tokens: Vec<TokenId> = (0..=right.len() as u32).map(TokenId).collect();
         let draft = |at: usize, i: usize, good: bool| {

@@ -1,14 +1,15 @@
-//! A mean that outliers do not move, with an interval.
+//! A mean that outliers do not shift, with an interval.
 //!
 //! The Hodges–Lehmann estimator is the median of the means of all pairs (Walsh averages); the interval is that of the
 //! signed-rank test: Walsh averages by rank (Hodges and Lehmann, 1963; Hollander, Wolfe and Chicken, *Nonparametric
 //! Statistical Methods*, 3rd ed., sections 3.2 and 3.4). Close to the mean's precision for normal errors, it stays put
-//! while fewer than 29 % of the values are wrong. Invariant: pure, no randomness; the same values give the same interval.
+//! while fewer than 29 % of the values are wrong. Invariant: pure, no randomness; the same values give the same
+//! interval.
 
-/// Fewest values that have an interval: among five even the widest is not a 95 % interval (1 − 2 · 2⁻⁵).
+/// Fewest values with an interval: with five even the widest is not a 95 % interval (1 − 2 · 2⁻⁵).
 pub(super) const LEAST: usize = 6;
 
-/// Values that are compared pair by pair; more are first averaged in groups of neighbours.
+/// Most values compared pair by pair; more are first averaged in groups of neighbours.
 const MOST: usize = 128;
 
 /// Standard normal quantile of a two-sided 95 % interval.
@@ -26,14 +27,14 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The same after a monotone change of scale; a falling one exchanges the ends.
+    /// The same after a monotone change of scale; a decreasing one swaps the ends.
     pub(super) fn map(self, scale: impl Fn(f64) -> f64) -> Self {
         let (low, high) = (scale(self.low), scale(self.high));
         Self { value: scale(self.value), low: low.min(high), high: low.max(high) }
     }
 }
 
-/// Middle value, or the mean of the two in the middle; none of no values.
+/// Middle value, or the mean of the two in the middle; `None` of no values.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -41,8 +42,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(if values.len() % 2 == 1 { last } else { f64::midpoint(values[half - 1], last) })
 }
 
-/// Geometric Hodges–Lehmann mean of positive ratios, in the order in which they were measured. None of fewer than
-/// [`LEAST`].
+/// Geometric Hodges–Lehmann mean of positive ratios, in the order of measurement. `None` of fewer than [`LEAST`].
 pub(super) fn mean_ratio(ratios: &[f64]) -> Option<Interval> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let group = logs.len().div_ceil(MOST).max(1);

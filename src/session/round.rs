@@ -1,8 +1,8 @@
 //! One round of a lane, filled in as its events arrive.
 //!
-//! Invariant: a round may be incomplete at any point (live, or a torn trace); a field for which no
-//! event has come is empty or `None`, and nothing here guesses it. In a chain `rows[i]` judges
-//! `drafts[i]` and row `drafts.len()` yields the bonus; in a tree [`Round::row_of`] knows.
+//! Invariant: a round may be incomplete at any point (live, or in a torn trace); a field without its event is empty or
+//! `None`, never a guess. In a chain `rows[i]` judges `drafts[i]` and row `drafts.len()` yields the bonus; in a tree
+//! [`Round::row_of`] gives the row.
 
 use crate::protocol::{
     Judgement, Leniency, NextKind, Outcome, Piece, Prediction, ProbedDraft, Sampling, TokenId, Verification, VerifyRule,
@@ -13,24 +13,24 @@ use crate::protocol::{
 pub struct DraftCell {
     /// The proposal.
     pub piece: Piece,
-    /// Drafter's probability of it, 0 to 1; none when it has no distribution.
+    /// Drafter's probability of it, 0 to 1; `None` if the drafter has no distribution.
     pub q: Option<f32>,
-    /// What it was drawn from.
+    /// The distribution it was drawn from.
     pub top: Prediction,
-    /// In a tree, the row that judges it; none in a chain.
+    /// In a tree, the row that judges it; `None` in a chain.
     pub row: Option<u8>,
     /// Time of this draft step.
     pub took_us: u64,
 }
 
-/// The token at which a draft ended, because the drafter was not sure enough of it.
+/// The token at which a draft ended because its q was below p-min.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stopped {
     /// The drafter's best candidate; it was not verified.
     pub piece: Piece,
     /// The drafter's probability of it, 0 to 1.
     pub q: f32,
-    /// What q fell below (p-min).
+    /// p-min: the limit that q was below.
     pub p_min: f32,
     /// Time of this draft step.
     pub took_us: u64,
@@ -41,32 +41,32 @@ pub struct Stopped {
 pub struct Round {
     /// 1, 2, 3 …: in the speculative lane over all turns, in the lanes beside it anew in each turn.
     pub round: u32,
-    /// Number of the turn it belongs to.
+    /// Number of its turn.
     pub turn: u32,
     /// Positions in the target's cache when it began.
     pub base_len: u32,
-    /// k asked of the drafter.
+    /// Requested k.
     pub draft_len: u8,
-    /// Rule in force when it began.
+    /// Rule when it began.
     pub rule: VerifyRule,
-    /// How the target picked when it began.
+    /// How the target picked tokens when it began.
     pub sampling: Sampling,
-    /// Where a lenient rule drew the line when it began.
+    /// The lenient rule's threshold when it began.
     pub leniency: Leniency,
-    /// Whether the form of a draft depended on tokens that were drafted (a tree, an automatic k): its draws then
-    /// belong to the round.
+    /// Whether the shape of a draft depends on drafted tokens (a tree, an automatic k): its draws then belong to the
+    /// round.
     pub shapes_drafts: bool,
-    /// Proposals so far.
+    /// Drafts so far.
     pub drafts: Vec<DraftCell>,
     /// Where p-min ended the draft, if it did.
     pub stopped: Option<Stopped>,
-    /// What the target says at every position; empty until scored.
+    /// The target's row at every position; empty until scored.
     pub rows: Vec<Prediction>,
     /// Time of the one target pass.
     pub verify_us: u64,
     /// Time from logits to distributions and candidates.
     pub sample_us: u64,
-    /// What the rule decided; none until judged.
+    /// The rule's decision; `None` until judged.
     pub verdict: Option<Verification>,
     /// Output tokens of the round; may be cut where the answer ends.
     pub committed: Vec<Piece>,
@@ -78,25 +78,25 @@ pub struct Round {
     pub clock_us: u64,
     /// The lane's clock before the round.
     pub clock_before_us: u64,
-    /// Events of the run before the one that ended it: puts the rounds of all lanes in order of time.
+    /// Number of events of the run before the one that ended it: orders the rounds of all lanes in time.
     pub ended_after: u64,
-    /// What the drafter would have proposed, in a probe run.
+    /// The chain that the drafter would have proposed, in a probe run.
     pub probed: Vec<ProbedDraft>,
     /// Time of that chain.
     pub probe_us: u64,
-    /// Whether the engine waited for somebody within this round or right before it: its caches were cold, so its times
+    /// Whether the engine waited for a user within this round or right before it: its caches were cold, so its times
     /// enter no speed figure.
     pub follows_wait: bool,
     /// Whether the commit has arrived.
     pub is_complete: bool,
-    /// Verdicts on show, where they are shown one by one; none shows all that are known.
+    /// Verdicts shown, while they appear one by one; `None` shows all that are known.
     pub unveiled: Option<usize>,
-    /// Whether the moment on show lies within the commit, so that `committed` is only its beginning.
+    /// Whether the shown moment lies within the commit, so that `committed` is only its beginning.
     pub is_partial: bool,
 }
 
 impl Round {
-    /// Whether its times enter speed figures: it followed no wait, and the whole round is on show.
+    /// Whether its times enter speed figures: it followed no wait, and the whole round is shown.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         !self.follows_wait && !self.is_partial
@@ -108,15 +108,14 @@ impl Round {
         self.drafts.iter().any(|draft| draft.row.is_some())
     }
 
-    /// The rule by which the drafts are judged: `block` judges chains, the drafts of a tree are judged by
-    /// `rejection` in its place.
+    /// The rule that judges the drafts: `block` judges chains; for the drafts of a tree `rejection` takes its place.
     #[must_use]
     pub fn judged_by(&self) -> VerifyRule {
         if self.rule == VerifyRule::Block && self.is_tree() { VerifyRule::Rejection } else { self.rule }
     }
 
-    /// The row of the target's pass that judges draft `index`: 0 is the anchor's, i + 1 that of draft i.
-    /// For the column after the drafts, the row that the target's own token came from.
+    /// The row of the target's pass that judges draft `index`: 0 is the anchor's, i + 1 that of draft i. For the column
+    /// after the drafts, the row that the target's own token came from.
     #[must_use]
     pub fn row_of(&self, index: usize) -> usize {
         match self.drafts.get(index) {
@@ -126,13 +125,13 @@ impl Round {
         }
     }
 
-    /// What the target said where draft `index` (or the token after the drafts) stands.
+    /// The target's row for draft `index`, or for the token after the drafts.
     #[must_use]
     pub fn prediction(&self, index: usize) -> Option<&Prediction> {
         self.rows.get(self.row_of(index))
     }
 
-    /// The draft that draft `index` continues; none for the anchor.
+    /// The draft that draft `index` continues; `None` if it continues the anchor.
     #[must_use]
     pub fn parent(&self, index: usize) -> Option<usize> {
         self.row_of(index).checked_sub(1).filter(|parent| *parent < index)
@@ -162,32 +161,32 @@ impl Round {
         self.verdict.as_ref()?.judgements.get(index).filter(|_| index < self.shown())
     }
 
-    /// How many verdicts may be on show.
+    /// How many verdicts may be shown.
     fn shown(&self) -> usize {
         self.unveiled.unwrap_or(usize::MAX)
     }
 
-    /// Steps in which verdicts are shown from left to right: one for each draft up to the first rejected one, and one
-    /// for those discarded after it. Zero until judged, without drafts, and in a tree, whose drafts have no such order.
+    /// Steps in which verdicts appear from left to right: one for each draft up to the first rejected one, and one for
+    /// those discarded after it. Zero until judged, without drafts, and in a tree, whose drafts have no such order.
     #[must_use]
     pub fn verdict_steps(&self) -> usize {
         let Some(verdict) = self.verdict.as_ref().filter(|_| !self.is_tree()) else { return 0 };
         (verdict.accepted() + 2).min(self.drafts.len())
     }
 
-    /// Verdicts on show after so many of [`Self::verdict_steps`].
+    /// Verdicts shown after so many of [`Self::verdict_steps`].
     pub(super) fn verdicts_after(&self, steps: usize) -> usize {
         if steps >= self.verdict_steps() { self.drafts.len() } else { steps }
     }
 
-    /// What became of draft `index`; none until judged.
+    /// The outcome of draft `index`; `None` until judged.
     #[must_use]
     pub fn outcome(&self, index: usize) -> Option<Outcome> {
         self.judgement(index).map(|judgement| judgement.outcome)
     }
 
-    /// Column in which the target added its own token; none until judged. In a tree it is the column
-    /// after the drafts.
+    /// Column in which the target added its own token; `None` until judged. In a tree it is the column after the
+    /// drafts.
     #[must_use]
     pub fn next_index(&self) -> Option<usize> {
         self.next_column().filter(|_| self.shown() >= self.drafts.len())
@@ -199,20 +198,20 @@ impl Round {
         Some(if self.is_tree() { self.drafts.len() } else { accepted })
     }
 
-    /// Column of a chain's rejected draft, from which on drafts are discarded; none where there is none.
+    /// Column of a chain's rejected draft, from which on drafts are discarded; `None` without one.
     #[must_use]
     pub fn first_discarded(&self) -> Option<usize> {
         self.next_index().filter(|column| !self.is_tree() && *column < self.drafts.len())
     }
 
-    /// What a lossless rule would have committed in place of accepted draft `index`, if something else.
+    /// What a lossless rule would have committed instead of accepted draft `index`, if something else.
     #[must_use]
     pub fn departure(&self, index: usize) -> Option<TokenId> {
         let departures = &self.verdict.as_ref()?.departures;
         departures.iter().find(|departure| usize::from(departure.index) == index).map(|departure| departure.instead)
     }
 
-    /// The same with its text, if an event had it.
+    /// The same with its text, if an event contains it.
     #[must_use]
     pub fn own_piece(&self, index: usize) -> Option<Piece> {
         let id = self.departure(index)?;
@@ -226,7 +225,7 @@ impl Round {
         self.path().nth(index).or_else(|| self.next_index()).unwrap_or(index)
     }
 
-    /// Column that explains the round: the rejection, else the last one known.
+    /// Column that explains the round: the rejection, else the last known one.
     #[must_use]
     pub fn deciding_column(&self) -> usize {
         match self.next_index() {
@@ -239,14 +238,14 @@ impl Round {
         }
     }
 
-    /// Bonus or recovered; none until judged.
+    /// Bonus or recovered; `None` until judged.
     #[must_use]
     pub fn next_kind(&self) -> Option<NextKind> {
         self.next_index()?;
         self.verdict.as_ref().map(|v| v.next_kind)
     }
 
-    /// The token that the target added, with its text if an event had it.
+    /// The token that the target added, with its text if an event contains it.
     #[must_use]
     pub fn next_piece(&self) -> Option<Piece> {
         let verdict = self.verdict.as_ref()?;
@@ -265,13 +264,13 @@ impl Round {
         !self.is_partial && self.lacks(index)
     }
 
-    /// Whether the token of a column was accepted or added, and is not out yet at the moment on show.
+    /// Whether the token of a column was accepted or added, and is not written yet at the shown moment.
     #[must_use]
     pub fn is_held(&self, index: usize) -> bool {
         self.is_partial && self.lacks(index)
     }
 
-    /// Whether the token of a column was accepted or added and is not among those committed.
+    /// Whether the token of a column was accepted or added and is not among the committed ones.
     fn lacks(&self, index: usize) -> bool {
         let place = if self.next_index() == Some(index) {
             Some(self.accepted())
@@ -294,7 +293,7 @@ impl Round {
         self.clock_us.saturating_sub(self.clock_before_us)
     }
 
-    /// Whether the engine reported only the whole of it, as an attached engine may.
+    /// Whether the engine reported only the round's total time, as an attached engine may.
     #[must_use]
     pub fn lacks_phases(&self) -> bool {
         self.is_complete && self.took_us() > 0 && self.draft_us() == 0 && self.verify_us == 0
@@ -307,7 +306,7 @@ impl Round {
         if self.rows.is_empty() { told.max(self.draft_len.into()) + 1 } else { told + 1 }
     }
 
-    /// Places a proposal. A gap is not filled: a proposal after one is dropped.
+    /// Adds a draft. A gap is not filled: a draft after one is dropped.
     pub(super) fn draft(&mut self, index: usize, cell: DraftCell) {
         if let Some(known) = self.drafts.get_mut(index) {
             *known = cell;
@@ -316,8 +315,8 @@ impl Round {
         }
     }
 
-    /// Forgets candidates beyond what the round table shows: the best two, the token judged, and what a
-    /// lossless rule would have committed in its place.
+    /// Drops candidates that the round table does not show: it keeps the best two, the judged token, and what a
+    /// lossless rule would have committed instead.
     pub(super) fn shrink(&mut self) {
         let judged = self.drafts.iter().enumerate().map(|(index, draft)| (self.row_of(index), draft.piece.id));
         let own = (0..self.drafts.len()).filter_map(|index| Some((self.row_of(index), self.departure(index)?)));

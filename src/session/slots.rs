@@ -1,7 +1,7 @@
-//! The answers of a turn laid over each other: a slot a token, in which every lane has its own or none.
+//! Aligns all answers of a turn: a slot for each place, in which every lane has its token or none.
 //!
-//! Invariant: every token of every lane stands in exactly one slot, in order, and what [`align`] pairs with the run's
-//! own answer shares its slot. So one place on the screen can stand for a token in all lanes.
+//! Invariant: every token of every lane is in exactly one slot, in order, and tokens that [`align`] pairs with the
+//! run's own answer share its slot. So one place on the screen stands for a token in all lanes.
 
 use crate::protocol::{Lane, StopReason, TokenId};
 
@@ -10,14 +10,14 @@ use super::{Answer, Turn, align};
 /// One place of the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// Index in each lane's answer, by [`Lane::index`]; none where the lane has no token here.
+    /// Index in each lane's answer, by [`Lane::index`]; `None` if the lane has no token here.
     pub tokens: [Option<usize>; Lane::ALL.len()],
-    /// Whether two lanes do not agree here. One that has not come so far yet agrees.
+    /// Whether two lanes differ here. A lane that has not come so far yet does not differ.
     pub differs: bool,
 }
 
 impl Turn {
-    /// The run's own answer and those of these lanes, laid over each other.
+    /// The run's own answer and those of these lanes, aligned.
     #[must_use]
     pub fn slots(&self, beside: &[Lane]) -> Vec<Slot> {
         let own = Lane::Speculative;
@@ -38,8 +38,8 @@ fn slot_of(lane: Lane, index: usize) -> Slot {
     slot
 }
 
-/// Puts a lane's tokens into the slots: beside the run's own token where they are paired, else into slots before it
-/// that another lane needed already, or new ones.
+/// Puts a lane's tokens into slots: with the run's own token if they are paired, else into slots before it that another
+/// lane already needed, or new ones.
 fn merge(slots: &[Slot], lane: Lane, pairs: &[(Option<usize>, Option<usize>)]) -> Vec<Slot> {
     let own = Lane::Speculative.index();
     let mut merged = Vec::with_capacity(slots.len());
@@ -70,7 +70,7 @@ fn merge(slots: &[Slot], lane: Lane, pairs: &[(Option<usize>, Option<usize>)]) -
     merged
 }
 
-/// Finds where lanes do not agree.
+/// Marks the slots in which lanes differ.
 fn mark(turn: &Turn, lanes: &[Lane], slots: &mut [Slot]) {
     let last = |lane: &Lane| slots.iter().rposition(|slot| slot.tokens[lane.index()].is_some());
     let ends: Vec<(Lane, Option<usize>, bool)> =
@@ -78,7 +78,7 @@ fn mark(turn: &Turn, lanes: &[Lane], slots: &mut [Slot]) {
     for (index, slot) in slots.iter_mut().enumerate() {
         let ids = ends.iter().filter_map(|(lane, last, ended)| {
             let token = slot.tokens[lane.index()].map(|at| turn.answer(*lane).tokens[at].piece.id);
-            // after the newest token of a lane under way nothing is known of it
+            // after the newest token of a running lane nothing is known about it
             (token.is_some() || last.is_some_and(|last| index < last || *ended)).then_some(token)
         });
         let ids: Vec<Option<TokenId>> = ids.collect();

@@ -1,10 +1,10 @@
-//! How much faster a turn was than the lane beside it, on a machine that does other things, too.
+//! How much faster a turn was than another lane, measured on a machine that may do other work, too.
 //!
-//! Each [stretch](super::stretches) of a turn compares rounds with the passes beside that ran nearest in time: what its
-//! rounds cost in passes beside ÷ what rounds like them cost in the whole turn. The turn's round cost is the geometric
-//! Hodges–Lehmann mean over stretches ([`super::robust`]), and
-//! `speedup = tokens per round ÷ round cost`, each beside the other lane's. Tokens are counted, so that the interval is
-//! that of the time alone. Invariant: a lane that was not measured in stretches has no speedup, never a made-up one.
+//! Each [stretch](super::stretches) of a turn compares rounds with the other lane's passes that ran nearest in time:
+//! what its rounds cost in such passes ÷ what rounds like them cost in the whole turn. The turn's round cost is the
+//! geometric Hodges–Lehmann mean over stretches ([`super::robust`]), and `speedup = tokens per round ÷ round cost`,
+//! each relative to the other lane's. Tokens are counted, so the interval is that of the time alone. Invariant: without
+//! stretches there is no speedup, never a made-up one.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,31 +22,31 @@ use super::{Answer, Session, Turn};
 /// Tokens over which a point of a curve of speed or speedup is taken.
 pub const WINDOW: u64 = 16;
 
-/// Said of a figure that cannot be.
+/// Shown with a figure that is impossible.
 pub const DISTURBED: &str = "Disturbed: here no pass over several rows costs less than one row, so other work slowed some \
                              passes and not those beside them. Pause that work and send the prompt again.";
 
-/// Said of one that is more than drafts allow where a wider pass can be cheaper.
+/// Shown with one that exceeds tokens per round on a device where a wider pass can be cheaper.
 const REMARKABLE: &str =
     "Passes over several rows cost less than passes over one row here, which is possible on this device.";
 
-/// Whether a figure can be.
+/// Whether a figure is plausible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Nothing speaks against it.
+    /// It is possible.
     #[default]
     Plausible,
-    /// A wider pass cost less than one row: on this device it can.
+    /// A wider pass cost less than one row: possible on this device.
     Remarkable,
-    /// The same where it cannot: other work slowed some passes and not those beside them.
+    /// The same where it is impossible: other work slowed some passes and not their neighbours.
     Disturbed,
 }
 
 /// A ratio of speeds with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speedup {
-    /// Times as fast as the lane beside.
+    /// Times as fast as the other lane.
     pub value: f64,
     /// Lower end.
     pub low: f64,
@@ -54,7 +54,7 @@ pub struct Speedup {
     pub high: f64,
     /// Tokens per round, which on a CPU no speedup over plain decoding exceeds.
     pub tokens_per_round: f64,
-    /// Whether it can be.
+    /// Whether it is plausible.
     pub trust: Trust,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for Speedup {
     }
 }
 
-/// A speedup as JSON has it: `speedup`, the ends of its interval, and whether it was disturbed. No speedup is null.
+/// A speedup in JSON: `speedup`, the ends of its interval, and `disturbed`. Without a speedup it is null.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
     /// Times as fast; null while it is being measured.
@@ -74,7 +74,7 @@ pub struct Figure {
     pub speedup_low: Option<f64>,
     /// Upper end.
     pub speedup_high: Option<f64>,
-    /// Whether the figure cannot be: other work on the machine disturbed it.
+    /// Whether the figure is impossible because other work on the machine disturbed it.
     pub disturbed: bool,
 }
 
@@ -90,21 +90,21 @@ impl From<Option<Speedup>> for Figure {
 }
 
 impl Speedup {
-    /// The larger distance from the value to an end, at least a hundredth.
+    /// The larger distance from the value to an end, at least 0.01.
     #[must_use]
     pub fn margin(&self) -> f64 {
         (self.high - self.value).max(self.value - self.low).max(0.01)
     }
 
-    /// Whether it cannot be.
+    /// Whether it is impossible.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         self.trust == Trust::Disturbed
     }
 
-    /// Of several turns: what plain decoding would have taken for each turn's tokens, by that turn's own measure, ÷ what
-    /// the rounds took. That is the mean of the turns by the time of their rounds, so that it lies among them. The turns'
-    /// errors are independent: their squares add up (JCGM 100:2008, 5.1.2).
+    /// Of several turns: what plain decoding would have taken for each turn's tokens, by that turn's own measure, ÷
+    /// what the rounds took. That is the mean of the turns weighted by the time of their rounds, so it lies among them.
+    /// The turns' errors are independent: their squares add up (JCGM 100:2008, 5.1.2).
     #[must_use]
     pub fn over_turns(turns: impl IntoIterator<Item = (Self, u64)>) -> Option<Self> {
         let turns: Vec<(Self, f64)> = turns.into_iter().map(|(of, us)| (of, us as f64)).collect();
@@ -132,7 +132,7 @@ impl Speedup {
         Self { value: 1.0 / self.value, low: 1.0 / self.high, high: 1.0 / self.low, ..*self }
     }
 
-    /// Whether it is more than 1, less, or not known to be either: the interval decides.
+    /// Whether it is more than 1, less, or undecided: the interval decides.
     #[must_use]
     pub fn against_one(&self) -> Ordering {
         match (self.low > 1.0, self.high < 1.0) {
@@ -142,7 +142,7 @@ impl Speedup {
         }
     }
 
-    /// Why it cannot be, and what to do; or that it is remarkable. None for a plausible one.
+    /// Why it is impossible and what to do, or that it is remarkable; `None` for a plausible one.
     #[must_use]
     pub fn note(&self) -> Option<&'static str> {
         match self.trust {
@@ -163,7 +163,7 @@ impl Speedup {
     }
 }
 
-/// What the answers of a turn come to beside each other.
+/// Speedups of a turn, computed once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Measured {
     /// Over plain decoding.
@@ -171,7 +171,7 @@ pub(super) struct Measured {
     /// Over the rival.
     over_rival: Option<Speedup>,
     passes: Option<PassCosts>,
-    /// Speedup over time; asked for by one page only.
+    /// Speedup over time; computed for one page only.
     series: Memo<Vec<(u64, f64)>>,
 }
 
@@ -194,7 +194,7 @@ impl Turn {
         self.measured.get(|| Measured::of(self))
     }
 
-    /// Times as fast as plain decoding was at the same moments; none while too little was measured.
+    /// Times as fast as plain decoding at the same moments; `None` while too little was measured.
     #[must_use]
     pub fn speedup(&self) -> Option<Speedup> {
         self.speedup_over(Lane::Plain)
@@ -216,14 +216,14 @@ impl Turn {
         self.has_ceiling
     }
 
-    /// What passes cost in this turn; none while too little was measured.
+    /// What passes cost in this turn; `None` while too little was measured.
     #[must_use]
     pub fn pass_costs(&self) -> Option<&PassCosts> {
         self.measured().passes.as_ref()
     }
 
-    /// Tokens per second of a lane. Of one beside it is what it would have been at the moments of the run's own rounds,
-    /// so that the quotient of two speeds is the speedup; by its own clock while there is none.
+    /// Tokens per second of a lane. For another lane it is what that would have reached at the moments of the run's own
+    /// rounds, so that the quotient of two speeds is the speedup; without a speedup, by its own clock.
     #[must_use]
     pub fn tokens_per_second(&self, lane: Lane) -> Option<f64> {
         let own = self.answer(Lane::Speculative).stats().tokens_per_second();
@@ -233,8 +233,8 @@ impl Turn {
         }
     }
 
-    /// Time of a lane's rounds, in microseconds, at that speed: tokens ÷ time is the speed also where rounds that follow a
-    /// wait were not timed.
+    /// Time of a lane's rounds in microseconds at that speed, so that tokens ÷ time is the speed also if rounds that
+    /// follow a wait were not timed.
     #[must_use]
     pub fn decode_us(&self, lane: Lane) -> u64 {
         let stats = self.answer(lane).stats();
@@ -244,15 +244,15 @@ impl Turn {
         }
     }
 
-    /// The share of the turn's decode time that plain passes took, 0 to 1; none without plain passes.
+    /// The share of the turn's decode time that plain passes took, 0 to 1; `None` without plain passes.
     #[must_use]
     pub fn plain_share(&self) -> Option<f64> {
         let [plain, own] = [Lane::Plain, Lane::Speculative].map(|lane| self.answer(lane).stats().decode_us() as f64);
         (plain > 0.0).then(|| plain / (plain + own))
     }
 
-    /// Speedup over plain decoding after each stretch, over the last rounds that hold at least [`WINDOW`] tokens, by the time
-    /// in microseconds of the rounds so far, those that follow a wait left out.
+    /// Speedup over plain decoding after each stretch, over the last rounds with at least [`WINDOW`] tokens, by the
+    /// time in microseconds of the rounds so far, without those that follow a wait.
     #[must_use]
     pub fn speedup_series(&self) -> &[(u64, f64)] {
         self.measured().series.get(|| self.series())
@@ -288,7 +288,7 @@ impl Turn {
 }
 
 impl Session {
-    /// Times as fast as plain decoding, over the turns that say so: see [`Speedup::over_turns`].
+    /// Times as fast as plain decoding, over the turns that have a figure: see [`Speedup::over_turns`].
     #[must_use]
     pub fn speedup(&self) -> Option<Speedup> {
         self.speedup_over(Lane::Plain)
@@ -301,7 +301,7 @@ impl Session {
         Speedup::over_turns(self.turns().iter().filter_map(|turn| Some((turn.speedup_over(lane)?, own_us(turn)))))
     }
 
-    /// Tokens per second of a lane over all turns; of one beside, the run's own ÷ the speedup over it.
+    /// Tokens per second of a lane over all turns; for another lane, the run's own ÷ the speedup over it.
     #[must_use]
     pub fn tokens_per_second(&self, lane: Lane) -> Option<f64> {
         match self.speedup_over(lane) {
@@ -311,14 +311,14 @@ impl Session {
     }
 }
 
-/// Rounds that do the same work: rows of the pass, and whether a draft more was made and dropped.
+/// Identifies rounds that do the same work: rows of the pass, and whether one more draft was made and dropped.
 type Class = (usize, bool);
 
 fn class(timed: &Timed) -> Class {
     (timed.round.rows.len(), timed.round.stopped.is_some())
 }
 
-/// The one estimator of how much faster one answer was written than the one beside it.
+/// The one estimator of how much faster one answer was written than another.
 fn estimate(own: &Answer, beside: &Answer) -> Option<Speedup> {
     let (own, beside) = (whole_rounds(own), whole_rounds(beside));
     let expected = Expected::of(&beside)?;
@@ -344,8 +344,8 @@ fn estimate(own: &Answer, beside: &Answer) -> Option<Speedup> {
     })
 }
 
-/// What a round of the lane beside is expected to take: the median of those that do the same work. Only their ratios
-/// count, and of plain passes there is but one class.
+/// Expected time of a round of the other lane: the median of those that do the same work. Only ratios count, and plain
+/// passes form a single class.
 struct Expected(std::collections::BTreeMap<Class, f64>);
 
 impl Expected {

@@ -1,9 +1,8 @@
 //! Numbers of a lane, with the definition of each beside it.
 //!
-//! Invariant: every figure is a sum of measured events or a quotient of two such sums; a quotient
-//! whose divisor is zero is `None`, never a made-up number. Only complete rounds count, and of their
-//! times only those of rounds that no wait preceded (see [`Round::follows_wait`]). Which lane
-//! or turn a value belongs to, and how it is drawn, is the caller's choice.
+//! Invariant: every figure is a sum of measured events or a quotient of two such sums; a quotient whose divisor is zero
+//! is `None`, never a made-up number. Only complete rounds count, and only rounds that no wait preceded contribute
+//! times (see [`Round::follows_wait`]). The caller chooses the lane or turn, and how to draw it.
 
 use crate::protocol::RunSummary;
 
@@ -170,7 +169,7 @@ impl LaneStats {
         self.tested
     }
 
-    /// Draft tokens that the rule accepted, also those that a stop rule then cut off.
+    /// Draft tokens that the rule accepted, also those after the end of the answer.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.accepted
@@ -213,8 +212,8 @@ impl LaneStats {
         &self.offered_per_pos
     }
 
-    /// Rounds whose draft length called for a token at position `i` and that had accepted all before it, whether or not
-    /// the drafter had one.
+    /// Rounds whose draft length included position `i` and that had accepted all before it, whether or not the drafter
+    /// proposed a token there.
     #[must_use]
     pub fn reached_per_pos(&self) -> &[u64] {
         &self.reached_per_pos
@@ -280,13 +279,13 @@ impl LaneStats {
         self.decode_us.saturating_sub(self.draft_us).saturating_sub(self.verify_us)
     }
 
-    /// Whether the engine reports the parts of a round: an attached engine may report whole rounds only.
+    /// Whether the engine reports the parts of a round: an attached engine may report only whole rounds.
     #[must_use]
     pub fn has_phases(&self) -> bool {
         self.decode_us == 0 || self.draft_us > 0 || self.verify_us > 0
     }
 
-    /// All of it, with vLLM's names where vLLM has one.
+    /// All figures, with vLLM's names where vLLM has one.
     #[must_use]
     pub fn summary(&self) -> RunSummary {
         let seconds = |us: u64| us as f64 / 1e6;
@@ -375,8 +374,8 @@ mod tests {
         script.events
     }
 
-    /// The same, in which the engine waits within the second round of its own lane; the rounds of either lane that
-    /// find the caches cold take `factor` times as long.
+    /// The same, in which the engine waits within the second round of its own lane; the rounds of either lane with cold
+    /// caches take `factor` times as long.
     fn waited(factor: u64) -> Vec<Event> {
         let mut events = Vec::new();
         let (mut cold, mut late_us) = ([false; 2], [0; 2]);

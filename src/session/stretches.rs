@@ -1,16 +1,16 @@
-//! A turn cut into stretches: rounds of one lane, and the passes beside them that ran nearest in time.
+//! A turn cut into stretches: rounds of one lane, and the other lane's passes that ran nearest in time.
 //!
-//! A machine that does something else slows all lanes alike, for a while. Within a stretch of a few passes it hardly
-//! changes, so that the ratio of times there says how rounds compare with passes, however fast the machine was. Each pass
-//! beside belongs to one stretch, so that stretches do not share an error.
+//! Other work slows all lanes alike, for a while. Within a stretch of a few passes the machine hardly changes, so the
+//! ratio of times there compares rounds with passes, however fast the machine was. Each pass belongs to one stretch, so
+//! stretches do not share an error.
 
 use std::collections::BTreeMap;
 
 use super::robust::{LEAST, median};
 use super::{Answer, Round};
 
-/// Rounds on either side of the passes beside, and passes beside, that a stretch has at most: what is farther away says
-/// nothing of the machine at that time.
+/// Most rounds on either side of the other lane's passes, and most passes, in a stretch: what is farther away says
+/// nothing about the machine at that time.
 const REACH: usize = 16;
 
 /// A complete round with its measured time.
@@ -21,14 +21,14 @@ pub(super) struct Timed<'a> {
     pub(super) us: f64,
 }
 
-/// Rounds next to passes beside; neither list is empty.
+/// Rounds next to passes of the other lane; neither list is empty.
 #[derive(Clone)]
 pub(super) struct Stretch<'a> {
     pub(super) rounds: Vec<Timed<'a>>,
     pub(super) beside: Vec<Timed<'a>>,
 }
 
-/// The rounds of an answer that count, with the time between the lane's clock before and after each.
+/// The rounds of an answer that count, with the lane's clock before and after each.
 pub(super) fn whole_rounds(answer: &Answer) -> Vec<Timed<'_>> {
     let mut clock = 0;
     let timed = answer.rounds.iter().filter(|round| round.is_complete).filter_map(|round| {
@@ -46,8 +46,8 @@ pub(super) fn passes(answer: &Answer) -> Vec<Timed<'_>> {
     timed.filter(|timed| timed.us > 0.0 && !timed.round.rows.is_empty()).collect()
 }
 
-/// Cuts a turn: every run of passes beside that no round interrupts, with the nearer half of the rounds before it and of
-/// those after it. Both lists are in the order of time.
+/// Cuts a turn: every run of passes that no round interrupts, with the nearer half of the rounds before it and of those
+/// after it. Both lists are in the order of time.
 pub(super) fn stretches<'a>(rounds: &[Timed<'a>], beside: &[Timed<'a>]) -> Vec<Stretch<'a>> {
     let mut cut: Vec<Stretch> = Vec::new();
     let mut waiting = Vec::new(); // passes beside that no round was left for
@@ -69,24 +69,24 @@ pub(super) fn stretches<'a>(rounds: &[Timed<'a>], beside: &[Timed<'a>]) -> Vec<S
     cut
 }
 
-/// Runs of passes beside with the number of rounds before each.
+/// Runs of the other lane's passes, with the number of rounds before each.
 fn runs<'a, 'b>(rounds: &[Timed], beside: &'b [Timed<'a>]) -> Vec<(usize, &'b [Timed<'a>])> {
     let before = |pass: &Timed| rounds.partition_point(|timed| timed.round.ended_after < pass.round.ended_after);
     beside.chunk_by(|a, b| before(a) == before(b)).filter_map(|run| Some((before(run.first()?), run))).collect()
 }
 
-/// Largest ratio of two times that are expected to be alike, in a stretch in which the machine kept its speed.
+/// Largest ratio of two times that should be alike, in a stretch in which the machine kept its speed.
 const STEADY: f64 = 1.6;
 
-/// Stretches, and what a round of each class costs in passes beside at the same time.
+/// Stretches, and what a round of each class costs in passes at the same time.
 pub(super) struct Local<'a, C> {
     pub(super) stretches: Vec<Stretch<'a>>,
     cost: BTreeMap<C, f64>,
 }
 
 impl<'a, C: Ord + Copy> Local<'a, C> {
-    /// Of a turn's stretches. `class` names rounds that do the same work, `beside` is the expected time of a pass beside,
-    /// in any unit. Stretches in which the machine changed its speed are dropped, if enough remain.
+    /// From a turn's stretches. `class` identifies rounds that do the same work, `beside` is the expected time of a
+    /// pass, in any unit. Stretches in which the machine changed its speed are dropped if enough remain.
     pub(super) fn of(
         mut stretches: Vec<Stretch<'a>>,
         class: impl Fn(&Timed) -> C,
@@ -106,7 +106,7 @@ impl<'a, C: Ord + Copy> Local<'a, C> {
         Self { stretches, cost }
     }
 
-    /// Of a round of this class, in passes beside; where none was near one, that of the class next to it.
+    /// Cost of a round of this class, in passes; if none was near one, that of the nearest class.
     pub(super) fn cost(&self, class: C) -> Option<f64> {
         let (mut below, mut above) = (self.cost.range(..=class), self.cost.range(class..));
         below.next_back().or_else(|| above.next()).map(|(_, cost)| *cost)
@@ -114,14 +114,14 @@ impl<'a, C: Ord + Copy> Local<'a, C> {
 }
 
 impl Stretch<'_> {
-    /// Time of what is expected to be one pass beside.
+    /// Time of what should be one pass.
     pub(super) fn unit(&self, beside: impl Fn(&Timed) -> f64) -> f64 {
         let us: f64 = self.beside.iter().map(|timed| timed.us).sum();
         us / self.beside.iter().map(beside).sum::<f64>()
     }
 
-    /// Whether the machine kept its speed. One that slowed down in the middle compares rounds of one machine with passes
-    /// of another.
+    /// Whether the machine kept its speed. If it slowed down in the middle, rounds before are compared with passes
+    /// after.
     fn is_steady(&self, of_round: impl Fn(&Timed) -> f64, of_beside: impl Fn(&Timed) -> f64) -> bool {
         let range = |times: &[Timed], expected: &dyn Fn(&Timed) -> f64| {
             let relative = times.iter().map(|timed| timed.us / expected(timed));

@@ -1,9 +1,9 @@
 //! Token bytes as text that is safe to print.
 //!
-//! A token may be half a character, so [`Joiner`] completes characters across tokens; and a token
-//! may hold an escape sequence, so [`printable`] turns every control character into a picture.
-//! Invariant: nothing that leaves [`printable`], [`inline`] or [`quoted`] moves a terminal's cursor
-//! or changes its state. Width and wrapping are left to the front end.
+//! A token may be half a character, so [`Joiner`] completes characters across tokens; and a token may contain an escape
+//! sequence, so [`printable`] turns every control character into a picture. Invariant: nothing returned by
+//! [`printable`], [`inline`] or [`quoted`] moves a terminal's cursor or changes its state. The front end does width and
+//! wrapping.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,8 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// Adds a token's bytes; returns the text that is whole now. Bytes that can never become a
-    /// character come out as U+FFFD.
+    /// Adds a token's bytes; returns the text that is complete now. Bytes that can never become a character become
+    /// U+FFFD.
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let mut out = String::new();
@@ -48,13 +48,13 @@ impl Joiner {
         out
     }
 
-    /// Whether a character has begun and is not whole.
+    /// Whether a character has begun and is incomplete.
     #[must_use]
     pub fn is_mid_character(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Gives up on a character that was never completed.
+    /// Drops a character that was never completed.
     pub fn finish(&mut self) -> String {
         if std::mem::take(&mut self.pending).is_empty() {
             String::new()
@@ -64,7 +64,7 @@ impl Joiner {
     }
 }
 
-/// The picture shown instead of a character that a terminal would obey; none for any other.
+/// The picture shown instead of a control character; `None` for any other.
 #[must_use]
 pub fn picture(c: char) -> Option<char> {
     Some(match c {
@@ -130,8 +130,8 @@ pub fn quoted(piece: &Piece) -> String {
     format!("'{}'", one_line(&legible(&piece.bytes)))
 }
 
-/// Text in which bytes that are no whole character stand as hex, `<F0 9F>`, so that tokens with different
-/// parts of one character look different.
+/// Text with incomplete characters as hex, `<F0 9F>`, so that tokens with different parts of one character look
+/// different.
 fn legible(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);

@@ -1,9 +1,9 @@
-//! The past of a run: events kept, snapshots of the session, and a place to look from.
+//! The past of a run: its events, snapshots of the session, and the moment on show.
 //!
-//! Invariant: [`Timeline::live`] is the fold of all events; [`Timeline::shown`] is the same fold of a
-//! prefix of them, made from the nearest snapshot, so that any moment looks exactly as it did. Events
-//! go on arriving while the past is on show. Old events are let go of in whole segments; how far back
-//! one can go is [`Timeline::first`]. When to move, and how fast, is the front end's business.
+//! Invariant: [`Timeline::live`] is the fold of all events; [`Timeline::shown`] is the same fold of a prefix of them,
+//! made from the nearest snapshot, so that any moment looks exactly as it did. Events go on arriving while the past is
+//! on show. Old events are dropped in whole segments; [`Timeline::first`] is how far back one can go. The front end
+//! decides when to move and how fast.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use crate::protocol::{Event, EventKind, Lane, TurnEdge, TurnTimes};
 use super::Session;
 use super::moment::{Moment, Stop, tokens_of, weight};
 
-/// Rounds between two snapshots. Each snapshot has the tokens of a running answer to itself, so that few
-/// of them keep a long one small; folding so many rounds takes some milliseconds.
+/// Rounds between two snapshots. Each snapshot copies the tokens of a running answer, so few snapshots keep a long one
+/// small; folding so many rounds takes some milliseconds.
 const ROUNDS_PER_SNAPSHOT: usize = 512;
 
-/// Events kept per snapshot even where no round ends, long texts counted as several.
+/// Events kept per snapshot if no round ends; long texts count as several.
 const WEIGHT_PER_SNAPSHOT: usize = 1 << 17;
 
-/// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, some 4,000 rounds can be gone back.
+/// Snapshots kept: with [`ROUNDS_PER_SNAPSHOT`] rounds each, one can go back some 4,000 rounds.
 const MAX_SNAPSHOTS: usize = 8;
 
-/// The session as it was after so many events.
+/// The session after so many events.
 struct Snapshot {
     at: u64,
     session: Session,
@@ -32,27 +32,27 @@ struct Snapshot {
 /// A moment on show that is not the newest.
 struct Past {
     at: u64,
-    /// Tokens of the next event that are out.
+    /// Tokens of the next event that are written.
     tokens: usize,
     session: Session,
 }
 
-/// All of a run that can be looked at again.
+/// The part of a run that can be looked at again.
 #[derive(Default)]
 pub struct Timeline {
     live: Session,
     past: Option<Past>,
-    /// The newest state with not all verdicts of its last round, and how many steps of them are shown.
+    /// The newest state with only some verdicts of its last round, and how many steps of them are shown.
     veiled: Option<(usize, Session)>,
     /// The first of them is event number `first`.
     events: VecDeque<Event>,
     first: u64,
     /// Runs that have begun.
     runs: u64,
-    /// Oldest first; the oldest stands at `first`, unless the run is whole.
+    /// Oldest first; the oldest is at `first`, unless the run is whole.
     snapshots: VecDeque<Snapshot>,
     rounds: usize,
-    /// Of the events since the newest snapshot.
+    /// Weight of the events since the newest snapshot.
     weight: usize,
     /// `at_us` of the first event of the run.
     origin_us: u64,
@@ -61,16 +61,16 @@ pub struct Timeline {
     prompts: Vec<u64>,
 }
 
-/// The turn on show as a stretch of the run, without what is idle before and after it.
+/// The turn on show as a part of the run, without the idle time before and after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnSpan {
-    /// Its place among the turns, from 0.
+    /// Its index among the turns.
     pub index: usize,
-    /// How many turns there are, as far as known.
+    /// How many turns are known.
     pub of: usize,
-    /// Its events, by number; what was forgotten is not among them.
+    /// The numbers of its events that are still kept.
     pub events: Range<u64>,
-    /// When it begins and ends, as far as known, in microseconds as events count them.
+    /// When it begins and ends, as far as known, in microseconds on the events' clock.
     pub time_us: Range<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Timeline {
         Self::default()
     }
 
-    /// Takes the next event. What is on show stays if it is the past.
+    /// Adds the next event. What is on show stays if it is the past.
     pub fn apply(&mut self, event: Event) {
         self.veiled = None;
         if matches!(event.kind, EventKind::Loading { .. }) {
@@ -106,7 +106,7 @@ impl Timeline {
         }
     }
 
-    /// A run begins, also one that is played again: what was before is no part of it.
+    /// A run begins, also one that is played again: drops what came before.
     fn begin(&mut self) {
         self.runs += 1;
         self.first = self.end();
@@ -131,7 +131,7 @@ impl Timeline {
         }
     }
 
-    /// Everything that happened.
+    /// The newest state.
     #[must_use]
     pub fn live(&self) -> &Session {
         &self.live
@@ -144,8 +144,8 @@ impl Timeline {
         self.past.as_ref().map_or(newest, |past| &past.session)
     }
 
-    /// Shows the newest round with the verdicts of its first `steps` steps only, none with all of them: what a slow pace
-    /// shows one by one comes in one event. See [`Round::verdict_steps`](super::Round::verdict_steps).
+    /// Shows the newest round with the verdicts of its first `steps` steps only, `None` with all: a slow pace shows one
+    /// by one what comes in one event. See [`Round::verdict_steps`](super::Round::verdict_steps).
     pub fn veil(&mut self, steps: Option<usize>) {
         if self.veiled.as_ref().map(|veiled| veiled.0) != steps {
             self.veiled = steps.map(|steps| (steps, self.live.veiled(steps)));
@@ -158,7 +158,7 @@ impl Timeline {
         self.past.is_some()
     }
 
-    /// Number of events up to what is on show.
+    /// Number of events up to the moment on show.
     #[must_use]
     pub fn at(&self) -> u64 {
         self.past.as_ref().map_or(self.end(), |past| past.at)
@@ -170,7 +170,7 @@ impl Timeline {
         self.first
     }
 
-    /// How many runs have begun, a recording that is played again counted anew.
+    /// How many runs have begun; a recording that is played again counts again.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.runs
@@ -182,25 +182,25 @@ impl Timeline {
         self.first + self.events.len() as u64
     }
 
-    /// Whether all of the run is kept.
+    /// Whether the whole run is kept.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.events.front().is_none_or(|event| matches!(event.kind, EventKind::Started { .. }))
     }
 
-    /// The moment after the last event up to this time; none when no such moment is kept.
+    /// The moment after the last event up to this time; `None` if no such moment is kept.
     #[must_use]
     pub fn at_time(&self, at_us: u64) -> Option<u64> {
         let index = self.events.partition_point(|event| event.at_us <= at_us) as u64;
         (index > 0).then_some(self.first + index)
     }
 
-    /// The events that are kept, oldest first; all of the run while it [is whole](Self::is_whole).
+    /// The events kept, oldest first; the whole run while it [is whole](Self::is_whole).
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.events.iter()
     }
 
-    /// `at_us` with which the run began: before it, models were loaded.
+    /// `at_us` of the event with which the run began: before it, models were loaded.
     #[must_use]
     pub fn origin_us(&self) -> u64 {
         self.origin_us
@@ -212,7 +212,7 @@ impl Timeline {
         self.event_before(self.at()).map_or(0, |event| event.at_us)
     }
 
-    /// The turn of the moment on show; before the first prompt, the first; none where no turn has begun.
+    /// The turn of the moment on show; before the first prompt, the first; `None` if no turn has begun.
     #[must_use]
     pub fn turn_span(&self) -> Option<TurnSpan> {
         let index = self.prompts.partition_point(|first| *first < self.at()).saturating_sub(1);
@@ -240,12 +240,12 @@ impl Timeline {
         self.past = None;
     }
 
-    /// Shows the state after so many events; the nearest that is kept.
+    /// Shows the state after so many events, or the nearest that is kept.
     pub fn go(&mut self, at: u64) {
         self.go_to(Moment { events: at, tokens: 0 });
     }
 
-    /// Shows a moment; the nearest that is kept.
+    /// Shows a moment, or the nearest that is kept.
     pub fn go_to(&mut self, moment: Moment) {
         let at = moment.events.max(self.first);
         if at >= self.end() {
@@ -273,7 +273,7 @@ impl Timeline {
         Moment { events: self.at(), tokens: self.past.as_ref().map_or(0, |past| past.tokens) }
     }
 
-    /// The moment at which the newest token on show was not out yet; none when none is.
+    /// The moment before the newest token on show was written; `None` without one.
     #[must_use]
     pub fn token_before(&self) -> Option<Moment> {
         let now = self.moment();
@@ -294,7 +294,7 @@ impl Timeline {
         }
     }
 
-    /// The moment at which one more token is out; none when there is no later one.
+    /// The moment after one more token is written; `None` if there is no later one.
     #[must_use]
     pub fn token_after(&self) -> Option<Moment> {
         let now = self.moment();
@@ -319,8 +319,8 @@ impl Timeline {
         )
     }
 
-    /// The stop before what is on show; none at the beginning. Seen from the present, a stop after
-    /// which no phase came looks like the present and is passed over.
+    /// The stop before what is on show; `None` at the beginning. Seen from the present, a stop that no phase followed
+    /// looks like the present and is skipped.
     #[must_use]
     pub fn before(&self, stop: Stop) -> Option<u64> {
         let Moment { events, tokens } = self.moment();
@@ -333,7 +333,7 @@ impl Timeline {
         Some(self.first + index as u64 + 1)
     }
 
-    /// The stop after what is on show; none when there is no later one.
+    /// The stop after what is on show; `None` if there is no later one.
     #[must_use]
     pub fn after(&self, stop: Stop) -> Option<u64> {
         let from = (self.at() - self.first) as usize;
@@ -348,7 +348,7 @@ impl Timeline {
         next.map_or(0, |event| event.at_us.saturating_sub(self.at_us()))
     }
 
-    /// The earliest moment with something to see: the first stop.
+    /// The earliest moment that shows something: the first stop.
     #[must_use]
     pub fn start(&self) -> u64 {
         let index = self.events.iter().position(|event| Stop::Round.is_at(event));

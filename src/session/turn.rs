@@ -1,8 +1,8 @@
 //! A turn: what was typed and each lane's answer to it.
 //!
-//! Invariant: `tokens` is exactly what the lane has output in this turn, in order; provenance is
-//! decided once, when a round commits, from its verdict and the length of the commit (a stop rule
-//! may have cut it). Discarded drafts are not stored twice: [`Answer::transcript`] interleaves them.
+//! Invariant: `tokens` is exactly what the lane has output in this turn, in order; provenance is decided once, when a
+//! round commits, from its verdict and the length of the commit (a stop rule may have cut it). Discarded drafts are not
+//! stored twice: [`Answer::transcript`] interleaves them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::round::Stopped;
 use super::speedup::Measured;
 use super::{DraftCell, FULL_ROUNDS, LaneStats, Phase, Round, text};
 
-/// Rows of a pass, at most, and so what a round has of anything: drafts are numbered in a byte.
+/// Most rows of a pass, and so most drafts of a round: a draft's number is a byte.
 const MOST_ROWS: usize = 257;
 
 /// Where an output token came from.
@@ -24,26 +24,26 @@ const MOST_ROWS: usize = 257;
 pub enum Provenance {
     /// First of the answer, picked from the prompt's last row.
     Prefill,
-    /// A draft that matched.
+    /// An accepted draft.
     Accepted,
-    /// The target's, in place of a rejected draft.
+    /// The target's, instead of a rejected draft.
     Recovered,
     /// The target's, after all drafts were accepted.
     Bonus,
     /// From a round without drafts.
     Plain,
-    /// Taken over from the turn that this one branches off.
+    /// Copied from the turn that this one branches off.
     Kept,
 }
 
-/// What became of any token on screen, output or not.
+/// The fate of any token on screen, output or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It is output; this is where it came from.
+    /// It is output; provenance says how.
     Committed(Provenance),
     /// Drafted, compared, discarded.
     Rejected,
-    /// Drafted after a rejected one and discarded unseen.
+    /// Drafted after a rejected one and discarded unjudged.
     NotReached,
     /// Drafted and not judged yet.
     Pending,
@@ -52,7 +52,7 @@ pub enum Fate {
 /// One output token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    /// Which.
+    /// The token.
     pub piece: Piece,
     /// Where it came from.
     pub provenance: Provenance,
@@ -60,17 +60,17 @@ pub struct Token {
     pub round: u32,
     /// Position in the whole sequence, prompt included.
     pub position: usize,
-    /// What a lossless rule would have committed after the same tokens, where that is another token:
-    /// here the text left the lossless path.
+    /// What a lossless rule would have committed after the same tokens, if that is another token: here the text left
+    /// the lossless path.
     pub instead: Option<TokenId>,
 }
 
-/// One token of a transcript in which discarded drafts stand beside their place.
+/// One token of a transcript that also contains discarded drafts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TranscriptToken<'a> {
-    /// Which token.
+    /// The token.
     pub piece: &'a Piece,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
     /// Its round; 0 for the first token.
     pub round: u32,
@@ -87,15 +87,15 @@ pub struct Turn {
     pub number: u32,
     /// What the user typed.
     pub typed: String,
-    /// The turn that this one goes on from, if it does not answer a new prompt.
+    /// The turn that this one continues, if it does not answer a new prompt.
     pub branch: Option<Branch>,
-    /// The settings in force when it began: a turn is explained by these, whatever was set since.
+    /// The settings in force when it began: they explain the turn, whatever was set later.
     pub begun: Settings,
     /// Shared with copies of the session: going back in time keeps many.
     pub(super) answers: [Arc<Answer>; Lane::ALL.len()],
-    /// Whether it ran where no pass over several rows costs less than one over one row.
+    /// Whether it ran on the native CPU backend, where no pass over several rows takes less time than one over one row.
     pub(super) has_ceiling: bool,
-    /// What the answers come to, worked out when it is first asked for.
+    /// Its speedups, computed on first use.
     pub(super) measured: Memo<Measured>,
 }
 
@@ -119,7 +119,7 @@ impl Turn {
     }
 }
 
-/// What one lane made of a prompt.
+/// One lane's answer to a prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Number of the turn.
@@ -130,24 +130,23 @@ pub struct Answer {
     pub cached: u32,
     /// Time of the prompt's passes.
     pub prefill_us: u64,
-    /// What the first token was picked from.
+    /// The row that the first token was picked from.
     pub first_row: Prediction,
     /// The same as a round without drafts, number 0, which is not among [`Answer::rounds`].
     pub prefill: Arc<Round>,
-    /// Output so far, what a branch took over first.
+    /// Output so far; tokens copied from another turn come first.
     pub tokens: Vec<Token>,
-    /// How many of them a branch took over.
+    /// How many of them a branch copied.
     pub kept: usize,
     /// Rounds so far; the last may be incomplete. Shared with copies of the session.
     pub rounds: Vec<Arc<Round>>,
-    /// Why it ended; none while it runs.
+    /// Why it ended; `None` while it runs.
     pub finished: Option<StopReason>,
     stats: LaneStats,
 }
 
 impl Answer {
-    /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any
-    /// other event.
+    /// From a `prefilled` event, whose last `kept` tokens are output of another turn; empty from any other event.
     pub(super) fn prefilled(kind: &EventKind, kept: usize, settings: &Settings) -> Self {
         let EventKind::Prefilled { turn, prompt, cached, first, row, took_us } = kind else {
             return Self::default();
@@ -185,7 +184,7 @@ impl Answer {
         answer
     }
 
-    /// Takes an event of a round, the run's `seq`-th; returns what the lane does next, or nothing if it was ignored.
+    /// Applies an event of a round, the run's `seq`-th; returns what the lane does next, or `None` if it was ignored.
     pub(super) fn apply(&mut self, kind: &EventKind, settings: &Settings, seq: u64) -> Option<Phase> {
         match kind {
             EventKind::RoundStarted { round, base_len, draft_len } => Some(self.start_round(Round {
@@ -246,7 +245,7 @@ impl Answer {
         phase
     }
 
-    /// The engine waited within the round under way, or right before it.
+    /// The engine waited within the running round, or right before it.
     pub(super) fn note_wait(&mut self) {
         if let Some(round) = self.rounds.last_mut().filter(|round| !round.is_complete) {
             Arc::make_mut(round).follows_wait = true;
@@ -284,7 +283,7 @@ impl Answer {
         Some(Phase::Between)
     }
 
-    /// The moment on show lies within the last commit: no event has its numbers yet.
+    /// The shown moment lies within the last commit: no event has its numbers yet.
     pub(super) fn hold(&mut self, stats: LaneStats) {
         self.stats = stats;
         if let Some(round) = self.rounds.last_mut() {
@@ -297,14 +296,15 @@ impl Answer {
         self.tokens.push(Token { piece, provenance, round, position, instead });
     }
 
-    /// The round of this answer with this number; none for 0, the number of tokens that no round committed.
+    /// The round of this answer with this number; `None` for 0, the number of tokens that no round committed.
     #[must_use]
     pub fn round(&self, number: u32) -> Option<&Round> {
         let at = self.rounds.partition_point(|round| round.round < number);
         self.rounds.get(at).map(AsRef::as_ref).filter(|round| round.round == number && number > 0)
     }
 
-    /// Indices of the tokens that a lossless rule would not have committed after the same tokens; empty under such a rule.
+    /// Indices of the tokens that a lossless rule would not have committed after the same tokens; empty under such a
+    /// rule.
     pub fn departures(&self) -> impl Iterator<Item = usize> {
         self.tokens.iter().enumerate().filter(|(_, token)| token.instead.is_some()).map(|(index, _)| index)
     }
@@ -332,12 +332,12 @@ impl Answer {
         out
     }
 
-    /// Every token in the order in which it stood: discarded drafts before their replacement, unjudged ones at the end.
+    /// Every token in order: discarded drafts before their replacement, unjudged ones at the end.
     pub fn transcript(&self) -> impl Iterator<Item = TranscriptToken<'_>> {
         self.transcript_between(0..self.rounds.len())
     }
 
-    /// The same of some rounds only, by index; what came before the first round belongs to round 0.
+    /// The same for some rounds only, by index; what came before the first round belongs to round 0.
     pub fn transcript_between(&self, rounds: Range<usize>) -> impl Iterator<Item = TranscriptToken<'_>> {
         let early = if rounds.start == 0 { self.tokens.len() } else { 0 };
         let before =

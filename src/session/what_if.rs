@@ -1,10 +1,9 @@
-//! What a round would have come to under other settings, from what was recorded of it.
+//! What a round would have yielded under other settings, from its recording.
 //!
-//! Invariant: nothing is guessed. Each position is judged by the same rules as in the engine, on the
-//! recorded rows and the run's own draws; where the record does not hold what the rule needs (a row
-//! cut to its best candidates, a text the target has not read), [`Reply::open`] says what is missing
-//! and the engine must be asked. Rows after a rejection were made from the drafts before them, so
-//! they serve when that rejection is overruled.
+//! Invariant: nothing is guessed. Each position is judged by the engine's rules, on the recorded rows and the run's own
+//! draws; if the recording lacks what the rule needs (a row cut to its best candidates, a text the target has not
+//! read), [`Reply::open`] says what is missing, and the engine must be asked. Rows after a rejection were computed from
+//! the drafts before them, so they serve when that rejection is overruled.
 
 mod known;
 mod together;
@@ -17,10 +16,10 @@ use crate::speculate::verify::{Draft, OfRound, RoundCtx, verifier};
 use super::{Round, text::quoted};
 use together::together;
 
-/// Mass that a row may lack and still count as whole.
+/// Probability that a row may lack and still count as whole.
 const WHOLE: f32 = 1e-6;
 
-/// What should have been different; what is `None` stays as it was.
+/// What should have been different; `None` leaves it as it was.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WhatIf {
     /// k.
@@ -29,9 +28,9 @@ pub struct WhatIf {
     pub rule: Option<VerifyRule>,
     /// The temperature.
     pub temperature: Option<f32>,
-    /// A draft whose verdict is turned round.
+    /// A draft whose verdict is reversed.
     pub overrule: Option<usize>,
-    /// Another draft token at a place, by its text.
+    /// Another draft token at a position, by its text.
     pub replace: Option<(usize, String)>,
 }
 
@@ -50,13 +49,13 @@ pub struct Reply {
     pub judged: Vec<(Piece, Outcome)>,
     /// Tokens that the round would have committed, as far as known.
     pub committed: Vec<Piece>,
-    /// What the record does not hold; none when the reply is whole.
+    /// What the recording lacks; `None` if the reply is whole.
     pub open: Option<String>,
     /// Whether the text still follows the target's own distribution.
     pub is_lossless: bool,
 }
 
-/// What becomes of one draft.
+/// The outcome of one draft.
 enum Ruling {
     Accept,
     /// With the token in its place, as far as known.
@@ -162,8 +161,8 @@ impl Case<'_> {
         format!("the target has not read on from {text}: it must be asked")
     }
 
-    /// The draft at a place: the recorded one, or the one that replaces it. One that no row lists has
-    /// a text and no id of its own.
+    /// The draft at a position: the recorded one, or its replacement. A replacement that no row lists has a text and no
+    /// id.
     fn draft(&self, index: usize) -> Option<Piece> {
         match &self.change.replace {
             Some((at, text)) if *at == index => Some(self.named(index, text)),
@@ -192,18 +191,18 @@ impl Case<'_> {
                 let others = self.round.rows.get(index).map_or(&[][..], |row| &row.top);
                 Ruling::Reject(others.iter().map(|c| c.piece.id).find(|id| *id != draft.id))
             }
-            // one whose verdict is not known is kept
+            // a draft whose verdict is not known is kept
             Ok(Ruling::Reject(_)) | Err(_) => Ruling::Accept,
         })
     }
 
-    /// Whether the rule judges the drafts of the chain together, and is to do so anew.
+    /// Whether the rule judges the drafts of the chain together, and has to judge again.
     fn is_joint(&self) -> bool {
         let same = self.rule == self.round.rule && self.sampling == self.round.sampling;
         self.rule == VerifyRule::Block && !self.sampling.is_greedy() && !(same && self.change.draft_len.is_none())
     }
 
-    /// What the rule says, no verdict overruled.
+    /// The rule's verdict, none overruled.
     fn natural(&self, index: usize, draft: &Piece) -> Result<Ruling, String> {
         if let Some(ruling) = self.recorded(index, draft) {
             return Ok(ruling);
@@ -225,7 +224,7 @@ impl Case<'_> {
         self.by_ratio(index, draft).ok_or_else(|| self.undrawable().unwrap_or_else(cut))
     }
 
-    /// Whether a row holds all that the rule looks at, be the drafts judged together or one by one.
+    /// Whether a row contains all that the rule uses, whether drafts are judged together or one by one.
     fn has(&self, row: &Prediction, draft: Option<&Piece>) -> bool {
         let same_temperature = self.sampling.temperature == self.round.sampling.temperature;
         if self.sampling.is_greedy() {
@@ -235,7 +234,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether a row holds all that the rule looks at when it judges one draft after the other.
+    /// Whether a row contains all that the rule uses when it judges one draft after the other.
     fn decides(&self, row: &Prediction, draft: Option<&Piece>) -> bool {
         let same_temperature = self.sampling.temperature == self.round.sampling.temperature;
         let is_whole = same_temperature && row.tail <= WHOLE;
@@ -251,8 +250,8 @@ impl Case<'_> {
         }
     }
 
-    /// Whether what the rule looks at of the drafter's distribution is on record: all of it, since a rejection
-    /// draws from what it leaves of the target's.
+    /// Whether the recording contains all that the rule uses of the drafter's distribution: all of it, since a
+    /// rejection draws from the residual.
     fn knows_q(&self, index: usize, draft: &Piece) -> bool {
         let looks = !self.sampling.is_greedy() && self.rule == VerifyRule::Rejection;
         let cell = self.round.drafts.get(index).filter(|cell| looks && cell.piece.id == draft.id);
@@ -269,7 +268,7 @@ impl Case<'_> {
         }
     }
 
-    /// The recorded verdict, where nothing that it depends on is different.
+    /// The recorded verdict, if nothing that it depends on is different.
     fn recorded(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let round = self.round;
         let same = self.rule == round.rule && self.sampling == round.sampling;
@@ -283,7 +282,7 @@ impl Case<'_> {
         }
     }
 
-    /// Speculative sampling needs of both distributions only the draft's own p and q to accept it.
+    /// To accept a draft, speculative sampling needs only the draft's own p and q.
     fn by_ratio(&self, index: usize, draft: &Piece) -> Option<Ruling> {
         let same = self.sampling == self.round.sampling && self.rule == VerifyRule::Rejection;
         let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;

@@ -1,5 +1,5 @@
-//! What follows from a record beyond its rows: verdicts that hang on one number, tokens that are the target's own
-//! under any rule, and ids that no draw goes by.
+//! What follows from a recording beyond its rows: verdicts that depend on one number, tokens that the target picks
+//! under any rule, and ids that no draw may use.
 //!
 //! Invariant: as in the whole module, nothing is guessed.
 
@@ -8,8 +8,8 @@ use crate::protocol::{Candidate, FIRST_DIGESTED, Piece, Prediction, Verification
 use crate::speculate::verify::Draft;
 
 impl Case<'_> {
-    /// Whether these tokens, each after a row, are the target's own whatever the rule: its most probable
-    /// ones or, where tokens are drawn, those that it would have drawn.
+    /// Whether these tokens, each after a row, are the target's own under any rule: its most probable ones or, when
+    /// sampling, those that it would have drawn.
     pub(super) fn is_own(&self, committed: &[Piece], rows: impl IntoIterator<Item = usize>) -> bool {
         let own = |place: usize, row: usize| {
             let row = self.round.rows.get(row)?;
@@ -24,20 +24,20 @@ impl Case<'_> {
         places.all(|(place, (piece, row))| own(place, row) == Some(piece.id))
     }
 
-    /// Whether tokens carry numbers given anew, whose order is not the vocabulary's: a draw goes by it.
+    /// Whether token ids were renumbered, so that their order is not the vocabulary's: a draw depends on it.
     pub(super) fn is_digest(&self) -> bool {
         let mut listed = self.round.rows.iter().flat_map(|row| &row.top);
         listed.any(|c| c.piece.bytes.is_empty() && c.piece.id >= FIRST_DIGESTED)
     }
 
-    /// Why nothing can be drawn again, if that is so.
+    /// Why nothing can be drawn again, if so.
     pub(super) fn undrawable(&self) -> Option<String> {
         let says = "the recording holds digests in place of text, so nothing can be drawn from it";
         (!self.sampling.is_greedy() && self.is_digest()).then(|| says.to_owned())
     }
 
-    /// The verdict of a rule that asks for one number of the draft, which its judgement holds: the target's p,
-    /// or the drafter's q. The row need not list the draft.
+    /// The verdict of a rule that needs one number of the draft, which its judgement contains: the target's p, or the
+    /// drafter's q. The row need not list the draft.
     pub(super) fn by_number(&self, index: usize, draft: &Piece, row: &Prediction) -> Option<Verification> {
         let same = self.sampling.is_greedy() && self.sampling.temperature == self.round.sampling.temperature;
         let cell = self.round.drafts.get(index).filter(|cell| same && cell.piece.id == draft.id)?;

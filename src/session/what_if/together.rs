@@ -1,8 +1,8 @@
-//! Rounds whose drafts cannot be judged one after the other: trees, and the rule `block` where tokens are
-//! drawn. All drafts go to the rule at once, as in the engine.
+//! Rounds whose drafts cannot be judged one after the other: trees, and the rule `block` when sampling. All drafts go
+//! to the rule at once, as in the engine.
 //!
-//! Invariant: as in the whole module, nothing is guessed; a row or a distribution that was cut to its best
-//! candidates leaves the reply open unless the rule does not look at the rest.
+//! Invariant: as in the whole module, nothing is guessed; a row or a distribution that was cut to its best candidates
+//! leaves the reply open unless the rule does not use the rest.
 
 use super::{Case, Reply, WHOLE};
 use crate::protocol::{Outcome, Piece, TokenId, Verification, VerifyRule};
@@ -32,7 +32,7 @@ pub(super) fn together(case: &Case) -> Reply {
     reply
 }
 
-/// What the record lacks.
+/// What the recording lacks.
 fn missing(case: &Case) -> Option<String> {
     let round = case.round;
     if let Some(says) = case.undrawable() {
@@ -69,7 +69,7 @@ fn is_made(case: &Case, index: usize) -> bool {
     case.change.draft_len.is_none_or(|wanted| case.round.depth(index) < wanted)
 }
 
-/// The draft whose verdict is turned round; one that is not made has none.
+/// The draft whose verdict is reversed; `None` if that draft is not made.
 fn overruled(case: &Case) -> Option<usize> {
     case.change.overrule.filter(|index| *index < case.round.drafts.len() && is_made(case, *index))
 }
@@ -124,7 +124,7 @@ fn judgement() -> crate::protocol::Judgement {
     crate::protocol::Judgement { p: None, q: None, u: None, limit: None, outcome: Outcome::NotReached }
 }
 
-/// Turns one verdict round; false where the text does not lead to that draft.
+/// Reverses one verdict; false if the text does not lead to that draft.
 fn overrule(case: &Case, mut whole: Verification, index: usize) -> (Verification, bool) {
     let round = case.round;
     let is_on_path = |at: usize| whole.judgements[at].outcome == Outcome::Accepted;
