@@ -1,4 +1,5 @@
-//! Prompts that were sent and answers under way: what the engine still owes, what it refused, what no file holds.
+//! Prompts that were sent and answers in progress: what the engine has yet to answer, what it refused, what is not
+//! saved.
 
 use crate::protocol::{Lane, StopReason};
 use crate::session::{Session, Timeline, Turn};
@@ -6,23 +7,23 @@ use crate::session::{Session, Timeline, Turn};
 use super::app::{App, Awaiting};
 
 impl App {
-    /// Whether an answer is under way or a prompt on its way.
+    /// Whether an answer is in progress or a prompt on its way.
     pub(super) fn is_busy(&self, session: &Session) -> bool {
         !self.has_ended && (session.is_generating() || self.is_awaiting(session))
     }
 
-    /// Whether a prompt was sent of which the session says nothing yet.
+    /// Whether a prompt was sent that no event mentions yet.
     pub(super) fn is_awaiting(&self, session: &Session) -> bool {
         let still = |sent: &Awaiting| session.turns().len() == sent.turns && session.notices_seen() == sent.notices;
         self.awaiting.as_ref().is_some_and(still) && session.failure().is_none() && self.lost.is_none()
     }
 
-    /// Notes a prompt that is sent.
+    /// Remembers a prompt that is sent.
     pub(super) fn await_answer(&mut self, session: &Session, text: String) {
         self.awaiting = Some(Awaiting { text, turns: session.turns().len(), notices: session.notices_seen() });
     }
 
-    /// Puts a prompt that could not be answered back where it can be changed.
+    /// Puts a prompt that could not be answered back into the prompt box.
     pub(super) fn return_refused(&mut self, session: &Session) {
         let is_refused = |turn: &&Turn| turn.answer(Lane::Speculative).finished == Some(StopReason::Refused);
         let Some(turn) = session.turn().filter(is_refused).filter(|turn| turn.number != self.refused) else { return };
@@ -32,7 +33,7 @@ impl App {
         }
     }
 
-    /// Whether the session holds answers that no file holds, and could be saved.
+    /// Whether the session has answers that are in no file and could be saved.
     pub(super) fn is_unsaved(&self, time: &Timeline) -> bool {
         let own = self.aside.as_ref().unwrap_or(time).live();
         let can_save = self.options.save.is_some() && !self.options.is_recorded;

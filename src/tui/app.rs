@@ -1,8 +1,8 @@
-//! Where the user looks: page, pane, scroll, selected round, what lies over the screen, what is typed.
+//! Where the user looks: page, pane, scroll, selected round, overlay, typed text.
 //!
-//! Invariant: nothing here is derived from events, so that a session can be folded again (or
-//! another one put in its place) without losing the user's place; indices into a session are
-//! checked wherever they are used. Changing it is `update`, showing it is `view`.
+//! Invariant: nothing here is derived from events, so a session can be folded again (or replaced by another) without
+//! losing the user's place; indices into a session are checked wherever they are used. `update` changes it, `view`
+//! shows it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,7 +47,7 @@ pub(super) struct Awaiting {
     pub(super) notices: u64,
 }
 
-/// What lies over the screen and takes the keys.
+/// What covers the screen and takes the keys.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Overlay {
     /// The help, from this line on.
@@ -61,18 +61,18 @@ pub(super) enum Overlay {
     GoTo(LineInput),
     /// The settings, with the chosen row.
     Settings(usize),
-    /// The settings that race beside, with the chosen row.
+    /// The rival's settings, with the chosen row.
     Versus(usize),
     /// The formats of an export, with the chosen one.
     Export(usize),
     WhatIf(Box<WhatIfForm>),
     /// Whether to leave a session that is not saved.
     Quit,
-    /// The themes, with the index of the one that was in use before.
+    /// The themes, with the index of the one used before.
     Themes(usize),
 }
 
-/// What only the owner of the terminal and of the caller's hooks can do.
+/// Requests that only the owner of the terminal and of the caller's hooks can fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Suspend,
@@ -91,84 +91,84 @@ pub struct App {
     pub(super) page: Page,
     pub(super) pane: Pane,
     pub(super) is_zoomed: bool,
-    /// One round is drawn large in place of the page.
+    /// One round is drawn large instead of the page.
     pub(super) presents: bool,
     pub(super) editor: Editor,
     pub(super) scroll: Scroll,
     /// None follows the live round.
     pub(super) selected: Option<RoundAt>,
-    /// Column of the selected round; none picks the deciding one.
+    /// Column of the selected round; `None` picks the deciding one.
     pub(super) cell: Option<usize>,
     pub(super) filter: Filter,
     pub(super) overlay: Option<Overlay>,
     pub(super) split: bool,
     pub(super) display: DisplayMode,
     pub(super) pace: Pace,
-    /// Of the round under way: its number, and how many steps of its verdicts are on show.
+    /// The running round's number, and how many steps of its verdicts are shown.
     pub(super) unveiled: Option<(u32, usize)>,
-    /// A recording plays: nothing can be asked of it.
+    /// A recording plays: it takes no requests.
     pub(super) is_recording: bool,
     pub(super) playback: Playback,
-    /// Time goes on by ticks: the past is played, or the engine runs a phase a tick.
+    /// Time advances by ticks: the past is played, or the engine runs a phase per tick.
     pub(super) plays: bool,
-    /// The engine holds because the user went back.
+    /// The engine is paused because the user went back.
     pub(super) holds: bool,
     pub(super) pending: super::pending_requests::PendingRequests,
-    /// Index of the turn each conversation starts with.
+    /// Index of the turn with which each conversation begins.
     pub(super) conversations: Vec<usize>,
     /// Numbers of the answers that branches ended, by the index of the branch's turn.
     pub(super) ended: HashMap<usize, u32>,
-    /// Indices of turns that go on with such an answer: branches that one does not return from.
+    /// Indices of turns that continue such an answer: there is no return from these branches.
     pub(super) resumed: HashSet<usize>,
-    /// Numbers of branches that were returned from.
+    /// Numbers of branches that the user returned from.
     pub(super) abandoned: HashSet<u32>,
-    /// What a branch set, by the index of its turn: the settings before, and those it was given.
+    /// Settings before and after a branch changed them, by the index of its turn.
     pub(super) lent: HashMap<usize, (Settings, Settings)>,
     pub(super) lesson: super::lesson::Study,
-    /// The source's own run, while a lesson's recording is on show in its place, and what of this state
-    /// goes with it.
+    /// The source's own run, while a lesson's recording is shown in its place, and the parts of this state that belong
+    /// to it.
     pub(super) aside: Option<Timeline>,
     aside_places: (Vec<usize>, HashSet<u32>, Playback),
     pub(super) awaiting: Option<Awaiting>,
-    /// Settings asked for, and what they were when asked.
+    /// Requested settings, and the settings at the time of the request.
     pub(super) wanted: Option<(Settings, Settings)>,
     pub(super) stop_sent: bool,
-    /// The plain answer that was to be finished last: the run, the turn, and the tokens it had.
+    /// The last plain answer that the engine was asked to finish: the run, the turn, and how many tokens it had.
     pub(super) plain_asked: Option<(u64, u32, usize)>,
-    /// The engine waited for a draft of the person when it was last looked at.
+    /// Whether the engine waited for a person's draft when last checked.
     was_asked: bool,
-    /// Focus came here by sending and goes back when the answer ends.
+    /// Sending a prompt moved the focus here; it goes back when the answer ends.
     pub(super) returns_to_prompt: bool,
     pub(super) toast: Option<String>,
     pub(super) notices_read: u64,
-    /// The source is gone: why, as far as known.
+    /// The source is gone: the reason, as far as known.
     pub(super) lost: Option<String>,
     /// No more events will come.
     pub(super) has_ended: bool,
     pub(super) quits: bool,
     /// Tokens of the answers when the session was last saved.
     pub(super) saved: u64,
-    /// The session is saved when the user quits.
+    /// Save the session when the user quits.
     pub(super) autosave: bool,
     /// The turn whose refused prompt is back in the prompt box.
     pub(super) refused: u32,
-    /// The starter prompt that was offered last.
+    /// The starter prompt offered last.
     pub(super) starter: Option<usize>,
     /// Ticks of the tour, while it runs.
     pub(super) tour: Option<usize>,
-    /// Ticks while the models are loaded, for what moves then.
+    /// Ticks while the models load, for the moving bar.
     pub(super) loading_ticks: usize,
     pub(super) asks: Vec<Ask>,
     pub(super) keymap: Keymap,
     pub(super) hit_map: HitMap,
-    /// How often another timeline was put on show.
+    /// How often another timeline was shown.
     pub(super) timelines: u64,
     pub(super) options: TuiOptions,
     themes: ThemeSet,
 }
 
 impl App {
-    /// Shows a reply to a key that asks nothing of the engine.
+    /// Shows a reply to a key that needs nothing from the engine.
     pub(super) fn say(&mut self, reply: impl Into<String>) -> Vec<Command> {
         self.toast = Some(reply.into());
         Vec::new()
@@ -238,7 +238,7 @@ impl App {
         app
     }
 
-    /// Puts a recording on show in place of the source's own run.
+    /// Shows a recording instead of the source's own run.
     pub(super) fn show_recording(&mut self, time: &mut Timeline, recording: Timeline) {
         let own = std::mem::replace(time, recording);
         if self.aside.is_none() {
@@ -254,7 +254,7 @@ impl App {
         self.follow(time.live());
     }
 
-    /// Puts the source's own run on show again.
+    /// Shows the source's own run again.
     pub(super) fn end_recording(&mut self, time: &mut Timeline) {
         if let Some(own) = self.aside.take() {
             *time = own;
@@ -271,7 +271,7 @@ impl App {
         self.themes.theme()
     }
 
-    /// Whether the user has left.
+    /// Whether the user has quit.
     #[must_use]
     pub fn quits(&self) -> bool {
         self.quits
@@ -282,7 +282,7 @@ impl App {
         self.hit_map = hit_map;
     }
 
-    /// Lets the state follow what has happened: an answer that ended, a prompt that was taken.
+    /// Updates the state after events: an answer that ended, a prompt that was accepted.
     pub fn follow(&mut self, session: &Session) {
         self.is_recording = session.header().is_some_and(|header| !header.capabilities.can_generate);
         let asks = session.draft_asked().is_some();
@@ -306,7 +306,7 @@ impl App {
         }
     }
 
-    /// Whether a recording is on show in place of the own run, and no lesson plays it.
+    /// Whether a recording is shown instead of the own run, and no lesson plays it.
     pub(super) fn is_demo(&self) -> bool {
         self.aside.is_some() && self.lesson.lesson.is_none()
     }
@@ -316,12 +316,12 @@ impl App {
         self.dress_editor();
     }
 
-    /// All themes, and the index of the one in use.
+    /// All themes, and the index of the current one.
     pub(super) fn themes(&self) -> (&[Theme], usize) {
         self.themes.list()
     }
 
-    /// Takes the theme of this index, or the last one.
+    /// Switches to the theme of this index, or to the last one.
     pub(super) fn choose_theme(&mut self, index: usize) {
         self.themes.choose(index);
         self.dress_editor();
@@ -371,13 +371,13 @@ impl App {
         }
     }
 
-    /// The key of an action, as hints name it: one that works where the user types, if there is one.
+    /// The key of an action for hints: one that works while typing, if there is one.
     pub(super) fn key(&self, action: Action) -> String {
         let typing = if self.is_typing() { self.keymap.binding(Context::Prompt, action) } else { None };
         self.keymap.label(typing.map_or(Context::Browse, |_| Context::Prompt), action)
     }
 
-    /// Settings as the user wants them: as they are, or as asked for and not yet in force.
+    /// Settings as the user wants them: current ones, or requested and not yet in force.
     pub(super) fn settings(&self, session: &Session) -> Settings {
         match self.wanted {
             Some((base, wanted)) if base == *session.settings() => wanted,
@@ -385,13 +385,13 @@ impl App {
         }
     }
 
-    /// Where the round on show stands: the selected one, else the newest.
+    /// The index of the shown round: the selected one, else the newest.
     pub(super) fn round_index(&self, session: &Session) -> Option<RoundAt> {
         let selected = self.selected.filter(|at| round_at(session, *at).is_some());
         selected.or_else(|| live_round(session))
     }
 
-    /// The round on show.
+    /// The shown round.
     pub(super) fn round<'a>(&self, session: &'a Session) -> Option<&'a Round> {
         round_at(session, self.round_index(session)?)
     }

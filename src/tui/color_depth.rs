@@ -1,4 +1,4 @@
-//! How many colours a terminal shows, and what comes nearest to a colour that it does not have.
+//! How many colours a terminal shows, and the nearest one to a colour that it lacks.
 
 use ratatui::style::Color;
 
@@ -16,7 +16,7 @@ pub enum ColorDepth {
     Mono,
 }
 
-/// The 16 colours as terminals commonly show them.
+/// The 16 colours as terminals usually show them.
 const ANSI: [(Color, [u8; 3]); 16] = [
     (Color::Black, [0, 0, 0]),
     (Color::Red, [170, 0, 0]),
@@ -52,7 +52,7 @@ impl ColorDepth {
         }
     }
 
-    /// The nearest colour that it has; none where it has none.
+    /// The nearest colour that it has; `None` if it has no colours.
     #[must_use]
     pub fn fit(self, color: Color) -> Option<Color> {
         match (self, color) {

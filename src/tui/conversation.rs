@@ -1,7 +1,7 @@
-//! What is sent: a prompt with the turns before it, or a point of an answer to go on from.
+//! What is sent: a prompt with the turns before it, or a point of an answer to continue from.
 //!
-//! Invariant: a branch stands in place of the turn that it leaves and of all after that one; a
-//! branch that was returned from is not part of the conversation. Only committed tokens are sent.
+//! Invariant: a branch replaces the turn that it leaves and all turns after it; a branch that the user returned from is
+//! not part of the conversation. Only committed tokens are sent.
 
 use crate::protocol::{Again, Branch, Continuation, Lane, Message, Piece, Prompt, Speaker};
 use crate::session::{Answer, Session, Turn};
@@ -43,15 +43,15 @@ pub(super) fn prompt(app: &App, session: &Session, text: String) -> Prompt {
     Prompt::Chat(messages)
 }
 
-/// What a branch takes over of an answer.
+/// What a branch copies from an answer.
 pub(super) struct Point<'a> {
     pub(super) turn: &'a Turn,
     /// Output tokens kept.
     pub(super) kept: usize,
-    /// Tokens put after them; the last is one that the target did not choose if `forced`.
+    /// Tokens added after them; the target did not choose the last one if `forced`.
     pub(super) added: Vec<Piece>,
     pub(super) forced: bool,
-    /// The last of them is the anchor of a round that is to be run again.
+    /// The last of them is the anchor of a round that is run again.
     pub(super) again: Option<Again>,
 }
 
@@ -62,12 +62,12 @@ impl<'a> Point<'a> {
     }
 }
 
-/// The prompt that goes on from a point.
+/// The prompt that continues from a point.
 pub(super) fn branch(point: &Point) -> Prompt {
     let answer: &Answer = point.turn.answer(Lane::Speculative);
     let output = answer.tokens.iter().take(point.kept).map(|token| token.piece.id);
     let tokens = answer.prompt.iter().copied().chain(output).chain(point.added.iter().map(|piece| piece.id));
-    // an anchor is committed anew
+    // an anchor is committed again
     let kept = point.kept + point.added.len() - usize::from(point.again.is_some());
     Prompt::Branch(Continuation {
         typed: point.turn.typed.clone(),

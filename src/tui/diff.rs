@@ -1,8 +1,7 @@
-//! Two recordings beside each other: where the user looks, and what the keys do there.
+//! Two recordings side by side: where the user looks, and what the keys do.
 //!
-//! Invariant: both sessions are folded before this begins and never change; the cursor stands on a
-//! pair of the turn on show, where there is one. Aligning is the session's business, drawing is
-//! `view/diff`, the loop `diff_loop.rs`.
+//! Invariant: both sessions are folded before this begins and never change; the cursor is on a pair of the shown turn,
+//! if it has one. `session` aligns, `view/diff` draws, `diff_loop.rs` is the loop.
 
 use crossterm::event::KeyEvent;
 
@@ -17,13 +16,13 @@ use super::options::TuiOptions;
 
 /// One of the two recordings.
 pub struct Recorded {
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// All that happened in it.
+    /// Its session.
     pub session: Session,
 }
 
-/// A turn that both have, laid out.
+/// A turn that both have, aligned.
 pub(super) struct Laid {
     pub(super) diff: TurnDiff,
     pub(super) pairs: Vec<Pair>,
@@ -40,16 +39,16 @@ pub struct Compared {
     pub(super) turn: usize,
     /// Index of the chosen pair.
     pub(super) row: usize,
-    /// Keys, themes, and what lies over the screen.
+    /// Keys, themes, and overlays.
     pub(super) app: App,
-    /// Nothing happens here: for panels that are drawn from a run.
+    /// An empty run, for panels that need one.
     pub(super) time: Timeline,
-    /// What the last frame measured: pairs on show, the first of them, and its line on the screen.
+    /// Measured by the last frame: number of pairs shown, the first of them, and its line on the screen.
     pub(super) measured: (usize, usize, u16),
 }
 
 impl Compared {
-    /// Lays two recordings beside each other; the cursor stands at the first difference.
+    /// Puts two recordings side by side; the cursor is at the first difference.
     #[must_use]
     pub fn new(a: Recorded, b: Recorded, options: TuiOptions) -> Self {
         let diff = Diff::of(&a.session, &b.session);
@@ -61,12 +60,12 @@ impl Compared {
         Self { sides: [a, b], diff, turns, turn, row, app, time, measured: (1, 0, 0) }
     }
 
-    /// The turn on show.
+    /// The shown turn.
     pub(super) fn laid(&self) -> Option<&Laid> {
         self.turns.get(self.turn)
     }
 
-    /// Both answers of the turn on show.
+    /// Both answers of the shown turn.
     pub(super) fn answers(&self) -> Option<[&Answer; 2]> {
         let number = self.laid()?.diff.turn;
         Some([answer(&self.sides[0], number)?, answer(&self.sides[1], number)?])
@@ -77,13 +76,13 @@ impl Compared {
         if self.app.overlay.is_some() { self.app.context() } else { Context::Diff }
     }
 
-    /// Whether the user has left.
+    /// Whether the user has quit.
     #[must_use]
     pub fn quits(&self) -> bool {
         self.app.quits
     }
 
-    /// A key.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) {
         match self.app.keymap.action(self.context(), key) {
             Some(action) => self.update(action),
@@ -95,7 +94,7 @@ impl Compared {
         }
     }
 
-    /// Does what an action says.
+    /// Performs an action.
     pub fn update(&mut self, action: Action) {
         self.app.toast = None;
         match self.app.overlay.take() {
@@ -133,7 +132,7 @@ impl Compared {
         }
     }
 
-    /// Shows a turn from its first difference on.
+    /// Shows a turn from its first difference.
     fn show(&mut self, turn: usize) {
         match self.turns.get(turn) {
             Some(laid) => {
@@ -144,7 +143,7 @@ impl Compared {
         }
     }
 
-    /// To the difference before or after the cursor, over all turns.
+    /// Moves to the difference before or after the cursor, over all turns.
     fn difference(&mut self, forward: bool) {
         let here = (self.turn, self.row);
         let places = self.turns.iter().enumerate();

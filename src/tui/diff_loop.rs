@@ -1,4 +1,4 @@
-//! The loop that joins two recordings, keys and a screen.
+//! The loop that connects two recordings, keys and a screen.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::terminal::{Guard, Stage as _, TuiError, end_on_signals};
 use super::view;
 
 impl Compared {
-    /// Shows it on the terminal until the user leaves.
+    /// Shows it on the terminal until the user quits.
     ///
     /// # Errors
     /// When the terminal cannot be set up, drawn to or read. It is restored in every case.

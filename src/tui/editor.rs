@@ -1,7 +1,7 @@
 //! The prompt box's text: a multi-line editor and the prompts sent before.
 //!
-//! Invariant: a paste only ever inserts (its line breaks are lines, never a send), and no control
-//! character gets in. When to send is `update.rs`, how the box looks is `view/prompt.rs`.
+//! Invariant: a paste only inserts (its line breaks never send), and no control character gets in. `update.rs` decides
+//! when to send, `view/prompt.rs` draws the box.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
@@ -19,7 +19,7 @@ const MAX_HISTORY: usize = 200;
 pub(super) struct Editor {
     area: TextArea<'static>,
     history: Vec<String>,
-    /// Which prompt of the history is recalled.
+    /// The recalled prompt of the history.
     recalled: Option<usize>,
     look: Option<Theme>,
 }
@@ -37,7 +37,7 @@ fn blank(lines: Vec<String>) -> TextArea<'static> {
     area
 }
 
-/// Columns of a line, in code points, between which characters stand as people see them (grapheme clusters).
+/// Columns of a line, in code points, at the borders of characters as people see them (grapheme clusters).
 fn stops(line: &str) -> Vec<usize> {
     let ends = line.graphemes(true).scan(0, |column, cluster| {
         *column += cluster.chars().count();
@@ -49,7 +49,7 @@ fn stops(line: &str) -> Vec<usize> {
 const PROMPT: &str = "Type a prompt and press Enter";
 const DRAFT: &str = "Type what comes next (a space first for a new word), Enter hands it in";
 
-/// Keys of the editor itself, which no binding names, and what they do.
+/// The editor's own keys, which no binding names, and what they do.
 pub(super) const KEYS: &[(&str, &str)] = &[
     ("Ctrl+W", "Delete the word before the cursor"),
     ("Ctrl+U", "Delete to the start of the line"),
@@ -68,8 +68,8 @@ impl Editor {
             return self.area.render(space, buffer);
         }
         self.area.render(space, &mut Buffer::empty(space)); // computes where its cursor stands
-        // the area's own cursor covers one code point and so takes a character of several apart: it is drawn
-        // elsewhere and unseen, and the whole character marked
+        // The text area's own cursor covers one code point and would split a character of several: it is hidden, and
+        // the whole character is marked.
         let (at, (top, left)) = (self.area.screen_cursor(), self.area.scroll_offset());
         let mut shown = self.area.clone();
         shown.set_cursor_style(self.area.cursor_line_style());
@@ -86,14 +86,14 @@ impl Editor {
         }
     }
 
-    /// Rows that the text takes where the box is so wide, 1 to `most`.
+    /// Rows that the text takes at this width, 1 to `most`.
     pub(super) fn rows(&self, width: u16, most: u16) -> u16 {
         let enough = usize::from(width) * usize::from(most);
         let begins = self.area.lines().iter().take(most.into()).map(|line| line.chars().take(enough).collect());
         let mut area = blank(begins.collect());
         area.move_cursor(CursorMove::Bottom);
         area.move_cursor(CursorMove::End);
-        // where lines break is the area's to say, and it says so once it was drawn
+        // only the text area knows where lines break, and only after drawing
         let space = Rect { width, height: 1, ..Rect::default() };
         area.render(space, &mut Buffer::empty(space));
         u16::try_from(area.screen_cursor().row + 1).unwrap_or(most).clamp(1, most)
@@ -112,12 +112,12 @@ impl Editor {
         self.is_empty() || self.recalled.is_some()
     }
 
-    /// Edits with a key that no binding took; Ctrl+U and Ctrl+_ as in a shell.
+    /// Edits with a key that is not bound; Ctrl+U and Ctrl+_ as in a shell.
     pub(super) fn input(&mut self, key: KeyEvent) {
         let is_control = key.modifiers == KeyModifiers::CONTROL;
         let changed = match key.code {
             KeyCode::Char('u') if is_control => self.area.delete_line_by_head(),
-            // how terminals report Ctrl+_ differs
+            // terminals report Ctrl+_ in different ways
             KeyCode::Char('_' | '/' | '7') if is_control => self.area.undo(),
             KeyCode::Backspace if key.modifiers.is_empty() => self.erase(false),
             KeyCode::Delete if key.modifiers.is_empty() => self.erase(true),
@@ -128,7 +128,7 @@ impl Editor {
         }
     }
 
-    /// A key of the area's own; the cursor ends beside whole characters, as people see them.
+    /// A key of the text area; the cursor ends at a border of whole characters.
     fn input_whole(&mut self, key: KeyEvent) -> bool {
         let from = self.area.cursor();
         let changed = self.area.input(key);
@@ -143,7 +143,7 @@ impl Editor {
         changed
     }
 
-    /// Deletes a whole character, as people see them, after the cursor or before it; at a line's end the break.
+    /// Deletes a whole character after or before the cursor; at the end of a line, the line break.
     fn erase(&mut self, forward: bool) -> bool {
         let DataCursor(row, column) = self.area.cursor();
         let stops = stops(&self.area.lines()[row]);
@@ -179,7 +179,7 @@ impl Editor {
         self.recalled = None;
     }
 
-    /// Takes the text out for sending and remembers it.
+    /// Takes the text for sending and remembers it.
     pub(super) fn take(&mut self) -> String {
         let text = self.text();
         if self.history.last() != Some(&text) {
@@ -193,7 +193,7 @@ impl Editor {
         text
     }
 
-    /// Recalls the prompt before the one on show.
+    /// Recalls the prompt before the shown one.
     pub(super) fn previous(&mut self) {
         let at = self.recalled.unwrap_or(self.history.len());
         if let Some(at) = at.checked_sub(1) {
@@ -201,7 +201,7 @@ impl Editor {
         }
     }
 
-    /// Recalls the prompt after the one on show; after the last is an empty one.
+    /// Recalls the prompt after the shown one; after the last comes an empty one.
     pub(super) fn next(&mut self) {
         match self.recalled {
             Some(at) if at + 1 < self.history.len() => self.recall(at + 1),
@@ -219,7 +219,7 @@ impl Editor {
         self.recalled = Some(at);
     }
 
-    /// Puts other text in place of what is there, cursor at the end.
+    /// Replaces the text, cursor at the end.
     pub(super) fn replace(&mut self, text: &str) {
         self.area = blank(text.split('\n').map(str::to_owned).collect());
         self.area.move_cursor(CursorMove::Bottom);
@@ -229,7 +229,7 @@ impl Editor {
         }
     }
 
-    /// Says what is to be typed: a draft, or a prompt.
+    /// Sets the placeholder: a draft or a prompt.
     pub(super) fn invite(&mut self, draft: bool) {
         self.area.set_placeholder_text(if draft { DRAFT } else { PROMPT });
     }

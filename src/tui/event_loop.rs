@@ -1,10 +1,9 @@
-//! The loop that joins a source, keys and a screen.
+//! The loop that connects a source, keys and a screen.
 //!
-//! Invariant: consumers see every event before the session does. All pending events are taken in, then
-//! one frame is drawn if anything changed, at most 60 a second and never more than a share of the time,
-//! so that drawing leaves the engine its processors. Events that come between two frames wait for the
-//! next: being woken for each would cost the engine more than drawing does. Nothing wakes the loop while
-//! nothing happens. What events and keys mean is elsewhere.
+//! Invariant: consumers see every event before the session does. The loop reads all pending events, then draws one
+//! frame if anything changed, at most 60 a second and for no more than a share of the time, so that drawing leaves the
+//! engine its processors. Events between two frames wait for the next one: waking for each would cost the engine more
+//! than drawing. Nothing wakes the loop while nothing happens. Other files say what events and keys mean.
 
 mod requests;
 
@@ -34,10 +33,10 @@ use super::view::View;
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_micros(16_667);
 
-/// A frame that took long is followed by so many times that long without one.
+/// A slow frame is followed by so many times its duration without a frame.
 const REST: u32 = 40;
 
-/// Longest that a screen may lag behind.
+/// Longest delay of the screen.
 const LAG: Duration = Duration::from_millis(200);
 
 /// How long a source may take to end after `Shutdown`.
@@ -48,20 +47,20 @@ const FAREWELL: Duration = Duration::from_millis(1500);
 pub enum Ended {
     /// The user quit.
     Quit,
-    /// The engine failed or vanished; the user has seen why.
+    /// The engine failed or vanished; the user has seen the reason.
     Failed(String),
-    /// The user quit, and a consumer had failed before: what it made is not whole.
+    /// The user quit, and a consumer had failed before: its output is incomplete.
     Incomplete(Dropped),
 }
 
-/// Everything the loop owns.
+/// All state of the loop.
 pub(super) struct EventLoop {
     time: Timeline,
     app: App,
     view: View,
     source: Source,
     consumers: FanOut,
-    /// Whether the source was asked for what the options say.
+    /// Whether the source was sent what the options ask for.
     is_greeted: bool,
     /// Whether more events can come.
     is_open: bool,
@@ -69,9 +68,9 @@ pub(super) struct EventLoop {
     is_behind: bool,
     /// Frames drawn.
     draws: u64,
-    /// Consumers that failed: what they made is not whole.
+    /// Consumers that failed: their output is incomplete.
     dropped: Vec<Dropped>,
-    /// Said when the terminal is back: where the session was saved.
+    /// Printed after the terminal is restored: where the session was saved.
     farewell: Option<String>,
 }
 
@@ -97,7 +96,7 @@ impl EventLoop {
         !self.app.options.no_mouse
     }
 
-    /// The source's own run, also while a lesson's recording is on show.
+    /// The source's own run, also while a lesson's recording is shown.
     pub(super) fn own(&self) -> &Timeline {
         self.app.aside.as_ref().unwrap_or(&self.time)
     }
@@ -114,7 +113,7 @@ impl EventLoop {
         failure.map_or_else(incomplete, Ended::Failed)
     }
 
-    /// Runs until the user quits, the keys end, or `is_done` says so.
+    /// Runs until the user quits, the keys end, or `is_done` returns true.
     pub(super) async fn show<S: Stage>(
         &mut self,
         stage: &mut S,
@@ -131,7 +130,7 @@ impl EventLoop {
                 is_dirty = false;
                 next_frame = Instant::now() + (began.elapsed() * REST).clamp(FRAME, LAG);
             }
-            // an event that cannot be shown yet is left where it is, but for a flood
+            // an event that cannot be shown yet stays in the channel, unless there are too many
             let awaits = self.is_open && (!is_dirty || self.is_behind || Instant::now() >= next_frame);
             let due = update::next_tick(&self.app, &self.time).map(|gap| ticked + gap);
             tokio::select! {
@@ -139,12 +138,12 @@ impl EventLoop {
                 input = inputs.next() => match input {
                     Some(input) => {
                         let input = input?;
-                        // crossterm forgets that there are keys to read when a new size comes with them
+                        // crossterm forgets that there are keys to read if a new size arrives with them
                         if matches!(input, Input::Resize(..)) {
                             stage.nudge()?;
                         }
                         self.input(input);
-                        // an answer to a key is not kept waiting
+                        // the reply to a key is shown at once
                         next_frame = next_frame.min(Instant::now() + FRAME);
                     }
                     None => return Ok(()),
@@ -189,7 +188,7 @@ impl EventLoop {
         self.compare();
     }
 
-    /// Both answers are on show: plain decoding is to come to its end.
+    /// Both answers are shown: asks for plain decoding to be finished.
     fn compare(&mut self) {
         let commands = update::finish_plain(&mut self.app, &self.time);
         self.send(commands);
@@ -214,7 +213,7 @@ impl EventLoop {
         self.send(commands);
     }
 
-    /// Answers the same prompt with nothing of it on show.
+    /// Answers the same prompt without showing anything.
     pub(super) fn answer_unseen(&mut self, text: &str) -> Session {
         self.app.conversations.push(self.time.live().turns().len());
         let prompt = conversation::prompt(&self.app, self.time.live(), text.to_owned());
@@ -232,7 +231,7 @@ impl EventLoop {
 
     fn send(&mut self, commands: Vec<Command>) {
         for command in commands {
-            // what a lesson's recording is asked is not for the source
+            // requests about a lesson's recording are not for the source
             if self.app.aside.is_none() || command == Command::Shutdown {
                 self.send_one(command);
             }
@@ -241,11 +240,11 @@ impl EventLoop {
 
     fn send_one(&mut self, command: Command) {
         self.app.pending.note(&command);
-        // A source that is gone says so by closing its events.
+        // A source that is gone closes its events.
         let _ = self.source.commands.send(command);
     }
 
-    /// Takes an event and those that wait after it, until it is time for a frame.
+    /// Reads an event and those waiting after it, until it is time for a frame.
     fn take(&mut self, event: Option<Event>) {
         let mut next = event;
         if next.is_none() {
@@ -273,7 +272,7 @@ impl EventLoop {
         self.app.pending.look(time.live());
     }
 
-    /// The source has closed its channel. A recording may end so; a live engine may not.
+    /// The source has closed its channel: normal for a recording, a failure for a live engine.
     fn lose(&mut self) {
         self.is_open = false;
         self.app.has_ended = true;
@@ -286,7 +285,7 @@ impl EventLoop {
         self.app.lost = Some(format!("The engine's thread ended without a word{why}"));
     }
 
-    /// Once a source that takes prompts has begun: what the options asked of it.
+    /// After a source that takes prompts has begun: sends what the options ask for.
     fn greet(&mut self) {
         let takes_prompts = self.own().live().header().is_some_and(|h| h.capabilities.can_generate);
         if !takes_prompts || std::mem::replace(&mut self.is_greeted, true) {
@@ -296,7 +295,7 @@ impl EventLoop {
         self.send(commands);
     }
 
-    /// Lets the source end and the consumers have its last events.
+    /// Shuts the source down and delivers the last events to the consumers.
     pub(super) async fn leave(&mut self) {
         let _ = self.source.commands.send(Command::Shutdown);
         let deadline = Instant::now() + FAREWELL;
@@ -318,8 +317,8 @@ impl EventLoop {
     }
 }
 
-/// Shows a source until the user quits. Consumers see each event before the screen does and are
-/// finished at the end; one that fails is dropped with a notice.
+/// Shows a source until the user quits. Consumers see each event before the screen does and are finished at the end;
+/// one that fails is dropped with a notice.
 ///
 /// # Errors
 /// When the terminal cannot be set up, drawn to or read. It is restored in every case.
@@ -333,7 +332,7 @@ pub fn run(source: Source, options: TuiOptions, consumers: FanOut) -> Result<End
             shown = event_loop.show(&mut guard, inputs()?, |_| false) => shown.map(|()| None),
             signal = end => Ok(Some(signal)),
         };
-        // drawing may fail before the news comes
+        // drawing may fail before the hang-up is reported
         let shown = if shown.is_err() && is_gone() { Ok(Some(HANGUP)) } else { shown };
         drop(guard);
         end_at_once()?; // a consumer may wait for a disk or a reader for ever

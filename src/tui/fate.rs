@@ -1,8 +1,8 @@
 //! How a token's fate looks: one style role and one mark each.
 //!
-//! Invariant: no two fates share both mark and style, so that the transcript reads in monochrome
-//! and on a terminal that ignores strike-through; a draft accepted against the target's own choice has
-//! a mark of its own. What the fates mean is the session's business.
+//! Invariant: no two fates share both mark and style, so the transcript is readable in monochrome and on a terminal
+//! that ignores strike-through; a draft accepted against the target's own choice has a mark of its own. The session
+//! defines fates.
 
 use crate::session::{Fate, Provenance};
 
@@ -17,8 +17,7 @@ pub(super) const LEGEND: &[(Fate, [&str; 3])] = &[
     (Fate::NotReached, ["not reached", "not reached", "n.r."]),
 ];
 
-/// The mark of an accepted draft that the target would not have picked: only a rule that is not lossless
-/// accepts one.
+/// The mark of an accepted draft that the target would not have picked; only a rule that is not lossless accepts one.
 pub(super) const DEPARTED: &str = "≠";
 
 /// Name of that mark in the legends, long and short.
@@ -42,8 +41,8 @@ pub(super) const fn role(fate: Fate) -> Role {
     }
 }
 
-/// The mark in front of a token in running text; accepted ones are underlined instead, because
-/// most tokens are and a mark at each would drown the text.
+/// The mark in front of a token in running text; accepted tokens are underlined instead, because they are most of the
+/// text.
 pub(super) const fn mark(fate: Fate) -> &'static str {
     match fate {
         Fate::Committed(Provenance::Recovered) => "↻",

@@ -6,7 +6,7 @@ use crate::session::{Answer, Round, Session};
 
 use super::selection::{RoundAt, round_at};
 
-/// Classes that one round is enough to decide: whether code is open takes the whole text.
+/// Classes that one round suffices to determine; whether code is open depends on the whole text.
 const CLASSES: &[TokenClass] = &[
     TokenClass::WordStart,
     TokenClass::Continuation,
@@ -30,7 +30,7 @@ pub(super) enum Filter {
 }
 
 impl Filter {
-    /// Whether a round of the session fits.
+    /// Whether a round of the session matches.
     pub(super) fn fits_at(self, session: &Session, at: RoundAt) -> bool {
         let answer = session.turns().get(at.turn).map(|turn| turn.answer(Lane::Speculative));
         answer.zip(round_at(session, at)).is_some_and(|(answer, round)| self.fits(answer, round))

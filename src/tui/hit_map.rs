@@ -1,14 +1,14 @@
-//! What a frame measured: how far one can scroll, and what stands under the mouse.
+//! Measurements of a frame: how far one can scroll, and what is under the mouse.
 
 use ratatui::layout::Rect;
 
 use super::page::{Page, Pane};
 use super::selection::RoundAt;
 
-/// Stands for the number of a round where a token came from the prompt's pass.
+/// The round number of a token that came from the prompt's pass.
 pub(super) const PREFILL: u32 = u32::MAX;
 
-/// What stands at some place of the screen.
+/// What is at a place of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Page(Page),
@@ -23,7 +23,7 @@ pub(super) enum Target {
         at: RoundAt,
         column: Option<usize>,
     },
-    /// A prompt to begin with.
+    /// A starter prompt.
     Starter(usize),
     /// A moment of the run, in events.
     Moment(u64),
@@ -31,7 +31,7 @@ pub(super) enum Target {
     Time(u64),
 }
 
-/// A place of the screen and what stands there; later ones lie over earlier ones.
+/// An area of the screen and what it shows; later ones cover earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hit {
     pub(super) area: Rect,

@@ -1,8 +1,8 @@
 //! Keys to actions, read from `assets/keymap.toml`.
 //!
-//! Invariant: this table is the only place where keys are named; the help overlay and the hints in
-//! the bottom line are generated from it, so that they cannot drift. A line that is not understood
-//! is a warning and the rest holds. What the prompt does with unbound keys is the editor's business.
+//! Invariant: keys are named only in this table; the help overlay and the hints in the bottom line are generated from
+//! it, so they cannot drift. An invalid line is a warning and the rest applies. The editor handles unbound keys in the
+//! prompt.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde::Deserialize;
@@ -62,7 +62,7 @@ pub struct Chord {
 }
 
 impl Chord {
-    /// A pressed key. Shift counts only where it does not already show in the character.
+    /// A pressed key. Shift counts only if the character does not show it.
     #[must_use]
     pub fn of(key: KeyEvent) -> Self {
         let kept = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
@@ -81,14 +81,14 @@ impl Chord {
         Self { code, modifiers }
     }
 
-    /// From the notation of `keymap.toml`.
+    /// Parses the notation of `keymap.toml`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut chars = text.chars();
         if let (Some(c), None) = (chars.next(), chars.next()) {
             return Some(Self { code: KeyCode::Char(c), modifiers: KeyModifiers::NONE });
         }
-        // as terminals report them: Shift shows in the character, and Ctrl makes it a small one
+        // as terminals report them: the character shows Shift, and Ctrl makes it lower case
         let reported = |c: char, modifiers: &mut KeyModifiers| {
             let is_shifted = modifiers.contains(KeyModifiers::SHIFT);
             *modifiers -= KeyModifiers::SHIFT;
@@ -180,13 +180,13 @@ const NAMED: &[(&str, KeyCode, &str)] = &[
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Where it holds.
+    /// Its context.
     pub context: Context,
-    /// Keys that do the same.
+    /// Keys with the same effect.
     pub on: Vec<Chord>,
-    /// What they do.
+    /// Their effect.
     pub run: Action,
-    /// Two or three words for the bottom line.
+    /// Two or three words for the hints in the bottom line.
     pub desc: String,
 }
 
@@ -194,7 +194,7 @@ pub struct Binding {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keymap {
     bindings: Vec<Binding>,
-    /// Labels name keys by ASCII alone.
+    /// Labels name keys in ASCII only.
     pub(super) is_ascii: bool,
 }
 
@@ -219,8 +219,8 @@ impl Keymap {
         Self::parse(BUNDLED).0
     }
 
-    /// The table in the binary under the lines of a user's file, with warnings about those: a key means
-    /// what the user says, and an action that loses its last key is named.
+    /// The bundled table with a user's file on top, with warnings about the file: a key means what the user's file
+    /// says, and an action that loses its last key is named.
     #[must_use]
     pub fn with_user(text: Option<&str>) -> (Self, Vec<String>) {
         let Some(text) = text else {
@@ -231,7 +231,7 @@ impl Keymap {
         let bundled = Self::bundled();
         let own = keymap.clone();
         for mut binding in bundled.bindings {
-            // a key of the user's [global] holds everywhere
+            // a user's [global] key applies in all contexts
             let taken = |context, chord| own.bound(context, chord).is_some();
             binding.on.retain(|chord| !taken(binding.context, *chord) && !taken(Context::Global, *chord));
             if !binding.on.is_empty() {
@@ -244,7 +244,7 @@ impl Keymap {
         (keymap, warnings)
     }
 
-    /// A table from the text of a file, with warnings about what was not understood.
+    /// A table from the text of a file, with warnings about invalid lines.
     #[must_use]
     pub fn parse(text: &str) -> (Self, Vec<String>) {
         let mut keymap = Self::default();
@@ -309,14 +309,14 @@ impl Keymap {
         of(context).or_else(|| of(Context::Global))
     }
 
-    /// The first key of an action as seen from a context; where it has none, how the list of actions names it.
+    /// The first key of an action as seen from a context; without one, its name in the list of actions.
     #[must_use]
     pub fn label(&self, context: Context, action: Action) -> String {
         let key = self.binding(context, action).and_then(|binding| binding.on.first());
         key.map_or_else(|| format!("'{}'", action.name().replace('_', " ")), |chord| self.shown(chord))
     }
 
-    /// The first key of a binding; nothing where it has none.
+    /// The first key of a binding; empty if it has none.
     #[must_use]
     pub fn first_key(&self, binding: &Binding) -> String {
         binding.on.first().map_or(String::new(), |chord| self.shown(chord))
@@ -333,7 +333,7 @@ impl Keymap {
         if self.is_ascii { spelled(&label) } else { label }
     }
 
-    /// The table as Markdown, for the README.
+    /// The table as Markdown, for the book.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let mut text = String::new();
@@ -354,14 +354,14 @@ impl Keymap {
     }
 }
 
-/// A label without arrows: their counterparts in ASCII are keys of their own.
+/// A label without arrows: their ASCII replacements are keys of their own.
 fn spelled(label: &str) -> String {
     let arrows = [KeyCode::Up, KeyCode::Down, KeyCode::Left, KeyCode::Right];
     let named = NAMED.iter().filter(|(_, code, _)| arrows.contains(code));
     named.fold(label.to_owned(), |label, (name, _, sign)| label.replace(sign, name))
 }
 
-/// What is wrong with a line that does not fit the shape.
+/// What is wrong with a line of the wrong shape.
 fn unreadable(line: &toml::Value) -> String {
     match line.get("run").and_then(toml::Value::as_str) {
         Some(run) if Action::ALL.iter().all(|action| action.name() != run) => {

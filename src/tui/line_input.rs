@@ -1,13 +1,13 @@
-//! A line being typed over the screen: the list of actions, and the search.
+//! A line being typed over the screen: for the list of actions, and for the search.
 //!
-//! Invariant: no control character gets in and the length is bounded. What matches is decided here,
-//! what happens with it in `update`.
+//! Invariant: no control character gets in and the length is bounded. Matching happens here; `update` acts on the
+//! result.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::Action;
 
-/// Longest text in characters, unless there is more room.
+/// Longest text in characters, unless set otherwise.
 const MAX: usize = 80;
 
 /// Longest note in characters.
@@ -17,9 +17,9 @@ const MAX_NOTE: usize = 400;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineInput {
     text: String,
-    /// A note may be longer than a name.
+    /// Limit in characters: a note may be longer than a name.
     is_note: bool,
-    /// Which of the matches is chosen.
+    /// The chosen match.
     pub(super) choice: usize,
 }
 
@@ -33,7 +33,7 @@ impl LineInput {
         &self.text
     }
 
-    /// Takes a key that no binding took; says whether the text changed.
+    /// Handles a key that is not bound; returns whether the text changed.
     pub(super) fn input(&mut self, key: KeyEvent) -> bool {
         let max = if self.is_note { MAX_NOTE } else { MAX };
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
@@ -46,8 +46,8 @@ impl LineInput {
         true
     }
 
-    /// The actions that fit what is typed, best first: those whose name begins with it, then those
-    /// that hold all its words.
+    /// The actions that match the text, best first: those whose name begins with it, then those that contain all its
+    /// words.
     pub(super) fn actions(&self) -> Vec<Action> {
         let wanted = self.text.trim().to_lowercase();
         let words: Vec<&str> = wanted.split_whitespace().collect();

@@ -2,12 +2,12 @@
 
 use crate::session::{Mark, PassId, text};
 
-/// Where a mark stands, in words.
+/// The place of a mark, in words.
 pub(super) fn place_name(place: Option<PassId>) -> String {
     place.map_or_else(|| "this moment".to_owned(), |place| place.to_string())
 }
 
-/// What the marks of a place say.
+/// The texts of the marks at a place.
 pub(super) fn mark_text(marks: &[Mark], place: PassId) -> String {
     let own = marks.iter().filter(|mark| mark.place == Some(place)).take(8);
     let said = own.map(|mark| format!("{} {}", mark_sign(mark), text::one_line(&mark.text)).trim_end().to_owned());

@@ -5,9 +5,9 @@
 //!   source ──► Event ──► consumers, then Timeline ──► View::draw(&Timeline, &App, &Theme) ──► Frame
 //! ```
 //!
-//! Invariant: two states, never mixed. [`Session`](crate::session::Session) is what happened and
-//! only events change it, its past included; [`App`] is where the user looks and only keys change it. Views read both
-//! and write neither. Nothing here knows an engine, a model or a file of a recording.
+//! Invariant: two states, never mixed. [`Session`](crate::session::Session) is what happened, its past included, and
+//! only events change it; [`App`] is where the user looks, and only keys change it. Views read both and write neither.
+//! Nothing here knows an engine, a model or a recording's file.
 
 mod action;
 mod answering;

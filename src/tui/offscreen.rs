@@ -1,7 +1,7 @@
-//! The front end without a terminal: the same loop, drawing for nobody. For measuring what it costs.
+//! The front end without a terminal, to measure what drawing costs: the same loop with an invisible screen.
 //!
-//! Invariant: everything is as on a terminal of the given size (folding, layout, the difference to the
-//! frame before, escape codes) but that the codes go nowhere and no key comes.
+//! Invariant: everything happens as on a terminal of the given size (folding, layout, the difference to the frame
+//! before, escape codes), except that the codes are discarded and no key comes.
 
 use std::io::{self, Sink};
 
@@ -18,7 +18,7 @@ use super::event_loop::EventLoop;
 use super::options::TuiOptions;
 use super::terminal::{Stage, TuiError};
 
-/// A screen that nobody sees.
+/// A screen that discards what is drawn.
 struct Blind(Terminal<CrosstermBackend<Sink>>);
 
 impl Stage for Blind {
@@ -41,7 +41,7 @@ impl Stage for Blind {
     }
 }
 
-/// A front end at work without a terminal.
+/// A running front end without a terminal.
 pub struct Offscreen {
     event_loop: EventLoop,
     stage: Blind,
@@ -89,7 +89,7 @@ impl Offscreen {
         })
     }
 
-    /// Answers a prompt on the same source with nothing of it on show; what happened.
+    /// Answers a prompt on the same source without showing it; returns what happened.
     pub fn answer_unseen(&mut self, prompt: &str) -> Session {
         self.event_loop.answer_unseen(prompt)
     }
@@ -98,7 +98,7 @@ impl Offscreen {
         Ok(self.runtime.block_on(self.event_loop.show(&mut self.stage, stream::pending(), is_done))?)
     }
 
-    /// What happened so far.
+    /// The session so far.
     #[must_use]
     pub fn session(&self) -> &Session {
         self.event_loop.own().live()

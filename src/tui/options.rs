@@ -1,4 +1,4 @@
-//! What a caller decides about the front end.
+//! Options of the front end, set by its caller.
 
 use std::fmt;
 use std::rc::Rc;
@@ -13,10 +13,10 @@ use super::pace::Pace;
 use super::page::Page;
 use super::playback::Playback;
 
-/// Writes events somewhere; the answer is a sentence for the screen, good or bad.
+/// Writes events somewhere; returns a sentence for the screen, on success or failure.
 pub type Write = dyn Fn(&mut dyn Iterator<Item = &Event>) -> Result<String, String>;
 
-/// How a session is saved: given by the caller, because files are unknown here.
+/// How a session is saved: supplied by the caller, because the front end knows no files.
 #[derive(Clone)]
 pub struct Saver(pub Rc<Write>);
 
@@ -29,12 +29,12 @@ impl fmt::Debug for Saver {
 /// Writes events somewhere in the format of this index.
 pub type WriteAs = dyn Fn(usize, &mut dyn Iterator<Item = &Event>) -> Result<String, String>;
 
-/// How a session is exported: given by the caller, as [`Saver`] is.
+/// How a session is exported: supplied by the caller, like [`Saver`].
 #[derive(Clone)]
 pub struct Exporter {
-    /// Name of each format and what it is, in a few words.
+    /// Name of each format, and a short description.
     pub formats: Vec<(String, String)>,
-    /// Writes one of them; the answer says where.
+    /// Writes one of them; returns where.
     pub write: Rc<WriteAs>,
 }
 
@@ -44,10 +44,10 @@ impl fmt::Debug for Exporter {
     }
 }
 
-/// Writes what is on the screen; the answer is a sentence for the screen, good or bad.
+/// Writes what is on the screen; returns a sentence for it, on success or failure.
 pub type WriteScreen = dyn Fn(&Buffer) -> Result<String, String>;
 
-/// How a picture of the screen is written: given by the caller, as [`Saver`] is.
+/// How a picture of the screen is written: supplied by the caller, like [`Saver`].
 #[derive(Clone)]
 pub struct Pictures(pub Rc<WriteScreen>);
 
@@ -57,10 +57,10 @@ impl fmt::Debug for Pictures {
     }
 }
 
-/// The events of a recording that comes with the program, by name; or why there are none.
+/// The events of a bundled recording, by name, or why there are none.
 pub type Read = dyn Fn(&str) -> Result<Vec<Event>, String>;
 
-/// Recordings on which lessons are played where there is no engine: given by the caller.
+/// Recordings for lessons without an engine: supplied by the caller.
 #[derive(Clone)]
 pub struct Recordings(pub Rc<Read>);
 
@@ -70,7 +70,7 @@ impl fmt::Debug for Recordings {
     }
 }
 
-/// The program runs for the first time; called once that was made use of, so that the next time is not the first.
+/// The program runs for the first time; called once this was used, so that the next start is not the first.
 #[derive(Clone)]
 pub struct FirstStart(pub Rc<dyn Fn()>);
 
@@ -80,18 +80,18 @@ impl fmt::Debug for FirstStart {
     }
 }
 
-/// What a caller decides about the front end.
+/// Options of the front end.
 #[derive(Clone, Debug, Default)]
 pub struct TuiOptions {
-    /// Standing instructions, sent first in every conversation.
+    /// The system prompt, sent first in every conversation.
     pub system: Option<String>,
-    /// Send prompts as they stand, without a chat template and without earlier turns.
+    /// Send prompts as they are, without a chat template and without earlier turns.
     pub raw: bool,
     /// Name of a theme; else `default`, which is dark, or `mono` when `no_color`.
     pub theme: Option<String>,
     /// Themes of the user: name and text of the file. They may replace bundled ones.
     pub themes: Vec<(String, String)>,
-    /// Text of a keymap of the user, whose lines stand before the bundled ones.
+    /// Text of the user's keymap, whose lines precede the bundled ones.
     pub keymap: Option<String>,
     /// A prompt to send as soon as the source takes one.
     pub initial_prompt: Option<String>,
@@ -113,13 +113,13 @@ pub struct TuiOptions {
     pub warnings: Vec<String>,
     /// How fast answers go on; a slow start is for the first one.
     pub pace: Pace,
-    /// Save the session when the user quits.
+    /// Save the session on quitting.
     pub autosave: bool,
-    /// The session is recorded to a file anyway: there is nothing to save.
+    /// The session is being recorded to a file: there is nothing to save.
     pub is_recorded: bool,
-    /// Begin with a tour of the screen, and say so.
+    /// Begin with a tour of the screen, and report it to the caller.
     pub tour: Option<FirstStart>,
-    /// How a recording plays; none for a live engine.
+    /// How a recording plays; `None` for a live engine.
     pub playback: Option<Playback>,
     /// Writes the session to a file.
     pub save: Option<Saver>,
@@ -132,7 +132,7 @@ pub struct TuiOptions {
 }
 
 impl TuiOptions {
-    /// Defaults with what the environment says about colour.
+    /// Defaults with the environment's colour settings.
     #[must_use]
     pub fn from_env() -> Self {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -143,7 +143,7 @@ impl TuiOptions {
         }
     }
 
-    /// Has the caller write pictures of the screen; where they are, or why they could not be written.
+    /// Has the caller write pictures of the screen; returns where they are, or why they could not be written.
     pub(super) fn write_picture(&self, screen: &Buffer) -> String {
         match &self.pictures {
             Some(pictures) => (pictures.0)(screen).unwrap_or_else(|error| error),

@@ -1,46 +1,46 @@
-//! How fast an answer goes on: rounds a second, or as fast as the engine computes.
+//! How fast an answer proceeds: rounds per second, or as fast as the engine computes.
 //!
-//! Invariant: a pace only says how long to wait between two phases; what is measured knows nothing of it.
+//! Invariant: a pace only determines the wait between two phases; measurements do not include it.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Rounds a second that the keys reach, slowest first; above the last is full speed.
+/// Rounds per second that the keys select, slowest first; after the last comes full speed.
 const LEVELS: [f32; 9] = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// Rounds a second of `slow`, and with which a slow start begins.
+/// Rounds per second of `slow`, and of the beginning of a slow start.
 const SLOW: f32 = 2.0;
 
-/// Rounds a second that can be asked for.
+/// Allowed rounds per second.
 const FASTEST: f32 = 100.0;
 
-/// Rounds of a slow start at its first pace: so many are there to be read.
+/// Rounds of a slow start at its first pace, to be read at leisure.
 const LEVEL_ROUNDS: usize = 4;
 
-/// The round from which on a slow start is over.
+/// The round with which a slow start ends.
 pub(super) const RAMP_ROUNDS: usize = 15;
 
-/// How much faster each later round of a slow start is than the one before: 2 to 32 rounds a second in ten rounds.
+/// Each later round of a slow start is this much faster than the one before: 2 to 32 rounds per second in ten rounds.
 const STEEPNESS: f32 = 1.32;
 
 /// Longest wait between two phases when a recording plays as it was.
 const MAX_GAP: Duration = Duration::from_secs(1);
 
-/// How fast an answer goes on.
+/// How fast an answer proceeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pace {
     /// As fast as the engine computes.
     #[default]
     Full,
-    /// A slow start: two rounds a second, then faster with every round, from the 15th on at full speed.
+    /// A slow start: two rounds per second, then faster with every round, at full speed from the 15th.
     Ramp,
-    /// So many rounds a second, 0.05 to 100.
+    /// So many rounds per second, 0.05 to 100.
     Rounds(f32),
 }
 
 impl Pace {
-    /// What the settings offer, in their order.
+    /// The settings panel's choices, in order.
     pub(super) const CHOICES: [Self; 8] = [
         Self::Full,
         Self::Ramp,
@@ -56,7 +56,7 @@ impl Pace {
         self == Self::Full
     }
 
-    /// Rounds a second in this round of an answer (1 is the first); none at full speed.
+    /// Rounds per second in this round of an answer (1 is the first); `None` at full speed.
     pub(super) fn rate(self, round: usize) -> Option<f32> {
         match self {
             Self::Full => None,
@@ -66,14 +66,14 @@ impl Pace {
         }
     }
 
-    /// The next slower pace that lasts, seen from this round of an answer.
+    /// The next slower constant pace, seen from this round of an answer.
     pub(super) fn slower(self, round: usize) -> Self {
         let now = self.rate(round).unwrap_or(f32::INFINITY);
-        // a level that is hardly slower is none
+        // skip a level that is hardly slower
         Self::Rounds(LEVELS.iter().rev().copied().find(|level| *level < 0.9 * now).unwrap_or(LEVELS[0]))
     }
 
-    /// The next faster pace; out of a slow start that is full speed.
+    /// The next faster pace; from a slow start that is full speed.
     pub(super) fn faster(self) -> Self {
         let Self::Rounds(now) = self else { return Self::Full };
         LEVELS.iter().copied().find(|level| *level > now).map_or(Self::Full, Self::Rounds)
@@ -85,7 +85,7 @@ impl Pace {
         self.rate(round).map_or(recorded.min(MAX_GAP), gap)
     }
 
-    /// On screen, in this round of an answer.
+    /// Its text on screen, in this round of an answer.
     pub(super) fn name(self, round: usize) -> String {
         let rounds = |rate: f32| match rate {
             1.0 => "1 round/s".to_owned(),
@@ -99,7 +99,7 @@ impl Pace {
         }
     }
 
-    /// In the settings.
+    /// Its text in the settings.
     pub(super) fn label(self) -> String {
         if self == Self::Ramp { "slow start".to_owned() } else { self.name(1) }
     }

@@ -1,7 +1,7 @@
-//! Where an answer stands that goes on at a pace: its round, the steps in which that is shown, the end of a slow start.
+//! Progress of an answer at a pace: its round, the steps in which the round is shown, the end of a slow start.
 //!
-//! Invariant: a step is what a tick brings: a phase of the engine, or a verdict of one, since all verdicts of a round come
-//! in one event.
+//! Invariant: a tick advances one step: a phase of the engine, or one verdict, since all verdicts of a round come in
+//! one event.
 
 use crate::protocol::Lane;
 use crate::session::{Answer, Round, Session};
@@ -9,32 +9,32 @@ use crate::session::{Answer, Round, Session};
 use super::app::App;
 use super::pace::{Pace, RAMP_ROUNDS};
 
-/// Rounds a second above which verdicts are shown all at once.
+/// Rounds per second above which verdicts are shown all at once.
 const ONE_BY_ONE: f32 = 8.0;
 
 fn answer(live: &Session) -> Option<&Answer> {
     live.turn().map(|turn| turn.answer(Lane::Speculative))
 }
 
-/// The newest round, if it is under way.
+/// The newest round, if it is running.
 fn open_round(live: &Session) -> Option<&Round> {
     let round = answer(live)?.rounds.last()?;
     (!round.is_complete).then_some(round)
 }
 
-/// Number within its answer of the round under way or, between two, of the next one; 1 is the first.
+/// Number within its answer of the running round or, between two, of the next one; 1 is the first.
 pub(super) fn round_number(live: &Session) -> usize {
     let rounds = answer(live).map_or(0, |answer| answer.rounds.len());
     rounds + usize::from(open_round(live).is_none())
 }
 
 impl App {
-    /// Whether an answer goes on at a pace other than full speed.
+    /// Whether an answer is in progress at a pace other than full speed.
     pub(super) fn is_paced(&self, live: &Session) -> bool {
         !self.pace.is_full() && self.is_busy(live)
     }
 
-    /// The round under way, and the steps in which it is shown.
+    /// The running round, and the steps in which it is shown.
     pub(super) fn steps(&self, live: &Session) -> (usize, usize) {
         let number = round_number(live);
         let drafts = match open_round(live) {
@@ -49,7 +49,7 @@ impl App {
         self.pace.rate(round).is_some_and(|rate| rate < ONE_BY_ONE)
     }
 
-    /// Steps of the newest round's verdicts that are on show, while not all are.
+    /// Steps of the newest round's verdicts that are shown, while not all are.
     pub(super) fn veil(&self, live: &Session) -> Option<usize> {
         let round = open_round(live).filter(|round| round.verdict_steps() > 0)?;
         if !self.plays || self.aside.is_some() || !self.shows_verdicts(round_number(live)) {
@@ -59,14 +59,14 @@ impl App {
         (shown < round.verdict_steps()).then_some(shown)
     }
 
-    /// Shows one verdict more; whether there was one.
+    /// Shows one more verdict; returns whether there was one.
     pub(super) fn unveil(&mut self, live: &Session) -> bool {
         let next = self.veil(live).zip(open_round(live)).map(|(steps, round)| (round.round, steps + 1));
         self.unveiled = next.or(self.unveiled);
         next.is_some()
     }
 
-    /// Whether the slow start has come to its end: the answer is at full speed by now, or over.
+    /// Whether the slow start has ended: the answer runs at full speed now, or is over.
     pub(super) fn ramp_is_over(&self, live: &Session) -> bool {
         let is_over = |answer: &Answer| answer.finished.is_some() || answer.rounds.len() >= RAMP_ROUNDS;
         let began = answer(live).filter(|answer| !answer.rounds.is_empty());

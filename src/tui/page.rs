@@ -1,7 +1,7 @@
 //! The views and the panes each is made of.
 //!
-//! Invariant: a pane belongs to one or more pages; which has the focus is the user's, how it is drawn
-//! is `view`'s. Only a page with [`Pane::Prompt`] takes typing.
+//! Invariant: a pane belongs to one or more pages; the user decides which has the focus, `view` draws it. Only a page
+//! with [`Pane::Prompt`] accepts typing.
 
 use clap::ValueEnum;
 
@@ -10,7 +10,7 @@ use crate::protocol::named_enum;
 use super::action::Action;
 
 named_enum! {
-    /// A view: what the screen is about.
+    /// A page.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
     pub enum Page {
         /// The conversation.
@@ -52,7 +52,7 @@ pub(super) enum Pane {
 }
 
 impl Page {
-    /// On a screen on which not all names fit.
+    /// For a screen too narrow for all names.
     #[must_use]
     pub const fn short_name(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl Page {
         }
     }
 
-    /// The pane that gets the focus when one looks at the page rather than types.
+    /// The pane that gets the focus when the user looks rather than types.
     pub(super) const fn home(self) -> Pane {
         match self {
             Self::Chat => Pane::Answer,

@@ -1,6 +1,6 @@
 //! Rows of the settings panel: settings of the run, and those of the screen.
 //!
-//! Invariant: a row of the run asks the engine; one of the screen holds at once.
+//! Invariant: a row of the run asks the engine; a row of the screen applies at once.
 
 use super::app::App;
 use super::setting_row::SettingRow;
@@ -15,7 +15,7 @@ pub(super) enum PanelRow {
     Autosave,
 }
 
-/// Rows of the run before those of the screen; the conventions of the MTP module are for experts, and last.
+/// Rows of the run before those of the screen; the conventions of the MTP module are for experts and come last.
 const FIRST: usize = 13;
 
 /// Every row, in the order of the panel.
@@ -44,7 +44,7 @@ impl PanelRow {
         }
     }
 
-    /// What it does, in a few words.
+    /// A short description.
     pub(super) const fn hint(self) -> &'static str {
         match self {
             Self::Run(setting) => setting.hint(),
@@ -54,7 +54,7 @@ impl PanelRow {
         }
     }
 
-    /// Its value where the run has these settings.
+    /// Its value under these settings of the run.
     pub(super) fn value(self, app: &App, settings: &Settings) -> String {
         match self {
             Self::Run(setting) => setting.value(settings),

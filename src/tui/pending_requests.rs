@@ -1,4 +1,4 @@
-//! What the engine was asked and has not answered yet: it listens between two phases only, and one may take long.
+//! Requests that the engine has not answered yet: it listens only between two phases, and a phase may take long.
 //!
 //! Invariant: keys mean what they would mean if the engine had answered at once.
 
@@ -8,14 +8,14 @@ use crate::session::{Session, Stop};
 /// Requests under way.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequests {
-    /// Whether it is to hold; none once it has said so.
+    /// Whether it is asked to pause; `None` after it has reported so.
     holds: Option<bool>,
-    /// A phase of a slow pace has been asked for and has not ended.
+    /// A phase of a slow pace was requested and has not ended.
     phase: bool,
 }
 
 impl PendingRequests {
-    /// Notes a command that is sent.
+    /// Remembers a command that is sent.
     pub(super) fn note(&mut self, command: &Command) {
         match command {
             Command::Pause | Command::StepRound => self.holds = Some(true),
@@ -25,7 +25,7 @@ impl PendingRequests {
         }
     }
 
-    /// Takes what the engine says.
+    /// Handles an event of the engine.
     pub(super) fn on_event(&mut self, event: &Event) {
         match event.kind {
             EventKind::Started { .. } => *self = Self::default(),
@@ -35,18 +35,18 @@ impl PendingRequests {
         self.phase &= !Stop::Phase.is_at(event);
     }
 
-    /// Looks at the session as it is with that: nobody ends a phase of an answer that is over.
+    /// Handles the state of the session: no phase of a finished answer will end.
     pub(super) fn look(&mut self, live: &Session) {
         let is_over = live.turn().is_some_and(|turn| turn.answer(Lane::Speculative).finished.is_some());
         self.phase &= !is_over;
     }
 
-    /// Whether the engine holds, or will as soon as it listens.
+    /// Whether the engine is paused, or will be as soon as it listens.
     pub(super) fn is_held(&self, live: &Session) -> bool {
         self.holds.unwrap_or(live.is_paused())
     }
 
-    /// Whether the phase that was asked for last is still under way.
+    /// Whether the phase requested last is still running.
     pub(super) fn awaits_phase(&self) -> bool {
         self.phase
     }

@@ -1,18 +1,18 @@
 //! A screen without box, block and braille glyphs, for terminals and fonts that lack them.
 //!
-//! Invariant: every glyph that this program draws by itself has a counterpart in ASCII of the same
-//! width. The whole screen is gone over, so the same glyphs in the text of the user and of the model
-//! become ASCII too; every other character of it is left as it is, and recordings hold the text itself.
+//! Invariant: every glyph that the program draws itself has an ASCII replacement of the same width. The whole screen is
+//! searched, so the same glyphs in the user's and the model's text become ASCII too; all other characters stay, and
+//! recordings contain the original text.
 
 use ratatui::buffer::Buffer;
 
-/// A space of a token; between two words with spaces around it, what separates them.
+/// The visible space of a token; between two words with spaces around it, a separator.
 const SPACE: &str = "·";
 
-/// The counterpart of a separator.
+/// The replacement of a separator.
 const SEPARATOR: &str = "-";
 
-/// Signs that mean something, each with a counterpart that stands for nothing else.
+/// Signs with a meaning, each with a replacement that stands for nothing else.
 const SIGNS: &[(&str, &str)] = &[
     ("✓", "="),
     ("✚", "+"),
@@ -37,7 +37,7 @@ const SIGNS: &[(&str, &str)] = &[
     ("◆", "D"),
 ];
 
-/// Lines, shades, points and arrows: those that look alike share a counterpart.
+/// Lines, shades, points and arrows: similar ones share a replacement.
 const DRAWING: &[(&str, &str)] = &[
     ("─━═┈┄╌⎯┌┐┘┬┴┼╭╮╯┏┓┛−–—", "-"),
     ("│┃║├┤▏", "|"),
@@ -67,7 +67,7 @@ pub(super) fn replace(buffer: &mut Buffer) {
     }
 }
 
-/// `1.6× ±0.1` becomes `1.6x+-0.1`: the blank before the sign gives its cell.
+/// `1.6× ±0.1` becomes `1.6x+-0.1`: the sign takes the cell of the blank before it.
 fn plus_minus(buffer: &mut Buffer, at: usize) {
     if let Some(before) = at.checked_sub(1).filter(|before| buffer.content[*before].symbol() == " ") {
         buffer.content[before].set_symbol("+");
@@ -75,7 +75,7 @@ fn plus_minus(buffer: &mut Buffer, at: usize) {
     buffer.content[at].set_symbol("-");
 }
 
-/// What stands for a glyph of the program; none for other text.
+/// The replacement of a glyph of the program; `None` for other text.
 fn counterpart(symbol: &str) -> Option<&'static str> {
     if symbol.is_ascii() {
         return None;
@@ -87,7 +87,7 @@ fn counterpart(symbol: &str) -> Option<&'static str> {
     known.or((symbol == "\u{2800}").then_some(" "))
 }
 
-/// Whether the dot at a place is one that separates, as between two numbers: a word and one space on either side.
+/// Whether the dot at a place is a separator, as between two numbers: a word and one space on either side.
 fn is_separator(buffer: &Buffer, at: usize) -> bool {
     let is_blank =
         |at: Option<usize>| at.and_then(|at| buffer.content.get(at)).is_some_and(|cell| cell.symbol() == " ");

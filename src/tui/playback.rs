@@ -1,6 +1,6 @@
 //! How a recording plays, as far as the front end knows it.
 //!
-//! Invariant: the source paces; this is what it was asked for, for the keys and the screen.
+//! Invariant: the source controls the pace; this is what it was asked for, for keys and screen.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Playback {
     pub speed: f32,
     /// Longest wait between two events, before `speed`.
     pub idle_limit: Duration,
-    /// Whether it begins again at the end.
+    /// Whether it starts again at the end.
     pub loops: bool,
 }
 

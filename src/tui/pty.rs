@@ -1,8 +1,7 @@
 //! The loop in a real pseudo-terminal: start, type, resize, quit; and the terminal after a panic.
 //!
-//! The test binary runs itself in the terminal: `child` is the program under test, with a source
-//! that plays the fixture when prompted. What the screen says is read back through a terminal
-//! emulator.
+//! The test binary runs itself in the terminal: `child` is the program under test, with a source that plays the fixture
+//! when prompted. A terminal emulator reads the screen.
 
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -17,7 +16,7 @@ use crate::protocol::{Command, Event};
 use crate::session::fixture::first_turn;
 use crate::stream::{Consumer, FanOut, Source};
 
-/// Says to the child what to play.
+/// Environment variable that names what the child plays.
 const ROLE: &str = "DRAFTSCOPE_TEST_PTY_ROLE";
 
 /// A consumer that panics on the thread of the front end.
@@ -111,7 +110,7 @@ impl Terminal {
         self.pty.resize(size(width, height)).unwrap();
     }
 
-    /// Waits until the screen fits; fails with what it shows instead.
+    /// Waits until the screen matches; fails with what it shows instead.
     fn wait(&mut self, what: &str, fits: impl Fn(&vt100::Screen) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !fits(self.parser.screen()) {
@@ -127,7 +126,7 @@ impl Terminal {
         self.wait(text, |screen| screen.contents().contains(text));
     }
 
-    /// Presses keys after each other, and waits for what each makes appear.
+    /// Presses keys one after the other, and waits for what each makes appear.
     fn steps(&mut self, steps: &[(&str, &str)]) {
         for (keys, text) in steps {
             self.press(keys);
@@ -195,7 +194,7 @@ fn time_is_walked_questioned_and_left_in_a_terminal() {
     terminal.press("q");
     terminal.steps(&[("t", "theme: light"), ("2", "Rounds: 6 of 6"), ("\u{1b}[F", "Rounds: 7 of 7")]);
     terminal.resize(100, 30);
-    // keys that come together with the signal of a new size may lie unread until the next key
+    // keys that arrive with the signal of a new size may stay unread until the next key
     terminal.wait("wider screen", |screen| screen.rows(90, 10).any(|row| !row.trim().is_empty()));
     terminal.quit(":quit\r", "ended: Ok(Quit)");
 }

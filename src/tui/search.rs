@@ -1,23 +1,23 @@
 //! Finding text in the answers.
 //!
-//! Invariant: what is found is a place that can be selected: a round, and where possible the column
-//! of the token in which the text begins. Texts that several tokens share are found too.
+//! Invariant: a hit is a place that can be selected: a round and, if possible, the column of the token in which the
+//! text begins. Text that spans several tokens is found too.
 
 use crate::protocol::Lane;
 use crate::session::{Answer, Provenance, Session, Token};
 
 use super::selection::RoundAt;
 
-/// Where something is, as the selection has it.
+/// The place of a hit, in the form of a selection.
 pub(super) type SearchHit = (RoundAt, Option<usize>);
 
-/// A place that can be reached, and the text of its answer from there on.
+/// A place, and the text of its answer from there on.
 struct Spot {
     place: SearchHit,
     offset: usize,
 }
 
-/// The next place after (or before) `from` where the text stands, round the end.
+/// The next hit after (or before) `from`, wrapping around at the end.
 pub(super) fn find(session: &Session, text: &str, from: Option<SearchHit>, forward: bool) -> Option<SearchHit> {
     let found = places(session, text);
     let Some(from) = from else {
@@ -30,19 +30,19 @@ pub(super) fn find(session: &Session, text: &str, from: Option<SearchHit>, forwa
     }
 }
 
-/// How many places hold the text, and which of them, from 1, this is.
+/// How many hits there are, and which of them, from 1, this is.
 pub(super) fn standing(session: &Session, text: &str, at: Option<SearchHit>) -> (Option<usize>, usize) {
     let found = places(session, text);
     let number = at.and_then(|at| found.iter().position(|place| key(place) == key(&at)));
     (number.map(|index| index + 1), found.len())
 }
 
-/// What orders places.
+/// The sort key of places.
 fn key(place: &SearchHit) -> (RoundAt, usize) {
     (place.0, place.1.unwrap_or(0))
 }
 
-/// Every place that holds the text, in order.
+/// All hits, in order.
 fn places(session: &Session, text: &str) -> Vec<SearchHit> {
     let wanted = text.to_lowercase();
     if wanted.is_empty() {
@@ -71,7 +71,7 @@ fn hits(answer: &Answer, turn: usize, wanted: &str) -> Vec<SearchHit> {
     places
 }
 
-/// The round and column of an output token; one that a branch took over has none.
+/// The round and column of an output token; a token that a branch copied has none.
 fn place(answer: &Answer, turn: usize, index: usize, token: &Token) -> Option<SearchHit> {
     if token.provenance == Provenance::Prefill {
         return Some((RoundAt { turn, round: None }, Some(0)));

@@ -3,7 +3,7 @@
 use crate::protocol::Lane;
 use crate::session::{Round, Session};
 
-/// A round of the speculative lane, by indices; none is the prompt's pass, which gave the first token.
+/// A round of the speculative lane, by indices; `None` is the prompt's pass, which yielded the first token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RoundAt {
     pub(super) turn: usize,
@@ -24,7 +24,7 @@ pub(super) fn live_round(session: &Session) -> Option<RoundAt> {
     places(session).next_back()
 }
 
-/// Where the newest output token of the speculative lane stands: its round and column.
+/// Round and column of the newest output token of the speculative lane.
 pub(super) fn newest_token(session: &Session) -> Option<(RoundAt, usize)> {
     let turn = session.turns().iter().rposition(|turn| !turn.answer(Lane::Speculative).tokens.is_empty())?;
     let answer = session.turns()[turn].answer(Lane::Speculative);

@@ -1,19 +1,19 @@
-//! Settings that can be turned while a run goes on: one row of the panel each.
+//! Settings that can be changed during a run: one row of the panel each.
 //!
-//! Invariant: turning one changes that setting only, stays within the limits the protocol checks, and
-//! yields the command that asks for it; what is in force comes back as an event.
+//! Invariant: changing a row changes that setting only, stays within the limits that the protocol checks, and yields
+//! the command that requests it; an event reports the setting in force.
 
 use crate::protocol::{
     Ability, Baseline, Command, Convention, DraftLenMode, DrafterKind, MAX_DRAFT_LEN, Settings, VerifyRule,
 };
 
-/// Highest temperature the keys reach.
+/// Highest temperature that the keys select.
 const MAX_TEMPERATURE: f32 = 2.0;
 
-/// Top-k values that the keys reach; 0 keeps all.
+/// Top-k values that the keys select; 0 keeps all.
 const TOP_K: [u32; 8] = [0, 1, 2, 5, 10, 20, 50, 100];
 
-/// Longest answers that the keys reach.
+/// Maximum lengths of an answer that the keys select.
 const MAX_TOKENS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A setting.
@@ -32,7 +32,7 @@ pub(super) enum SettingRow {
     Seed,
     MaxTokens,
     Baseline,
-    /// Experts: a convention of the MTP module.
+    /// For experts: a convention of the MTP module.
     Mtp(Convention),
 }
 
@@ -61,10 +61,10 @@ impl SettingRow {
         Self::Mtp(Convention::Norm),
     ];
 
-    /// Those that a rival has of its own.
+    /// Those that a rival has separately.
     pub(super) const RIVAL: &'static [Self] = &[Self::DraftLen, Self::Rule, Self::Drafter, Self::Temperature];
 
-    /// What an engine must be able to do for it.
+    /// The capability of the engine that it needs.
     pub(super) const fn needs(self) -> Ability {
         match self {
             Self::DraftLen | Self::Mode => Ability::SetDraftLen,
@@ -80,7 +80,7 @@ impl SettingRow {
         self.texts().0
     }
 
-    /// What it does, in a few words.
+    /// A short description.
     pub(super) const fn hint(self) -> &'static str {
         self.texts().1
     }
@@ -138,7 +138,7 @@ impl SettingRow {
         }
     }
 
-    /// Turns it up or down; `drafters` are those there are.
+    /// Changes it up or down; `drafters` are the available ones.
     pub(super) fn turn(self, settings: &mut Settings, up: bool, drafters: &[DrafterKind]) -> Command {
         let auto = is_auto(settings);
         let sampling = &mut settings.sampling;
@@ -186,7 +186,7 @@ impl SettingRow {
             Self::Mtp(convention) => {
                 let mtp = &mut settings.drafting.mtp;
                 let wanted = other_convention(convention, mtp.get(convention), up);
-                // names of the list are always taken
+                // names of the list are always valid
                 let _ = mtp.set(convention, wanted);
                 return Command::SetDrafting { drafting: settings.drafting };
             }
@@ -201,7 +201,7 @@ impl SettingRow {
     }
 }
 
-/// As made, then the values one after the other, round the ends.
+/// As made, then the values one after the other, wrapping around.
 fn other_convention(convention: Convention, now: Option<&str>, up: bool) -> Option<&'static str> {
     let names: Vec<Option<&'static str>> =
         [None].into_iter().chain(convention.names().iter().copied().map(Some)).collect();
@@ -219,7 +219,7 @@ fn other_tree(tree: Option<u8>, up: bool) -> Option<u8> {
     }
 }
 
-/// From the engine's choice to one k: that is the most a round may draft, too much for every round.
+/// From the engine's choice to a fixed k: the automatic k's maximum, too much for every round, is not taken.
 fn fix(settings: &mut Settings) {
     settings.draft_len_mode = DraftLenMode::Fixed;
     settings.draft_len = settings.draft_len.min(Settings::default().draft_len);
@@ -243,13 +243,13 @@ fn step(value: f32, size: f32, up: bool, max: f32) -> f32 {
     ((steps * size * 100.0).round() / 100.0).clamp(0.0, max)
 }
 
-/// The next larger or smaller of some values; the value itself at the end.
+/// The next larger or smaller of some values; the last one stays.
 fn next_step(all: &[u32], value: u32, up: bool) -> u32 {
     let found = if up { all.iter().find(|v| **v > value) } else { all.iter().rev().find(|v| **v < value) };
     found.copied().unwrap_or(value)
 }
 
-/// The one after or before, round the ends.
+/// The next or previous one, wrapping around.
 pub(super) fn neighbour<T: Copy + PartialEq>(all: &[T], value: T, up: bool) -> T {
     let at = all.iter().position(|known| *known == value).unwrap_or(0);
     all.get((at + if up { 1 } else { all.len().max(1) - 1 }) % all.len().max(1)).copied().unwrap_or(value)

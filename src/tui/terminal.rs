@@ -1,8 +1,8 @@
-//! The terminal itself: taken over, given back.
+//! Takes over the terminal and restores it.
 //!
-//! Invariant: however the front end ends (quit, an error, a panic on any thread, a signal that asks the
-//! process to end) the terminal is put back first; [`fatal`] does the same for a signal that kills the process. What
-//! is drawn and what keys mean is elsewhere.
+//! Invariant: however the front end ends (quit, an error, a panic on any thread, a signal that asks the process to
+//! end), the terminal is restored first; [`fatal`] does the same for a signal that kills the process. Other files draw
+//! and read keys.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::mem::ManuallyDrop;
@@ -31,7 +31,7 @@ pub enum TuiError {
     Terminal(#[from] io::Error),
 }
 
-/// What is drawn on, and what else only its owner can do.
+/// What is drawn on, and operations of its owner.
 pub(super) trait Stage {
     /// Where escape codes go.
     type Out: Write;
@@ -41,23 +41,23 @@ pub(super) trait Stage {
     /// Sends text to the clipboard.
     fn copy(&mut self, text: &str) -> io::Result<()>;
 
-    /// Has the terminal say something, so that what was typed before is read too.
+    /// Makes the terminal send a reply, so that keys typed before are read too.
     fn nudge(&mut self) -> io::Result<()>;
 
     /// Stops the process until the shell wakes it.
     fn suspend(&mut self) -> io::Result<()>;
 }
 
-/// Whether the terminal is ours now.
+/// Whether the program has taken over the terminal.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// What a thread other than the front end's panicked with.
+/// The panic message of a thread other than the front end's.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
 /// The terminal in raw mode on its alternate screen; put back when dropped.
 pub(super) struct Guard {
-    /// Never dropped: ratatui would show the cursor, as [`restore`] does, and print an error to a terminal that is gone,
-    /// which panics.
+    /// Never dropped: ratatui would show the cursor, as [`restore`] does, and print an error to a terminal that is
+    /// gone, which panics.
     pub(super) terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     mouse: bool,
 }
@@ -96,14 +96,14 @@ impl Stage for Guard {
         execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
     }
 
-    /// Asks where the cursor is (DSR): the reply wakes the reader of keys, and nobody waits for it.
+    /// Asks for the cursor position (DSR): the reply wakes the reader of keys; nobody waits for it.
     fn nudge(&mut self) -> io::Result<()> {
         let mut out = stdout();
         out.write_all(b"\x1b[6n")?;
         out.flush()
     }
 
-    /// Gives the terminal back, stops the process, and takes the terminal again when it goes on.
+    /// Restores the terminal, suspends the process, and takes the terminal again when it is resumed.
     #[cfg(unix)]
     fn suspend(&mut self) -> io::Result<()> {
         restore();
@@ -126,7 +126,7 @@ impl Drop for Guard {
     }
 }
 
-/// Puts the terminal back; once, however often it is called.
+/// Restores the terminal, once, however often it is called.
 fn restore() {
     if ACTIVE.swap(false, Ordering::SeqCst) {
         // Nothing can be done about a terminal that is gone.
@@ -136,8 +136,8 @@ fn restore() {
     }
 }
 
-/// A panic on the front end's thread restores the terminal and is reported as ever; one on another
-/// thread must not write over the screen, so it is kept until the source's end shows.
+/// A panic on the front end's thread restores the terminal and is reported as usual; a panic on another thread must not
+/// write over the screen, so its message is kept until the source has ended.
 fn hook_panics(own: ThreadId) {
     HOOK.call_once(move || {
         let previous = std::panic::take_hook();
@@ -153,7 +153,7 @@ fn hook_panics(own: ThreadId) {
     });
 }
 
-/// What another thread panicked with, once.
+/// The panic message of another thread, once.
 pub(super) fn take_panic() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -199,7 +199,7 @@ pub(super) fn asked_to_end() -> io::Result<impl Future<Output = i32>> {
     Ok(std::future::pending())
 }
 
-/// From here on a signal ends the process as if nobody had listened.
+/// From here on a signal ends the process as if there were no handler.
 #[cfg(unix)]
 pub(super) fn end_at_once() -> io::Result<()> {
     let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
@@ -213,7 +213,7 @@ pub(super) fn end_at_once() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process as the signal would have, so that its sender sees that it was obeyed.
+/// Ends the process as the signal would have, so that its sender sees the effect.
 #[cfg(unix)]
 pub(super) fn die_of(signal: i32) -> io::Result<()> {
     signal_hook::low_level::emulate_default_handler(signal)
@@ -231,7 +231,7 @@ fn restore_and_die(signal: i32) {
     let _ = die_of(signal);
 }
 
-/// For a screen without a loop of its own: puts the terminal back and ends when a signal asks for it.
+/// For a screen without a loop of its own: restores the terminal and exits on a signal.
 #[cfg(unix)]
 pub(super) fn end_on_signals() -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new(ENDING)?;

@@ -1,4 +1,4 @@
-//! What comes from the terminal: keys, and the news that it is gone.
+//! Input from the terminal: keys, and the report that the terminal is gone.
 //!
 //! Invariant: the front end's thread never waits inside crossterm, because crossterm's reader does not return once the
 //! terminal is gone: it takes end of file (0 bytes) and EIO for "nothing yet" and reads again, at full load.
@@ -50,8 +50,8 @@ pub(super) fn is_gone() -> bool {
     is_hung_up(Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
 }
 
-/// Waits until a terminal on standard input or output hangs up, or for so long. Where there is none, or the system
-/// cannot poll terminals, that is no hang-up.
+/// Waits until a terminal on standard input or output hangs up, or until a timeout. Without a terminal, or if the
+/// system cannot poll terminals, there is no hang-up.
 #[cfg(unix)]
 fn is_hung_up(wait: Option<&rustix::event::Timespec>) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};

@@ -1,9 +1,9 @@
 //! Colours and text styles, by meaning.
 //!
-//! Views ask for a [`Role`], never for a colour. Invariant: roles are a closed set, so a typo in
-//! Rust does not compile and one in a theme file is a warning that names the nearest key; loading
-//! never fails, it yields a usable theme and warnings. A style is looked up at `a.b.c`, then `a.b`,
-//! then `a`, then `text`. That fates stay readable without colour is `fate.rs`'s half of the work.
+//! Views ask for a [`Role`], never for a colour. Invariant: roles are a closed set, so a typo in Rust does not compile
+//! and one in a theme file is a warning that names the nearest key; loading never fails, it yields a usable theme and
+//! warnings. A style is looked up at `a.b.c`, then `a.b`, then `a`, then `text`. `fate.rs` keeps fates readable without
+//! colour.
 
 use std::collections::BTreeMap;
 use std::ops::Index;
@@ -29,9 +29,9 @@ macro_rules! roles {
 }
 
 roles! {
-    /// Ordinary text, and the last resort of every other role.
+    /// Ordinary text, and the fallback of every other role.
     Text = "text",
-    /// Captions, hints, what is less important.
+    /// Captions, hints, less important text.
     TextDim = "text.dim",
     /// Numbers that matter.
     TextStrong = "text.strong",
@@ -45,13 +45,13 @@ roles! {
     TokenPrefill = "token.prefill",
     /// Token of a round without drafts.
     TokenPlain = "token.plain",
-    /// Taken over from the turn that a branch leaves.
+    /// Copied from the turn that a branch leaves.
     TokenKept = "token.kept",
     /// Accepted draft.
     TokenAccepted = "token.accepted",
     /// Accepted draft that the target would not have picked.
     TokenDeparted = "token.accepted.departed",
-    /// The target's token in place of a rejected draft.
+    /// The target's token instead of a rejected draft.
     TokenRecovered = "token.recovered",
     /// The target's token after all drafts.
     TokenBonus = "token.bonus",
@@ -71,9 +71,9 @@ roles! {
     PanelTitle = "panel.title",
     /// The status line.
     Status = "status",
-    /// The engine works.
+    /// The engine is working.
     StatusActive = "status.active",
-    /// The engine holds.
+    /// The engine is paused.
     StatusPaused = "status.paused",
     /// The speculative lane in plots.
     PlotSpeculative = "plot.speculative",
@@ -87,18 +87,18 @@ roles! {
     PlotRest = "plot.rest",
     /// A key in hints and help.
     Key = "key",
-    /// Speculation pays.
+    /// Speculation pays off.
     Good = "verdict.good",
     /// Something the user should know.
     Warning = "warning",
-    /// It cannot go on.
+    /// The program cannot go on.
     Error = "error",
 }
 
 /// One style per role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Theme {
-    /// As the user calls it.
+    /// Its name.
     pub name: String,
     styles: Vec<Style>,
 }
@@ -129,14 +129,14 @@ impl Theme {
         BUNDLED.iter().map(|(name, _)| *name)
     }
 
-    /// A bundled theme with the warnings of its file; none when there is no such theme.
+    /// A bundled theme with the warnings of its file; `None` if there is no such theme.
     #[must_use]
     pub fn bundled(name: &str) -> Option<(Self, Vec<String>)> {
         let (name, text) = BUNDLED.iter().find(|(known, _)| *known == name)?;
         Some(Self::parse(name, text))
     }
 
-    /// A theme from the text of a file, with warnings about what was not understood.
+    /// A theme from the text of a file, with warnings about invalid lines.
     #[must_use]
     pub fn parse(name: &str, text: &str) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
@@ -274,7 +274,7 @@ impl Sheet {
     }
 }
 
-/// Whether a key is a role or the family of one.
+/// Whether a key is a role or a prefix of one.
 fn is_key(key: &str) -> bool {
     Role::ALL.iter().any(|role| {
         let rest = role.key().strip_prefix(key);

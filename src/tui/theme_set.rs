@@ -1,12 +1,12 @@
-//! The themes there are: those in the binary and the user's, one of them in use.
+//! All themes: the bundled ones and the user's, one of them current.
 //!
-//! Invariant: there is always a theme in use; every theme is fitted to the colours of the terminal.
+//! Invariant: there is always a current theme; every theme is fitted to the colours of the terminal.
 
 use super::color_depth::ColorDepth;
 use super::options::TuiOptions;
 use super::theme::{BUNDLED, Theme};
 
-/// Themes and which is in use.
+/// All themes, and the current one.
 pub(super) struct ThemeSet {
     themes: Vec<Theme>,
     chosen: usize,
@@ -39,17 +39,17 @@ impl ThemeSet {
         &self.themes[self.chosen]
     }
 
-    /// All themes, and the index of the one in use.
+    /// All themes, and the index of the current one.
     pub(super) fn list(&self) -> (&[Theme], usize) {
         (&self.themes, self.chosen)
     }
 
-    /// Takes the theme of this index, or the last one.
+    /// Switches to the theme of this index, or to the last one.
     pub(super) fn choose(&mut self, index: usize) {
         self.chosen = index.min(self.themes.len() - 1);
     }
 
-    /// The theme after, or before, round the ends.
+    /// The next or previous theme, wrapping around.
     pub(super) fn turn(&mut self, up: bool) {
         let by = if up { 1 } else { self.themes.len() - 1 };
         self.chosen = (self.chosen + by) % self.themes.len();

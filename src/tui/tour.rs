@@ -1,11 +1,11 @@
-//! The tour of the screen: what it says of which pane, and for how long.
+//! The tour of the screen: its stops, their texts and times.
 
 use super::page::Pane;
 
-/// Seconds a stop lasts; the five of them make twenty.
+/// Seconds per stop; the five of them take twenty.
 pub(super) const SECONDS: usize = 4;
 
-/// A pane, none for the line of views, and what is said of it.
+/// A pane (`None` is the line of pages) and its text.
 pub(super) const STOPS: [(Option<Pane>, &str); 5] = [
     (
         Some(Pane::Answer),
@@ -29,7 +29,7 @@ pub(super) const STOPS: [(Option<Pane>, &str); 5] = [
     ),
 ];
 
-/// Where the tour stands after so many seconds; none at its end.
+/// The stop after so many seconds; `None` at the end.
 pub(super) fn stop(seconds: usize) -> Option<(usize, Option<Pane>, &'static str)> {
     let index = seconds / SECONDS;
     STOPS.get(index).map(|(pane, text)| (index, *pane, *text))

@@ -1,4 +1,4 @@
-//! What keys ask of the terminal and of the caller: to suspend, to copy, to save, to export, to draw a picture.
+//! Requests of keys to the terminal and the caller: suspend, copy, save, export, picture.
 
 use std::io;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::tui::terminal::Stage;
 
 use super::EventLoop;
 
-/// How long a stop of the process waits for the end of a phase.
+/// How long suspending waits for the end of a phase.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Said where a file of the whole run is wanted that is not there any more.
+/// Shown if a file of the whole run is requested and its beginning is no longer kept.
 const NOT_ALL: &str = "the beginning of this long run is not kept; start with --trace FILE to record all";
 
 impl EventLoop {
-    /// Does what the keys asked of the terminal and of the caller.
+    /// Fulfils requests to the terminal and the caller.
     pub(super) async fn fulfil(&mut self, stage: &mut impl Stage) -> io::Result<()> {
         for ask in std::mem::take(&mut self.app.asks) {
             match ask {
@@ -37,7 +37,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Stops the process. A source at work holds before, so that nothing it measures spans the stop, and goes on after.
+    /// Suspends the process. A working source is paused before, so that nothing it measures spans the suspension, and
+    /// resumed after.
     async fn suspend(&mut self, stage: &mut impl Stage) -> io::Result<()> {
         let holds = self.own().live().is_generating() && !self.app.pending.is_held(self.own().live());
         if holds {
@@ -57,7 +58,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Whether the source is at work now, and waits neither for a command nor for a person's draft.
+    /// Whether the source is working, and waits neither for a command nor for a person's draft.
     fn is_in_phase(&self) -> bool {
         let live = self.own().live();
         let waits = (live.is_paused() && !self.app.pending.awaits_phase()) || live.draft_asked().is_some();
@@ -75,7 +76,7 @@ impl EventLoop {
         Ok(name)
     }
 
-    /// Quits once the session is saved; where it cannot be, the user decides.
+    /// Quits once the session is saved; if it cannot be saved, the user decides.
     fn save_and_quit(&mut self) {
         match self.save() {
             Ok(saved) => {
@@ -95,7 +96,7 @@ impl EventLoop {
         }
     }
 
-    /// Draws the screen anew, so that the picture shows what the terminal does.
+    /// Draws the screen again, so that the picture shows what the terminal shows.
     fn picture(&self, stage: &mut impl Stage) -> io::Result<String> {
         let (time, app, view) = (&self.time, &self.app, &self.view);
         let drawn = stage.terminal().draw(|frame| drop(view.draw(time, app, app.theme(), frame)))?;

@@ -1,7 +1,7 @@
 //! Bookmarks and notes: made here, reported by the source, found again.
 //!
-//! Invariant: a mark is an event of the run like any other: what is typed leaves as a command, and only
-//! what comes back is on the screen.
+//! Invariant: a mark is an event of the run like any other: what is typed leaves as a command, and the screen shows
+//! only what comes back.
 
 use crate::protocol::{Command, Landmark};
 use crate::session::{PassId, Session, Timeline};
@@ -35,12 +35,12 @@ fn takes_marks(app: &App, live: &Session) -> bool {
     app.aside.is_none() && live.header().is_some() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
 }
 
-/// What a mark is about: the round on show, or the prompt's pass.
+/// The place that a mark is about: the shown round, or the prompt's pass.
 fn about(app: &App, time: &Timeline) -> Option<PassId> {
     app.round(time.shown()).map(PassId::of)
 }
 
-/// What was typed becomes a note; nothing typed, none.
+/// Typed text becomes a note; an empty one is dropped.
 pub(super) fn note(app: &mut App, words: &str, place: Option<PassId>) -> Vec<Command> {
     let words = words.trim();
     if words.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn note(app: &mut App, words: &str, place: Option<PassId>) -> Vec<Com
     vec![Command::Note { text: words.to_owned(), round, turn }]
 }
 
-/// To the nearest marked place before or after the one on show.
+/// Moves to the nearest marked place before or after the shown one.
 fn go(app: &mut App, time: &mut Timeline, forward: bool) -> Vec<Command> {
     let here = about(app, time);
     let marked = time.live().marks().iter().filter_map(|mark| mark.place);

@@ -1,8 +1,7 @@
-//! Actions and keys to changes of [`App`], of the moment on show, and commands for the source.
+//! From actions and keys to changes of [`App`], of the shown moment, and commands for the source.
 //!
-//! Invariant: what happened is read, never written; whatever a key asks of the engine leaves here as
-//! a [`Command`] and comes back as an event, so that the screen shows what is, not what was asked.
-//! Which key means which action is `keymap.rs`.
+//! Invariant: the session is read, never written; a request to the engine leaves here as a [`Command`] and comes back
+//! as an event, so that the screen shows what is, not what was asked for. `keymap.rs` maps keys to actions.
 
 mod learn;
 mod marks;
@@ -31,7 +30,7 @@ pub(super) use mouse::click;
 pub(super) use plain::finish_plain;
 pub(super) use time::{next_tick, tick, veil};
 
-/// A key: the action bound to it, or typing.
+/// Handles a key: the action bound to it, or typing.
 pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> {
     if tour::press(app, key) {
         return Vec::new();
@@ -45,7 +44,7 @@ pub fn press(app: &mut App, time: &mut Timeline, key: KeyEvent) -> Vec<Command> 
     }
 }
 
-/// Pasted text goes into the prompt, wherever the user is; it never sends.
+/// Pasted text goes into the prompt from every page; it never sends.
 pub fn paste(app: &mut App, text: &str) {
     if app.is_recording {
         app.toast = Some(navigation::NO_PROMPT.to_owned());
@@ -58,7 +57,7 @@ pub fn paste(app: &mut App, text: &str) {
     app.editor.paste(text);
 }
 
-/// Does what an action says.
+/// Performs an action.
 pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     app.toast = None;
     if settles(action) {
@@ -125,8 +124,8 @@ pub fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command
     }
 }
 
-/// Whether an action says that the user wants to stay with the answer (or has left it): the end of
-/// the answer then does not move the focus.
+/// Whether an action shows that the user wants to stay with the answer (or has left it): the end of the answer then
+/// does not move the focus.
 fn settles(action: Action) -> bool {
     !matches!(
         action,
@@ -171,7 +170,7 @@ fn unable(session: &Session, ability: Ability) -> Option<String> {
     Some(format!("{} cannot {}", one_line(&engine.name), ability.describe()))
 }
 
-/// What an action asks of the engine besides prompts and pauses.
+/// The commands for an action, except prompts and pauses.
 fn needed(action: Action) -> Option<Ability> {
     Some(match action {
         Action::DraftLenUp | Action::DraftLenDown => Ability::SetDraftLen,
@@ -223,7 +222,7 @@ fn send(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     generate(app, time.live(), text)
 }
 
-/// What the options ask of a source that has just begun.
+/// The commands that the options ask for when a source has just begun.
 pub(super) fn greet(app: &mut App, time: &Timeline) -> Vec<Command> {
     tour::greet(app, time);
     let session = time.live();
@@ -242,7 +241,7 @@ pub(super) fn ask(app: &mut App, time: &Timeline, text: String) -> Vec<Command> 
     if cannot_send(app, time.live()).is_some() { Vec::new() } else { generate(app, time.live(), text) }
 }
 
-/// Sends a prompt and turns the user's eyes to the answer.
+/// Sends a prompt and moves the focus to the answer.
 fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     watch(app, session);
     app.await_answer(session, text.clone());
@@ -250,14 +249,14 @@ fn generate(app: &mut App, session: &Session, text: String) -> Vec<Command> {
     // a pause that a lesson made belongs to the lesson
     let lesson_holds = std::mem::take(&mut app.lesson.holds);
     match lesson_holds {
-        // a pace steps through the answer from its first phase on
+        // a pace steps through the answer from its first phase
         _ if app.plays && !app.pending.is_held(session) => vec![Command::Pause, generate],
         true if !app.plays => vec![Command::Resume, generate],
         _ => vec![generate],
     }
 }
 
-/// Gets ready for an answer to come.
+/// Prepares for the coming answer.
 fn watch(app: &mut App, session: &Session) {
     navigation::follow_live(app);
     if app.is_typing() {
@@ -278,11 +277,11 @@ fn toggle_split(app: &mut App, session: &Session) -> Vec<Command> {
     settings::race(app, session)
 }
 
-/// What is copied: the answer on show.
+/// The text to copy: the shown answer.
 fn copied(app: &App, session: &Session) -> Option<String> {
     let turn = app.selected.and_then(|at| session.turns().get(at.turn)).or_else(|| session.turn())?;
     let text = turn.answer(crate::protocol::Lane::Speculative).text();
-    // a terminal into which it is pasted would obey the others
+    // a terminal into which it is pasted would obey the other characters
     let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     (!text.is_empty()).then_some(text)
 }

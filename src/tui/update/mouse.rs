@@ -1,4 +1,4 @@
-//! The mouse: what is under it is what the last frame said.
+//! The mouse: the last frame says what is under it.
 
 use crate::protocol::{Command, Lane};
 use crate::session::Timeline;

@@ -1,4 +1,4 @@
-//! Actions that only move the user's eyes: pages, panes, scrolling, selection.
+//! Actions that only change what the user sees: pages, panes, scrolling, selection.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
@@ -14,7 +14,7 @@ use crate::tui::what_if_form::WhatIfForm;
 /// Why nothing can be typed.
 pub(super) const NO_PROMPT: &str = "this is a recording: it takes no prompt; draftscope chat asks the model";
 
-/// Does what an action says; `session` is what is on show.
+/// Performs an action; `session` is the shown one.
 pub(super) fn update(app: &mut App, session: &Session, action: Action) {
     if let Some(page) = Page::ALL.iter().find(|page| page.action() == action) {
         app.go_to(*page);
@@ -53,7 +53,7 @@ pub(super) fn update(app: &mut App, session: &Session, action: Action) {
     }
 }
 
-/// Opens what lies over the screen.
+/// Opens an overlay.
 fn open(app: &mut App, session: &Session, action: Action) -> bool {
     app.overlay = Some(match action {
         Action::Help => Overlay::Help(0),
@@ -148,7 +148,7 @@ fn edit_prompt(app: &mut App) {
     app.is_zoomed = false;
 }
 
-/// Presenter mode, or out of it. Where there is a round, keys are for it rather than for the prompt.
+/// Enters or leaves presenter mode. If there is a round, keys go to it rather than to the prompt.
 fn present(app: &mut App, session: &Session) {
     app.presents = !app.presents;
     app.is_zoomed = false;
@@ -209,7 +209,7 @@ pub(in crate::tui) fn choose(app: &mut App, at: RoundAt, cell: Option<usize>) {
     app.scroll = Scroll::Selected;
 }
 
-/// Selects the nearest round that fits; forward beyond the last one is live again.
+/// Selects the nearest matching round; forward after the last one returns to live.
 fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forward: bool) {
     let Some(live) = live_round(session) else {
         return;
@@ -226,8 +226,8 @@ fn select(app: &mut App, session: &Session, fits: impl Fn(RoundAt) -> bool, forw
     }
 }
 
-/// Goes to the start of a turn: of the one on show first, then of the one before; forward beyond the last one is live
-/// again.
+/// Goes to the start of a turn: of the shown one first, then of the one before; forward after the last one returns to
+/// live.
 fn turn(app: &mut App, session: &Session, forward: bool) {
     let starts: Vec<_> = places(session).filter(|at| at.round.is_none()).collect();
     let here = app.selected.filter(|_| app.scroll == Scroll::Turn || forward);
@@ -248,7 +248,7 @@ fn turn(app: &mut App, session: &Session, forward: bool) {
     }
 }
 
-/// Selects a round so many rows of the ladder up or down; the last one is live again.
+/// Selects a round so many rows up or down; forward after the last one returns to live.
 fn walk(app: &mut App, session: &Session, count: usize, forward: bool) {
     let filter = if app.page == Page::Rounds { app.filter } else { Filter::All };
     let fitting: Vec<_> = rounds(session).filter(|at| filter.fits_at(session, *at)).collect();

@@ -1,4 +1,4 @@
-//! Keys while something lies over the screen: help, actions, search, settings, what if.
+//! Keys while an overlay is open: help, actions, search, settings, what if.
 
 use crossterm::event::KeyEvent;
 
@@ -16,9 +16,9 @@ use crate::tui::what_if_form::{Row, WhatIfForm};
 
 use super::{marks, navigation, quit, seek, settings, time};
 
-/// What became of an action.
+/// The effect of an action on an overlay.
 pub(super) enum Done {
-    /// It was for the overlay.
+    /// The overlay handled it.
     Yes(Vec<Command>),
     /// The overlay is closed and this is to be done instead.
     Run(Action),
@@ -26,7 +26,7 @@ pub(super) enum Done {
     No,
 }
 
-/// A key that no binding took.
+/// Handles a key that is not bound.
 pub(super) fn type_key(app: &mut App, time: &Timeline, key: KeyEvent) {
     let mut found = None;
     if app.overlay.is_none() && app.is_typing() {
@@ -89,7 +89,7 @@ fn leaving(app: &mut App, action: Action) -> Done {
     keep(app, Overlay::Quit)
 }
 
-/// Puts the overlay back: only actions that concern no overlay go on below it.
+/// Restores the overlay: only actions that concern no overlay are passed on.
 fn keep(app: &mut App, overlay: Overlay) -> Done {
     app.overlay = Some(overlay);
     Done::Yes(Vec::new())
@@ -148,7 +148,7 @@ fn palette(app: &mut App, mut entry: LineInput, action: Action) -> Done {
     keep(app, Overlay::Palette(entry))
 }
 
-/// Enter and Down go on to the next place, Up to the one before.
+/// Enter and Down go to the next hit, Up to the one before.
 fn search(app: &mut App, session: &Session, entry: LineInput, action: Action) -> Done {
     let forward = match action {
         Action::Confirm | Action::Down => true,
@@ -218,7 +218,7 @@ fn export(app: &mut App, row: usize, action: Action) -> Done {
     }
 }
 
-/// Every theme is in use as soon as it is chosen; leaving takes the one before again.
+/// A theme applies as soon as it is chosen; leaving restores the one before.
 fn themes(app: &mut App, before: usize, action: Action) -> Done {
     let chosen = app.themes().1;
     match action {
@@ -253,8 +253,8 @@ fn what_if_panel(app: &mut App, time: &mut Timeline, mut form: Box<WhatIfForm>, 
     keep(app, Overlay::WhatIf(form))
 }
 
-/// Goes on as the form asks: settings that differ, and a branch from what the reply committed or, where the
-/// record does not reach, from before the round, so that the engine decides.
+/// Continues with the form's settings: a branch from what the reply committed or, if the recording does not reach that
+/// far, from before the round, so that the engine decides.
 fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Command> {
     let Some(prompt) = prompt_of(time.shown(), form) else {
         return app.say("the round is not scored yet");
@@ -282,7 +282,7 @@ fn ask_engine(app: &mut App, time: &mut Timeline, form: &WhatIfForm) -> Vec<Comm
     commands
 }
 
-/// What the record does not hold, the engine is asked: the round is run again from its anchor.
+/// If the recording lacks what is needed, the engine is asked: the round is run again from its anchor.
 fn again(round: &Round, change: &WhatIf) -> Again {
     let Some((place, text)) = &change.replace else {
         return Again::default(); // the drafter is asked as ever
@@ -300,7 +300,7 @@ fn again(round: &Round, change: &WhatIf) -> Again {
     }
 }
 
-/// The token that a typed text names at a place of a round, where the target's row lists it.
+/// The token that a typed text names at a position of a round, if the target's row lists it.
 fn what_if_token(round: &Round, place: usize, text: &str) -> Option<TokenId> {
     let spaced = format!(" {text}");
     let same = |wanted: &str| round.prediction(place)?.top.iter().find(|c| &*c.piece.bytes == wanted.as_bytes());
@@ -328,7 +328,7 @@ fn prompt_of(session: &Session, form: &WhatIfForm) -> Option<Prompt> {
     Some(conversation::branch(&Point { kept, added, forced: !reply.is_lossless, ..Point::of(turn) }))
 }
 
-/// The settings that the panel shows, where the run has others; they hold until one returns from the branch.
+/// The settings that the panel shows, if the run has others; they apply until the user returns from the branch.
 fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, usize)) -> Vec<Command> {
     let before = app.settings(live);
     let mut commands = Vec::new();
@@ -348,8 +348,8 @@ fn changed_settings(app: &mut App, live: &Session, (wanted, index): (Settings, u
     commands
 }
 
-/// What the form asks for; the rest as it was in the round. Where the engine chooses k, or drafts form a tree, the
-/// round has no k that could be asked for.
+/// The form's changes; the rest as it was in the round. If the engine chooses k, or drafts form a tree, the round has
+/// no k that could be requested.
 fn settings_of(round: &Round, change: &WhatIf, mut settings: Settings) -> Settings {
     let own = Some(usize::from(round.draft_len));
     let has_own = round.round > 0 && !round.is_tree() && settings.draft_len_mode == DraftLenMode::Fixed;

@@ -1,12 +1,12 @@
-//! Plain decoding of the turn on show is finished while both answers are on show.
+//! Finishes plain decoding of the shown turn while both answers are shown.
 
 use crate::protocol::{Ability, Command, Lane};
 use crate::session::{Phase, Session, Timeline, Turn};
 use crate::tui::app::App;
 use crate::tui::page::Page;
 
-/// What lets plain decoding go on with the turn on show, where the screen shows both answers, the engine has nothing
-/// else to do, and it was not asked yet.
+/// The command that lets plain decoding of the shown turn continue, if the screen shows both answers, the engine is
+/// idle, and it was not asked yet.
 pub(in crate::tui) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Command> {
     let live = time.live();
     let is_shown = app.page == Page::Compare || (app.page == Page::Chat && app.split);
@@ -30,7 +30,7 @@ pub(in crate::tui) fn finish_plain(app: &mut App, time: &Timeline) -> Vec<Comman
     vec![Command::FinishPlain { plain }]
 }
 
-/// Whether nothing runs but a plain lane whose answer can wait: a prompt goes before it.
+/// Whether only a plain lane runs whose answer can wait: a prompt goes before it.
 pub(super) fn is_all(session: &Session) -> bool {
     let idle = |lane| session.phase(lane) == Phase::Idle;
     idle(Lane::Speculative) && idle(Lane::Rival) && !idle(Lane::Plain)

@@ -1,4 +1,4 @@
-//! Leaving: Ctrl+C first stops an answer, then clears a typed prompt, then quits; a session that is not saved asks.
+//! Quitting: Ctrl+C first stops an answer, then clears a typed prompt, then quits; an unsaved session asks.
 
 use crate::protocol::{Command, Lane};
 use crate::session::Timeline;
@@ -28,7 +28,7 @@ pub(super) fn stop_or_quit(app: &mut App, time: &Timeline) -> Vec<Command> {
     quit(app, time)
 }
 
-/// Quits; answers that no file holds are saved where the user wants that, else asked about.
+/// Quits; unsaved answers are saved if the user set that, else the program asks.
 pub(super) fn quit(app: &mut App, time: &Timeline) -> Vec<Command> {
     if !app.is_unsaved(time) || app.overlay == Some(Overlay::Quit) {
         return at_once(app);

@@ -1,7 +1,7 @@
-//! Going to a place of the run: by round, by time, by share, to the next rejection.
+//! Goes to a place of the run: by round, by time, by share, to the next rejection.
 //!
-//! Invariant: what has happened is looked at in the past that is kept; only a recording can be asked
-//! for what has not played yet, or for what is not kept any more.
+//! Invariant: what has happened is shown from the past that is kept; only a recording can be asked for what has not
+//! played yet or is no longer kept.
 
 use crate::protocol::{Command, Landmark};
 use crate::session::{Stop, Timeline};
@@ -13,7 +13,7 @@ use crate::tui::selection::{round_at, rounds};
 
 use super::{navigation, time as clock};
 
-/// Parts in which the keys go through a turn.
+/// Number of parts of a turn that the keys step over.
 const PARTS: u64 = 20;
 
 /// A place as a person names it.
@@ -68,7 +68,7 @@ pub(super) fn update(app: &mut App, time: &mut Timeline, action: Action) -> Vec<
     }
 }
 
-/// On by a part of the turn; where nothing happened for longer than that, to what happened next.
+/// Moves on by a part of the turn; if nothing happened in it, to the next event.
 fn forward(app: &mut App, time: &mut Timeline, part: u64) -> Vec<Command> {
     let to_us = time.at_us().saturating_add(part);
     if !time.is_past() || time.at_time(to_us) != Some(time.at()) {
@@ -80,7 +80,7 @@ fn forward(app: &mut App, time: &mut Timeline, part: u64) -> Vec<Command> {
     }
 }
 
-/// Goes to the place that was typed; none when it names none.
+/// Goes to the place that was typed; `None` if it is no place.
 pub(super) fn go_to(app: &mut App, time: &mut Timeline, text: &str) -> Option<Vec<Command>> {
     Some(match SeekTarget::parse(text)? {
         SeekTarget::Round(round) => to_round(app, time, round),
@@ -108,14 +108,14 @@ fn has_more(app: &App) -> bool {
     app.is_recording && app.aside.is_none() && !app.has_ended
 }
 
-/// To a time of the run.
+/// Goes to a time of the run.
 pub(super) fn to_time(app: &mut App, time: &mut Timeline, at_us: u64) -> Vec<Command> {
     let is_ahead = at_us > time.live().at_us();
     match time.at_time(at_us).filter(|_| !is_ahead) {
         Some(at) if at < time.end() => clock::back(app, time, Some(at)),
         Some(_) => clock::follow(app, time),
         None if has_more(app) && (is_ahead || !time.is_whole()) => {
-            // the end itself, not what comes just before it
+            // the end itself, not the moment before it
             let is_end = at_us >= time.origin_us().saturating_add(length_us(app, time));
             let mut commands = clock::follow(app, time);
             commands.push(Command::SkipTo { at_us: if is_end { u64::MAX } else { at_us } });
@@ -135,7 +135,7 @@ pub(super) fn end_of(time: &Timeline, round: u32) -> Option<u64> {
     time.round_end(turn, round)
 }
 
-/// To the end of a round.
+/// Goes to the end of a round.
 fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     if let Some(at) = end_of(time, round) {
         return clock::back(app, time, Some(at));
@@ -151,7 +151,7 @@ fn to_round(app: &mut App, time: &mut Timeline, round: u32) -> Vec<Command> {
     again.into_iter().chain([Command::SkipToNext { landmark: Landmark::Round(round) }]).collect()
 }
 
-/// Whether no rejection is left after the selected round in what is on show.
+/// Whether no rejection follows the selected round in what is shown.
 pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     let Some(from) = app.round_index(time.shown()) else {
         return has_more(app);
@@ -160,7 +160,7 @@ pub(super) fn is_behind_all(app: &App, time: &Timeline) -> bool {
     (time.is_past() || has_more(app)) && !rounds(time.shown()).any(|at| later(&at))
 }
 
-/// The next rejection after what is on show: in what was reported, else in what a recording holds.
+/// The next rejection after the shown moment: in the events so far, else in the recording.
 pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let from = app.round_index(time.shown());
     let later = |at: &crate::tui::selection::RoundAt| from.is_none_or(|from| *at > from);
@@ -172,7 +172,7 @@ pub(super) fn reject(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     }
 }
 
-/// Asks a recording to play on to a place, if it can.
+/// Asks a recording to play up to a place, if it can.
 pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec<Command> {
     if !has_more(app) {
         return app.say("there is none");
@@ -184,7 +184,7 @@ pub(super) fn ask(app: &mut App, time: &mut Timeline, landmark: Landmark) -> Vec
     vec![Command::SkipToNext { landmark }]
 }
 
-/// Another of several recordings, from its start.
+/// Switches to another of several recordings, at its start.
 pub(super) fn recording(app: &mut App, time: &mut Timeline, action: Action) -> Vec<Command> {
     let listed = time.live().header().and_then(|header| header.capabilities.listed.as_ref());
     let Some(listed) = listed.filter(|_| has_more(app)) else {

@@ -10,7 +10,7 @@ use crate::tui::page::Page;
 use crate::tui::panel_row::PanelRow;
 use crate::tui::setting_row::{SettingRow, neighbour};
 
-/// Changes one setting, starting from what is wanted already.
+/// Changes one setting, starting from the requested settings.
 pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Command> {
     let (setting, up) = match action {
         Action::DraftLenUp => (SettingRow::DraftLen, true),
@@ -22,14 +22,14 @@ pub(super) fn change(app: &mut App, session: &Session, action: Action) -> Vec<Co
     };
     let commands = turn(app, session, setting, up);
     if let [Command::SetBaseline { .. }] = commands[..] {
-        // no panel on show need say it
+        // a panel on the screen shows it already
         app.toast = Some(format!("{}: {}", setting.name(), setting.value(&app.settings(session))));
     }
     commands
 }
 
-/// Has the newest prompt answered again with a rule that is not lossless beside one that is, or the other
-/// way round, and shows how they compare; once more ends the race.
+/// Answers the newest prompt again with a lossy rule beside a lossless one, or the other way round, and shows the
+/// comparison; a second call ends the race.
 pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.live();
     let dead = session.failure().is_some() || app.lost.is_some();
@@ -64,13 +64,13 @@ pub(super) fn hold_against(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     commands
 }
 
-/// The drafters that can be switched to, plain decoding included.
+/// The drafters that can be selected, plain decoding included.
 fn drafters(session: &Session) -> Vec<DrafterKind> {
     let there = session.header().map(|header| header.drafters.iter().map(|info| info.kind)).into_iter().flatten();
     there.chain([DrafterKind::None]).collect()
 }
 
-/// Turns a row of the panel: a setting of the run, or one of the screen.
+/// Changes a row of the panel: a setting of the run, or one of the screen.
 pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool) -> Vec<Command> {
     match row {
         PanelRow::Run(setting) => return turn(app, session, setting, up),
@@ -84,7 +84,7 @@ pub(super) fn turn_row(app: &mut App, session: &Session, row: PanelRow, up: bool
     Vec::new()
 }
 
-/// Turns one setting.
+/// Changes one setting.
 pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
         return app.say(refusal);
@@ -99,7 +99,7 @@ pub(super) fn turn(app: &mut App, session: &Session, setting: SettingRow, up: bo
     vec![command]
 }
 
-/// Turns what races beside: row 0 whether anything does, the others a setting of it.
+/// Changes the rival: row 0 switches it on and off, the others are its settings.
 pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> Vec<Command> {
     if let Some(refusal) = super::refusal(session) {
         return app.say(refusal);
@@ -114,7 +114,7 @@ pub(super) fn oppose(app: &mut App, session: &Session, row: usize, up: bool) -> 
         (None, Some(_)) => None,
         (None, None) => Some(Rival::like(&settings)),
         (Some(setting), rival) => {
-            // nobody is asked for drafts there
+            // the rival's lane asks no person for drafts
             let drafters: Vec<_> = drafters(session).into_iter().filter(|kind| *kind != DrafterKind::Human).collect();
             let mut own = rival.unwrap_or(Rival::like(&settings)).settings(&settings);
             setting.turn(&mut own, up, &drafters);
@@ -144,8 +144,8 @@ pub(super) fn race(app: &mut App, session: &Session) -> Vec<Command> {
     vec![Command::SetBaseline { baseline: Baseline::Race }]
 }
 
-/// Sets back what was set for a while (the settings before, and those then), unless somebody has set something
-/// since; none where there is nothing to set back.
+/// Restores settings that were changed for a while (the settings before, and those then), unless somebody has changed
+/// something since; `None` if there is nothing to restore.
 pub(super) fn give_back(app: &mut App, live: &Session, lent: (Settings, Settings)) -> Option<Vec<Command>> {
     let (now, (before, lent)) = (app.settings(live), lent);
     if owned(&now) != owned(&lent) || owned(&now) == owned(&before) {

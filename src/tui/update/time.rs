@@ -1,7 +1,7 @@
 //! Time: pause, step, back, play, speed, and going on from a point of the past.
 //!
-//! Invariant: the past is looked at, never changed; the engine moves only by commands. Going back
-//! while the engine works also holds it, so that the present does not run away; returning lets go.
+//! Invariant: the past is looked at, never changed; the engine moves only by commands. Going back while the engine
+//! works also pauses it, so that the present does not run away; returning resumes it.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn pause(app: &mut App, time: &Timeline) -> Vec<Command> {
     app.lesson.holds = false; // from here on it is the user's
     if time.is_past() || app.is_paced(time.live()) {
         app.plays = !app.plays;
-        // the phase that a slow pace still has before it is not taken
+        // the phase that a slow pace has yet to run is not taken
         return if app.plays || time.is_past() { Vec::new() } else { vec![Command::Pause] };
     }
     app.holds = false;
@@ -77,7 +77,7 @@ fn when_running(app: &mut App, session: &Session, command: Command) -> Vec<Comma
     app.say("nothing is running: send a prompt first")
 }
 
-/// Back to the moment after so many events; an engine at work holds meanwhile.
+/// Goes back to the moment after so many events; a working engine is paused meanwhile.
 pub(super) fn back(app: &mut App, time: &mut Timeline, to: Option<u64>) -> Vec<Command> {
     back_to(app, time, to.map(|events| Moment { events, tokens: 0 }))
 }
@@ -94,7 +94,7 @@ fn back_to(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Comman
     hold(app, time.live())
 }
 
-/// To a moment at which a token came out: that token is selected.
+/// Goes to a moment at which a token was written, and selects that token.
 fn token(app: &mut App, time: &mut Timeline, to: Option<Moment>) -> Vec<Command> {
     let commands = back_to(app, time, to);
     if let Some((at, cell)) = newest_token(time.shown()).filter(|_| time.is_past()) {
@@ -112,7 +112,7 @@ fn hold(app: &mut App, live: &Session) -> Vec<Command> {
     vec![Command::Pause]
 }
 
-/// To the moment at which the selected round was committed.
+/// Goes to the moment at which the selected round was committed.
 fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let round = app.round(time.shown()).map(|round| (round.turn, round.round));
     match round.and_then(|(turn, round)| time.round_end(turn, round)) {
@@ -121,7 +121,7 @@ fn here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     }
 }
 
-/// Back to the present; an engine that was paused to look at the past goes on, at its pace.
+/// Returns to the present; an engine that was paused for looking at the past resumes at its pace.
 pub(super) fn follow(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let was_past = time.is_past();
     time.follow();
@@ -145,13 +145,13 @@ fn change_pace(app: &mut App, live: &Session, faster: bool) -> Vec<Command> {
     }
     let round = round_number(live);
     let pace = if faster { app.pace.faster() } else { app.pace.slower(round) };
-    // an answer that waits shows its pace itself
+    // a waiting answer shows its pace itself
     let is_shown = !pace.is_full() && app.is_busy(live);
     app.toast = (!is_shown).then(|| format!("pace: {}", pace.name(round)));
     set_pace(app, live, pace)
 }
 
-/// Puts another pace in force: an answer under way goes on at it.
+/// Sets another pace; an answer in progress continues at it.
 pub(super) fn set_pace(app: &mut App, live: &Session, pace: Pace) -> Vec<Command> {
     let was_full = app.pace.is_full();
     app.pace = pace;
@@ -164,16 +164,16 @@ pub(super) fn set_pace(app: &mut App, live: &Session, pace: Pace) -> Vec<Command
     Vec::new()
 }
 
-/// Time between two pictures of a bar that only shows that something goes on.
+/// Time between two pictures of the loading bar.
 const LOADING: Duration = Duration::from_millis(100);
 
-/// Whether the models are being loaded.
+/// Whether the models are loading.
 fn is_loading(app: &App, time: &Timeline) -> bool {
     let live = time.live();
     live.header().is_none() && live.failure().is_none() && app.lost.is_none() && !app.has_ended
 }
 
-/// How long until time is to go on by a phase; none when it does not go by ticks.
+/// How long until time advances by a phase; `None` if it does not advance by ticks.
 pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> {
     if app.tour.is_some() || is_loading(app, time) {
         return Some(if app.tour.is_some() { tour::TICK } else { LOADING });
@@ -192,7 +192,7 @@ pub(in crate::tui) fn next_tick(app: &App, time: &Timeline) -> Option<Duration> 
     app.is_paced(time.live()).then(|| app.pace.gap(app.steps(time.live()), Duration::ZERO))
 }
 
-/// Time goes on by a phase.
+/// Advances by a phase.
 pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if app.tour.is_some() || is_loading(app, time) {
         tour::tick(app);
@@ -212,13 +212,13 @@ pub(in crate::tui) fn tick(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     if released { vec![Command::Resume] } else { Vec::new() }
 }
 
-/// The next step of an answer that goes on at a pace.
+/// The next step of an answer at a pace.
 fn step_live(app: &mut App, live: &Session) -> Vec<Command> {
     if app.ramp_is_over(live) {
         (app.pace, app.plays) = (Pace::Full, false);
         return vec![Command::Resume];
     }
-    // a prompt's passes, and a person who drafts, take longer than the pace says
+    // a prompt's passes, and a drafting person, take longer than the pace
     let has_begun = !app.is_awaiting(live) && live.phase(Lane::Speculative) != Phase::Prefilling;
     if !has_begun || app.pending.awaits_phase() || app.unveil(live) {
         return Vec::new();
@@ -226,13 +226,13 @@ fn step_live(app: &mut App, live: &Session) -> Vec<Command> {
     vec![Command::StepPhase]
 }
 
-/// Shows of the newest verdicts as many as the pace has come to; to be called before what is on show is drawn.
+/// Shows as many of the newest verdicts as the pace has reached; called before drawing.
 pub(in crate::tui) fn veil(app: &App, time: &mut Timeline) {
     let steps = app.veil(time.live());
     time.veil(steps);
 }
 
-/// Goes on from the end of the selected round, or of the newest that is committed, as a branch.
+/// Continues from the end of the selected round, or of the newest committed one, as a branch.
 pub(super) fn continue_here(app: &mut App, time: &mut Timeline) -> Vec<Command> {
     let session = time.shown();
     let Some((turn, round)) = committed_round(app, session) else {
@@ -254,8 +254,7 @@ fn committed_round<'a>(app: &App, session: &'a Session) -> Option<(&'a Turn, &'a
     Some((session.turns().get(at.turn)?, round))
 }
 
-/// The branch on show is no longer part of the conversation: one under way ends, and the settings from before
-/// it hold again.
+/// Takes the shown branch out of the conversation: a running one ends, and the settings from before it apply again.
 pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     let turns = time.shown().turns();
     let left = |(index, turn): (usize, &Turn)| {
@@ -285,7 +284,7 @@ pub(super) fn return_branch(app: &mut App, time: &Timeline) -> Vec<Command> {
     commands
 }
 
-/// Has the answer go on that the branch at this index ended; `stops` says that the branch ends only now.
+/// Lets the answer continue that the branch at this index ended; `stops` says that the branch ends only now.
 fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Command> {
     let ended = app.ended.remove(&branch).filter(|_| app.aside.is_none() && can_generate(live));
     let turn = ended.and_then(|number| live.turns().iter().find(|turn| turn.number == number));
@@ -305,7 +304,7 @@ fn resume(app: &mut App, live: &Session, branch: usize, stops: bool) -> Vec<Comm
 
 /// Sends a branch, unless nothing can be sent.
 pub(super) fn branch(app: &mut App, time: &mut Timeline, prompt: crate::protocol::Prompt) -> Vec<Command> {
-    // a paused answer can be left: it stops where it is
+    // a paused answer can be left: it stops there
     let live = time.live();
     let stops = app.is_busy(live) && can_generate(live) && !app.is_awaiting(live);
     if let Some(refusal) = cannot_send(app, live).filter(|_| !stops) {

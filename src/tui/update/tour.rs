@@ -1,4 +1,4 @@
-//! The tour, and what moves while the models are loaded.
+//! The tour, and the loading bar.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::tui::tour::{SECONDS, stop};
 /// Time between two ticks of the tour.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Begins the tour, which is about the first view; it ends at the prompt.
+/// Begins the tour, which is about the first page; it ends at the prompt.
 pub(super) fn begin(app: &mut App, time: &Timeline) {
     if app.is_recording || app.aside.is_some() {
         app.toast = Some("the tour shows a live session, and this is a recording".to_owned());
@@ -25,7 +25,7 @@ pub(super) fn begin(app: &mut App, time: &Timeline) {
     (app.overlay, app.is_zoomed, app.tour) = (None, false, Some(0));
 }
 
-/// Goes to the next stop of the tour, or ends it at any other key; whether there was one and the key is for nothing else.
+/// Goes to the next stop of the tour, or ends it on any other key; returns whether the key is used up.
 pub(super) fn press(app: &mut App, key: KeyEvent) -> bool {
     let Some(seconds) = app.tour.take() else {
         return false;
@@ -40,7 +40,7 @@ pub(super) fn press(app: &mut App, key: KeyEvent) -> bool {
     }
 }
 
-/// A second of the tour has passed, or the bar of loading moves on.
+/// Advances the tour by a second, or the loading bar.
 pub(super) fn tick(app: &mut App) {
     match app.tour {
         Some(seconds) => app.tour = Some(seconds + 1).filter(|seconds| stop(*seconds).is_some()),
@@ -48,7 +48,7 @@ pub(super) fn tick(app: &mut App) {
     }
 }
 
-/// Begins the tour where the caller wants one: at a first start, on a screen that waits for a prompt.
+/// Begins the tour if the caller wants one: at a first start, on a screen that waits for a prompt.
 pub(super) fn greet(app: &mut App, time: &Timeline) {
     let is_empty = time.live().turns().is_empty() && app.options.initial_prompt.is_none() && app.editor.is_empty();
     if let Some(first) = app.options.tour.take().filter(|_| is_empty && app.page == Page::Chat) {
